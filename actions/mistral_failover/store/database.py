@@ -154,19 +154,14 @@ class Database:
         turn: contextlib.AbstractContextManager[Any],
         function: Callable[[SqlTransaction], T],
     ) -> T:
-        for attempt in tenacity.Retrying(
-            retry=tenacity.retry_if_exception(_is_repeatable),
-            stop=tenacity.stop_after_attempt(_ATTEMPTS),
-            wait=tenacity.wait_random_exponential(multiplier=0.01, max=1.0),
-            reraise=True,
-        ):
-            with attempt:
-                with turn, engine.begin() as connection:
-                    tx = SqlTransaction(connection, self.now)
-                    answer = function(tx)
-                hooks.committed(tx.to_tell)
-                return answer
-        raise AssertionError("unreachable: the last attempt raises")
+        def once() -> T:
+            with turn, engine.begin() as connection:
+                tx = SqlTransaction(connection, self.now)
+                answer = function(tx)
+            hooks.committed(tx.to_tell)
+            return answer
+
+        return _REPEATING(once)
 
     def close(self) -> None:
         """Close every connection."""
@@ -199,3 +194,11 @@ def _is_repeatable(error: BaseException) -> bool:
         return False
     number = next(iter(error.orig.args), None)
     return number in _REPEATABLE or "database is locked" in str(error.orig)
+
+
+_REPEATING = tenacity.Retrying(
+    retry=tenacity.retry_if_exception(_is_repeatable),
+    stop=tenacity.stop_after_attempt(_ATTEMPTS),
+    wait=tenacity.wait_random_exponential(multiplier=0.01, max=1.0),
+    reraise=True,
+)

@@ -17,6 +17,27 @@ from mistral_failover.store.session import Session
 from mistral_failover.store.tables import goals as goal_table
 from mistral_failover.store.tables import groups, members, resources, traversals
 
+_STATE = sa.select(
+    groups.c.id,
+    groups.c.project_id,
+    groups.c.name,
+    groups.c.definition_version,
+    groups.c.current_traversal,
+    groups.c.last_complete_goal,
+).where(groups.c.id == sa.bindparam("group_id"))
+_MEMBERS = (
+    sa.select(
+        members.c.name,
+        members.c.server_id,
+        members.c.created_at,
+        members.c.epoch,
+        members.c.confirmed_epoch,
+        members.c.confirmed_because,
+    )
+    .where(members.c.group_id == sa.bindparam("group_id"))
+    .order_by(members.c.name)
+)
+
 
 @dataclass(frozen=True)
 class MemberRow:
@@ -88,15 +109,7 @@ def find(tx: Session, project_id: str, name: str) -> GroupState | None:
 
 def get(tx: Session, identity: str) -> GroupState | None:
     """Return a group by its id. It is read without a lock."""
-    query = sa.select(
-        groups.c.id,
-        groups.c.project_id,
-        groups.c.name,
-        groups.c.definition_version,
-        groups.c.current_traversal,
-        groups.c.last_complete_goal,
-    ).where(groups.c.id == identity)
-    row = tx.connection.execute(query).one_or_none()
+    row = tx.connection.execute(_STATE, {"group_id": identity}).one_or_none()
     return GroupState(*row) if row else None
 
 
@@ -108,14 +121,6 @@ def names(tx: Session, project_id: str) -> list[str]:
 
 def members_of(tx: Session, identity: str) -> dict[str, MemberRow]:
     """Return the members of a group, by name."""
-    query = sa.select(
-        members.c.name,
-        members.c.server_id,
-        members.c.created_at,
-        members.c.epoch,
-        members.c.confirmed_epoch,
-        members.c.confirmed_because,
-    ).where(members.c.group_id == identity)
     return {
         row.name: MemberRow(
             row.name,
@@ -124,7 +129,7 @@ def members_of(tx: Session, identity: str) -> dict[str, MemberRow]:
             row.epoch,
             row.confirmed_because if row.confirmed_epoch == row.epoch else None,
         )
-        for row in tx.connection.execute(query.order_by(members.c.name))
+        for row in tx.connection.execute(_MEMBERS, {"group_id": identity})
     }
 
 

@@ -34,21 +34,69 @@ _UNKNOWN = (
     )
     .limit(1)
 )
+_ALL = (
+    sa.select(*_COLUMNS)
+    .where(
+        resources.c.group_id == sa.bindparam("this_group"),
+        sa.not_(sa.and_(resources.c.action == "DELETE", resources.c.status == "COMPLETE")),
+    )
+    .order_by(*BIRTH)
+)
+_HELD = (
+    resources.c.id == sa.bindparam("this_record"),
+    resources.c.owner == sa.bindparam("this_owner"),
+    resources.c.token == sa.bindparam("this_token"),
+)
+_DEPOSED = sa.exists().where(
+    members.c.group_id == resources.c.group_id,
+    members.c.name == resources.c.member,
+    members.c.epoch > resources.c.epoch,
+    resources.c.action != "DELETE",
+)
+_RENEWED = resources.update().where(*_HELD, sa.not_(_DEPOSED))
+_RELEASED = (
+    resources.update()
+    .where(*_HELD)
+    .values(owner=None, lease_until=None, atomic_key=resources.c.atomic_key + 1)
+)
+_AMENDED = (
+    resources.update()
+    .where(
+        resources.c.id == sa.bindparam("this_record"),
+        resources.c.owner.is_(None),
+        resources.c.atomic_key == sa.bindparam("this_key"),
+    )
+    .values(atomic_key=resources.c.atomic_key + 1)
+)
+_AGAIN = (
+    operations.update()
+    .where(operations.c.key == sa.bindparam("this_key"))
+    .values(status="started", attempts=operations.c.attempts + 1)
+)
+_CLOSED = (
+    operations.update()
+    .where(
+        operations.c.key == sa.bindparam("this_key"),
+        operations.c.token == sa.bindparam("this_token"),
+        operations.c.resource_id == sa.bindparam("this_record"),
+    )
+    .values(unknowns=operations.c.unknowns + sa.bindparam("more_unknowns"))
+)
+_OVERTAKEN = (
+    operations.update()
+    .where(
+        operations.c.resource_id == sa.bindparam("this_record"),
+        operations.c.status == "unknown",
+    )
+    .values(status="overtaken")
+)
 
 
 class Records(Session):
     """This part of ``convergence.ports.Transaction``."""
 
     def records(self, group_id: str) -> Sequence[Record]:
-        query = (
-            sa.select(*_COLUMNS)
-            .where(
-                resources.c.group_id == group_id,
-                sa.not_(sa.and_(resources.c.action == "DELETE", resources.c.status == "COMPLETE")),
-            )
-            .order_by(*BIRTH)
-        )
-        return [_record(row) for row in self.connection.execute(query)]
+        return [_record(row) for row in self.connection.execute(_ALL, {"this_group": group_id})]
 
     def record(self, resource_id: str) -> Record | None:
         row = self.connection.execute(_ONE, {"resource_id": resource_id}).one_or_none()
@@ -103,56 +151,28 @@ class Records(Session):
         return stolen
 
     def renew(self, lock: Lock) -> bool:
-        deposed = sa.exists().where(
-            members.c.group_id == resources.c.group_id,
-            members.c.name == resources.c.member,
-            members.c.epoch > resources.c.epoch,
-            resources.c.action != "DELETE",
-        )
-        return self.changed(
-            resources.update()
-            .where(*_held_by(lock), resources.c.lease_until > self.clock(), sa.not_(deposed))
-            .values(lease_until=self.clock() + lock.lease)
-        )
+        lasting = _RENEWED.where(resources.c.lease_until > self.clock())
+        until = self.clock() + lock.lease
+        return self.change(lasting, _held_by(lock), lease_until=until) == 1
 
     def release(self, lock: Lock, **changes: Any) -> bool:
-        return self.changed(
-            resources.update()
-            .where(*_held_by(lock))
-            .values(
-                owner=None,
-                lease_until=None,
-                atomic_key=resources.c.atomic_key + 1,
-                **changes,
-            )
-        )
+        return self.change(_RELEASED, _held_by(lock), **changes) == 1
 
     def amend(self, record: Record, **changes: Any) -> bool:
-        return self.changed(
-            resources.update()
-            .where(
-                resources.c.id == record.id,
-                resources.c.owner.is_(None),
-                resources.c.atomic_key == record.atomic_key,
-            )
-            .values(atomic_key=resources.c.atomic_key + 1, **changes)
-        )
+        here = {"this_record": record.id, "this_key": record.atomic_key}
+        return self.change(_AMENDED, here, **changes) == 1
 
     # -- the ledger
 
     def open_operation(self, ticket: Ticket, record: Record, intent: Mapping[str, Any]) -> bool:
         unknown = self.connection.execute(_UNKNOWN, {"resource_id": record.id})
         left_unknown = unknown.first() is not None
-        again = self.changed(
-            operations.update()
-            .where(operations.c.key == ticket.key)
-            .values(
-                status="started",
-                attempts=operations.c.attempts + 1,
-                owner=ticket.lock.owner,
-                token=ticket.lock.token,
-                traversal_id=ticket.traversal_id,
-            )
+        again = self.change(
+            _AGAIN,
+            {"this_key": ticket.key},
+            owner=ticket.lock.owner,
+            token=ticket.lock.token,
+            traversal_id=ticket.traversal_id,
         )
         if not again:
             self.insert(
@@ -170,7 +190,7 @@ class Records(Session):
                 intent=intent,
                 started_at=self.clock(),
             )
-        return again or left_unknown
+        return bool(again) or left_unknown
 
     def close_operation(self, ticket: Ticket, outcome: Outcome) -> None:
         result = {
@@ -178,29 +198,16 @@ class Records(Session):
             "attributes": outcome.attributes,
             "error": outcome.error,
         }
-        self.execute(
-            operations.update()
-            .where(
-                operations.c.key == ticket.key,
-                operations.c.token == ticket.lock.token,
-                operations.c.resource_id == ticket.node.resource_id,
-            )
-            .values(
-                status=_status(outcome),
-                unknowns=operations.c.unknowns + (1 if outcome.unknown else 0),
-                result=result,
-                ended_at=self.clock(),
-            )
-        )
+        here = {
+            "this_key": ticket.key,
+            "this_token": ticket.lock.token,
+            "this_record": ticket.node.resource_id,
+            "more_unknowns": 1 if outcome.unknown else 0,
+        }
+        now = self.clock()
+        self.change(_CLOSED, here, status=_status(outcome), result=result, ended_at=now)
         if outcome.ok:
-            self.execute(
-                operations.update()
-                .where(
-                    operations.c.resource_id == ticket.node.resource_id,
-                    operations.c.status == "unknown",
-                )
-                .values(status="overtaken", ended_at=self.clock())
-            )
+            self.change(_OVERTAKEN, {"this_record": ticket.node.resource_id}, ended_at=now)
 
     def insert_records(self, records: Iterable[Record], now: float) -> None:
         """Insert new records with the creation time ``now``."""
@@ -222,12 +229,13 @@ def _status(outcome: Outcome) -> OperationStatus:
     return OperationStatus.UNKNOWN if outcome.unknown else OperationStatus.FAILED
 
 
-def _held_by(lock: Lock) -> tuple[sa.ColumnElement[bool], ...]:
-    return (
-        resources.c.id == lock.resource_id,
-        resources.c.owner == lock.owner,
-        resources.c.token == lock.token,
-    )
+def _held_by(lock: Lock) -> dict[str, Any]:
+    """Return the parameters of ``_HELD``."""
+    return {
+        "this_record": lock.resource_id,
+        "this_owner": lock.owner,
+        "this_token": lock.token,
+    }
 
 
 def _record(row: sa.Row[Any]) -> Record:

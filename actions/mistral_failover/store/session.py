@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import sqlalchemy as sa
 
 from mistral_failover.store.tables import numbers
+
+_insertion = functools.cache(sa.insert)
+_NUMBERED = numbers.delete().where(numbers.c.id == sa.bindparam("made"))
 
 
 class Session:
@@ -30,14 +34,14 @@ class Session:
         What happened later has the greater number, whatever the clock says. Only in SQLite, where
         transactions take turns, does this make other transactions wait.
         """
-        made = self.connection.execute(numbers.insert()).inserted_primary_key
+        made = self.connection.execute(_insertion(numbers)).inserted_primary_key
         assert made is not None  # of one row
-        self.execute(numbers.delete().where(numbers.c.id == made.id))
+        self.connection.execute(_NUMBERED, {"made": made.id})
         return int(made.id)
 
     def insert(self, table: sa.Table, **values: Any) -> None:
         """Insert one row."""
-        self.connection.execute(table.insert().values(**values))
+        self._set(_insertion(table), {}, values)
 
     def execute(self, statement: sa.Update | sa.Delete) -> int:
         """Run a statement. Return the number of rows that it found."""
@@ -46,3 +50,21 @@ class Session:
     def changed(self, statement: sa.Update) -> bool:
         """Run a compare-and-swap. Return whether it took effect."""
         return self.execute(statement) == 1
+
+    def change(self, statement: sa.Update, here: Mapping[str, Any], **values: Any) -> int:
+        """Run a statement that was built before. Return the number of rows that it found.
+
+        ``here`` are the parameters of its conditions; ``values``, by column, are set beside what it
+        sets itself.
+        """
+        return self._set(statement, here, values)
+
+    def _set(
+        self, statement: sa.Insert | sa.Update, here: Mapping[str, Any], values: Mapping[str, Any]
+    ) -> int:
+        # Values that are part of the statement must be built into it each time; parameters not.
+        computed = {k: v for k, v in values.items() if isinstance(v, sa.ColumnElement)}
+        if computed:
+            statement = statement.values(computed)
+            values = {k: v for k, v in values.items() if k not in computed}
+        return self.connection.execute(statement, {**here, **values}).rowcount

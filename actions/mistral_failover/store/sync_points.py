@@ -68,6 +68,7 @@ _WAITING_FOR = sa.select(edges.c.node).where(
     edges.c.predecessor == sa.bindparam("this_node"),
 )
 _READY_AFTER = _READY.where(nodes.c.node.in_(_WAITING_FOR))
+_DONE = nodes.update().where(*_HERE, nodes.c.status != "DONE").values(status="DONE", reason=None)
 _COUNT_DOWN = (
     nodes.update()
     .where(nodes.c.traversal_id == sa.bindparam("this_traversal"), nodes.c.node.in_(_WAITING_FOR))
@@ -161,13 +162,8 @@ class SyncPoints(Session):
         }
 
     def report(self, traversal_id: str, node: Node, data: Mapping[str, Any]) -> list[Node]:
-        first = self.changed(
-            nodes.update()
-            .where(*_node_is(traversal_id, node.key), nodes.c.status != "DONE")
-            .values(status="DONE", output=data, reason=None, **_WAITS_NO_MORE)
-        )
         here = _at(traversal_id, node.key)
-        if first:
+        if self.change(_DONE, here, output=data, **_WAITS_NO_MORE):
             self.connection.execute(_COUNT_DOWN, here)
         return _parsed(self.connection.execute(_READY_AFTER, here))
 

@@ -47,6 +47,14 @@ _TRAVERSAL = sa.select(
     traversals.c.follows,
     traversals.c.chain,
 ).where(traversals.c.id == sa.bindparam("traversal_id"))
+_SUCCESSOR = sa.select(traversals.c.id).where(traversals.c.follows == sa.bindparam("traversal_id"))
+_GOAL = sa.select(goals.c.document).where(
+    goals.c.group_id == sa.bindparam("group_id"), goals.c.version == sa.bindparam("goal_version")
+)
+_DEFINITION = sa.select(groups.c.definition).where(groups.c.id == sa.bindparam("group_id"))
+_EPOCHS = sa.select(members.c.name, members.c.epoch).where(
+    members.c.group_id == sa.bindparam("group_id")
+)
 
 
 class SqlTransaction(Records, SyncPoints):
@@ -70,14 +78,12 @@ class SqlTransaction(Records, SyncPoints):
         return GroupState(*state)
 
     def definition(self, group_id: str) -> Mapping[str, Any]:
-        query = sa.select(groups.c.definition).where(groups.c.id == group_id)
-        return cast(Mapping[str, Any], self.connection.execute(query).scalar_one())
+        found = self.connection.execute(_DEFINITION, {"group_id": group_id})
+        return cast(Mapping[str, Any], found.scalar_one())
 
     def goal(self, group_id: str, version: str) -> Goal | None:
-        query = sa.select(goals.c.document).where(
-            goals.c.group_id == group_id, goals.c.version == version
-        )
-        document = self.connection.execute(query).scalar_one_or_none()
+        here = {"group_id": group_id, "goal_version": version}
+        document = self.connection.execute(_GOAL, here).scalar_one_or_none()
         return Goal(document) if document is not None else None
 
     def save_goal(self, group_id: str, goal: Goal) -> None:
@@ -95,8 +101,8 @@ class SqlTransaction(Records, SyncPoints):
         return Traversal(**{**row._mapping, "status": TraversalStatus(row.status)}) if row else None
 
     def successor(self, traversal_id: str) -> str | None:
-        query = sa.select(traversals.c.id).where(traversals.c.follows == traversal_id)
-        found: str | None = self.connection.execute(query).scalar_one_or_none()
+        row = self.connection.execute(_SUCCESSOR, {"traversal_id": traversal_id})
+        found: str | None = row.scalar_one_or_none()
         return found
 
     def open_through(self, traversal_id: str, through: int | None) -> None:
@@ -201,8 +207,8 @@ class SqlTransaction(Records, SyncPoints):
         return kept_goals.reached(self, group_id)
 
     def epochs(self, group_id: str) -> Mapping[str, int]:
-        query = sa.select(members.c.name, members.c.epoch).where(members.c.group_id == group_id)
-        return {row.name: row.epoch for row in self.connection.execute(query)}
+        rows = self.connection.execute(_EPOCHS, {"group_id": group_id})
+        return {row.name: row.epoch for row in rows}
 
     def raise_epochs(self, group_id: str, names: Iterable[str]) -> None:
         self.execute(

@@ -19,6 +19,16 @@ from mistral_failover.store.tables import (
     traversals,
 )
 
+_OPERATION = sa.select(
+    operations.c.resource_id,
+    operations.c.traversal_id,
+    operations.c.verb,
+    operations.c.status,
+    operations.c.attempts,
+    operations.c.token,
+    operations.c.intent,
+).where(operations.c.key == sa.bindparam("this_key"))
+
 
 def traversal(tx: Session, traversal_id: str) -> dict[str, Any] | None:
     """Return one traversal: status, reason, cause, goal version, the one that superseded it, times,
@@ -131,16 +141,7 @@ def carried_out(tx: Session, traversal_id: str) -> list[dict[str, Any]]:
 
 def operation(tx: Session, key: str) -> dict[str, Any] | None:
     """Return the ledger's entry of one operation."""
-    query = sa.select(
-        operations.c.resource_id,
-        operations.c.traversal_id,
-        operations.c.verb,
-        operations.c.status,
-        operations.c.attempts,
-        operations.c.token,
-        operations.c.intent,
-    ).where(operations.c.key == key)
-    row = tx.connection.execute(query).one_or_none()
+    row = tx.connection.execute(_OPERATION, {"this_key": key}).one_or_none()
     return dict(row._mapping) if row else None
 
 
