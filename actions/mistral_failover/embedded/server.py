@@ -289,6 +289,7 @@ class EmbeddedMistral:
 
         stack.callback(reset.forget_database)
         speedups.cache_statements()
+        speedups.load_whole_rows()
         engine = reset.database_engine()
         if engine.url.get_backend_name() == "sqlite":
             speedups.tune_sqlite(engine)
