@@ -320,6 +320,7 @@ class EmbeddedMistral:
             service.wait_started()
         if self._api:
             speedups.order_attributes()
+            speedups.keep_signatures()
             from mistral.api import service as api_service
 
             self._token = access.token(self._dir)
