@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 from oslo_config import cfg
 
 from mistral_failover import settings as configuration
 from mistral_failover import workflows as shipped
-from mistral_failover.actions import doctor, groups, orders, plans, recovery, reports
+from mistral_failover.actions import doctor, groups, plans, recovery, reports
 from mistral_failover.actions import members as member_actions
 from mistral_failover.convergence.records import Ready
 from mistral_failover.emulator.client import EmulatorClient
@@ -28,6 +27,7 @@ from mistral_failover.runtime.process import Runtime
 from mistral_failover.testing.engine import TestEngine
 from mistral_failover.testing.run import Run
 from mistral_failover.testing.workflows import Workflows
+from support.activation import activate, done
 
 _numbers = itertools.count(1)
 _SERVER = {
@@ -138,12 +138,6 @@ def context() -> ActionContext:
     return ActionContext(SecurityContext(), ExecutionContext())
 
 
-def done(answer: Any) -> Any:
-    """An action's answer, which must not be an error."""
-    assert not isinstance(answer, Result), answer.error
-    return answer
-
-
 @dataclass
 class Protected:
     """A group on a stack of its own, and the workflows over it."""
@@ -159,15 +153,8 @@ class Protected:
         return self.workflows.run(f"failover.{workflow}", inputs, timeout=60)
 
     def activate(self) -> dict[str, Any]:
-        """The first activation, which brings up db_a; returns how it ended.
-
-        The actions of failover.activate_first without its tasks: nearly every test begins so.
-        """
-        because = "the first activation"
-        begun = done(orders.Begin(self.name, lost=[], because=because).run(context()))
-        while (answer := done(recovery.Advance(begun["traversal"], "end").run(context())))["again"]:
-            pass
-        return dict(answer["outcome"])
+        """The first activation, which brings up db_a; returns how it ended."""
+        return activate(self.name, context)
 
     def fails(self, fault: str = "crash", member: str = "db_a") -> dict[str, Any]:
         """Break a member; the alarm about it."""

@@ -29,6 +29,7 @@ from mistral_failover.store import groups
 from mistral_failover.store.tables import metadata
 from mistral_failover.testing.run import Run
 from mistral_failover.testing.workflows import Workflows
+from support.activation import activate
 from support.as_user import run_as
 
 PROJECT = stable_hex("project", "demo")
@@ -187,7 +188,7 @@ def tenant(
     cfg.CONF.set_override("auth_url", emulated.auth_url, group=configuration.GROUP)
     answer = group_actions.Define(definition).run(tenant.context())
     assert isinstance(answer, dict), answer.error
-    tenant.run("activate_first", group=name).assert_succeeded()
+    assert activate(name, tenant.context)["status"] == "COMPLETE"
     yield tenant
     fault_points.disarm()
     cfg.CONF.clear_override("auth_url", group=configuration.GROUP)
