@@ -7,6 +7,8 @@ import pytest
 from mistral_lib.actions import Result
 
 from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.testing.engine import TestEngine
+from mistral_failover.testing.workflows import Workflows
 
 TWO = """\
 version: '2.0'
@@ -31,6 +33,23 @@ outer:
       with-items: i in <% [1, 2] %>
       workflow: two
       input: {x: <% $.i %>}
+"""
+OWN_ACTION = """\
+version: '2.0'
+house.echo:
+  base: std.echo
+  base-input: {output: <% $.words %>}
+  input: [words]
+"""
+USES_IT = """\
+version: '2.0'
+uses_it:
+  output: {said: <% $.said %>}
+  tasks:
+    say:
+      action: house.echo
+      input: {words: hello}
+      publish: {said: <% task().result %>}
 """
 SLOW = """\
 version: '2.0'
@@ -208,3 +227,20 @@ def test_assertions_show_what_happened(workflow):
         run.task("third")
     with pytest.raises(AssertionError, match="expected ERROR, got SUCCESS"):
         run.assert_failed_with("X")
+
+
+def test_an_action_that_a_user_defines_is_found_from_then_on(
+    mistral: TestEngine, workflow: Workflows
+) -> None:
+    from mistral.db.v2 import api as db_api
+    from mistral.services import adhoc_actions
+
+    workflow.load(USES_IT)
+    assert workflow.run("uses_it").state == "ERROR"
+    try:
+        with mistral.context():
+            adhoc_actions.create_actions(OWN_ACTION)
+        assert workflow.run("uses_it").assert_succeeded().output == {"said": "hello"}
+    finally:
+        with mistral.context():
+            db_api.delete_action_definitions()

@@ -294,6 +294,7 @@ class EmbeddedMistral:
         if engine.url.get_backend_name() == "sqlite":
             speedups.tune_sqlite(engine)
             db_api.setup_db()
+        speedups.look_for_own_actions(engine)
         with self.context():
             self._inherited = [row["id"] for row in orphaned_executions.unfinished(None)]
 
