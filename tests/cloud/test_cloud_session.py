@@ -407,6 +407,7 @@ clouds:
     )
     monkeypatch.setattr("openstack.config.loader.CONFIG_FILES", [str(path)])
     monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(path))
+    return path
 
 
 @pytest.mark.usefixtures("clouds_yaml")
@@ -423,6 +424,18 @@ def test_without_a_token_the_entry_of_clouds_yaml_authenticates_once(server):
         assert session.get_token() == TOKEN
     assert server.calls.count("POST /identity/v3/auth/tokens") == 1
     assert session.region_name == "RegionOne"
+
+
+def test_an_entry_that_was_changed_counts_from_the_next_session_on(clouds_yaml):
+    def region():
+        return session_for(None, guard=Unguarded(), settings=Settings(cloud="drill")).region_name
+
+    assert region() == "RegionOne"
+    text = clouds_yaml.read_text()
+    clouds_yaml.write_text(text.replace("RegionOne", "RegionTwo"))
+    assert region() == "RegionTwo"
+    clouds_yaml.write_text(text)
+    assert region() == "RegionOne"
 
 
 @pytest.mark.usefixtures("clouds_yaml")

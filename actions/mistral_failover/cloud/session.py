@@ -28,6 +28,8 @@ from keystoneauth1.identity import BaseIdentityPlugin
 from keystoneauth1.identity.access import AccessInfoPlugin
 from keystoneauth1.session import Session, TCPKeepAliveAdapter
 from openstack import config as clouds
+from openstack.config import loader
+from openstack.config.cloud_region import CloudRegion
 
 from mistral_failover.cloud.errors import SERVICES, CloudError, translated
 from mistral_failover.cloud.guard import Guard, LeaseLost, Listener, Unguarded
@@ -406,7 +408,7 @@ def _prove(
 
 def _session_of_entry(name: str, guard: Guard, settings: Settings) -> GuardedSession:
     with translated(f"read the entry {name} of clouds.yaml"):
-        region = clouds.OpenStackConfig().get_one(cloud=name)
+        region = _read_entry(name)
     verify, cert = region.get_requests_verify_args()
     # The key is the content, not the name: the file may change while this process runs.
     key = _key(name, json.dumps(region.config, sort_keys=True, default=str))
@@ -418,6 +420,33 @@ def _session_of_entry(name: str, guard: Guard, settings: Settings) -> GuardedSes
         cert=cert,
         region_name=region.region_name or None,
     )
+
+
+def _read_entry(name: str) -> CloudRegion:
+    """Return an entry of clouds.yaml. The files are parsed again only once one of them, or the
+    environment, has changed: parsing takes longer than a request to the cloud."""
+    own = [os.environ.get(f"OS_CLIENT_{kind}_FILE") for kind in ("CONFIG", "SECURE", "VENDOR")]
+    files = (*loader.CONFIG_FILES, *loader.SECURE_FILES, *loader.VENDOR_FILES, *filter(None, own))
+    environment = {key: value for key, value in os.environ.items() if key.startswith("OS_")}
+    now = [environment, *((file, _version_of(file)) for file in files)]
+    then, region = _read.get(name, (None, None))
+    if region is None or now != then:
+        region = clouds.OpenStackConfig().get_one(cloud=name)
+        _read[name] = now, region
+    return region
+
+
+_read: dict[str, tuple[list[Any], CloudRegion]] = {}
+"""The entries that were read, and of what."""
+
+
+def _version_of(file: str) -> tuple[int, int, int] | None:
+    """Return what differs between two contents of a file; None if there is none."""
+    try:
+        found = os.stat(file)  # noqa: PTH116 - a name as openstacksdk has it
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _key(*parts: Any) -> str:
