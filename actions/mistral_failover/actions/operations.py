@@ -67,10 +67,11 @@ class AttachVolume(OperationAction):
     def carry_out(self, request: Request, tools: Tools, operation: Document) -> dict[str, Any]:
         resource = operation["resource"]
 
-        def read(tx: SqlTransaction) -> dict[str, AttachedVolume]:
-            return attached_volumes.volumes(tx, operation["group_id"], resource["type"])
+        def read(tx: SqlTransaction) -> AttachedVolume | None:
+            group_id, name = operation["group_id"], resource["name"]
+            return attached_volumes.volumes(tx, group_id, resource["type"], name).get(name)
 
-        known = request.runtime.database.reading(read).get(resource["name"])
+        known = request.runtime.database.reading(read)
         return volume_attachment.attach_volume(tools, operation, known)
 
 
@@ -81,8 +82,11 @@ class RemovalOfShared(OperationAction):
     def carry_out(self, request: Request, tools: Tools, operation: Document) -> dict[str, Any]:
         """Run the operation's function, unless another resource of the group has the same there."""
 
+        resource = operation["resource"]
+
         def read(tx: SqlTransaction) -> list[str]:
-            return sharing(tx.records(operation["group_id"]), operation)
+            same = tx.records_of(operation["group_id"], resource["type"], resource["physical_id"])
+            return sharing(same, operation)
 
         if names := request.runtime.database.reading(read):
             return {"attributes": {"kept_for": ", ".join(names)}}

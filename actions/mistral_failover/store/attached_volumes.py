@@ -20,9 +20,12 @@ class AttachedVolume:
     volume_id: str
 
 
-def volumes(tx: Session, group_id: str, attachment: str) -> dict[str, AttachedVolume]:
+def volumes(
+    tx: Session, group_id: str, attachment: str, name: str | None = None
+) -> dict[str, AttachedVolume]:
     """Return, by resource, the volume of its latest record that has one, even if that record is
-    gone. ``attachment`` is the type. So a volume is known while it is attached nowhere."""
+    gone. ``attachment`` is the type. So a volume is known while it is attached nowhere. ``name``:
+    of the only resource that counts."""
     query = (
         sa.select(resources.c.name, resources.c.properties, resources.c.physical_id)
         .where(
@@ -32,6 +35,8 @@ def volumes(tx: Session, group_id: str, attachment: str) -> dict[str, AttachedVo
         )
         .order_by(*BIRTH)
     )
+    if name is not None:
+        query = query.where(resources.c.name == name)
     return {
         row.name: AttachedVolume(str(row.properties["volume"]), row.physical_id)
         for row in tx.connection.execute(query)

@@ -42,6 +42,10 @@ _ALL = (
     )
     .order_by(*BIRTH)
 )
+_SAME = _ALL.where(
+    resources.c.type == sa.bindparam("this_type"),
+    resources.c.physical_id == sa.bindparam("this_thing"),
+)
 _HELD = (
     resources.c.id == sa.bindparam("this_record"),
     resources.c.owner == sa.bindparam("this_owner"),
@@ -97,6 +101,11 @@ class Records(Session):
 
     def records(self, group_id: str) -> Sequence[Record]:
         return [_record(row) for row in self.connection.execute(_ALL, {"this_group": group_id})]
+
+    def records_of(self, group_id: str, kind: str, physical_id: str | None) -> Sequence[Record]:
+        """Return a group's live records of a type that have this physical id, oldest first."""
+        here = {"this_group": group_id, "this_type": kind, "this_thing": physical_id}
+        return [_record(row) for row in self.connection.execute(_SAME, here)]
 
     def record(self, resource_id: str) -> Record | None:
         row = self.connection.execute(_ONE, {"resource_id": resource_id}).one_or_none()
