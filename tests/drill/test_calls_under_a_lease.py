@@ -37,6 +37,8 @@ def state(*stolen_at: float) -> State:
         ([call(2, 2), call(3, 1, "s")], []),
         ([call(1, 1), {**call(2, 1), "request_id": "req-unknown"}], []),
         ([call(1, 1), {**call(2, 1), "request_id": None}], []),
+        ([call(1, 1), {**call(3, 1), "method": "GET"}], [2]),
+        ([call(1, 2), {**call(2, 1), "method": "GET"}], []),
     ],
 )
 def test_calls_under_tokens_that_grow_are_well(calls: list[Any], stolen: list[float]) -> None:
@@ -48,6 +50,11 @@ def test_a_call_under_a_token_older_than_one_seen_before_is_found() -> None:
     assert (
         str(found) == "invariant 3: POST /attach came at 2.000 under token 1 of r, which had ended"
     )
+
+
+def test_a_call_under_a_token_older_than_that_of_a_read_is_found() -> None:
+    (found,) = calls_under_lease([{**call(1, 2), "method": "GET"}, call(2, 1)], state())
+    assert found.invariant == 3
 
 
 def test_a_call_under_a_lock_that_was_broken_is_found() -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import os
 import signal
-import sqlite3
+import subprocess
 import sys
 import threading
 import time
@@ -26,6 +27,18 @@ from mistral_failover.runtime import process
 from support import armed
 
 STOPS_WITHIN = 30.0  # seconds
+_STOP = """
+import os, signal, sqlite3, sys, time
+store = sqlite3.connect(sys.argv[1], timeout=0.5, isolation_level=None)
+try:
+    store.execute("BEGIN IMMEDIATE")
+except sqlite3.OperationalError:
+    pass  # the thread that is at the fault point holds it
+os.kill(int(sys.argv[2]), signal.SIGSTOP)
+while open(f"/proc/{sys.argv[2]}/stat").read().rpartition(")")[2].split()[0] not in "TZ":
+    time.sleep(0.001)
+"""
+"""Stops a process while nobody writes to a database: this program has its lock until then."""
 DUPLICATE_HEAD_START = 0.5  # seconds that the duplicate gets before the first goes on
 
 
@@ -59,11 +72,9 @@ class Faults(armed.Faults):
         """Stop at once, with SQLite's write lock in no other thread's hands: it lets one process
         write at a time, so the others could do nothing."""
         path = process.runtime().database.engine.url.database
-        with contextlib.closing(sqlite3.connect(path, timeout=0.5, isolation_level=None)) as store:
-            with contextlib.suppress(sqlite3.OperationalError):  # this thread holds it
-                store.execute("BEGIN IMMEDIATE")
-                store.execute("ROLLBACK")
-            super().freeze(point, mark)
+        assert path is not None
+        stopper = [sys.executable, "-I", "-S", "-c", _STOP, path, str(os.getpid())]
+        subprocess.run(stopper, check=True)  # which goes on once this process does
 
     def stop(self, point: str, mark: Path) -> None:
         """Have the process end in good order; this thread goes on once its pool gives work back."""

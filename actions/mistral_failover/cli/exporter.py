@@ -90,7 +90,9 @@ class Exporter(Command):
             with server, told_to_end() as ended:
                 self.app.stdout.write(f"The metrics are at {server.url}\n")
                 self.app.stdout.flush()
-                ended.wait()
+                # A signal may reach another thread, but only this one runs its handler.
+                while not ended.wait(1.0):
+                    pass
         except NotLoopback as error:
             raise connection.CommandFailed(
                 f"{error}, and there is no authentication: everyone who can reach it could read "

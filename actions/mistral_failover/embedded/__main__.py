@@ -63,7 +63,9 @@ def serve(argv: Sequence[str] | None = None) -> int:
                 server.cancel_stale()
                 sweeping.enter_context(BackgroundSweep(server))
             print(json.dumps({"url": server.url, "pid": os.getpid()}), flush=True)  # noqa: T201
-            ended.wait()
+            # A signal may reach another thread, but only this one runs its handler.
+            while not ended.wait(1.0):
+                pass
     except EmbeddedError as e:
         print(e, file=sys.stderr)  # noqa: T201 - this is a program's answer
         return 1

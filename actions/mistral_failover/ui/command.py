@@ -70,7 +70,9 @@ class Ui(Command):
             page(self.app, self.app.stdout, host, port, read_only=parsed_args.read_only),
             told_to_end() as ended,
         ):
-            ended.wait()
+            # A signal may reach another thread, but only this one runs its handler.
+            while not ended.wait(1.0):
+                pass
 
     @staticmethod
     def check() -> None:
