@@ -189,7 +189,7 @@ def test_a_group_of_your_own_fails_over_with_its_own_commands(
 
 def test_an_alarm_is_played_as_the_page_says(server: ServerProcess, tmp_path: Path) -> None:
     """The lines of docs/alarms.md; those for OpenStack's client as docs/server.md sets it up."""
-    play, back = blocks(section(page("alarms"), "Play an alarm"), "sh")
+    play, start, back = blocks(section(page("alarms"), "Play an alarm"), "sh")
     own_group(server, "played", tmp_path)
     (lost,) = [
         row["server"]
@@ -224,8 +224,14 @@ def test_an_alarm_is_played_as_the_page_says(server: ServerProcess, tmp_path: Pa
             )
             assert ran.returncode == 0, (line, ran.stdout, ran.stderr)
 
+    def runs() -> bool:
+        shown = openstack(server, "server", "show", lost, "-f", "json")
+        return bool(json.loads(shown.stdout)["status"] == "ACTIVE")
+
     typed(play)
     until(lambda: active_on(server, "played", "web_b"))
+    typed(start)
+    until(runs)
     typed(back)
     assert active_on(server, "played", "web_a")
 
