@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from mistral_failover.cloud import session
 from support.emulated import cloud, connect, emulated, emulator, group, pair
 
 __all__ = ["cloud", "connect", "emulated", "emulator", "group", "pair"]
@@ -44,8 +45,11 @@ class ScriptedServer:
 
 
 @pytest.fixture
-def server() -> Iterator[ScriptedServer]:
-    """A scripted server on a free port of this machine."""
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
+    """A scripted server on a free port of this machine, of which nothing is known yet: an earlier
+    one may have had the same port."""
+    for known in ("_tokens", "_entries"):
+        monkeypatch.setattr(session, known, session._Remembered())
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
