@@ -115,7 +115,7 @@ _OPTIONS = [
     ),
     cfg.FloatOpt(
         "poll_growth",
-        default=1.06,
+        default=1.05,
         min=1.0,
         help="Factor by which the pauses of a wait grow.",
     ),
@@ -274,7 +274,7 @@ class Settings:
     agent_key_file: str | None = None
     fence_devices_file: str | None = None
     poll_first: float = 0.05
-    poll_growth: float = 1.06
+    poll_growth: float = 1.05
     poll_ceiling: float = 2.0
     repeat_after: float = 60.0
     mistral_url: str | None = None

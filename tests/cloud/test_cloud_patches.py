@@ -29,15 +29,14 @@ def test_an_update_that_ends_in_a_server_error_may_be_under_another_s_trust() ->
         def update(self, *_: Any, **__: Any) -> Any:
             raise heat.HTTPInternalServerError({"error": {"type": "RemoteError"}})
 
-    class Resources:
-        def list(self, *_: Any, **__: Any) -> Any:
-            return []
-
     def wait(probe: Any, **_: Any) -> Any:
         return probe()
 
     cloud: Any = SimpleNamespace(
-        heat=SimpleNamespace(stacks=Stacks(), resources=Resources()), wait=wait, settings=Settings()
+        heat=SimpleNamespace(stacks=Stacks()),
+        shared=lambda *_: [],
+        wait=wait,
+        settings=Settings(),
     )
 
     with pytest.raises(CloudError) as raised:

@@ -58,13 +58,37 @@ def test_more_waits_than_usual_look_less_often_each_but_not_beyond_the_ceiling()
     crowd, time = Crowd(), Time()
     with ExitStack() as waits:
         for _ in range(2 * CROWD):
-            waits.enter_context(crowd.one_more())
+            waits.enter_context(crowd.one_more(object()))
         wait(Script(*[NOT_YET] * 3, DONE), time, first=1, growth=2, ceiling=5, crowd=crowd)
     assert time.pauses == [2, 4, 5]
 
     time = Time()
     wait(Script(*[NOT_YET] * 3, DONE), time, first=1, growth=2, ceiling=5, crowd=crowd)
     assert time.pauses == [1, 2, 4], "the others have ended"
+
+
+def test_many_waits_with_the_same_rights_share_a_listing_and_count_as_one():
+    crowd = Crowd()
+    with ExitStack() as waits:
+        for number in range(2 * CROWD):
+            assert bool(crowd.rows("demo")) is (number >= CROWD)
+            waits.enter_context(crowd.one_more("demo"))
+        assert crowd.rows("demo") > 2 * CROWD
+        assert crowd.rows("other") == 0
+        assert crowd.factor == 1
+    assert crowd.rows("demo") == 0
+
+
+def test_a_project_with_too_many_volumes_is_not_listed_again_for_a_while():
+    time = Time()
+    crowd = Crowd(lambda: time.now)
+    with ExitStack() as waits:
+        for _ in range(2 * CROWD):
+            waits.enter_context(crowd.one_more("demo"))
+        crowd.too_many("demo")
+        assert (crowd.rows("demo"), crowd.factor) == (0, 2)
+        time.sleep(3600)
+        assert (crowd.rows("demo") > 0, crowd.factor) == (True, 1)
 
 
 def test_pauses_grow_up_to_the_ceiling():

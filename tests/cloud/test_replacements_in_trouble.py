@@ -185,17 +185,14 @@ def test_a_host_that_does_not_unplug_the_server_is_named_with_its_remedy() -> No
         def update(self, *_: Any, **__: Any) -> None:
             self.sent += 1
 
-    class Resources:
-        def list(self, *_: Any, **__: Any) -> Any:
-            row = {
-                "resource_name": "db_a",
-                "resource_type": "OS::Nova::Server",
-                "physical_resource_id": "old",
-                "resource_status": "CHECK_FAILED",
-                "creation_time": "2026-11-21T00:00:00Z",
-                "links": [],
-            }
-            return [SimpleNamespace(to_dict=lambda: row)]
+    row = {
+        "resource_name": "db_a",
+        "resource_type": "OS::Nova::Server",
+        "physical_resource_id": "old",
+        "resource_status": "CHECK_FAILED",
+        "creation_time": "2026-11-21T00:00:00Z",
+        "links": [],
+    }
 
     def wait(probe: Any, **_: Any) -> Any:
         while not (look := probe()).done:
@@ -203,7 +200,10 @@ def test_a_host_that_does_not_unplug_the_server_is_named_with_its_remedy() -> No
         return look.result
 
     cloud: Any = SimpleNamespace(
-        heat=SimpleNamespace(stacks=Stacks(), resources=Resources()), wait=wait, settings=Settings()
+        heat=SimpleNamespace(stacks=Stacks()),
+        shared=lambda *_: [row],
+        wait=wait,
+        settings=Settings(),
     )
     with pytest.raises(CloudError) as raised:
         replace_member(

@@ -29,7 +29,8 @@ _IGNORED = 2  # requests without an answer after which the compute service count
 class Attach(Steps):
     """Continue until the server has the volume.
 
-    ``silence`` returns why the server's agent counts as silent, or an empty text.
+    ``silence`` returns why the server's agent counts as silent, or an empty text. ``server``
+    returns the server's state, if somebody has just asked for it.
     """
 
     def __init__(
@@ -40,9 +41,11 @@ class Attach(Steps):
         *,
         unknown: bool = False,
         silence: Callable[[], str] = lambda: "",
+        server: Callable[[], ServerState] | None = None,
     ) -> None:
         super().__init__(cloud, volume_id, server_id, unknown=unknown)
         self._silence = silence
+        self._server = server
         self._looked = False
         self._asked = unknown
         self._ignored = 0
@@ -60,6 +63,8 @@ class Attach(Steps):
     def _first_look(self) -> Look:
         """The volume is mostly free, and only the server has to be able to take it."""
         self._looked = True
+        if self._server is not None:
+            return self._look_and_ask(self._server)
         with alongside(lambda: server_state(self.cloud, self.server_id)) as server:
             return self._look_and_ask(server)
 

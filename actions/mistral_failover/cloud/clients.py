@@ -8,9 +8,9 @@ use.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, TypeVar
 
 from cinderclient import api_versions
 from cinderclient.v3 import client as cinder
@@ -20,6 +20,7 @@ from openstack import connection, exceptions
 from openstack.compute.v2._proxy import Proxy as Compute
 from openstack.utils import maximum_supported_microversion
 
+from mistral_failover.cloud.coalescing import Coalescing
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.guard import Guard
 from mistral_failover.cloud.session import GuardedSession, refusal, session_for
@@ -30,8 +31,10 @@ NOVA_MICROVERSION = "2.96"
 """The newest microversion of Nova whose bodies are known here."""
 VOLUME_MICROVERSION = "3.44"  # the first version that completes attachments; Nova needs it
 
+T = TypeVar("T")
 
 _waits = Crowd()
+_questions = Coalescing()
 
 
 class Cloud:
@@ -74,6 +77,32 @@ class Cloud:
         answer = self._nova.request(path, method, json=body, raise_exc=False)
         exceptions.raise_from_response(answer)
         return dict(answer.json()) if answer.content else {}
+
+    def read_nova(self, path: str) -> dict[str, Any]:
+        """As `nova` with GET; operations that ask at the same time share an answer."""
+        return self.shared(("nova", path), lambda: self.nova("GET", path))
+
+    def shared(self, question: tuple[Hashable, ...], send: Callable[[], T]) -> T:
+        """Return what ``send`` reads; operations that ask the same question with the same rights at
+        the same time share an answer (`Coalescing.ask`), so callers must not change it."""
+        return _questions.ask((self._rights, *question), send, self.guard)
+
+    @property
+    def _rights(self) -> Hashable:
+        """The same for operations that may see each other's answers."""
+        return self.session.auth, self.session.region_name
+
+    def volume(self, volume_id: str) -> Any:
+        """Return a volume as Cinder shows it. Many waits with the same rights share a listing.
+        Raises as cinderclient does."""
+        if rows := _waits.rows(self._rights):
+            listed = self.shared(("volumes",), lambda: self.volumes.volumes.list(limit=rows))
+            found = next((volume for volume in listed if volume.id == volume_id), None)
+            if found is not None:
+                return found
+            if len(listed) >= rows:
+                _waits.too_many(self._rights)
+        return self.volumes.volumes.get(volume_id)
 
     @cached_property
     def _nova(self) -> Adapter:
@@ -131,7 +160,7 @@ class Cloud:
 
     def wait(self, probe: Callable[[], Look], *, what: str, limit: float) -> Any:
         """`wait_until` with the configured pauses and this cloud's guard."""
-        with _waits.one_more():
+        with _waits.one_more(self._rights):
             return wait_until(
                 probe,
                 what=what,

@@ -125,7 +125,7 @@ def server_state(cloud: Cloud, server_id: str) -> ServerState:
     """Return a server's state; a server that does not exist (any more) is no error."""
     try:
         with translated(f"read server {server_id}"):
-            return state_of(cloud.nova("GET", f"/servers/{server_id}")["server"])
+            return state_of(cloud.read_nova(f"/servers/{server_id}")["server"])
     except CloudError as error:
         if error.code == "NOT_FOUND":
             return ServerState("", None, None, exists=False)

@@ -259,13 +259,18 @@ def named_in(cloud: Cloud, stack: str, name: str, type_: str, words: str) -> str
 
 def listing(cloud: Cloud, stack: str, depth: int) -> list[dict[str, Any]]:
     """Return Heat's rows of the resources in a stack, and in the stacks of its groups so many
-    levels below."""
-    nested = {"nested_depth": depth} if depth else {}
+    levels below. Callers must not change them: others may have got the same ones."""
+    nested = f"?nested_depth={depth}" if depth else ""
 
     def question(address: str) -> list[dict[str, Any]]:
+        def rows() -> list[dict[str, Any]]:
+            # Not as heatclient's objects: each asks the server again for an attribute that it
+            # lacks, and their dicts are deep copies.
+            answer = cloud.heat.http_client.get(f"/stacks/{address}/resources{nested}")
+            return list(answer.json()["resources"])
+
         with translated(f"list the resources of stack {stack}"):
-            # As dicts: heatclient asks the server again for an attribute that an object lacks.
-            return [item.to_dict() for item in cloud.heat.resources.list(address, **nested)]
+            return cloud.shared(("resources", address, depth), rows)
 
     # A deleted stack has no resources.
     return stack_addresses.ask(

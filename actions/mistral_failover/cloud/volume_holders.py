@@ -52,7 +52,7 @@ def volume_of(cloud: Cloud, volume_id: str) -> Any:
     group another volume."""
     try:
         with translated(f"read volume {volume_id}"):
-            return cloud.volumes.volumes.get(volume_id)
+            return cloud.volume(volume_id)
     except CloudError as error:
         if error.code == "NOT_FOUND":
             error.remedy = ANOTHER
@@ -104,12 +104,13 @@ def left(cloud: Cloud, server_id: str, volume_id: str) -> bool:
 def _listed(cloud: Cloud, server_id: str, volume_id: str) -> dict[str, Any] | None:
     try:
         with translated(f"look for volume {volume_id} on server {server_id}"):
-            path = f"/servers/{server_id}/os-volume_attachments/{volume_id}"
-            return dict(cloud.nova("GET", path)["volumeAttachment"])
+            # All of them: operations on several volumes of a server share the answer.
+            rows = cloud.read_nova(f"/servers/{server_id}/os-volume_attachments")
     except CloudError as error:
         if error.code == "NOT_FOUND":
             return None
         raise
+    return next((row for row in rows["volumeAttachments"] if row["volumeId"] == volume_id), None)
 
 
 def holder_for(cloud: Cloud, volume_id: str, server_id: str) -> VolumeHolder:

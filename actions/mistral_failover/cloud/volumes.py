@@ -18,6 +18,7 @@ from mistral_failover.cloud.attaching import Attach
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.detaching import Detach, Release
 from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.servers import ServerState
 from mistral_failover.cloud.stacks import VOLUME, StackResource, stack_map, wrong_type
 from mistral_failover.cloud.volume_holders import ANOTHER, volume_of
 from mistral_failover.cloud.volume_steps import refuse_root
@@ -103,21 +104,23 @@ def attach(
     *,
     unknown: bool = False,
     silence: Callable[[], str] = lambda: "",
+    server: Callable[[], ServerState] | None = None,
 ) -> dict[str, str]:
     """Attach the volume to the server and wait until it is attached.
 
     A volume that is attached there already, or on its way there, is adopted. An attachment that
     Nova does not know is deleted if certainly nothing is written through it. ``limit``: seconds in
     total; ``unknown``: an earlier attempt may have requested it, so this looks for it first.
-    ``silence``: why the server's agent counts as silent, in words; empty if it does not. Returns
-    ``device``, ``server_id`` and ``attachment_id``.
+    ``silence``: why the server's agent counts as silent, in words; empty if it does not.
+    ``server``: returns the server's state, if it has just been asked for. Returns ``device``,
+    ``server_id`` and ``attachment_id``.
 
     Raises `CloudError` VOLUME_IN_USE that names the holder (a multi-attach volume may have others),
     VOLUME_IS_ROOT for the disk that a server boots from, ATTACH_FAILED when the compute service
     gives up, NOT_FOUND; transient: TARGET_DOWN when the server can take nothing now; blocked:
     VOLUME_DISPUTED, VOLUME_ERROR, VOLUME_STUCK.
     """
-    steps = Attach(cloud, volume_id, server_id, unknown=unknown, silence=silence)
+    steps = Attach(cloud, volume_id, server_id, unknown=unknown, silence=silence, server=server)
     what = f"volume {volume_id} to be attached to server {server_id}"
     attachment: dict[str, str] = steps.carry_out(what, limit)
     return attachment

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,31 +19,56 @@ from mistral_failover.settings import Settings
 SEVERAL = 2.5  # longest pause, in durations of a look
 CROWD = 8
 """So many waits of a process at the same time look as often as one alone. If there are more, the
-pauses of each grow in proportion, so that together they ask the services no more often."""
+pauses of each grow in proportion, so that together they ask the services no more often. So many
+waits with the same rights read the project's volumes together, and count as one."""
+_ROWS = 8  # longest listing that is still cheaper than reading each volume, in waits
+_APART = 300.0  # seconds until a project that had too many volumes is tried again
 
 
 class Crowd:
-    """Counts the waits of a process that go on at the same time."""
+    """Counts the waits of a process that go on at the same time, by whose rights they have."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._lock = threading.Lock()
-        self._waits = 0
+        self._waits: Counter[Hashable] = Counter()
+        self._apart: dict[Hashable, float] = {}
+        self._clock = clock
 
     @contextmanager
-    def one_more(self) -> Iterator[None]:
+    def one_more(self, rights: Hashable) -> Iterator[None]:
         """Wraps a wait."""
         with self._lock:
-            self._waits += 1
+            self._waits[rights] += 1
         try:
             yield
         finally:
             with self._lock:
-                self._waits -= 1
+                self._waits[rights] -= 1
+                if not self._waits[rights]:
+                    del self._waits[rights]
+
+    def rows(self, rights: Hashable) -> int:
+        """Return how many rows a listing that the waits with these rights share may have; 0 if each
+        had better ask for itself."""
+        with self._lock:
+            return self._waits[rights] * _ROWS if self._is_one(rights) else 0
+
+    def too_many(self, rights: Hashable) -> None:
+        """Record that a listing with these rights has more rows than `rows` allows."""
+        with self._lock:
+            now = self._clock()
+            self._apart = {known: until for known, until in self._apart.items() if until > now}
+            self._apart[rights] = now + _APART
 
     @property
     def factor(self) -> float:
         """How many times longer each pause is than that of a wait alone."""
-        return max(1.0, self._waits / CROWD)
+        with self._lock:
+            waits = sum(1 if self._is_one(rights) else n for rights, n in self._waits.items())
+        return max(1.0, waits / CROWD)
+
+    def _is_one(self, rights: Hashable) -> bool:
+        return self._waits[rights] >= CROWD and self._apart.get(rights, 0.0) <= self._clock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +92,7 @@ def wait_until(
     what: str,
     limit: float,
     first: float = 0.05,
-    growth: float = 1.06,
+    growth: float = 1.05,
     ceiling: float = 2.0,
     patience: int = 5,
     clock: Callable[[], float] = time.monotonic,

@@ -7,11 +7,13 @@ from typing import Any
 
 from mistral_failover.agent.channel.interface import ChannelError
 from mistral_failover.agent.wire import Address
+from mistral_failover.alongside import alongside
 from mistral_failover.cloud import volumes
 from mistral_failover.cloud.attaching import GONE
 from mistral_failover.cloud.detaching import Release
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.heat_replacements import replacement_commands
+from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.update_guard import replaced_volume
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.agent_health import silent
@@ -44,7 +46,8 @@ def attach_volume(
     """
     server_id = member_server(operation)
     volume = operation["properties"]["volume"]
-    volume_id = volumes.resolve_volume(tools.cloud, operation["stack"], volume)
+    with alongside(lambda: server_state(tools.cloud, server_id)) as server:
+        volume_id = volumes.resolve_volume(tools.cloud, operation["stack"], volume)
     with going_on(operation["group"]):
         if known is not None and known.name == volume and known.volume_id != volume_id:
             raise replaced_volume(operation["group"], volume, known.volume_id, volume_id)
@@ -56,6 +59,7 @@ def attach_volume(
                 operation["timeout"],
                 unknown=operation["unknown"],
                 silence=lambda: _silence(tools, operation, server_id),
+                server=server,
             )
         except CloudError as error:
             if error.target is not None and error.target["evidence"] == GONE:

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many waits with the same rights read the volumes of their project together."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from mistral_failover.cloud import waits
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.volume_holders import volume_of
+from mistral_failover.cloud.waits import CROWD, Look
+from mistral_failover.emulator.client import EmulatorClient
+from support.emulated import PAIR
+
+VOLUMES = CROWD + 4
+NOWHERE = "00000000-0000-4000-8000-000000000000"
+
+
+@pytest.fixture
+def volumes(emulator: EmulatorClient) -> list[str]:
+    """The ids of the project's volumes."""
+    names = [f"data_{number}" for number in range(VOLUMES)]
+    volume = PAIR["resources"]["data"]  # type: ignore[index]
+    emulator.create_stack("wide", {**PAIR, "resources": dict.fromkeys(names, volume)})
+    return [row["physical_resource_id"] for row in emulator.resources("wide").values()]
+
+
+@pytest.fixture
+def asked(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often Cinder was asked for one volume (get), and for all (list)."""
+    counts: Counter[str] = Counter()
+
+    def counted(name: str) -> Any:
+        ask = getattr(cloud.volumes.volumes, name)
+
+        def count(*given: Any, **named: Any) -> Any:
+            counts[name] += 1
+            return ask(*given, **named)
+
+        return count
+
+    for name in ("get", "list"):
+        monkeypatch.setattr(cloud.volumes.volumes, name, counted(name))
+    return counts
+
+
+def read_at_once(cloud: Cloud, ids: list[str], looks: int = 1) -> list[Any]:
+    """Read each volume in a wait of its own, while the others wait; return what each saw."""
+    everybody = threading.Barrier(len(ids))
+
+    def wait(volume_id: str) -> Any:
+        rounds = iter(range(looks))
+
+        def look() -> Look:
+            everybody.wait(10)
+            try:
+                seen: Any = volume_of(cloud, volume_id).id
+            except CloudError as error:
+                seen = error.code
+            everybody.wait(10)
+            return Look("seen", done=next(rounds) == looks - 1, result=seen)
+
+        return cloud.wait(look, what="all to be read", limit=20)
+
+    with ThreadPoolExecutor(len(ids)) as pool:
+        return list(pool.map(wait, ids))
+
+
+def test_each_gets_its_volume_from_a_listing(
+    cloud: Cloud, volumes: list[str], asked: Counter[str]
+) -> None:
+    assert read_at_once(cloud, volumes) == volumes
+    assert asked["get"] == 0
+    assert asked["list"] < VOLUMES
+
+
+def test_a_volume_that_is_not_listed_is_asked_for(
+    cloud: Cloud, volumes: list[str], asked: Counter[str]
+) -> None:
+    seen = read_at_once(cloud, [*volumes, NOWHERE], looks=2)
+    assert seen == [*volumes, "NOT_FOUND"]
+    assert asked["get"] == 2
+    assert asked["list"] > 1, "the project has few volumes all the same"
+
+
+def test_few_waits_ask_for_one_volume_each(
+    cloud: Cloud, volumes: list[str], asked: Counter[str]
+) -> None:
+    assert read_at_once(cloud, volumes[: CROWD - 1]) == volumes[: CROWD - 1]
+    assert asked == {"get": CROWD - 1}
+
+
+def test_a_project_with_many_other_volumes_is_listed_once_and_then_left_alone(
+    cloud: Cloud,
+    volumes: list[str],
+    asked: Counter[str],
+    emulator: EmulatorClient,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waits, "_ROWS", 1)
+    volume = PAIR["resources"]["data"]  # type: ignore[index]
+    others = {f"other_{number}": volume for number in range(VOLUMES)}
+    emulator.create_stack("others", {**PAIR, "resources": others})
+
+    assert read_at_once(cloud, volumes, looks=3) == volumes
+    listings = asked["list"]
+    assert 1 <= listings <= VOLUMES, "only in the first look"
+    assert asked["get"] >= 2 * VOLUMES
