@@ -52,6 +52,39 @@ def test_a_stack_boots_what_its_template_says(demo: Clients, emulator: EmulatorC
     assert {row.resource_status for row in rows.values()} == {"CREATE_COMPLETE"}
 
 
+def test_the_servers_of_a_server_group_are_on_hosts_of_their_own(
+    demo: Clients, emulator: EmulatorClient
+) -> None:
+    """Also if one host has fewer servers. Once every host has one of the group, they share."""
+    emulator.create_stack(
+        "ballast",
+        {
+            "heat_template_version": "2021-04-16",
+            "resources": {
+                name: {
+                    "type": "OS::Nova::Server",
+                    "properties": {**SERVER["properties"], "availability_zone": "cmp1"},
+                }
+                for name in ("x", "y", "z")
+            },
+        },
+    )
+    hints = {"scheduler_hints": {"group": {"get_resource": "spread"}}}
+    server = {**SERVER, "properties": {**SERVER["properties"], **hints}}
+    spread = {"type": "OS::Nova::ServerGroup", "properties": {"policies": ["anti-affinity"]}}
+    emulator.create_stack(
+        "spread",
+        {
+            "heat_template_version": "2021-04-16",
+            "resources": {"spread": spread, **dict.fromkeys(("a", "b", "c"), server)},
+        },
+    )
+    rows = emulator.resources("spread")
+    nodes = emulator.nodes()
+    hosts = [nodes[rows[name]["physical_resource_id"]]["host"] for name in ("a", "b", "c")]
+    assert sorted(hosts) == ["cmp1", "cmp2", "cmp2"]
+
+
 def test_a_stack_is_found_by_name_by_id_and_by_both(demo: Clients, pair: Pair) -> None:
     found = demo.heat.stacks.get(pair.stack)
     assert demo.heat.stacks.get(found.id).stack_name == pair.stack

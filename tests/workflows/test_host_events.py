@@ -309,6 +309,25 @@ def test_what_an_operator_admitted_starts_when_nova_is_back_whatever_the_agent_s
     assert ([row["group"] for row in back["started"]], back["dismissed"]) == ([group.name], [])
 
 
+def test_what_an_operator_says_of_a_host_is_not_taken_back_whatever_the_agents_say(
+    alone: None, protect: Callable[..., Any]
+) -> None:
+    """``failover host-lost``, of a host whose guests still run: its failovers start in batches, and
+    the last ones start minutes later."""
+    group = protect()
+    group.activate()
+    sweep(group)  # sees where the members run
+    control_plane_fails(group)
+    host = {"host": host_of(group), "reason": "its disks fail"}
+    group.run("on_event", body=host).assert_failed_with("NO_ELIGIBLE_MEMBER")
+    age(120)
+    group.cloud.clear_api_faults()
+
+    back = sweep(group)
+
+    assert ([row["group"] for row in back["started"]], back["dismissed"]) == ([group.name], [])
+
+
 @pytest.mark.drills
 def test_a_false_storm_moves_nothing_and_a_true_one_after_it_needs_no_operator(
     alone: None, protect: Callable[..., Any], options: Callable[..., None]

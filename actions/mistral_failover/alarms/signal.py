@@ -14,6 +14,8 @@ _REMEDY = (
     "state (lost or ok) and reason."
 )
 _SERVER = ("server", "server_id", "instance_id")
+SIGNAL = "signal"
+"""The source of these alarms."""
 _KEYS = (*_SERVER, "group", "member", "host", "id", "at", "state", "reason")
 _ABOUT = frozenset({*_SERVER, "group", "member", "host"})
 
@@ -41,7 +43,7 @@ def from_signal(body: Any) -> Alarm:
     whom = member or server or (f"host {host}" if host else group)
     said = f"a signal reports {whom} as {state}"
     return Alarm(
-        source="signal",
+        source=SIGNAL,
         key=digest(["signal", state, _about(reader, identity) if identity else kept]),
         firing=state == "lost",
         unique=bool(identity),

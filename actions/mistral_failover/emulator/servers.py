@@ -22,6 +22,7 @@ def create(
     owner: list[str] | None = None,
     root_volume: dict[str, Any] | None = None,
     networks: Iterable[Network | Port] = (),
+    server_group: str | None = None,
     **details: Any,
 ) -> Server:
     """Boots a server on `host`, or on the live host with the fewest servers.
@@ -29,11 +30,21 @@ def create(
     :param owner: [stack id, resource name] when a stack asked for it.
     :param root_volume: {"id", "delete_on_termination"} when it boots from a volume.
     :param networks: it gets a port on each network, and the ports that are given.
+    :param server_group: it shares a host with others of the group only if there is no other, as by
+        the policy soft-anti-affinity.
     """
     now = time.time()
-    place = host or _pick_host(emulation)
+    place = host or _pick_host(emulation, server_group)
     server = Server(
-        new_id(), project_id, name, place or "", created=now, updated=now, owner=owner, **details
+        new_id(),
+        project_id,
+        name,
+        place or "",
+        created=now,
+        updated=now,
+        owner=owner,
+        server_group=server_group,
+        **details,
     )
     emulation.state.servers[server.id] = server
     operation = emulation.begin("boot", server=server.id)
@@ -68,11 +79,12 @@ def zone_shown(emulation: Emulation, zone: str) -> str:
     return name if name in emulation.state.hosts else DEFAULT_ZONE
 
 
-def _pick_host(emulation: Emulation) -> str | None:
-    load = {host.name: 0 for host in emulation.state.hosts.values() if host.up}
+def _pick_host(emulation: Emulation, server_group: str | None) -> str | None:
+    load = {host.name: [0, 0] for host in emulation.state.hosts.values() if host.up}
     for server in emulation.state.servers.values():
         if server.host in load:
-            load[server.host] += 1
+            load[server.host][0] += server_group is not None and server.server_group == server_group
+            load[server.host][1] += 1
     return min(load, key=lambda name: (load[name], name), default=None)
 
 

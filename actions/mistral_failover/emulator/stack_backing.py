@@ -51,6 +51,7 @@ def make(emulation: Emulation, stack: Stack, resource: StackResource) -> bool:
             networks=_networks(emulation, asked),
             image=str(asked.get("image") or ""),
             flavor=str(asked["flavor"]),
+            server_group=(asked.get("scheduler_hints") or {}).get("group"),
             **common,
         ).id
         return True

@@ -131,6 +131,7 @@ class Server:
     busy_until: float = 0.0
     fault: str | None = None
     owner: list[str] | None = None
+    server_group: str | None = None
 
 
 @dataclass

@@ -17,6 +17,7 @@ from typing import Any
 from mistral_failover.agent.wire import Address
 from mistral_failover.alarms import host_events, recording
 from mistral_failover.alarms.recording import RELEASED
+from mistral_failover.alarms.signal import SIGNAL
 from mistral_failover.alarms.storm import (
     RULE,
     SETTLED,
@@ -115,15 +116,14 @@ def _host_events(request: Request) -> list[str]:
 
 def _candidates(request: Request, tx: SqlTransaction) -> list[Turn[_Candidate]]:
     """Return the waiting alarms of the project of which evidence can decide anything. An admitted
-    one can only be dismissed, and not if an operator admitted it."""
+    one can only be dismissed, and not if an operator admitted it or may have reported it."""
     now = tx.now()
     held = incidents.held_of_groups(tx, request.project_id, rules=RETRIED)
     found = []
     for row in chain(held, incidents.unstarted_of_groups(tx, request.project_id)):
         alarm = _judged_form(row.incident, now)
-        if row.incident.decision == Decision.ADMITTED and (
-            alarm.age <= SETTLED or "asked_for" in row.incident.fact
-        ):
+        asked_for = "asked_for" in row.incident.fact or row.incident.source == SIGNAL
+        if row.incident.decision == Decision.ADMITTED and (alarm.age <= SETTLED or asked_for):
             continue
         if alarm.lost and (alarm.rule == RULE or alarm.of_server):
             candidate = _Candidate(row.without_payload(), alarm)
