@@ -58,7 +58,7 @@ def test_more_waits_than_usual_look_less_often_each_but_not_beyond_the_ceiling()
     crowd, time = Crowd(), Time()
     with ExitStack() as waits:
         for _ in range(2 * CROWD):
-            waits.enter_context(crowd.one_more(object()))
+            waits.enter_context(crowd.one_more())
         wait(Script(*[NOT_YET] * 3, DONE), time, first=1, growth=2, ceiling=5, crowd=crowd)
     assert time.pauses == [2, 4, 5]
 
@@ -67,7 +67,7 @@ def test_more_waits_than_usual_look_less_often_each_but_not_beyond_the_ceiling()
     assert time.pauses == [1, 2, 4], "the others have ended"
 
 
-def test_many_waits_with_the_same_rights_share_a_listing_and_count_as_one():
+def test_many_waits_for_volumes_with_the_same_rights_share_a_listing_and_count_as_one():
     crowd = Crowd()
     with ExitStack() as waits:
         for number in range(2 * CROWD):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many waits with the same rights read the volumes of their project together."""
+"""Many waits for volumes with the same rights share a listing."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def read_at_once(cloud: Cloud, ids: list[str], looks: int = 1) -> list[Any]:
             everybody.wait(10)
             return Look("seen", done=next(rounds) == looks - 1, result=seen)
 
-        return cloud.wait(look, what="all to be read", limit=20)
+        return cloud.wait(look, what="all to be read", limit=20, for_volume=True)
 
     with ThreadPoolExecutor(len(ids)) as pool:
         return list(pool.map(wait, ids))

@@ -93,8 +93,8 @@ class Cloud:
         return self.session.auth, self.session.region_name
 
     def volume(self, volume_id: str) -> Any:
-        """Return a volume as Cinder shows it. Many waits with the same rights share a listing.
-        Raises as cinderclient does."""
+        """Return a volume as Cinder shows it. Many waits for volumes with the same rights share a
+        listing. Raises as cinderclient does."""
         if rows := _waits.rows(self._rights):
             listed = self.shared(("volumes",), lambda: self.volumes.volumes.list(limit=rows))
             found = next((volume for volume in listed if volume.id == volume_id), None)
@@ -158,9 +158,12 @@ class Cloud:
             **versions,
         )
 
-    def wait(self, probe: Callable[[], Look], *, what: str, limit: float) -> Any:
-        """`wait_until` with the configured pauses and this cloud's guard."""
-        with _waits.one_more(self._rights):
+    def wait(
+        self, probe: Callable[[], Look], *, what: str, limit: float, for_volume: bool = False
+    ) -> Any:
+        """`wait_until` with the configured pauses and this cloud's guard. ``for_volume``: the probe
+        reads a volume each time; many such waits share what they read (`volume`)."""
+        with _waits.one_more(self._rights if for_volume else None):
             return wait_until(
                 probe,
                 what=what,

@@ -70,7 +70,7 @@ class Steps:
         to change."""
         self.deadline = time.monotonic() + limit
         try:
-            return self.cloud.wait(self.step, what=what, limit=limit)
+            return self.cloud.wait(self.step, what=what, limit=limit, for_volume=True)
         except CloudError as error:
             failure = error
             if (

@@ -20,23 +20,24 @@ SEVERAL = 2.5  # longest pause, in durations of a look
 CROWD = 8
 """So many waits of a process at the same time look as often as one alone. If there are more, the
 pauses of each grow in proportion, so that together they ask the services no more often. So many
-waits with the same rights read the project's volumes together, and count as one."""
+waits for volumes with the same rights share a listing, and count as one."""
 _ROWS = 8  # longest listing that is still cheaper than reading each volume, in waits
 _APART = 300.0  # seconds until a project that had too many volumes is tried again
 
 
 class Crowd:
-    """Counts the waits of a process that go on at the same time, by whose rights they have."""
+    """Counts the waits of a process that go on at the same time. Those for volumes are told apart
+    by the rights with which they look: the same rights see the same volumes."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._lock = threading.Lock()
-        self._waits: Counter[Hashable] = Counter()
+        self._waits: Counter[Hashable | None] = Counter()
         self._apart: dict[Hashable, float] = {}
         self._clock = clock
 
     @contextmanager
-    def one_more(self, rights: Hashable) -> Iterator[None]:
-        """Wraps a wait."""
+    def one_more(self, rights: Hashable | None = None) -> Iterator[None]:
+        """Wraps a wait; ``rights``: of one for a volume, None for any other."""
         with self._lock:
             self._waits[rights] += 1
         try:
@@ -48,13 +49,13 @@ class Crowd:
                     del self._waits[rights]
 
     def rows(self, rights: Hashable) -> int:
-        """Return how many rows a listing that the waits with these rights share may have; 0 if each
-        had better ask for itself."""
+        """Return how many rows a listing that the waits for volumes with these rights share may
+        have; 0 if each had better ask for itself."""
         with self._lock:
             return self._waits[rights] * _ROWS if self._is_one(rights) else 0
 
     def too_many(self, rights: Hashable) -> None:
-        """Record that a listing with these rights has more rows than `rows` allows."""
+        """Record that a listing of volumes with these rights has more rows than `rows` allows."""
         with self._lock:
             now = self._clock()
             self._apart = {known: until for known, until in self._apart.items() if until > now}
@@ -67,8 +68,10 @@ class Crowd:
             waits = sum(1 if self._is_one(rights) else n for rights, n in self._waits.items())
         return max(1.0, waits / CROWD)
 
-    def _is_one(self, rights: Hashable) -> bool:
-        return self._waits[rights] >= CROWD and self._apart.get(rights, 0.0) <= self._clock()
+    def _is_one(self, rights: Hashable | None) -> bool:
+        if rights is None or self._waits[rights] < CROWD:
+            return False
+        return self._apart.get(rights, 0.0) <= self._clock()
 
 
 @dataclass(frozen=True, slots=True)
