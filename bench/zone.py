@@ -111,7 +111,7 @@ def _measure(scene: Scene, names: Sequence[str], pairs: int, *, faults: bool) ->
     services = scene.services if isinstance(scene, SeparateProcesses) else None
     before, locks = _usage(scene, services), services.row_locks() if services else (0, 0)
     at = time.time()
-    body = {"host": HOSTS[0], "id": "the zone failed"}
+    body = {"host": HOSTS[0], "id": "the zone failed", "because": "the zone failed"}
     execution = scene.start("failover.on_event", body=body)
     with _faults(services if faults else None):
         _wait(scene, execution, len(names), at, faults=faults)

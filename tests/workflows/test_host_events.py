@@ -309,23 +309,53 @@ def test_what_an_operator_admitted_starts_when_nova_is_back_whatever_the_agent_s
     assert ([row["group"] for row in back["started"]], back["dismissed"]) == ([group.name], [])
 
 
+def lost_host(host: str) -> dict[str, Any]:
+    """What ``failover host-lost`` sends, each time another one."""
+    return {"host": host, "id": f"r{next(_numbers)}", "because": "its disks fail"}
+
+
 def test_what_an_operator_says_of_a_host_is_not_taken_back_whatever_the_agents_say(
     alone: None, protect: Callable[..., Any]
 ) -> None:
-    """``failover host-lost``, of a host whose guests still run: its failovers start in batches, and
-    the last ones start minutes later."""
+    """The failovers start in batches, and the last ones start minutes later."""
     group = protect()
     group.activate()
     sweep(group)  # sees where the members run
     control_plane_fails(group)
-    host = {"host": host_of(group), "reason": "its disks fail"}
-    group.run("on_event", body=host).assert_failed_with("NO_ELIGIBLE_MEMBER")
+    group.run("on_event", body=lost_host(host_of(group))).assert_failed_with("NO_ELIGIBLE_MEMBER")
     age(120)
     group.cloud.clear_api_faults()
 
     back = sweep(group)
 
     assert ([row["group"] for row in back["started"]], back["dismissed"]) == ([group.name], [])
+
+
+def test_what_an_operator_says_of_a_host_stays_held_until_an_operator_admits_it(
+    alone: None, protect: Callable[..., Any], options: Callable[..., None]
+) -> None:
+    group = protect()
+    group.activate()
+    options(storm_groups=1, storm_share=0.0)
+    group.run("on_event", body=lost_host(host_of(group))).assert_succeeded()
+    age(120)
+
+    swept = sweep(group)
+
+    assert (swept["dismissed"], swept["released"]) == ([], [])
+    assert [row["rule"] for row in held(group)] == ["storm"]
+
+
+def test_a_signal_of_a_monitor_is_taken_back_as_any_other_alarm(
+    alone: None, protect: Callable[..., Any], options: Callable[..., None]
+) -> None:
+    group = protect()
+    group.activate()
+    options(storm_groups=1, storm_share=0.0)
+    group.run("on_event", body={"host": host_of(group), "reason": "no ping"}).assert_succeeded()
+    age(120)
+
+    assert [row["group"] for row in sweep(group)["dismissed"]] == [group.name]
 
 
 @pytest.mark.drills

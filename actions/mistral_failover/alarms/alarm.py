@@ -26,7 +26,8 @@ class Alarm:
     same whenever the same alarm fires or clears; empty if there is none. ``still``: no transition,
     but the source reports that the alarm continues, for receivers that missed the transition.
     ``routine``: the source reports everything that happens, and this asks for nothing, so it is
-    answered and not recorded.
+    answered and not recorded. ``because``: the reason of the operator who reports it, empty if no
+    operator does; then no evidence takes it back.
     """
 
     source: str
@@ -46,6 +47,7 @@ class Alarm:
     host: str | None = None
     parent: str | None = None
     also: tuple[str, ...] = ()
+    because: str = ""
 
 
 @dataclass(frozen=True)

@@ -89,6 +89,7 @@ def retry(request: Request, event: Incident) -> list[Recorded]:
         payload=event.payload,
         at=event.first_at if at is None else at,
         host=host,
+        because=str(event.fact.get("because") or ""),
     )
     return _spread(request, alarm, event.id, group, found, repeated=False)
 
@@ -176,6 +177,7 @@ def _parent(
         "at": alarm.at,
         "said": alarm.sentence,
         "open": bool(on_host.groups or on_host.unsure),
+        **({"because": masked(alarm.because)} if alarm.because else {}),
     }
     if known is None and (full := recording.list_is_full(request, tx, verdict)):
         return full, False

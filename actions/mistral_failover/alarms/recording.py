@@ -351,8 +351,11 @@ def _news(
 
 
 def _lost_fact(alarm: Alarm, member: str | None) -> dict[str, Any]:
-    """Return which members are lost, as an incident's fact says it."""
-    return {"lost": member, "also_lost": list(alarm.also)} if alarm.also else {"lost": member}
+    """Return which members are lost, and the reason of the operator who says so, if one does, as an
+    incident's fact says it."""
+    also = {"also_lost": list(alarm.also)} if alarm.also else {}
+    said = {"because": masked(alarm.because)} if alarm.because else {}
+    return {"lost": member, **also, **said}
 
 
 def _first(

@@ -11,12 +11,10 @@ from mistral_failover.model.text import moment, plain
 
 _REMEDY = (
     "Signal a mapping with server (an id), or group and member, or host; and, if known, id, at, "
-    "state (lost or ok) and reason."
+    "state (lost or ok), and reason, or because if an operator reports it."
 )
 _SERVER = ("server", "server_id", "instance_id")
-SIGNAL = "signal"
-"""The source of these alarms."""
-_KEYS = (*_SERVER, "group", "member", "host", "id", "at", "state", "reason")
+_KEYS = (*_SERVER, "group", "member", "host", "id", "at", "state", "reason", "because")
 _ABOUT = frozenset({*_SERVER, "group", "member", "host"})
 
 
@@ -27,7 +25,8 @@ def from_signal(body: Any) -> Alarm:
     ``group`` and ``member`` say what it is about, or ``host``, a compute host that failed; one of
     them is required. ``id`` identifies the
     occurrence; without it equal bodies are one occurrence. ``state`` is ``lost`` (the default) or
-    ``ok``; ``at`` a time in ISO 8601; ``reason`` is for people.
+    ``ok``; ``at`` a time in ISO 8601; ``reason`` is for people. ``because`` is the reason of an
+    operator, instead of ``reason``: it says that an operator reports it.
 
     Raises InvalidDocument if the body has another form.
     """
@@ -38,12 +37,13 @@ def from_signal(body: Any) -> Alarm:
     if not (group or member or server or host):
         raise reader.refuse("", "it names neither a server nor a group nor a host")
     state = reader.one_of("state", ("lost", "ok")) if reader.text("state") else "lost"
-    identity, reason = reader.text("id"), reader.text("reason")
+    identity, because = reader.text("id"), reader.text("because")
+    reason = because or reader.text("reason")
     kept = reader.kept(*_KEYS)
     whom = member or server or (f"host {host}" if host else group)
     said = f"a signal reports {whom} as {state}"
     return Alarm(
-        source=SIGNAL,
+        source="signal",
         key=digest(["signal", state, _about(reader, identity) if identity else kept]),
         firing=state == "lost",
         unique=bool(identity),
@@ -54,6 +54,7 @@ def from_signal(body: Any) -> Alarm:
         member=member,
         at=moment(reader.text("at")),
         host=None if server or member else host,
+        because=because or "",
     )
 
 

@@ -327,8 +327,8 @@ class HostLost(Asking, Lister):
     """Report that a compute host failed, with every server on it.
 
     Each group of the project with a member on the host has an alarm about it, which is judged as
-    any other. The failovers that start are shown by 'failover status'; alarms that are held, by
-    'failover alarms'.
+    any other, but not dismissed if the servers seem well. The failovers that start are shown by
+    'failover status'; alarms that are held, by 'failover alarms'.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -340,7 +340,7 @@ class HostLost(Asking, Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
         """Send the alarm, start the failovers, and show the decisions."""
-        body = {"host": parsed_args.host, "id": str(uuid.uuid4()), "reason": parsed_args.because}
+        body = {"host": parsed_args.host, "id": str(uuid.uuid4()), "because": parsed_args.because}
         answer = self.ask("failover.admit_event", body=body, kind="signal")
         _start_chains(self.app, answer["started"], answer.get("left", ()))
         if answer["refused"]:

@@ -17,7 +17,6 @@ from typing import Any
 from mistral_failover.agent.wire import Address
 from mistral_failover.alarms import host_events, recording
 from mistral_failover.alarms.recording import RELEASED
-from mistral_failover.alarms.signal import SIGNAL
 from mistral_failover.alarms.storm import (
     RULE,
     SETTLED,
@@ -116,14 +115,14 @@ def _host_events(request: Request) -> list[str]:
 
 def _candidates(request: Request, tx: SqlTransaction) -> list[Turn[_Candidate]]:
     """Return the waiting alarms of the project of which evidence can decide anything. An admitted
-    one can only be dismissed, and not if an operator admitted it or may have reported it."""
+    one can only be dismissed, and not if an operator admitted it."""
     now = tx.now()
     held = incidents.held_of_groups(tx, request.project_id, rules=RETRIED)
     found = []
     for row in chain(held, incidents.unstarted_of_groups(tx, request.project_id)):
         alarm = _judged_form(row.incident, now)
-        asked_for = "asked_for" in row.incident.fact or row.incident.source == SIGNAL
-        if row.incident.decision == Decision.ADMITTED and (alarm.age <= SETTLED or asked_for):
+        admitted = row.incident.decision == Decision.ADMITTED
+        if admitted and (alarm.age <= SETTLED or "asked_for" in row.incident.fact):
             continue
         if alarm.lost and (alarm.rule == RULE or alarm.of_server):
             candidate = _Candidate(row.without_payload(), alarm)
@@ -143,7 +142,10 @@ def _judged_form(incident: Incident, now: float) -> HeldAlarm:
 
 
 def _is_of_server(incident: Incident) -> bool:
-    """Return whether an alarm reports the failure of a server or its host."""
+    """Return whether an alarm reports the failure of a server or its host, and is no operator's
+    word, which no evidence takes back."""
+    if "because" in incident.fact:
+        return False
     if incident.parent is not None or incident.source in _OF_SERVERS:
         return True
     reason = incident.payload.get("reason_data")

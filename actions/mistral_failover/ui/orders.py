@@ -131,7 +131,7 @@ def _admit_host(ordering: Ordering, fields: Fields) -> Done:
 def _report_host(ordering: Ordering, fields: Fields) -> Done:
     """Report the failure of a host as ``failover host-lost`` does. ``report`` is the form's own:
     one that is sent twice is one report."""
-    body = {"host": fields["host"], "id": fields["report"], "reason": fields["because"]}
+    body = {"host": fields["host"], "id": fields["report"], "because": fields["because"]}
     answer = ordering.order("failover.admit_event", body=body, kind="signal")
     event = answer["admissions"][0]
     said = [str(event["sentence"]), *_refused(answer["refused"], "sentence")]
