@@ -9,9 +9,10 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
+from keystoneauth1.exceptions import ConnectTimeout
 
 from mistral_failover.cloud.coalescing import Coalescing
-from mistral_failover.cloud.guard import LeaseLost, NoLongerNeeded, Unguarded
+from mistral_failover.cloud.guard import Guard, LeaseLost, NoLongerNeeded, Unguarded
 
 
 class Service:
@@ -35,14 +36,15 @@ class Service:
 
 
 class Askers:
-    """Threads that ask one after the other; each has asked before the next one does."""
+    """Threads that ask."""
 
     def __init__(self, service: Service, pool: ThreadPoolExecutor, limit: float = 10.0) -> None:
         self.questions = Coalescing()
-        self._service, self._pool, self._guard = service, pool, Unguarded(limit)
+        self._service, self._pool, self._limit = service, pool, limit
 
-    def ask(self, key: str = "volumes") -> Future[int]:
-        return self._pool.submit(self.questions.ask, key, self._service.answer, self._guard)
+    def ask(self, key: str = "volumes", guard: Guard | None = None) -> Future[int]:
+        send, guard = self._service.answer, guard or Unguarded()
+        return self._pool.submit(self.questions.ask, key, send, guard, self._limit)
 
     def wait(self, asking: int, key: str = "volumes") -> None:
         """Wait until so many ask the question."""
@@ -106,19 +108,61 @@ def test_a_failure_is_shared_as_an_answer_is(pool: ThreadPoolExecutor):
     assert service.requests == 2
 
 
-@pytest.mark.parametrize("failure", [LeaseLost("too late"), NoLongerNeeded()], ids=str)
+@pytest.mark.parametrize(
+    "failure",
+    [LeaseLost("too late"), NoLongerNeeded(), ConnectTimeout("no answer within 0.05 s")],
+    ids=lambda failure: type(failure).__name__,
+)
 def test_what_stops_one_operation_stops_no_other(pool: ThreadPoolExecutor, failure: Exception):
     service = Service(failure)
     askers = Askers(service, pool)
     first = askers.ask()
     assert service.arrived.acquire(timeout=10)
+    service.failures = [None, failure]
     second = askers.ask()
     askers.wait(2)
-    service.let_go.release(2)
+    others = [askers.ask() for _ in range(3)]
+    askers.wait(5)
+    service.let_go.release(3)
 
-    with pytest.raises(type(failure)):
-        first.result(10)
-    assert second.result(10) == 2
+    assert first.result(10) == 1
+    ended = [second, *others]
+    failed = [each for each in ended if each.exception(10) is not None]
+    assert [type(each.exception()) for each in failed] == [type(failure)]
+    assert [each.result() for each in ended if each not in failed] == [3] * 3
+
+
+def test_who_loses_its_lease_while_it_waits_learns_it(pool: ThreadPoolExecutor):
+    class Ends(Unguarded):
+        def permit(self, method: str) -> float:
+            raise LeaseLost("it was stolen")
+
+    service = Service()
+    askers = Askers(service, pool)
+    first = askers.ask()
+    assert service.arrived.acquire(timeout=10)
+    second = askers.ask(guard=Ends())
+
+    with pytest.raises(LeaseLost):
+        second.result(10)
+    service.let_go.release()
+    assert first.result(10) == 1
+
+
+def test_a_silent_service_is_not_waited_for_by_one_after_the_other(pool: ThreadPoolExecutor):
+    """Its timeout is that of all who asked before."""
+    service = Service(None, ConnectTimeout("no answer within 0.05 s"))
+    askers = Askers(service, pool, limit=0.05)
+    first = askers.ask()
+    assert service.arrived.acquire(timeout=10)
+    service.let_go.release()
+    assert first.result(10) == 1
+    second = askers.ask()
+    assert service.arrived.acquire(timeout=10)
+    time.sleep(0.06)
+    service.let_go.release()
+    with pytest.raises(ConnectTimeout):
+        second.result(10)
 
 
 def test_who_may_not_wait_as_long_as_the_other_request_takes_sends_one(pool: ThreadPoolExecutor):

@@ -79,13 +79,15 @@ class Cloud:
         return dict(answer.json()) if answer.content else {}
 
     def read_nova(self, path: str) -> dict[str, Any]:
-        """As `nova` with GET; operations that ask at the same time share an answer."""
+        """As `nova` with GET; operations that ask at the same time share an answer, so callers must
+        not change it."""
         return self.shared(("nova", path), lambda: self.nova("GET", path))
 
     def shared(self, question: tuple[Hashable, ...], send: Callable[[], T]) -> T:
         """Return what ``send`` reads; operations that ask the same question with the same rights at
         the same time share an answer (`Coalescing.ask`), so callers must not change it."""
-        return _questions.ask((self._rights, *question), send, self.guard)
+        limit = self.settings.http_timeout
+        return _questions.ask((self._rights, *question), send, self.guard, limit)
 
     @property
     def _rights(self) -> Hashable:
@@ -93,10 +95,12 @@ class Cloud:
         return self.session.auth, self.session.region_name
 
     def volume(self, volume_id: str) -> Any:
-        """Return a volume as Cinder shows it. Many waits for volumes with the same rights share a
-        listing. Raises as cinderclient does."""
-        if rows := _waits.rows(self._rights):
-            listed = self.shared(("volumes",), lambda: self.volumes.volumes.list(limit=rows))
+        """Return a volume as Cinder shows it, to read its attributes only: many waits for volumes
+        with the same rights share a listing. Raises as cinderclient does."""
+        if most := _waits.rows(self._rights):
+            rows, listed = self.shared(
+                ("volumes",), lambda: (most, self.volumes.volumes.list(limit=most))
+            )
             found = next((volume for volume in listed if volume.id == volume_id), None)
             if found is not None:
                 return found

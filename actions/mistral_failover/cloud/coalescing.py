@@ -9,82 +9,120 @@ an answer that is older than the question.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
+
+from keystoneauth1.exceptions import ConnectTimeout
 
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Guard, NoLongerNeeded
 
 T = TypeVar("T")
+_SLICE = 1.0
+"""Seconds after which who waits asks its guard again."""
+
+
+class _Request:
+    """A request, for all who asked before it is sent. ``instead``: the one that is for the others,
+    because its outcome concerns nobody but its sender."""
+
+    def __init__(self) -> None:
+        self.done = False
+        self.answer: Any = None
+        self.error: Exception | None = None
+        self.instead: _Request | None = None
 
 
 class _Question:
-    """A question that is being asked: how many ask it, and the result of its latest request."""
+    """A question that somebody asks. ``next``: the request that is sent once none is under way."""
 
     def __init__(self) -> None:
-        self.turn = threading.Lock()
         self.asking = 0
-        self.sent = 0
-        self.answered = 0
-        """The number of the request that had this result."""
-        self.answer: Any = None
-        self.error: Exception | None = None
+        self.busy = False
+        self.next = _Request()
 
 
 class Coalescing:
     """The questions that are being asked. Safe for threads."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._questions: dict[Hashable, _Question] = {}
 
-    def ask(self, key: Hashable, send: Callable[[], T], guard: Guard) -> T:
+    def ask(self, key: Hashable, send: Callable[[], T], guard: Guard, limit: float) -> T:
         """Return what ``send`` returns, or what it returned to another caller who sent the request
         after this call began. Callers must not change what they get.
 
-        ``key``: the question, and with whose rights it is asked. ``guard``: bounds the wait for
-        another caller's answer; after that this caller sends a request of its own.
+        ``key``: the question, and with whose rights it is asked. ``limit``: seconds that a request
+        may last. Who waits longer for another caller sends a request of its own. ``guard``: is
+        asked while this waits.
 
-        Raises what ``send`` raises, or what it raised to that other caller; but a `CloudError` or
-        `NoLongerNeeded` is about the caller, so everybody else asks again.
+        Raises what ``send`` or ``guard`` raises, or what ``send`` raised to that other caller; but
+        a `CloudError`, `NoLongerNeeded` and the timeout of a request that had less than ``limit``
+        seconds are about its sender, so everybody else asks again.
         """
-        with self._lock:
+        with self._changed:
             question = self._questions.setdefault(key, _Question())
             question.asking += 1
-            before = question.sent
         try:
-            free = question.turn.acquire(blocking=False)
-            if not free and not question.turn.acquire(timeout=guard.permit("GET")):
+            request = self._answered_or_ours(question, guard, limit)
+            if request is None:
                 return send()
-            try:
-                if question.answered <= before:
-                    self._send(question, send)
-                if question.error is not None:
-                    raise question.error
-                result: T = question.answer
-                return result
-            finally:
-                question.turn.release()
+            if not request.done:
+                self._send(question, request, send, limit)
+            if request.error is not None:
+                raise request.error.with_traceback(None)
+            answer: T = request.answer
+            return answer
         finally:
-            with self._lock:
+            with self._changed:
                 question.asking -= 1
                 if not question.asking:
                     del self._questions[key]
 
     def asking(self, key: Hashable) -> int:
         """Return how many callers wait for an answer to the question."""
-        with self._lock:
+        with self._changed:
             question = self._questions.get(key)
             return question.asking if question else 0
 
-    def _send(self, question: _Question, send: Callable[[], T]) -> None:
-        with self._lock:
-            question.sent += 1
-        answer, error = None, None
+    def _answered_or_ours(self, question: _Question, guard: Guard, limit: float) -> _Request | None:
+        """Return a request that was sent after this call and has an answer, or one that this caller
+        has to send; None if it has waited too long for others."""
+        end = time.monotonic() + limit
+        with self._changed:
+            request = question.next
+        while True:
+            with self._changed:
+                while request.instead is not None:
+                    request = request.instead
+                if request.done:
+                    return request
+                if not question.busy:
+                    question.busy, question.next = True, _Request()
+                    return request
+                if time.monotonic() >= end:
+                    return None
+                self._changed.wait(min(_SLICE, end - time.monotonic()))
+            guard.permit("GET")
+
+    def _send(
+        self, question: _Question, request: _Request, send: Callable[[], Any], limit: float
+    ) -> None:
+        answer, error, private = None, None, True
+        began = time.monotonic()
         try:
             answer = send()
+            private = False
         except (CloudError, NoLongerNeeded):
             raise
         except Exception as failure:  # noqa: BLE001 - raised again, for each who asked
             error = failure
-        question.answered, question.answer, question.error = question.sent, answer, error
+            private = isinstance(failure, ConnectTimeout) and time.monotonic() - began < limit
+        finally:
+            with self._changed:
+                request.done, request.answer, request.error = True, answer, error
+                request.instead = question.next if private else None
+                question.busy = False
+                self._changed.notify_all()

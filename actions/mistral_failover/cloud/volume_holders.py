@@ -48,8 +48,8 @@ class VolumeHolder:
 
 
 def volume_of(cloud: Cloud, volume_id: str) -> Any:
-    """Return the volume as Cinder shows it. Raises `CloudError` NOT_FOUND, whose remedy gives the
-    group another volume."""
+    """Return the volume as Cinder shows it, to read its attributes only (`Cloud.volume`). Raises
+    `CloudError` NOT_FOUND, whose remedy gives the group another volume."""
     try:
         with translated(f"read volume {volume_id}"):
             return cloud.volume(volume_id)
@@ -85,8 +85,16 @@ def holders_of(cloud: Cloud, volume_id: str) -> list[VolumeHolder]:
 
 def lists(cloud: Cloud, server_id: str, volume_id: str) -> bool:
     """Return whether Nova lists the volume on the server; Nova does so once it has accepted an
-    attach."""
-    return _listed(cloud, server_id, volume_id) is not None
+    attach. Nova is asked for all volumes of the server, so operations on several share an answer.
+    """
+    try:
+        with translated(f"look for volume {volume_id} on server {server_id}"):
+            found = cloud.read_nova(f"/servers/{server_id}/os-volume_attachments")
+    except CloudError as error:
+        if error.code == "NOT_FOUND":
+            return False
+        raise
+    return any(row["volumeId"] == volume_id for row in found["volumeAttachments"])
 
 
 def left(cloud: Cloud, server_id: str, volume_id: str) -> bool:
@@ -97,20 +105,21 @@ def left(cloud: Cloud, server_id: str, volume_id: str) -> bool:
     be. (A server of before Nova's Queens may have real ones; Cinder knows those.) Nova tells it
     since microversion 2.89; False with older ones.
     """
-    row = _listed(cloud, server_id, volume_id)
+    row = _shown(cloud, server_id, volume_id)
     return row is not None and bool(row.get("bdm_uuid")) and not row.get("attachment_id")
 
 
-def _listed(cloud: Cloud, server_id: str, volume_id: str) -> dict[str, Any] | None:
+def _shown(cloud: Cloud, server_id: str, volume_id: str) -> dict[str, Any] | None:
+    """Return what Nova shows of a volume on a server, None if it shows none. What may lead to a
+    deletion is asked for in this way: a list ends at Nova's ``[api] max_limit``."""
     try:
         with translated(f"look for volume {volume_id} on server {server_id}"):
-            # All of them: operations on several volumes of a server share the answer.
-            rows = cloud.read_nova(f"/servers/{server_id}/os-volume_attachments")
+            path = f"/servers/{server_id}/os-volume_attachments/{volume_id}"
+            return dict(cloud.nova("GET", path)["volumeAttachment"])
     except CloudError as error:
         if error.code == "NOT_FOUND":
             return None
         raise
-    return next((row for row in rows["volumeAttachments"] if row["volumeId"] == volume_id), None)
 
 
 def holder_for(cloud: Cloud, volume_id: str, server_id: str) -> VolumeHolder:
@@ -134,7 +143,7 @@ def holder_for(cloud: Cloud, volume_id: str, server_id: str) -> VolumeHolder:
 def orphaned(cloud: Cloud, volume_id: str, claim: VolumeHolder) -> bool:
     """Return whether Nova knows nothing of a server's attachment, whether or not the server still
     exists."""
-    if claim.server_id is None or lists(cloud, claim.server_id, volume_id):
+    if claim.server_id is None or _shown(cloud, claim.server_id, volume_id) is not None:
         return False
     return server_state(cloud, claim.server_id).status != "BUILD"
 

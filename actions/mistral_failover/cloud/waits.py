@@ -22,18 +22,16 @@ CROWD = 8
 pauses of each grow in proportion, so that together they ask the services no more often. So many
 waits for volumes with the same rights share a listing, and count as one."""
 _ROWS = 8  # longest listing that is still cheaper than reading each volume, in waits
-_APART = 300.0  # seconds until a project that had too many volumes is tried again
 
 
 class Crowd:
     """Counts the waits of a process that go on at the same time. Those for volumes are told apart
     by the rights with which they look: the same rights see the same volumes."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waits: Counter[Hashable | None] = Counter()
-        self._apart: dict[Hashable, float] = {}
-        self._clock = clock
+        self._apart: set[Hashable] = set()
 
     @contextmanager
     def one_more(self, rights: Hashable | None = None) -> Iterator[None]:
@@ -47,6 +45,7 @@ class Crowd:
                 self._waits[rights] -= 1
                 if not self._waits[rights]:
                     del self._waits[rights]
+                    self._apart.discard(rights)
 
     def rows(self, rights: Hashable) -> int:
         """Return how many rows a listing that the waits for volumes with these rights share may
@@ -55,11 +54,11 @@ class Crowd:
             return self._waits[rights] * _ROWS if self._is_one(rights) else 0
 
     def too_many(self, rights: Hashable) -> None:
-        """Record that a listing of volumes with these rights has more rows than `rows` allows."""
+        """Record that a listing of volumes with these rights has more rows than `rows` allows. It
+        is forgotten with the last of these waits."""
         with self._lock:
-            now = self._clock()
-            self._apart = {known: until for known, until in self._apart.items() if until > now}
-            self._apart[rights] = now + _APART
+            if self._waits[rights]:
+                self._apart.add(rights)
 
     @property
     def factor(self) -> float:
@@ -69,9 +68,7 @@ class Crowd:
         return max(1.0, waits / CROWD)
 
     def _is_one(self, rights: Hashable | None) -> bool:
-        if rights is None or self._waits[rights] < CROWD:
-            return False
-        return self._apart.get(rights, 0.0) <= self._clock()
+        return rights is not None and rights not in self._apart and self._waits[rights] >= CROWD
 
 
 @dataclass(frozen=True, slots=True)
