@@ -16,7 +16,7 @@ from cliff.lister import Lister
 
 from mistral_failover.cli.base import for_people
 
-FAILOVER_CPU, VOLUME_CPU = 0.78, 0.10
+FAILOVER_CPU, VOLUME_CPU = 0.50, 0.03
 """CPU seconds of one failover with a volume, and of each further volume: Mistral and the package in
 one process."""
 LOOK_CPU = 0.0064
