@@ -373,6 +373,14 @@ def test_a_signal_may_name_the_server_alone(key: str) -> None:
     assert not alarm.unique
 
 
+def test_a_signal_with_the_reason_of_an_operator_says_so() -> None:
+    alarm = one({"host": "cmp1", "because": "it burned"})
+
+    assert alarm.sentence == "a signal reports host cmp1 as lost (it burned)"
+    assert alarm.because == "it burned"
+    assert one({"host": "cmp1", "reason": "no ping"}).because == ""
+
+
 def test_a_signal_that_all_is_well_does_not_fire() -> None:
     assert not one({**SIGNAL, "state": "ok"}).firing
 

@@ -91,6 +91,17 @@ def test_nothing_is_let_go_while_agents_on_several_hosts_are_heard_that_are_repo
     assert "agents on 2 hosts are heard" in found["a0"].why
 
 
+def test_no_heartbeat_is_evidence_against_an_operator() -> None:
+    said = [replace(ALARM, id=f"a{n}", group_id=f"g{n}", by_operator=n > 0) for n in range(3)]
+    known = {("g0", "db_a"): ENDED}
+    known |= {(f"g{n}", "db_a"): replace(HEARD, host=f"h{n}") for n in (1, 2)}
+
+    found = judge(said, Evidence(known))
+
+    assert found["a0"].step is Step.RELEASE, "they do not make the control plane suspect"
+    assert {found["a1"].step, found["a2"].step} == {Step.HOLD}
+
+
 def test_a_server_whose_agent_is_heard_has_not_died_whatever_nova_says() -> None:
     assert judged(g1=replace(ENDED, silent_for=3.0)).step is Step.HOLD
 

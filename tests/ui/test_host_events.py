@@ -305,7 +305,7 @@ def test_a_host_is_reported_once_its_name_is_typed(opened: Opened) -> None:
     assert "failover.admit_event" not in [action for action, _ in found.asked]
     done = browser.post("/order", **order, typed="compute-1")
 
-    body = {"host": "compute-1", "id": report[1], "reason": "it burned"}
+    body = {"host": "compute-1", "id": report[1], "because": "it burned"}
     assert ("failover.admit_event", {"body": body, "kind": "signal"}) in found.asked
     assert found.started == [("failover.converge", {"traversal": "t1"})]
     assert done.url.endswith(PAGE)

@@ -331,6 +331,24 @@ def test_what_an_operator_says_of_a_host_is_not_taken_back_whatever_the_agents_s
     assert ([row["group"] for row in back["started"]], back["dismissed"]) == ([group.name], [])
 
 
+def test_an_operator_s_word_counts_for_an_alarm_that_a_monitor_sent_before(
+    alone: None, protect: Callable[..., Any]
+) -> None:
+    group = protect()
+    group.activate()
+    sweep(group)
+    control_plane_fails(group)
+    host = host_of(group)
+    group.run("on_event", body=event(host)).assert_failed_with("NO_ELIGIBLE_MEMBER")
+    group.run("on_event", body=lost_host(host)).assert_failed_with("NO_ELIGIBLE_MEMBER")
+    age(120)
+    group.cloud.clear_api_faults()
+
+    back = sweep(group)
+
+    assert ([row["group"] for row in back["started"]], back["dismissed"]) == ([group.name], [])
+
+
 def test_what_an_operator_says_of_a_host_stays_held_until_an_operator_admits_it(
     alone: None, protect: Callable[..., Any], options: Callable[..., None]
 ) -> None:
@@ -341,9 +359,11 @@ def test_what_an_operator_says_of_a_host_stays_held_until_an_operator_admits_it(
     age(120)
 
     swept = sweep(group)
+    rules = [row["rule"] for row in held(group)]
+    group.run("admit_held", because="it is so", host=host_of(group)).assert_succeeded()
 
-    assert (swept["dismissed"], swept["released"]) == ([], [])
-    assert [row["rule"] for row in held(group)] == ["storm"]
+    assert (swept["dismissed"], swept["released"], rules) == ([], [], ["storm"])
+    assert group.runs_on() == ["db_b"]
 
 
 def test_a_signal_of_a_monitor_is_taken_back_as_any_other_alarm(

@@ -184,7 +184,7 @@ def _parent(
     if known is None:
         incidents.add(tx, recording.incident_of(request, alarm, identity, None, fact, verdict))
     elif (verdict.decision, verdict.sentence) != (known.decision, known.sentence):
-        fact = {**known.fact, "open": fact["open"]}
+        fact = {**fact, **known.fact, "open": fact["open"]}
         incidents.decide(tx, identity, verdict.decision, verdict.sentence, fact, rule=verdict.rule)
     return Recorded(verdict, identity), False
 

@@ -470,6 +470,7 @@ def _known(
 ) -> Recorded:
     """Count a repeat, and judge a held alarm again. ``first`` is the incident of a known fact."""
     incidents.say_again(tx, known.id)
+    fact = {**({"because": known.fact["because"]} if "because" in known.fact else {}), **fact}
     if known.decision == "HELD" and verdict.decision != "IGNORED":
         incidents.decide(
             tx,
@@ -490,8 +491,10 @@ def _known(
             fact=fact,
             group_id=state.id,
         )
-        if found := _counted_on(request, tx, verdict, first):
+        if found := _counted_on(request, tx, verdict, first, fact):
             return found
+    else:
+        _confirm(tx, known, fact)
     return Recorded(verdict, known.id, known.traversal_id, _to_begin(known))
 
 
@@ -513,7 +516,7 @@ def _new(
     )
     incidents.add(tx, incident)
     reach("admit.recorded")
-    if found := _counted_on(request, tx, verdict, first):
+    if found := _counted_on(request, tx, verdict, first, fact):
         return found
     if verdict.decision != "DUPLICATE":
         _tell(tx, state, verdict, identity)
@@ -534,14 +537,25 @@ def _current(tx: SqlTransaction, state: GroupState) -> str | None:
 
 
 def _counted_on(
-    request: Request, tx: SqlTransaction, verdict: Verdict, first: str | None
+    request: Request,
+    tx: SqlTransaction,
+    verdict: Verdict,
+    first: str | None,
+    fact: Mapping[str, Any],
 ) -> Recorded | None:
     """Count a known fact on the incident that reported it first, if there is one."""
     known = incidents.get(tx, request.project_id, first) if first else None
     if known is None:
         return None
     incidents.count_duplicate(tx, known.id)
+    _confirm(tx, known, fact)
     return Recorded(verdict, known.id, known.traversal_id, _to_begin(known))
+
+
+def _confirm(tx: SqlTransaction, known: Incident, fact: Mapping[str, Any]) -> None:
+    """Keep with an incident that has not begun that an operator reports the same."""
+    if "because" in fact and "because" not in known.fact and _to_begin(known) is not None:
+        incidents.amend(tx, known.id, {**known.fact, "because": fact["because"]})
 
 
 def _tell(tx: SqlTransaction, state: GroupState, verdict: Verdict, incident_id: str) -> None:

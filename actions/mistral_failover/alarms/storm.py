@@ -99,7 +99,8 @@ class HeldAlarm:
 
     ``lost``: the members that it reports, at least one. ``rule``: the rule that holds it. ``age``:
     seconds since it was last reported. ``of_server``: whether it reports that a server or its host
-    failed; of any other alarm a running server is no news.
+    failed; of any other alarm a running server is no news. ``by_operator``: an operator reports it,
+    so no heartbeat is evidence against it.
     """
 
     id: str
@@ -108,6 +109,7 @@ class HeldAlarm:
     rule: str
     age: float
     of_server: bool
+    by_operator: bool = False
 
     @property
     def keys(self) -> tuple[MemberKey, ...]:
@@ -135,7 +137,8 @@ def judge(held: Collection[HeldAlarm], evidence: Evidence) -> dict[str, Judgemen
     """Judge the held alarms of a project by the evidence; return a judgement for each id.
 
     - DISMISS: each of its servers runs on a host that is up, and each agent was heard since the
-      alarm. Only alarms about a server or a host, whatever rule holds them.
+      alarm. Only alarms about a server or a host that no operator reports, whatever rule holds
+      them.
     - RELEASE: each of its members died. Only alarms that the storm guard holds, and only while
       nothing points to the control plane.
     - HOLD: everything else.
@@ -153,7 +156,9 @@ def control_plane(held: Iterable[HeldAlarm], evidence: Evidence) -> str | None:
         known.host
         for each in held
         for key in each.keys
-        if each.rule == RULE and (known := evidence.of(key)).heard_since(each.age)
+        if each.rule == RULE
+        and not each.by_operator
+        and (known := evidence.of(key)).heard_since(each.age)
     }
     if len(alive) > 1:
         return f"agents on {len(alive)} hosts are heard although their members are reported as lost"
@@ -164,7 +169,8 @@ def _judged(
     each: HeldAlarm, evidence: Evidence, suspicion: str | None, silent_hosts: Collection[str]
 ) -> Judgement:
     known = [evidence.of(key) for key in each.keys]
-    if each.of_server and known and all(_cleared(one, each.age) for one in known):
+    doubted = each.of_server and not each.by_operator
+    if doubted and known and all(_cleared(one, each.age) for one in known):
         one = "its server runs, and its agent was heard since the alarm"
         several = "its servers run, and their agents were heard since the alarm"
         return Judgement(Step.DISMISS, several if known[1:] else one)

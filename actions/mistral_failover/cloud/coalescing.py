@@ -24,10 +24,12 @@ _SLICE = 1.0
 
 
 class _Request:
-    """A request, for all who asked before it is sent. ``instead``: the one that is for the others,
-    because its outcome concerns nobody but its sender."""
+    """A request, for all who asked before it is sent. ``sent``: when that was, on the monotonic
+    clock. ``instead``: the one that is for the others, because its outcome concerns nobody but its
+    sender."""
 
     def __init__(self) -> None:
+        self.sent: float | None = None
         self.done = False
         self.answer: Any = None
         self.error: Exception | None = None
@@ -55,8 +57,8 @@ class Coalescing:
         after this call began. Callers must not change what they get.
 
         ``key``: the question, and with whose rights it is asked. ``limit``: seconds that a request
-        may last. Who waits longer for another caller sends a request of its own. ``guard``: is
-        asked while this waits.
+        may last. If another caller's takes longer, this sends one of its own. ``guard``: is asked
+        while this waits.
 
         Raises what ``send`` or ``guard`` raises, or what ``send`` raised to that other caller; but
         a `CloudError`, `NoLongerNeeded` and the timeout of a request that had less than ``limit``
@@ -90,7 +92,7 @@ class Coalescing:
     def _answered_or_ours(self, question: _Question, guard: Guard, limit: float) -> _Request | None:
         """Return a request that was sent after this call and has an answer, or one that this caller
         has to send; None if it has waited too long for others."""
-        end = time.monotonic() + limit
+        asked = time.monotonic()
         with self._changed:
             request = question.next
         while True:
@@ -99,19 +101,22 @@ class Coalescing:
                     request = request.instead
                 if request.done:
                     return request
+                now = time.monotonic()
                 if not question.busy:
                     question.busy, question.next = True, _Request()
+                    request.sent = now
                     return request
-                if time.monotonic() >= end:
+                # A slice longer than the request may last: its sender learns that first.
+                end = (request.sent or asked) + limit + _SLICE
+                if now >= end:
                     return None
-                self._changed.wait(min(_SLICE, end - time.monotonic()))
+                self._changed.wait(min(_SLICE, end - now))
             guard.permit("GET")
 
     def _send(
         self, question: _Question, request: _Request, send: Callable[[], Any], limit: float
     ) -> None:
         answer, error, private = None, None, True
-        began = time.monotonic()
         try:
             answer = send()
             private = False
@@ -119,7 +124,8 @@ class Coalescing:
             raise
         except Exception as failure:  # noqa: BLE001 - raised again, for each who asked
             error = failure
-            private = isinstance(failure, ConnectTimeout) and time.monotonic() - began < limit
+            lasted = time.monotonic() - (request.sent or 0.0)
+            private = isinstance(failure, ConnectTimeout) and lasted < limit
         finally:
             with self._changed:
                 request.done, request.answer, request.error = True, answer, error

@@ -138,14 +138,12 @@ def _judged_form(incident: Incident, now: float) -> HeldAlarm:
         incident.rule,
         now - incident.last_at,
         _is_of_server(incident),
+        "because" in incident.fact,
     )
 
 
 def _is_of_server(incident: Incident) -> bool:
-    """Return whether an alarm reports the failure of a server or its host, and is no operator's
-    word, which no evidence takes back."""
-    if "because" in incident.fact:
-        return False
+    """Return whether an alarm reports the failure of a server or its host."""
     if incident.parent is not None or incident.source in _OF_SERVERS:
         return True
     reason = incident.payload.get("reason_data")
@@ -268,7 +266,9 @@ def _withdraw(request: Request, tx: SqlTransaction, incident: Incident, sentence
     found = incidents.get(tx, request.project_id, incident.id)
     if found is None or (found.decision, found.said) != (Decision.ADMITTED, incident.said):
         return False
-    if "asked_for" in found.fact or tx.traversal(traversal_of(group_id, incident.id)) is not None:
+    if not found.fact.keys().isdisjoint(("asked_for", "because")):
+        return False
+    if tx.traversal(traversal_of(group_id, incident.id)) is not None:
         return False
     incidents.decide(tx, incident.id, Decision.DISMISSED, sentence, rule=found.rule)
     return True

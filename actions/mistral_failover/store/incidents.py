@@ -237,6 +237,19 @@ def note(tx: Session, incident_id: str, fact: Mapping[str, Any], *, said: int) -
     )
 
 
+def amend(tx: Session, incident_id: str, fact: Mapping[str, Any]) -> None:
+    """Replace the fact of an admitted alarm that has not begun."""
+    tx.execute(
+        incidents.update()
+        .where(
+            incidents.c.id == incident_id,
+            incidents.c.decision == Decision.ADMITTED,
+            incidents.c.traversal_id.is_(None),
+        )
+        .values(fact=fact)
+    )
+
+
 def complete(tx: Session, incident_id: str, fact: Mapping[str, Any]) -> None:
     """Replace the fact of a host event; the decision remains."""
     tx.execute(
