@@ -409,5 +409,20 @@ def test_of_all_groups_each_says_what_it_waits_for() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("services", "said"),
+    [
+        (["Cinder", "Nova"], "a free worker, or room in the budget of Cinder and Nova, for data"),
+        ([], "a free worker, for data"),
+    ],
+)
+def test_a_step_that_waits_for_its_turn_is_no_step_without_a_reason(
+    services: list[str], said: str
+) -> None:
+    step = {"node": "update:r1", "resource": "data", "member": None, "services": services}
+
+    assert list(status_screen.awaited(status("IN_PROGRESS", ready=[step]))) == [said]
+
+
 def test_of_all_groups_an_older_server_does_not_say_what_they_wait_for() -> None:
     assert status_screen.awaited_in_overview({"status": "IN_PROGRESS"}) == []

@@ -107,7 +107,7 @@ def test_agents_that_do_not_answer_in_time_hold_no_status_up(
 # -- all groups
 
 
-WORK = ("under_way", "waiting", "deferred")
+WORK = ("under_way", "waiting", "deferred", "ready")
 
 
 def test_the_answer_about_all_groups_has_the_work_of_each_as_its_own_status(
@@ -128,6 +128,27 @@ def test_the_answer_about_all_groups_has_the_work_of_each_as_its_own_status(
     assert (row["waiting"], row["deferred"]) == ([], [])
 
 
+def test_a_step_that_may_start_and_has_not_is_shown_with_the_services_that_it_asks(
+    state: Runtime, context: ActionContext, started: Callable[..., Ready]
+) -> None:
+    begun = started(resources=RESOURCES)
+    shown = {"resource": "data", "member": "db_a", "services": ["Cinder", "Nova"]}
+
+    assert status(context)["ready"] == [{"node": begun.node.key, **shown}]
+
+    handed_out(state, context, begun)
+    assert status(context)["ready"] == []
+
+
+def test_a_step_of_a_stage_that_is_not_open_waits_for_its_chain_and_not_for_its_turn(
+    context: ActionContext, started: Callable[..., Ready]
+) -> None:
+    started(resources=RESOURCES, workflow="own.chain")
+
+    assert status(context)["ready"] == []
+    assert status(context)["chain"] is not None
+
+
 @pytest.mark.usefixtures("attached")
 def test_the_answer_about_all_groups_has_the_work_of_a_blocked_group(
     context: ActionContext,
@@ -144,4 +165,4 @@ def test_a_group_without_a_goal_has_no_work(define: Any, context: ActionContext)
 
     (row,) = reports.Status().run(context)["overview"]
 
-    assert [row[key] for key in WORK] == [[], [], []]
+    assert [row[key] for key in WORK] == [[], [], [], []]

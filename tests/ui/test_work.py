@@ -66,6 +66,14 @@ def test_a_step_that_waits_for_a_lock_names_the_owner() -> None:
     assert row.notes == ("for the lock of executor 7",)
 
 
+def test_a_step_that_may_start_and_has_not_says_what_it_waits_for() -> None:
+    node = {"node": "update:r1", "resource": "data", "member": "db_b"}
+    (row,) = rows(ready=[{**node, "services": ["Cinder", "Nova"]}])
+
+    assert (row.step, row.state, row.level) == ("data on db_b", "ready", Level.WORKING)
+    assert row.notes == ("for a free worker, or room in the budget of Cinder and Nova",)
+
+
 def test_a_group_in_progress_in_which_no_step_runs_is_not_forgotten() -> None:
     (row,) = rows()
 

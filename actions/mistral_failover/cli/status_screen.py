@@ -107,9 +107,23 @@ def awaited(status: Mapping[str, Any]) -> Iterable[str]:
         yield from _under_way(status)
     yield from _waiting(status)
     yield from (f"{row['deferred_to']}, for {row['node']}" for row in status["deferred"])
+    for row in status.get("ready", ()):  # an older server does not say
+        yield f"{its_turn(row)}, for {ready_step(row)}"
     if status["status"] == "BLOCKED":
         for member in sorted({row["member"] for row in status["remedies"]}):
             yield f"the proof that {member} is off"
+
+
+def ready_step(row: Mapping[str, Any]) -> str:
+    """Return which step it is that may start, and has not."""
+    return f"{row['resource']} on {row['member']}" if row["member"] else str(row["resource"])
+
+
+def its_turn(row: Mapping[str, Any]) -> str:
+    """Return what a step that may start, and has not, waits for."""
+    if not row["services"]:
+        return "a free worker"
+    return f"a free worker, or room in the budget of {' and '.join(row['services'])}"
 
 
 def awaited_in_overview(row: Mapping[str, Any]) -> list[str]:

@@ -26,6 +26,7 @@ from mistral_failover.model.stages import at
 from mistral_failover.orders import switchover
 from mistral_failover.orders.failover import chain_of
 from mistral_failover.resources.observed import missing
+from mistral_failover.resources.services import SERVICES_OF
 from mistral_failover.runtime import rights
 from mistral_failover.runtime.deadlines import Until, within
 from mistral_failover.runtime.errors import ActionError, describe, masked
@@ -42,7 +43,12 @@ ASK = 3.0
 """Seconds that all agents together may take to answer."""
 _INCIDENTS_SHOWN = 10
 _BUSY = frozenset({"IN_PROGRESS", "BLOCKED"})
-_IDLE: dict[str, list[dict[str, Any]]] = {"under_way": [], "waiting": [], "deferred": []}
+_IDLE: dict[str, list[dict[str, Any]]] = {
+    "under_way": [],
+    "waiting": [],
+    "deferred": [],
+    "ready": [],
+}
 _LOOK = 0.1  # seconds between two looks for a new row
 _WORDS = 500  # characters of a workflow's own text in a sentence
 
@@ -347,12 +353,13 @@ def _work(
 ) -> dict[str, dict[str, list[dict[str, Any]]]]:
     """Return by group id what these groups do and wait for now: ``under_way`` (operations, each
     with ``sentence``, ``seconds`` since its start, and ``limit``, the seconds that it may take;
-    None for a type that is not defined any more), ``waiting`` (for a service) and ``deferred`` (to
-    the owner of a lock)."""
+    None for a type that is not defined any more), ``waiting`` (for a service), ``deferred`` (to
+    the owner of a lock) and ``ready`` (for a free worker, and for room in the budgets of its
+    ``services``)."""
     definitions = {state.id: group for state, group in groups.items()}
     group_of = {state.current_traversal: state.id for state in groups if state.current_traversal}
     found: dict[str, dict[str, list[dict[str, Any]]]] = {
-        identity: {"under_way": [], "waiting": [], "deferred": []} for identity in definitions
+        identity: {name: [] for name in _IDLE} for identity in definitions
     }
     for row in views.under_way(tx, list(definitions)):
         identity = row.pop("group_id")
@@ -370,6 +377,9 @@ def _work(
         found[identity]["waiting"].append(row | {"next_try": soon})
     for row in views.deferred(tx, list(group_of)):
         found[group_of[row.pop("traversal_id")]]["deferred"].append(row)
+    for row in views.ready(tx, list(group_of)):
+        services = list(SERVICES_OF.get(row.pop("type"), ()))
+        found[group_of[row.pop("traversal_id")]]["ready"].append(row | {"services": services})
     return found
 
 

@@ -188,6 +188,35 @@ def waiting(tx: Session, traversal_ids: Collection[str]) -> list[dict[str, Any]]
     return [dict(row._mapping) for row in tx.connection.execute(query)]
 
 
+def ready(tx: Session, traversal_ids: Collection[str]) -> list[dict[str, Any]]:
+    """Return the nodes of these traversals that may start now, in the order of their stages, each
+    with ``traversal_id``, ``node``, ``resource``, ``member`` and ``type``: their stage is open,
+    and they wait for nothing that the state store knows."""
+    query = (
+        sa.select(
+            nodes.c.traversal_id,
+            nodes.c.node,
+            resources.c.name.label("resource"),
+            resources.c.member,
+            resources.c.type,
+        )
+        .join(traversals, traversals.c.id == nodes.c.traversal_id)
+        .join(resources, resources.c.id == nodes.c.resource_id)
+        .where(
+            nodes.c.traversal_id.in_(traversal_ids),
+            traversals.c.status.in_(("IN_PROGRESS", "BLOCKED")),
+            sa.or_(traversals.c.through.is_(None), nodes.c.stage <= traversals.c.through),
+            nodes.c.status == "WAITING",
+            nodes.c.remaining == 0,
+            nodes.c.waiting_since.is_(None),
+            nodes.c.deferred_to.is_(None),
+            resources.c.owner.is_(None),
+        )
+        .order_by(nodes.c.stage, resources.c.name)
+    )
+    return [dict(row._mapping) for row in tx.connection.execute(query)]
+
+
 def chain(tx: Session, traversal_id: str) -> dict[str, Any] | None:
     """Return what a traversal waits for if its chain has to open the next stage: ``execution``, the
     last one of the chain (None: there was none yet), ``executions``, how many there were, and

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mistral_failover.cli.base import counted, lasted, when
-from mistral_failover.cli.status_screen import LONGEST
+from mistral_failover.cli.status_screen import LONGEST, its_turn, ready_step
 from mistral_failover.ui.levels import Level, of_status
 
 
@@ -104,6 +104,10 @@ def _steps(group: Mapping[str, Any], now: float) -> Iterable[tuple[float, WorkRo
     for each in group["deferred"]:
         owner = f"for the lock of {each['deferred_to']}"
         yield row(each["node"], Level.ATTENTION, "waits", each["deferred_at"], "", owner)
-    nothing = not (group["under_way"] or group["waiting"] or group["deferred"])
+    ready = group.get("ready", ())
+    for each in ready:
+        since, waits_for = group["since"] or now, f"for {its_turn(each)}"
+        yield row(ready_step(each), Level.WORKING, "ready", since, "", waits_for)
+    nothing = not (group["under_way"] or group["waiting"] or group["deferred"] or ready)
     if nothing and group["status"] == "IN_PROGRESS":
         yield row("", Level.WORKING, "no step runs", group["since"] or now)
