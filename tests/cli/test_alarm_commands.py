@@ -219,6 +219,26 @@ def test_the_held_alarms_of_a_zone_are_admitted_or_dismissed(
     assert [row["incident"] for row in deployment.shown("alarms", "unclear")] == [unclear]
 
 
+def test_a_lost_zone_is_an_alarm_about_each_group_there(
+    deployment: Any, held: tuple[str, str], alone: None
+) -> None:
+    group, _ = held
+
+    table = deployment.failover("zone-lost", "nova", "--because", "its power failed")
+    (listed,) = [row for row in deployment.shown("alarms") if row["children"]]
+    told = deployment.failover("alarms").stdout
+    deployment.shown("dismiss", listed["incident"], "--because", "a drill")
+    event, *_ = deployment.shown("zone-lost", "moon", "--because", "a typing error")
+    deployment.shown("dismiss", event["incident"], "--because", "a drill")
+
+    assert event["decision"] == "HELD"
+    assert table.returncode == 0, table.stderr
+    assert "its power failed" in table.stdout
+    assert (listed["host"], listed["zone"]) == (None, "nova")
+    assert "zone nova" in told
+    assert deployment.shown("alarms", group) == []
+
+
 def test_a_pause_holds_until_it_is_resumed_and_a_maintenance_is_something_else(
     deployment: Any,
 ) -> None:
@@ -265,6 +285,7 @@ def test_a_pause_holds_until_it_is_resumed_and_a_maintenance_is_something_else(
         (("dismiss", "--because", "x"), 2, "--all"),
         (("dismiss", "--host", "cmp9", "--because", "x"), 1, "[UNKNOWN_HOST]"),
         (("host-lost", "cmp1"), 2, "--because"),
+        (("zone-lost", "nova"), 2, "--because"),
     ],
 )
 def test_what_is_missing_or_wrong_is_said(

@@ -28,7 +28,13 @@ LISTS = {
 }
 OTHERS = {
     *("capacity", "group_validate", "server"),  # they look at files and this machine
-    *("dismiss", "host-lost", "workflows_install", "workflows_remove"),  # they change something
+    *(
+        "dismiss",
+        "host-lost",
+        "zone-lost",
+        "workflows_install",
+        "workflows_remove",
+    ),  # they change something
 }
 
 

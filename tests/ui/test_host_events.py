@@ -24,8 +24,8 @@ from support.ui_answers import (
 from ui.conftest import Opened
 
 PAGE = f"/alarm?id={HOST_EVENT}"
-ADMIT = f"/order?what=admit-host&incident={HOST_EVENT}"
-DISMISS = f"/order?what=dismiss-host&incident={HOST_EVENT}"
+ADMIT = f"/order?what=admit-event&incident={HOST_EVENT}"
+DISMISS = f"/order?what=dismiss-event&incident={HOST_EVENT}"
 REPORT = "/order?what=host-lost&host=compute-1"
 THERE = {
     "host": "compute-1",
@@ -36,7 +36,7 @@ THERE = {
     "unsure": "",
 }
 WHY = {"because": "it burned"}
-ABOUT = {"host": "compute-1", "incident": HOST_EVENT}
+ABOUT = {"place": "compute-1", "incident": HOST_EVENT}
 SETTLED = host_event(
     [child("books", "DISMISSED"), child("ledger", "ADMITTED")], admit=None, dismiss=None
 )
@@ -138,8 +138,8 @@ def test_a_host_on_which_no_member_is_known_can_only_be_dismissed(opened: Opened
 
     page = browser.get(PAGE).text
 
-    assert "what=dismiss-host" in page
-    assert "what=admit-host" not in page
+    assert "what=dismiss-event" in page
+    assert "what=admit-event" not in page
     assert browser.get(ADMIT).status_code == 404
     assert browser.get(DISMISS).status_code == 200
 
@@ -164,7 +164,7 @@ def test_the_plan_of_each_failover_is_shown_before_all_are_admitted(opened: Open
     assert "2 alarms held" in page
     assert page.count('data-label="Step">Fence db_b') == 2
     assert "1 risk" in page
-    assert "Type the host's name" in page
+    assert "Type the host or zone's name" in page
 
 
 def test_a_failover_that_cannot_be_planned_is_named(opened: Opened) -> None:
@@ -197,14 +197,14 @@ def test_all_alarms_of_a_host_are_admitted_once_its_name_is_typed(opened: Opened
     refused = {"group": "books", "incident": "i", "error": {"message": "no member could take over"}}
     found = answers(admit_held={"admitted": rows, "refused": [refused], "left": 4})
     browser = opened(found)
-    order = {"what": "admit-host", **ABOUT, **WHY}
+    order = {"what": "admit-event", **ABOUT, **WHY}
 
     for typed in ({}, {"typed": "compute-2"}, {"typed": "payments"}):
         assert browser.post("/order", **order, **typed).status_code == 400
     assert "failover.admit_held" not in [action for action, _ in found.asked]
     done = browser.post("/order", **order, typed="compute-1")
 
-    assert ("failover.admit_held", {**ABOUT, **WHY, "limit": RATE}) in found.asked
+    assert ("failover.admit_held", {"incident": HOST_EVENT, **WHY, "limit": RATE}) in found.asked
     assert found.started == [
         ("failover.converge", {"traversal": "t1"}),
         ("shop.failover", {"traversal": "t2"}),
@@ -225,7 +225,7 @@ def test_a_mistral_that_goes_away_while_all_are_admitted_leaves_them_to_the_swee
         raise Trouble("no answer", "Start it.", "MISTRAL_UNREACHABLE")
 
     monkeypatch.setattr(found, "start", away)
-    order = {"what": "admit-host", **ABOUT, **WHY, "typed": "compute-1"}
+    order = {"what": "admit-event", **ABOUT, **WHY, "typed": "compute-1"}
     done = opened(found).post("/order", **order)
 
     assert "the next sweep continues payments" in done.text
@@ -234,7 +234,7 @@ def test_a_mistral_that_goes_away_while_all_are_admitted_leaves_them_to_the_swee
 def test_all_alarms_of_a_host_are_dismissed_once_its_name_is_typed(opened: Opened) -> None:
     found = answers()
     browser = opened(found)
-    order = {"what": "dismiss-host", **ABOUT, **WHY}
+    order = {"what": "dismiss-event", **ABOUT, **WHY}
 
     assert browser.post("/order", **order, typed="payments").status_code == 400
     assert "failover.dismiss" not in [action for action, _ in found.asked]
@@ -325,9 +325,9 @@ def test_a_report_for_which_the_list_has_no_room_leads_to_the_groups(opened: Ope
 
 
 def test_the_host_s_name_in_a_form_is_that_of_its_alarm(opened: Opened) -> None:
-    page = opened(answers()).get(f"{ADMIT}&host=compute-2").text
+    page = opened(answers()).get(f"{ADMIT}&place=compute-2").text
 
-    assert '<input type="hidden" name="host" value="compute-1">' in page
+    assert '<input type="hidden" name="place" value="compute-1">' in page
 
 
 def test_a_read_only_page_shows_the_host_and_has_no_orders(opened: Opened) -> None:
@@ -338,5 +338,39 @@ def test_a_read_only_page_shows_the_host_and_has_no_orders(opened: Opened) -> No
     assert "/order" not in page + browser.get("/").text
     for order in (ADMIT, REPORT):
         assert browser.get(order).status_code == 404
-    order = {"what": "admit-host", **ABOUT, **WHY, "typed": "compute-1"}
+    order = {"what": "admit-event", **ABOUT, **WHY, "typed": "compute-1"}
     assert browser.post("/order", **order).status_code == 404
+
+
+def test_a_zone_is_reported_from_the_list_of_groups_and_admitted_like_a_host(
+    opened: Opened,
+) -> None:
+    event = {"incident": HOST_EVENT, "decision": "ADMITTED", "sentence": "zone east failed"}
+    given = {"admissions": [event], "started": [], "refused": []}
+    alarm = host_event(fact={"host": None, "zone": "east", "lost": None})
+    there = {**THERE, "host": None, "zone": "east"}
+    found = answers(show=alarm, members_on_host=there, admit_event=given)
+    browser = opened(found)
+
+    assert '<input type="hidden" name="what" value="zone-lost">' in browser.get("/").text
+    page = browser.get(PAGE).text
+    assert "<h1>Zone east" in page
+    assert "/order?what=zone-lost&amp;zone=east" in page
+    form = browser.get("/order?what=zone-lost&zone=east").text
+    assert "members in zone east: payments (db_a, db_b), books (db_a)" in form
+    order = {"what": "zone-lost", "zone": "east", "report": "r", **WHY}
+    assert browser.post("/order", **order, typed="west").status_code == 400
+    browser.post("/order", **order, typed="east")
+
+    body = {"zone": "east", "id": "r", **WHY}
+    assert ("failover.admit_event", {"body": body, "kind": "signal"}) in found.asked
+    assert '<input type="hidden" name="place" value="east">' in browser.get(ADMIT).text
+
+
+def test_a_zone_without_members_has_no_form(opened: Opened) -> None:
+    browser = opened(answers(members_on_host={**THERE, "groups": []}))
+
+    refused = browser.get("/order?what=zone-lost&zone=esat")
+
+    assert refused.status_code == 404
+    assert "No group of this project is known to have a member in zone esat." in refused.text

@@ -39,8 +39,8 @@ READ = ["/", "/group?name=payments", f"/timeline?id={TRAVERSAL}&step=5", "/histo
 READ += ["/plan?group=payments&verb=failover", "/goals?group=payments"]
 READ += [f"/plan?group=payments&verb=rollback&goal={BEFORE}&recovered.{quote(HOSTILE)}=on"]
 READ += ["/order?what=maintenance&group=payments", "/work"]
-READ += ["/alarm?id=alarm", "/order?what=admit-host&incident=alarm"]
-READ += [f"/order?what=host-lost&host={quote(HOSTILE)}"]
+READ += ["/alarm?id=alarm", "/order?what=admit-event&incident=alarm"]
+READ += [f"/order?what={place}-lost&{place}={quote(HOSTILE)}" for place in ("host", "zone")]
 READ += [f"/order?what=admit&group=payments&incident={quote(INCIDENT + HOSTILE)}"]
 AT_REST = {
     f"/group?name=payments&rest={word}": status(

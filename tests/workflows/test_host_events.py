@@ -100,6 +100,17 @@ def sweep(group: Any) -> dict[str, Any]:
     return dict(group.run("sweep").assert_succeeded().output["swept"])
 
 
+def in_zones(template: dict[str, Any]) -> dict[str, Any]:
+    """Put each member into a zone of its own; the emulated cloud names them as its hosts."""
+    for member, zone in (("db_a", "cmp1"), ("db_b", "cmp2")):
+        own = template["resources"][member]["properties"]
+        template["resources"][member] = {
+            "type": "OS::Nova::Server",
+            "properties": {**own, "availability_zone": zone},
+        }
+    return template
+
+
 def test_every_group_with_a_member_on_the_host_fails_over(light: Callable[..., Any]) -> None:
     groups = [light(), light()]
     host = host_of(groups[0])
@@ -177,18 +188,23 @@ def test_a_pause_holds_its_group_and_an_operator_admits_what_the_host_s_failure_
     assert [len(group.status()["lost"]) for group in groups] == [1, 1]
 
 
+def test_every_group_with_a_member_in_a_lost_zone_fails_over(light: Callable[..., Any]) -> None:
+    groups = [light(template=in_zones), light(template=in_zones)]
+    body = {"zone": "cmp1", "id": "z1", "because": "its power failed"}
+
+    run = groups[0].run("on_event", body=body).assert_succeeded()
+
+    assert [row["decision"] for row in run.output["admissions"]] == ["ADMITTED"] * 3
+    assert {row["status"] for row in run.output["outcomes"]} == {"COMPLETE"}
+    assert [group.status()["lost"] for group in groups] == [["db_a"], ["db_a"]]
+    again = groups[0].run("on_event", body=body).assert_succeeded()
+    assert {row["decision"] for row in again.output["admissions"]} == {"DUPLICATE"}
+    assert [len(group.traversals()) for group in groups] == [2, 2]
+
+
 def test_an_operator_admits_the_alarms_of_a_zone_also_about_servers_that_are_gone(
     light: Callable[..., Any],
 ) -> None:
-    def in_zones(template: dict[str, Any]) -> dict[str, Any]:
-        for member, zone in (("db_a", "cmp1"), ("db_b", "cmp2")):
-            own = template["resources"][member]["properties"]
-            template["resources"][member] = {
-                "type": "OS::Nova::Server",
-                "properties": {**own, "availability_zone": zone},
-            }
-        return template
-
     there, gone, other = light(template=in_zones), light(template=in_zones), light()
     for group in (there, gone, other):
         assert isinstance(recovery.Observe(group.name).run(OUTSIDE), list)

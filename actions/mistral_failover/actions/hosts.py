@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actions on compute hosts."""
+"""Actions on compute hosts and availability zones."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from mistral_failover.actions.base import FailoverAction
-from mistral_failover.groups import hosts
+from mistral_failover.groups import hosts, zones
 from mistral_failover.orders.fence_host import FenceRequest, fence_host
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.inputs import flag, optional_text, text
@@ -50,15 +50,20 @@ class FenceHost(FailoverAction):
 
 
 class MembersOnHost(FailoverAction):
-    """List the members of the project's groups that run on a compute host: those about which its
-    failure would be an alarm."""
+    """List the members of the project's groups that run on a compute host, or in an availability
+    zone: those about which its failure would be an alarm."""
 
-    def __init__(self, host: Any) -> None:
+    def __init__(self, host: Any = None, zone: Any = None) -> None:
         super().__init__()
         self.host = host
+        self.zone = zone
 
     def answer(self, request: Request) -> Any:
-        host = text("host", self.host)
-        found = hosts.members_on(request, host)
+        if (self.host is None) == (self.zone is None):
+            raise ActionError("BAD_INPUT", "host, zone: give exactly one", "Name what failed.")
+        if self.host is not None:
+            found = hosts.members_on(request, text("host", self.host))
+        else:
+            found = zones.members_in(request, text("zone", self.zone))
         rows = [{"group": each.group, "members": list(each.members)} for each in found.groups]
-        return {"host": host, "groups": rows, "unsure": found.unsure}
+        return {"host": self.host, "zone": self.zone, "groups": rows, "unsure": found.unsure}

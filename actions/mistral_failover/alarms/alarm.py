@@ -19,15 +19,15 @@ class Alarm:
     ``key`` is the same for every delivery of the same occurrence. ``firing``: it is a transition
     into alarm. ``unique``: the key is the source's own id of the occurrence, and no other
     occurrence can have it. ``servers`` are the ids of servers that it names, ``others`` other names
-    in it. ``host`` is the compute host that failed, with all its guests; ``parent`` the incident of
-    that host event, in the alarm about one group; ``also`` further members that are lost with
-    ``member``. ``group`` and ``member`` are those that its body names. ``at`` is when it
-    happened, in seconds since the epoch by the source's clock, None if unknown. ``series`` is the
-    same whenever the same alarm fires or clears; empty if there is none. ``still``: no transition,
-    but the source reports that the alarm continues, for receivers that missed the transition.
-    ``routine``: the source reports everything that happens, and this asks for nothing, so it is
-    answered and not recorded. ``because``: the reason of the operator who reports it, empty if no
-    operator does; then no evidence takes it back.
+    in it. ``host`` is the compute host that failed, with all its guests, or ``zone`` the
+    availability zone; ``parent`` is the incident of that host event, in the alarm about one group;
+    ``also`` are further members that are lost with ``member``. ``group`` and ``member`` are those
+    that its body names. ``at`` is when it happened, in seconds since the epoch by the source's
+    clock, None if unknown. ``series`` is the same whenever the same alarm fires or clears; empty if
+    there is none. ``still``: no transition, but the source reports that the alarm continues, for
+    receivers that missed the transition. ``routine``: the source reports everything that happens,
+    and this asks for nothing, so it is answered and not recorded. ``because``: the reason of the
+    operator who reports it, empty if no operator does; then no evidence takes it back.
     """
 
     source: str
@@ -45,9 +45,15 @@ class Alarm:
     still: bool = False
     routine: bool = False
     host: str | None = None
+    zone: str | None = None
     parent: str | None = None
     also: tuple[str, ...] = ()
     because: str = ""
+
+    @property
+    def is_host_event(self) -> bool:
+        """Whether it is about whatever runs on a compute host, or in an availability zone."""
+        return self.host is not None or self.zone is not None
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,8 @@ def list_held_alarms(request: Request, group: str | None, limit: int) -> dict[st
     never); and ``held``, at most ``limit`` of them: ``incident``,
     ``group`` (None: unknown), ``lost`` (a list; None: the member is unknown too), ``sentence``,
     ``rule``, ``source``, ``heard`` (how often it was delivered), ``first_at``, ``last_at``,
-    ``host`` and ``children`` (of a host event: the number of its groups whose alarms are held),
+    ``host``, ``zone`` and ``children`` (of a host event: the host or the zone that failed, and the
+    number of its groups whose alarms are held),
     ``evidence`` (why the storm guard still holds it, None if it was not judged), and the commands
     that ``admit`` or ``dismiss`` it. The project's list has a host event instead of its children.
     Raises UnknownGroup.
@@ -344,6 +345,7 @@ def _row(held: incidents.HeldAlarm) -> dict[str, Any]:
         "first_at": incident.first_at,
         "last_at": incident.last_at,
         "host": incident.fact.get("host"),
+        "zone": incident.fact.get("zone"),
         "children": held.children,
         "evidence": incident.fact.get("evidence"),
         **commands(incident, group),

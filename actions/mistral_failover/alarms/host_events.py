@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The failure of a compute host: one incident for the host, and one child incident for each group
-with a member on it.
+"""The failure of a compute host, or of an availability zone: one incident for it, and one child
+incident for each group with a member there.
 
 Each child is judged by admission as any other alarm. Its id is derived from the host event's, so a
 repeat of the event finds its children, and completes them if a process died among them.
@@ -17,7 +17,8 @@ from mistral_failover.alarms.admission import Verdict, without_group
 from mistral_failover.alarms.alarm import Alarm, digest
 from mistral_failover.alarms.recording import Recorded
 from mistral_failover.fault_points import reach
-from mistral_failover.groups.hosts import MembersOnHost, OnHost, members_on
+from mistral_failover.groups.hosts import Affected, AffectedGroup, members_on
+from mistral_failover.groups.zones import members_in
 from mistral_failover.model.text import plain
 from mistral_failover.runtime.errors import masked
 from mistral_failover.runtime.request import Request
@@ -31,7 +32,7 @@ BATCH = 50
 RULE = "host"
 """The rule of a host event that was passed on to groups."""
 NOWHERE = "nowhere"
-"""The rule of a host event that is held because no member is known to be on the host."""
+"""The rule of a host event that is held because no member is known to be there."""
 UNSETTLED = 1000
 """Open host events that one sweep looks at, at most."""
 
@@ -39,37 +40,36 @@ UNSETTLED = 1000
 def record_any(
     request: Request, alarm: Alarm, group: str | None, member: str | None
 ) -> list[Recorded]:
-    """Record an alarm and decide on it: as :func:`record` if it is about a host, else as
+    """Record an alarm and decide on it: as :func:`record` if it is about a host or a zone,
+    else as
     ``recording.record``."""
-    if alarm.host is not None and not (member or alarm.member):
+    if alarm.is_host_event and not (member or alarm.member):
         return record(request, alarm, group or alarm.group)
     return [recording.record(request, alarm, group, member)]
 
 
 def record(request: Request, alarm: Alarm, group: str | None = None) -> list[Recorded]:
-    """Record the failure of a host and decide on the loss of each group's members there, once
-    however often it is delivered; ``group``: only of this one.
+    """Record the failure of a host or a zone and decide on the loss of each group's members there,
+    once however often it is delivered; ``group``: only of this one.
 
-    A repeat concerns the groups of the first report only, because the host may be up again, with
-    other members. Return the host event's decision, then those of its children, in the order in
-    which their failovers are to start.
+    A repeat concerns the groups of the first report only, because the host or zone may be up again,
+    with other members. Return the host event's decision, then those of its children, in the order
+    in which their failovers are to start.
     """
-    host = alarm.host
-    assert host is not None  # the caller has looked
     alarm = replace(alarm, sentence=masked(alarm.sentence))
     if not alarm.firing:
         return [Recorded(without_group(alarm, None))]
     identity = recording.incident_id(request, alarm, group)
     passed_on = request.runtime.database.reading(partial(_passed_on, request, identity))
-    found = members_on(request, host) if passed_on is None else passed_on
+    found = _members(request, alarm.host, alarm.zone) if passed_on is None else passed_on
     return _spread(request, alarm, identity, group, _of(group, found), repeated=True)
 
 
 def retry(request: Request, event: Incident) -> list[Recorded]:
-    """Look again for the members on the host of an event that `unsettled` names, and pass it on to
+    """Look again for the members that an event hit that `unsettled` names, and pass it on to
     the groups that have no child of it yet. Return as :func:`record`, empty if nothing changed."""
-    host, group = str(event.fact["host"]), event.fact.get("group")
-    found = _of(group, members_on(request, host))
+    host, zone, group = (event.fact.get(key) for key in ("host", "zone", "group"))
+    found = _of(group, _members(request, host, zone))
     if event.is_host_event:
         known = request.runtime.database.reading(
             lambda tx: incidents.children_of(tx, request.project_id, event.id)
@@ -89,6 +89,7 @@ def retry(request: Request, event: Incident) -> list[Recorded]:
         payload=event.payload,
         at=event.first_at if at is None else at,
         host=host,
+        zone=zone,
         because=str(event.fact.get("because") or ""),
     )
     return _spread(request, alarm, event.id, group, found, repeated=False)
@@ -102,7 +103,7 @@ def unsettled(tx: SqlTransaction, project_id: str) -> list[Incident]:
     return [event for event in found if event.fact.get("open")]
 
 
-def _passed_on(request: Request, identity: str, tx: SqlTransaction) -> OnHost | None:
+def _passed_on(request: Request, identity: str, tx: SqlTransaction) -> Affected | None:
     """Return what a host event was passed on to; None if members have to be looked for."""
     known = incidents.get(tx, request.project_id, identity)
     if known is None or known.decision == Decision.HELD:
@@ -111,14 +112,18 @@ def _passed_on(request: Request, identity: str, tx: SqlTransaction) -> OnHost | 
         return None
     priorities = groups.priorities(tx, request.project_id)
     children = (
-        MembersOnHost(str(child.group_id), name, priorities.get(str(child.group_id), 0), members)
+        AffectedGroup(str(child.group_id), name, priorities.get(str(child.group_id), 0), members)
         for child, name in incidents.children_of(tx, request.project_id, identity)
         if (members := incidents.reported_lost(child))
     )
-    return OnHost.in_order(children)
+    return Affected.in_order(children)
 
 
-def _of(group: str | None, found: OnHost) -> OnHost:
+def _members(request: Request, host: str | None, zone: str | None) -> Affected:
+    return members_on(request, host) if host is not None else members_in(request, str(zone))
+
+
+def _of(group: str | None, found: Affected) -> Affected:
     if group is None:
         return found
     return replace(found, groups=tuple(each for each in found.groups if each.group == group))
@@ -129,7 +134,7 @@ def _spread(
     alarm: Alarm,
     identity: str,
     group: str | None,
-    found: OnHost,
+    found: Affected,
     *,
     repeated: bool,
 ) -> list[Recorded]:
@@ -155,7 +160,7 @@ def _parent(
     alarm: Alarm,
     identity: str,
     group: str | None,
-    on_host: OnHost,
+    hit: Affected,
     tx: SqlTransaction,
     *,
     repeated: bool,
@@ -169,14 +174,15 @@ def _parent(
         sentence = f"{alarm.sentence}: a repeat of a known incident"
         verdict = Verdict(Decision.DUPLICATE, sentence, "heard_before")
         return Recorded(verdict, identity), not known.is_host_event
-    verdict = _verdict(alarm, on_host)
+    verdict = _verdict(alarm, hit)
     fact = {
         "group": group,
         "lost": None,
         "host": alarm.host,
+        **({"zone": alarm.zone} if alarm.zone else {}),
         "at": alarm.at,
         "said": alarm.sentence,
-        "open": bool(on_host.groups or on_host.unsure),
+        "open": bool(hit.groups or hit.unsure),
         **({"because": masked(alarm.because)} if alarm.because else {}),
     }
     if known is None and (full := recording.list_is_full(request, tx, verdict)):
@@ -190,20 +196,21 @@ def _parent(
 
 
 def _close(request: Request, identity: str, tx: SqlTransaction) -> None:
-    """Record that all members on the host are known and every child is recorded."""
+    """Record that all members there are known and every child is recorded."""
     known = incidents.get(tx, request.project_id, identity)
     if known is not None and known.is_host_event and known.fact.get("open"):
         incidents.complete(tx, identity, {**known.fact, "open": False})
 
 
-def _verdict(alarm: Alarm, on_host: OnHost) -> Verdict:
-    host, unsure = plain(alarm.host or ""), f"; {on_host.unsure}" if on_host.unsure else ""
-    if not on_host.groups:
-        why = f"no group of this project is known to have a member on {host}{unsure}"
+def _verdict(alarm: Alarm, hit: Affected) -> Verdict:
+    where = f"on {alarm.host}" if alarm.host else f"in zone {alarm.zone}"
+    where, unsure = plain(where), f"; {hit.unsure}" if hit.unsure else ""
+    if not hit.groups:
+        why = f"no group of this project is known to have a member {where}{unsure}"
         return Verdict(Decision.HELD, f"{alarm.sentence}: {why}", NOWHERE)
-    count = len(on_host.groups)
+    count = len(hit.groups)
     have = "1 group has" if count == 1 else f"{count} groups have"
-    sentence = f"{alarm.sentence}: {have} members on {host}{unsure}"
+    sentence = f"{alarm.sentence}: {have} members {where}{unsure}"
     return Verdict(Decision.ADMITTED, sentence, RULE)
 
 
@@ -211,7 +218,7 @@ def _children(
     request: Request,
     alarm: Alarm,
     parent: str,
-    batch: Sequence[MembersOnHost],
+    batch: Sequence[AffectedGroup],
     tx: SqlTransaction,
 ) -> list[Recorded]:
     """Judge one batch of groups. Their locks are taken in the order of their ids, except that of
@@ -234,6 +241,7 @@ def _children(
             still=False,
             series="",
             host=None,
+            zone=None,
             parent=parent,
             also=tuple(also),
             payload={},

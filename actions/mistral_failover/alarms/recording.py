@@ -113,7 +113,7 @@ def count_repeats(
     same: dict[str, list[int]] = {}
     for index, report in enumerate(reports):
         alarm = report.alarm
-        if alarm.unique and not alarm.routine and alarm.host is None:
+        if alarm.unique and not alarm.routine and not alarm.is_host_event:
             group = report.group or alarm.group
             same.setdefault(incident_id(request, alarm, group), []).append(index)
     found: dict[int, Recorded] = {}

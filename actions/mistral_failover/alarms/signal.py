@@ -10,20 +10,20 @@ from mistral_failover.alarms.alarm import Alarm, AlarmSource, Reader, digest
 from mistral_failover.model.text import moment, plain
 
 _REMEDY = (
-    "Signal a mapping with server (an id), or group and member, or host; and, if known, id, at, "
-    "state (lost or ok), and reason, or because if an operator reports it."
+    "Signal a mapping with server (an id), or group and member, or host, or zone; and, if known, "
+    "id, at, state (lost or ok), and reason, or because if an operator reports it."
 )
 _SERVER = ("server", "server_id", "instance_id")
-_KEYS = (*_SERVER, "group", "member", "host", "id", "at", "state", "reason", "because")
-_ABOUT = frozenset({*_SERVER, "group", "member", "host"})
+_KEYS = (*_SERVER, "group", "member", "host", "zone", "id", "at", "state", "reason", "because")
+_ABOUT = frozenset({*_SERVER, "group", "member", "host", "zone"})
 
 
 def from_signal(body: Any) -> Alarm:
     """Read a signal.
 
     ``server`` is the id of a server (``server_id`` and ``instance_id`` mean the same); otherwise
-    ``group`` and ``member`` say what it is about, or ``host``, a compute host that failed; one of
-    them is required. ``id`` identifies the
+    ``group`` and ``member`` say what it is about, or ``host``, a compute host that failed, or
+    ``zone``, an availability zone that failed; one of them is required. ``id`` identifies the
     occurrence; without it equal bodies are one occurrence. ``state`` is ``lost`` (the default) or
     ``ok``; ``at`` a time in ISO 8601; ``reason`` is for people. ``because`` is the reason of an
     operator, instead of ``reason``: it says that an operator reports it.
@@ -33,14 +33,17 @@ def from_signal(body: Any) -> Alarm:
     reader = Reader.of(body, _REMEDY)
     group, member = reader.first("group"), reader.first("member")
     server = reader.first(*_SERVER)
-    host = reader.first("host")
-    if not (group or member or server or host):
-        raise reader.refuse("", "it names neither a server nor a group nor a host")
+    host, zone = reader.first("host"), reader.first("zone")
+    if not (group or member or server or host or zone):
+        raise reader.refuse("", "it names neither a server nor a group nor a host nor a zone")
+    if host and zone:
+        raise reader.refuse("zone", "it names a host as well")
     state = reader.one_of("state", ("lost", "ok")) if reader.text("state") else "lost"
     identity, because = reader.text("id"), reader.text("because")
     reason = because or reader.text("reason")
     kept = reader.kept(*_KEYS)
-    whom = member or server or (f"host {host}" if host else group)
+    place = (f"host {host}" if host else None) or (f"zone {zone}" if zone else None)
+    whom = member or server or place or group
     said = f"a signal reports {whom} as {state}"
     return Alarm(
         source="signal",
@@ -54,15 +57,17 @@ def from_signal(body: Any) -> Alarm:
         member=member,
         at=moment(reader.text("at")),
         host=None if server or member else host,
+        zone=None if server or member else zone,
         because=because or "",
     )
 
 
 def _about(reader: Reader, identity: str) -> list[str | None]:
-    """Return what identifies a signal with an id. Those of versions without hosts stay known."""
+    """Return what identifies a signal with an id. Those of versions without hosts, and
+    without zones, stay known."""
     about = [reader.first(*_SERVER), reader.first("group"), reader.first("member")]
-    host = reader.first("host")
-    return [identity, *about, *([host] if host else [])]
+    host, zone = reader.first("host"), reader.first("zone")
+    return [identity, *about, *([host] if host else []), *(["zone", zone] if zone else [])]
 
 
 def looks_like(body: Mapping[str, Any]) -> bool:
@@ -71,5 +76,5 @@ def looks_like(body: Mapping[str, Any]) -> bool:
 
 
 SOURCE = AlarmSource(
-    "server, group or host", looks_like, lambda body: [from_signal(body)], last=True
+    "server, group, host or zone", looks_like, lambda body: [from_signal(body)], last=True
 )

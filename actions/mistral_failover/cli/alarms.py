@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``failover alarms``, ``failover admit``, ``failover dismiss``: alarms that wait for an operator;
-``failover host-lost``: the alarm that an operator gives."""
+``failover host-lost`` and ``zone-lost``: the alarms that an operator gives."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class List(Asking, Lister):
             return columns, [
                 [
                     _concerned(row),
-                    f"host {row['host']}" if row["children"] else ", ".join(row["lost"] or ["?"]),
+                    _lost(row),
                     row["heard"],
                     when(row["last_at"]),
                     row["sentence"],
@@ -84,8 +84,9 @@ class List(Asking, Lister):
                 for row in rows
             ]
         columns = ["incident", "group", "lost", "sentence", "rule", "source", "heard"]
-        columns += ["first_at", "last_at", "host", "children", "evidence", "admit", "dismiss"]
-        return columns, [[row[column] for column in columns] for row in rows]
+        columns += ["first_at", "last_at", "host", "zone"]
+        columns += ["children", "evidence", "admit", "dismiss"]
+        return columns, [[row.get(column) for column in columns] for row in rows]
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
         """The table, and below it the commands in full, to copy."""
@@ -98,6 +99,13 @@ class List(Asking, Lister):
 def _concerned(row: Mapping[str, Any]) -> str:
     """Return the group that an alarm concerns, or the number of groups of a host event."""
     return counted(row["children"], "group") if row["children"] else row["group"] or "?"
+
+
+def _lost(row: Mapping[str, Any]) -> str:
+    """Return what an alarm reports as lost: members, or where a host event happened."""
+    if not row["children"]:
+        return ", ".join(row["lost"] or ["?"])
+    return f"host {row['host']}" if row["host"] else f"zone {row['zone']}"
 
 
 def _add_selection(parser: argparse.ArgumentParser, every: str) -> None:
@@ -331,19 +339,34 @@ class HostLost(Asking, Lister):
     'failover status'; alarms that are held, by 'failover alarms'.
     """
 
+    what = "host"
+    named = "the compute host's name, as Nova knows it"
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """The options."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("host", help="the compute host's name, as Nova knows it")
+        parser.add_argument(self.what, help=self.named)
         add_reason(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
         """Send the alarm, start the failovers, and show the decisions."""
-        body = {"host": parsed_args.host, "id": str(uuid.uuid4()), "because": parsed_args.because}
+        failed = {self.what: getattr(parsed_args, self.what)}
+        body = {**failed, "id": str(uuid.uuid4()), "because": parsed_args.because}
         answer = self.ask("failover.admit_event", body=body, kind="signal")
         _start_chains(self.app, answer["started"], answer.get("left", ()))
         if answer["refused"]:
             self.exit_code = FAILED
         columns = ["incident", "decision", "sentence"]
         return columns, [[row[column] for column in columns] for row in answer["admissions"]]
+
+
+class ZoneLost(HostLost):
+    """Report that an availability zone failed, with every server in it.
+
+    Each group of the project with a member in the zone has an alarm about it, as by 'failover
+    host-lost'. No rights of an administrator are needed to know where members are.
+    """
+
+    what = "zone"
+    named = "the availability zone's name, as 'openstack server show' prints it"

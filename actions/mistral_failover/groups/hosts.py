@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which members run on a compute host."""
+"""Which members run on a compute host: those that its failure hits."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from mistral_failover.cloud.errors import CloudError
@@ -13,12 +13,13 @@ from mistral_failover.cloud.servers import ServerHost
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, observations
+from mistral_failover.store.groups import MemberOfProject
 from mistral_failover.store.transaction import SqlTransaction
 
 
 @dataclass(frozen=True)
-class MembersOnHost:
-    """A group's members on a host, at least one."""
+class AffectedGroup:
+    """A group's members that an event hits, at least one."""
 
     group_id: str
     group: str
@@ -27,20 +28,42 @@ class MembersOnHost:
 
 
 @dataclass(frozen=True)
-class OnHost:
-    """``groups``: the project's groups with members on the host, in the order in which they are to
-    be judged: by priority, then by name. ``unsure``: why some members may be missing, or empty."""
+class Affected:
+    """``groups``: the project's groups that an event hits, in the order in which they are to be
+    judged: by priority, then by name. ``unsure``: why some members may be missing, or empty."""
 
-    groups: tuple[MembersOnHost, ...]
+    groups: tuple[AffectedGroup, ...]
     unsure: str = ""
 
     @classmethod
-    def in_order(cls, rows: Iterable[MembersOnHost], unsure: str = "") -> OnHost:
+    def in_order(cls, rows: Iterable[AffectedGroup], unsure: str = "") -> Affected:
         """Return the groups in the order in which they are to be judged."""
         return cls(tuple(sorted(rows, key=lambda row: (-row.priority, row.group))), unsure)
 
+    @classmethod
+    def of(
+        cls,
+        members: Iterable[MemberOfProject],
+        priorities: Mapping[str, int],
+        unsure: str,
+    ) -> Affected:
+        """Return the groups of these members; ``priorities``: by the id of a group."""
+        found: dict[str, list[MemberOfProject]] = {}
+        for each in members:
+            found.setdefault(each.group_id, []).append(each)
+        rows = [
+            AffectedGroup(
+                identity,
+                some[0].group,
+                priorities.get(identity, 0),
+                tuple(each.name for each in some),
+            )
+            for identity, some in found.items()
+        ]
+        return cls.in_order(rows, unsure)
 
-def members_on(request: Request, host: str) -> OnHost:
+
+def members_on(request: Request, host: str) -> Affected:
     """Return the members of the project's groups whose servers run on a host.
 
     Nova is asked once, for the list of the project's servers. A server that it does not list is
@@ -49,34 +72,24 @@ def members_on(request: Request, host: str) -> OnHost:
 
     def read(
         tx: SqlTransaction,
-    ) -> tuple[list[groups.MemberOfProject], dict[str, int], dict[str, tuple[str, ...]]]:
+    ) -> tuple[list[MemberOfProject], dict[str, int], dict[str, tuple[str, ...]]]:
         project = request.project_id
         known = groups.members_in(tx, project)
         return known, groups.priorities(tx, project), observations.hosts(tx, project)
 
     known, priorities, seen = request.runtime.database.reading(read)
     if not known:
-        return OnHost(())
+        return Affected(())
     where = {server: ServerHost(*fields) for server, fields in seen.items()}
     unsure = ""
     try:
         where |= _listed(request)
     except (ActionError, CloudError) as error:
         unsure = f"Nova could not be asked [{error.code}]"
-    found: dict[str, list[groups.MemberOfProject]] = {}
-    for each in known:
-        if each.server_id in where and where[each.server_id].is_called(host):
-            found.setdefault(each.group, []).append(each)
-    rows = [
-        MembersOnHost(
-            some[0].group_id,
-            name,
-            priorities.get(some[0].group_id, 0),
-            tuple(each.name for each in some),
-        )
-        for name, some in found.items()
+    there = [
+        each for each in known if each.server_id in where and where[each.server_id].is_called(host)
     ]
-    return OnHost.in_order(rows, unsure)
+    return Affected.of(there, priorities, unsure)
 
 
 def _listed(request: Request) -> dict[str, ServerHost]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.groups.hosts import project_listing
+from mistral_failover.groups.hosts import Affected, project_listing
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, observations
@@ -33,19 +33,39 @@ def member_zones(request: Request) -> MemberZones:
     Nova is asked once, for the list of the project's servers. A server that it does not list is
     where it was when it was last observed.
     """
+    members, _, where, unsure = _found(request)
+    zones: dict[str, dict[str, str | None]] = {}
+    for each in members:
+        zones.setdefault(each.group_id, {})[each.name] = where.get(each.server_id)
+    return MemberZones(zones, unsure)
 
-    def read(tx: SqlTransaction) -> tuple[list[groups.MemberOfProject], dict[str, str]]:
+
+def members_in(request: Request, zone: str) -> Affected:
+    """Return the members of the project's groups in a zone: those that its failure hits. Where they
+    are is known as in :func:`member_zones`."""
+    members, priorities, where, unsure = _found(request)
+    there = [each for each in members if where.get(each.server_id) == zone]
+    return Affected.of(there, priorities, unsure)
+
+
+def _found(
+    request: Request,
+) -> tuple[list[groups.MemberOfProject], dict[str, int], dict[str, str], str]:
+    """Return the project's members, its groups' priorities, the zones by server id, and why these
+    may be old, or an empty text."""
+
+    def read(
+        tx: SqlTransaction,
+    ) -> tuple[list[groups.MemberOfProject], dict[str, int], dict[str, str]]:
         project = request.project_id
-        return groups.members_in(tx, project), observations.zones(tx, project)
+        known, priorities = groups.members_in(tx, project), groups.priorities(tx, project)
+        return known, priorities, observations.zones(tx, project)
 
-    members, where = request.runtime.database.reading(read)
+    members, priorities, where = request.runtime.database.reading(read)
     unsure = ""
     if members:
         try:
             where |= project_listing(request).zones()
         except (ActionError, CloudError) as error:
             unsure = f"Nova could not be asked [{error.code}]"
-    zones: dict[str, dict[str, str | None]] = {}
-    for each in members:
-        zones.setdefault(each.group_id, {})[each.name] = where.get(each.server_id)
-    return MemberZones(zones, unsure)
+    return members, priorities, where, unsure

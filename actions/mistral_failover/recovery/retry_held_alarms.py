@@ -109,7 +109,9 @@ def _host_events(request: Request) -> list[str]:
         try:
             host_events.retry(request, event)
         except Exception as error:  # noqa: BLE001 - one event must not stop the others
-            unable.append(f"host {event.fact.get('host')}: {describe(error)['message']}")
+            host, zone = event.fact.get("host"), event.fact.get("zone")
+            where = f"host {host}" if host is not None else f"zone {zone}"
+            unable.append(f"{where}: {describe(error)['message']}")
     return unable
 
 

@@ -192,8 +192,8 @@ class Intake:
             raise
         rate.charge(len(alarms) - 1)
         group, member = inputs.get("group"), inputs.get("member")
-        if any(each.host is not None and not (member or each.member) for each in alarms):
-            # Nova says which members are on the host, and that takes its time.
+        if any(each.is_host_event and not (member or each.member) for each in alarms):
+            # Nova says which members are there, and that takes its time.
             return Taken((), self._passed_on(inputs, signature))
         reports = [Report(alarm, group, member) for alarm in alarms]
         try:

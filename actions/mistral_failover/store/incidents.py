@@ -35,8 +35,8 @@ class Incident:
     incident. ``said`` grows with each report, also when an incident is reported again.
 
     ``parent`` is the host event that an incident is part of. A host event itself is ADMITTED, has
-    no group and never a traversal; its fact names the ``host``. Each of its children concerns one
-    group.
+    no group and never a traversal; its fact names the ``host`` or the ``zone``. Each of its
+    children concerns one group.
     """
 
     id: str
@@ -63,7 +63,7 @@ class Incident:
 
     @property
     def is_host_event(self) -> bool:
-        """Return whether it is about a compute host, with a child for each group."""
+        """Return whether it is about a compute host or a zone, with a child for each group."""
         return self.decision == Decision.ADMITTED and self.group_id is None
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The view of one alarm, or of the failure of a host with the alarm of each of its groups."""
+"""The view of one alarm, or of a host event with the alarm of each of its groups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mistral_failover.ui.levels import Level, of_decision
 
 @dataclass(frozen=True)
 class ChildAlarm:
-    """The alarm of one group of a failed host. ``why``: the sentence of the decision; ``guard``:
+    """The alarm of one group of a host event. ``why``: the sentence of the decision; ``guard``:
     why the storm guard still holds it, else empty. ``now``: the group's row, None if the group is
     not known any more. ``turn``: its place when the held ones are admitted, None: it is not
     held."""
@@ -33,12 +33,14 @@ class ChildAlarm:
 
 @dataclass(frozen=True)
 class AlarmView:
-    """An alarm, in words. ``host``: the failed host of a host event, else empty. ``parent``: the
+    """An alarm, in words. ``failed``: the name of the host or the zone that failed,
+    empty if it is no host event; ``what``: which of the two, ``host`` or ``zone``. ``parent``: the
     host event that it is part of. ``failovers``: those that it started, each with its id and its
     cause. ``admit`` and ``dismiss``: the commands, empty if it waits for no operator."""
 
     id: str
-    host: str
+    failed: str
+    what: str
     group: str
     decision: str
     level: Level
@@ -54,9 +56,9 @@ class AlarmView:
 
     @property
     def title(self) -> str:
-        """Return what it is: the failure of a host, an operator's order, or an alarm."""
-        if self.host:
-            return f"Host {self.host}"
+        """Return what it is: the failure of a host or a zone, an operator's order, or an alarm."""
+        if self.failed:
+            return f"{self.what.capitalize()} {self.failed}"
         return "Order" if self.source == "operator" else "Alarm"
 
     @property
@@ -73,13 +75,15 @@ class AlarmView:
 def alarm_view(incident: Mapping[str, Any], groups: Iterable[GroupRow] = ()) -> AlarmView:
     """Return the view of an incident, an answer of failover.show; ``groups``: the rows of the
     project's groups."""
+    fact = incident["fact"]
     known = {row.name: row for row in groups}
     children = tuple(_child(row, known.get(row["group"])) for row in incident["children"])
     decided = Counter(child.decision for child in children)
     counts = ", ".join(f"{number} {decision}" for decision, number in sorted(decided.items()))
     return AlarmView(
         id=incident["id"],
-        host=str(incident["fact"].get("host") or ""),
+        failed=str(fact.get("host") or fact.get("zone") or ""),
+        what="host" if fact.get("host") else "zone",
         group=incident["group"] or "",
         decision=incident["decision"],
         level=of_decision(incident["decision"]),

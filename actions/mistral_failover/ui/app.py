@@ -41,6 +41,7 @@ _STATUS = {
     "NOT_FOUND": 404,
     "NOT_HELD": 404,
     "UNKNOWN_HOST": 404,
+    "UNKNOWN_ZONE": 404,
     "USAGE": 400,
     "NOT_SURE": 400,
 }

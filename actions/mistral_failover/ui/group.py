@@ -44,7 +44,7 @@ class MemberRow:
 @dataclass(frozen=True)
 class HeldAlarm:
     """An alarm that waits for a decision, with the commands for both. ``guard``: why the storm
-    guard still holds it; ``host``: that failed. Both may be empty."""
+    guard still holds it, may be empty."""
 
     incident: str
     sentence: str
@@ -53,7 +53,6 @@ class HeldAlarm:
     dismiss: str
     lost: tuple[str, ...]
     guard: str
-    host: str
 
 
 @dataclass(frozen=True)
@@ -213,5 +212,4 @@ def held_alarm(row: Mapping[str, Any]) -> HeldAlarm:
         dismiss=row["dismiss"],
         lost=tuple(row["lost"] or ()),
         guard=row["evidence"] or "",
-        host=row["host"] or "",
     )

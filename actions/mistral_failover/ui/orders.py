@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 from urllib.parse import urlencode
 
@@ -35,11 +36,12 @@ class Done:
 
 @dataclass(frozen=True)
 class Order:
-    """An order. ``subject``: what it is about, the field of the form with its name (a ``group`` or
-    a ``host``). ``dangerous``: the operator types this name. ``fields``: what the form has besides
-    the subject and the reason; ``asked``: those of them that the operator fills in. ``reason``:
-    whether one is required. ``boxes``: what the members are for that the operator may tick, empty
-    if it is about none."""
+    """An order. ``subject``: what it is about, the field of the form with its name: a ``group``, a
+    ``host``, a ``zone``, or a ``place``, which is the host or the zone of a host event.
+    ``dangerous``: the operator types this name. ``fields``: what the form has besides the subject
+    and the reason; ``asked``: those of them that the operator fills in. ``reason``: whether one is
+    required. ``boxes``: what the members are for that the operator may tick, empty if it is about
+    none."""
 
     name: str
     title: str
@@ -52,6 +54,11 @@ class Order:
     asked: Mapping[str, str] = field(default_factory=dict)
     boxes: str = ""
 
+    @property
+    def called(self) -> str:
+        """Return what the subject is called in a sentence."""
+        return "host or zone" if self.subject == "place" else self.subject
+
     def page(self, fields: Fields, done: Done) -> str:
         """Return the address of the page that shows what comes of the order."""
         if self.subject == "group":
@@ -63,14 +70,14 @@ class Order:
 def carry_out(order: Order, ordering: Ordering, fields: Fields) -> Done:
     """Carry out an order; return what was done. Raises Trouble, also for a form that is not
     complete: then nothing was done."""
-    subject, name = order.subject, fields.get(order.subject, "")
+    name = fields.get(order.subject, "")
     if not name:
         raise Trouble(
-            f"The form names no {subject}.", f"Open it again from the {subject}'s page.", "USAGE"
+            f"The form names no {order.called}.", "Open it again from the page before it.", "USAGE"
         )
     if order.dangerous and fields.get("typed", "").strip() != name:
         raise Trouble(
-            f"The name that you typed is not the {subject}'s. Nothing was done.",
+            f"The name that you typed is not that of the {order.called}. Nothing was done.",
             f"Type {name} to confirm.",
             "NOT_SURE",
         )
@@ -116,9 +123,9 @@ def _admit(ordering: Ordering, fields: Fields) -> Done:
     return _begun(ordering.start("failover.failover", **inputs))
 
 
-def _admit_host(ordering: Ordering, fields: Fields) -> Done:
-    """Admit held alarms of a host as ``failover admit`` does: what is left stays held."""
-    inputs = _of(fields, "host", "incident", "because")
+def _admit_event(ordering: Ordering, fields: Fields) -> Done:
+    """Admit held alarms of a host event as ``failover admit`` does: what is left stays held."""
+    inputs = _of(fields, "incident", "because")
     answer = ordering.order("failover.admit_held", limit=RATE, **inputs)
     admitted = ", ".join(row["group"] for row in answer["admitted"])
     said = [f"Admitted: {admitted or 'none'}", *_refused(answer["refused"], "group")]
@@ -128,10 +135,10 @@ def _admit_host(ordering: Ordering, fields: Fields) -> Done:
     return Done(". ".join(said))
 
 
-def _report_host(ordering: Ordering, fields: Fields) -> Done:
-    """Report the failure of a host as ``failover host-lost`` does. ``report`` is the form's own:
-    one that is sent twice is one report."""
-    body = {"host": fields["host"], "id": fields["report"], "because": fields["because"]}
+def _report_lost(what: str, ordering: Ordering, fields: Fields) -> Done:
+    """Report the failure of a host or a zone as ``failover host-lost`` and ``zone-lost`` do.
+    ``report`` is the form's own: one that is sent twice is one report."""
+    body = {**_of(fields, what, "because"), "id": fields["report"]}
     answer = ordering.order("failover.admit_event", body=body, kind="signal")
     event = answer["admissions"][0]
     said = [str(event["sentence"]), *_refused(answer["refused"], "sentence")]
@@ -246,35 +253,38 @@ ORDERS: Mapping[str, Order] = {
             fields=("incident",),
         ),
         Order(
-            "admit-host",
-            "Admit the alarms of the host",
-            "Starts the failovers that the held alarms of the host's groups ask for, regardless of "
-            f"the rules of admission: at most {RATE} at once, groups with a higher priority first. "
-            "The others stay held. Admit them when these have moved.",
-            _admit_host,
+            "admit-event",
+            "Admit the alarms of the event",
+            "Starts the failovers that the held alarms of the event's groups ask for, regardless "
+            f"of the rules of admission: at most {RATE} at once, groups with a higher priority "
+            "first. The others stay held. Admit them when these have moved.",
+            _admit_event,
             dangerous=True,
             fields=("incident",),
-            subject="host",
+            subject="place",
+        ),
+        *(
+            Order(
+                f"{what}-lost",
+                f"Report that the {what} failed",
+                f"Says that the {what} failed, with every server there. Each group with a member "
+                "there has an alarm: its failover starts, unless a rule of admission holds it.",
+                partial(_report_lost, what),
+                dangerous=True,
+                fields=("report",),
+                subject=what,
+            )
+            for what in ("host", "zone")
         ),
         Order(
-            "host-lost",
-            "Report that the host failed",
-            "Says that the host failed, with every server on it. Each group with a member there "
-            "has an alarm: its failover starts, unless a rule of admission holds it.",
-            _report_host,
-            dangerous=True,
-            fields=("report",),
-            subject="host",
-        ),
-        Order(
-            "dismiss-host",
-            "Dismiss the alarms of the host",
-            "Removes every held alarm of the host's groups from the list of held alarms. This "
+            "dismiss-event",
+            "Dismiss the alarms of the event",
+            "Removes every held alarm of the event's groups from the list of held alarms. This "
             "starts nothing.",
             _dismiss,
             dangerous=True,
             fields=("incident",),
-            subject="host",
+            subject="place",
         ),
         Order(
             "start",

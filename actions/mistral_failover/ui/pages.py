@@ -47,6 +47,10 @@ _PAGES = 20
 _LATEST = 1000
 _MANY = 200  # groups
 _FINISHED = 64
+_CHECK = {
+    "host": "Check the name: it is the one that Nova shows to administrators.",
+    "zone": "Check the name: it is the one that 'openstack server show' prints.",
+}
 _SIDE_BY_SIDE = 4  # plans that are made at once
 
 Parameters = Mapping[str, str]
@@ -81,13 +85,13 @@ class Pages:
             "view": view,
             "levels": list(Level),
             "sorts": list(SORTS),
-            # Failed hosts, and alarms of groups that are not known. The others are on their pages.
+            # Host events, and alarms of groups that are not known. The others are on their pages.
             "held": [held_alarm(row) for row in held if row["group"] is None],
         }
         return Page("groups.html", "Groups", content, live=_slow(view))
 
     def alarm(self, given: Parameters) -> Page:
-        """One alarm or order; of a failed host the alarm of each of its groups."""
+        """One alarm or order; of a failed host or zone the alarm of each of its groups."""
         found = self._incident(_needed(given, "id"))
         overview = self._overview(Query()) if found["children"] else None
         view = alarm_view(found, overview.rows if overview else ())
@@ -216,10 +220,10 @@ class Pages:
 
     def order(self, order: Order, given: Parameters) -> Page:
         """The form of an order: what it is about, and what it would do."""
-        if order.name == "host-lost":
-            return self._host_report(order, given)
-        if order.subject == "host":
-            return self._host_order(order, given)
+        if "report" in order.fields:
+            return self._report(order, given)
+        if order.subject == "place":
+            return self._event_order(order, given)
         group = _needed(given, "group")
         content: dict[str, Any] = {"order": order, "given": given, "alarm": "", "plan": None}
         content |= {"plans": [], "members": []}
@@ -244,49 +248,52 @@ class Pages:
             content["plans"] = [self._planned((group, [_needed(given, "member")]))]
         return Page("order.html", f"{order.title}: {group}", content)
 
-    def _host_order(self, order: Order, given: Parameters) -> Page:
-        """The form of an order about all held alarms of a host: with the plan of each failover
-        that it would start."""
+    def _event_order(self, order: Order, given: Parameters) -> Page:
+        """The form of an order about all held alarms of a host event: with the plan of each
+        failover that it would start."""
         view = alarm_view(self._incident(_needed(given, "incident")))
-        admitting = order.name == "admit-host"
-        if not view.host or not (view.held if admitting else view.waits):
-            raise Trouble("No alarm of that host is held.", "Begin at its page.", "NOT_HELD")
+        admitting = order.name == "admit-event"
+        if not view.failed or not (view.held if admitting else view.waits):
+            raise Trouble("No alarm of that event is held.", "Begin at its page.", "NOT_HELD")
         alarms = view.held[:RATE] if admitting else ()
         said = f"{view.sentence}; {counted(len(view.held), 'alarm')} held"
-        return self._about_host(
+        return self._about_members(
             order,
-            {"host": view.host, "incident": view.id},
+            {"place": view.failed, "incident": view.id},
             said,
             [(each.group, list(each.lost)) for each in alarms],
         )
 
-    def _host_report(self, order: Order, given: Parameters) -> Page:
-        """The form that reports a failed host: with the plan of each failover that would start."""
-        host = _needed(given, "host")
-        found = self._asking.ask("failover.members_on_host", host=host)
+    def _report(self, order: Order, given: Parameters) -> Page:
+        """The form that reports a failed host or zone: with the plan of each failover that would
+        start."""
+        what = order.subject
+        name = _needed(given, what)
+        where = f"on {name}" if what == "host" else f"in zone {name}"
+        found = self._asking.ask("failover.members_on_host", **{what: name})
         rows, unsure = found["groups"], found["unsure"]
         if not rows and not unsure:
             raise Trouble(
-                f"No group of this project is known to have a member on {host}.",
-                "Check the name: it is the one that Nova shows to administrators.",
-                "UNKNOWN_HOST",
+                f"No group of this project is known to have a member {where}.",
+                _CHECK[what],
+                f"UNKNOWN_{what.upper()}",
             )
         lost = [f"{row['group']} ({', '.join(row['members'])})" for row in rows]
-        said = f"members on {host}: {', '.join(lost) or 'none known'}"
+        said = f"members {where}: {', '.join(lost) or 'none known'}"
         said += f"; some may be missing: {unsure}" if unsure else ""
         if len(rows) > RATE:
             said += f"; below are the plans of the first {RATE} groups"
-        return self._about_host(
+        return self._about_members(
             order,
-            {"host": host, "report": str(uuid.uuid4())},
+            {what: name, "report": str(uuid.uuid4())},
             said,
             [(row["group"], row["members"]) for row in rows[:RATE]],
         )
 
-    def _about_host(
+    def _about_members(
         self, order: Order, given: Parameters, said: str, lost: Sequence[tuple[str, list[str]]]
     ) -> Page:
-        """Return the form of an order about a host; ``lost``: the members that each group would
+        """Return the form of an order about many groups; ``lost``: the members that each would
         lose, whose failovers are planned."""
         with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
             plans = list(pool.map(self._planned, lost))
@@ -298,7 +305,7 @@ class Pages:
             "plans": plans,
             "members": [],
         }
-        return Page("order.html", f"{order.title}: {given['host']}", content)
+        return Page("order.html", f"{order.title}: {given[order.subject]}", content)
 
     def _planned(self, losing: tuple[str, list[str]]) -> GroupPlan:
         """Return what the loss of a group's members would start, or why that cannot be planned."""
