@@ -154,3 +154,35 @@ def test_the_original_error_is_not_shown_beside_the_translated_one():
 def test_an_error_of_programming_is_not_disguised():
     with pytest.raises(KeyError), translated("do it"):
         raise KeyError("typo")
+
+
+AWAY = (
+    "Property error: : resources.on_lost.properties.tasks[0].workflow: : Unable to establish "
+    "connection to http://10.0.0.5:8989/v2/workflows/failover.on_alarm?namespace=: "
+    "HTTPConnectionPool(host='10.0.0.5', port=8989): Max retries exceeded"
+)
+"""What Heat answers to an update of a stack while Mistral's API is away."""
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize(
+    ("message", "detail"),
+    [
+        (AWAY, "it cannot reach 10.0.0.5:8989"),
+        ("resources.a: Request to https://nova.example.org/v2.1/ timed out", "nova.example.org"),
+        ("Error validating value 'm1': Service Unavailable (HTTP 503)", "HTTP 503"),
+    ],
+)
+def test_a_service_that_cannot_reach_another_one_refuses_nothing_for_good(library, message, detail):
+    error = translate(library(400, message), "update the stack", "Heat", changes=True)
+
+    assert (error.code, error.transient, error.retryable) == ("UNREACHABLE", True, True)
+    assert detail in error.detail
+    assert not error.unknown, "it was refused"
+
+
+@pytest.mark.parametrize("message", ["Unable to establish what it is", "not found (HTTP 404)"])
+def test_other_refusals_stay_refusals(message):
+    error = translate(from_heatclient(400, message), "update the stack", "Heat", changes=True)
+
+    assert (error.code, error.transient) == ("BAD_REQUEST", False)

@@ -37,7 +37,7 @@ def test_a_patch_whose_process_died_after_the_request_is_followed(cloud, pair, e
 
 
 def test_a_patch_whose_answer_got_lost_is_followed(cloud, pair, emulator):
-    emulator.api_fault("patch", "lost")
+    emulator.api_fault("stack_patch", "lost")
     patch_parameters(cloud, pair.name, {"active": "db_b"}, 10)
     assert len(patches(emulator)) == 1
     assert parameters(cloud, pair.name)["active"] == "db_b"
@@ -49,6 +49,28 @@ def test_a_failed_update_is_reported_with_its_reason(cloud, pair, emulator):
         patch_parameters(cloud, pair.name, {"active": "db_b"}, 10)
     assert raised.value.code == "STACK_FAILED"
     assert "Injected failure" in raised.value.message
+
+
+AWAY = "Unable to establish connection to http://10.0.0.5:8042/v2/alarms: Connection refused"
+
+
+def test_an_update_that_failed_because_a_service_was_away_is_worth_another_try(
+    cloud, pair, emulator
+):
+    emulator.api_fault("stack_patch", "fail", says=f"ConnectFailure: resources.lost: {AWAY}")
+    with pytest.raises(CloudError) as raised:
+        patch_parameters(cloud, pair.name, {"active": "db_b"}, 10)
+    error = raised.value
+    assert (error.code, error.transient, error.unknown) == ("STACK_FAILED", True, False)
+    assert (error.service, error.detail) == ("Heat", "it cannot reach 10.0.0.5:8042")
+    assert patch_parameters(cloud, pair.name, {"active": "db_b"}, 10).status == "UPDATE_COMPLETE"
+
+
+def test_a_patch_that_heat_refuses_while_a_service_is_away_is_sent_again(cloud, pair, emulator):
+    emulator.api_fault("stack_patch", status=400, says=f"Property error: resources.lost: {AWAY}")
+    patch_parameters(cloud, pair.name, {"active": "db_b"}, 10)
+    assert len(patches(emulator)) == 1
+    assert parameters(cloud, pair.name)["active"] == "db_b"
 
 
 def test_after_a_failed_update_the_same_parameters_are_sent_again(cloud, pair, emulator):

@@ -19,6 +19,7 @@ import ssl
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from typing import Any
 
 import requests
@@ -99,6 +100,13 @@ _BY_STATUS = {
     501: "BAD_REQUEST",
     504: "TIMEOUT",
 }
+# The texts of keystoneauth's ConnectFailure and ConnectTimeout, and of a client for an answer 5xx.
+_CANNOT_REACH = re.compile(
+    r"unable to establish connection to \w+://(?P<refused>[^/\s]+)"
+    r"|request to \w+://(?P<late>[^/\s]+)\S* timed out"
+    r"|\(http (?P<status>50[0234])\)",
+    re.IGNORECASE,
+)
 # Facts that only the text tells. Nova answers 409 both for "busy" and for "the host's compute
 # service is down" (its exceptions ServiceUnavailable and ComputeServiceUnavailable); Cinder answers
 # 400 for a volume that is in use; both use 403 or 413 for quotas.
@@ -106,6 +114,9 @@ _BY_TEXT = [
     (409, "HOST_DOWN", re.compile(r"service\b.* is unavailable|(service|host)\b.* is down")),
     (400, "VOLUME_IN_USE", re.compile(r"status must be available|already attached")),
     (409, "VOLUME_IN_USE", re.compile(r"conflictnovausingattachment|already attached")),
+    # Heat asks other services whether the properties of resources are valid, and answers 400 for
+    # those that it cannot reach.
+    (400, "UNREACHABLE", _CANNOT_REACH),
     (403, "QUOTA", re.compile(r"quota|limitexceeded|too many|maximum number")),
     (413, "QUOTA", re.compile(r"quota|limitexceeded")),
 ]
@@ -214,6 +225,8 @@ def translate(
     secure = not isinstance(exc, keystone.SSLError)
     transient = secure and code in (*_TRANSIENT, _UNANSWERED)
     detail, sent = (f"HTTP {status}", True) if status else cause(exc)
+    if status == HTTPStatus.BAD_REQUEST and transient:
+        detail, sent = unreachable_behind(words) or detail, False  # it was refused
     if status:
         said = f"{words} (HTTP {status})"
     elif transient:
@@ -231,6 +244,18 @@ def translate(
         detail=detail if transient else "",
         unknown=changes and sent and code in _UNKNOWN,
     )
+
+
+def unreachable_behind(words: str) -> str | None:
+    """Return in a few words what a service says that it could not reach behind it, None if it does
+    not say that. ``words``: the service's own, of an error or of a stack that failed."""
+    found = _CANNOT_REACH.search(words)
+    if found is None:
+        return None
+    if found["status"]:
+        return f"a service behind it answered HTTP {found['status']}"
+    place = (found["refused"] or found["late"]).rpartition("@")[2]  # no password of a URL
+    return f"it cannot reach {place.rstrip(':')}"
 
 
 def cause(exc: BaseException) -> tuple[str, bool]:

@@ -18,7 +18,7 @@ from oslo_utils import strutils
 
 from mistral_failover.alongside import alongside
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.errors import CloudError, translated, unreachable_behind
 from mistral_failover.cloud.heat_replacements import Link, rows_of
 from mistral_failover.cloud.stacks import stack_shown
 from mistral_failover.cloud.update_guard import KeptParts, refuse_marked, refuse_template
@@ -223,11 +223,15 @@ class _Patch:
         if cancelled(stack) and carries is not False and self._sends < SENDS:
             return self._send(stack)
         if status == "FAILED":
+            away = unreachable_behind(str(stack.stack_status_reason))
             raise CloudError(
                 "STACK_FAILED",
                 f"Stack {self._stack} is {stack.stack_status}: {stack.stack_status_reason}",
                 remedy="Check the stack's events and correct the cause.",
                 retryable=False,
+                transient=away is not None,  # the next try sends the update again
+                service="Heat" if away else "",
+                detail=away or "",
             )
         if carries is False:
             raise CloudError(

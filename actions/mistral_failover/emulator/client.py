@@ -133,6 +133,7 @@ class EmulatorClient:
         status: int = 503,
         seconds: float = 0,
         times: int = 1,
+        says: str = "",
     ) -> None:
         """Lets the next `times` uses of an operation fail; see `emulator.faults.inject`."""
         body = {
@@ -142,6 +143,7 @@ class EmulatorClient:
             "status": status,
             "seconds": seconds,
             "times": times,
+            "says": says,
         }
         self._call("POST", "/emulator/faults", body)
 

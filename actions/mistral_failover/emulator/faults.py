@@ -161,7 +161,7 @@ def inject(emulation: Emulation, body: dict[str, object]) -> None:
     fail: accepted, and fails when it should have finished. stuck: accepted, and never finishes.
     torn, of a detach: the compute service ends between Cinder's record and Nova's. cancel, of an
     update of a stack: it fails when it should have finished, as one does that superseded another
-    one in a nested stack.
+    one in a nested stack. ``says``: the text of an error, or the reason of a stack that fails.
     """
     try:
         fault = ApiFault(
@@ -170,12 +170,13 @@ def inject(emulation: Emulation, body: dict[str, object]) -> None:
             status=int(str(body.get("status", 503))),
             seconds=float(str(body.get("seconds", 0))),
             times=int(str(body.get("times", 1))),
+            says=str(body.get("says", "")),
         )
     except (KeyError, ValueError):
         raise plain_error(
             "BAD_REQUEST",
             400,
-            "An API fault has operation, fault, status, seconds, times.",
+            "An API fault has operation, fault, status, seconds, times, says.",
             "Correct the request.",
         ) from None
     if fault.fault not in API_FAULTS:

@@ -360,7 +360,7 @@ def _finish_in_time(emulation: Emulation, stack_id: str, generation: int) -> Non
     kinds = ("fail", "cancel")
     fault = None if stack.parent else take_fault(emulation, _OVERHEAD[stack.action], kinds)
     if fault is not None:
-        words = f"Injected failure of {stack.action}."
+        words = fault.says or f"Injected failure of {stack.action}."
         if fault.fault == "cancel":
             name = next(iter(stack.resources), "nothing")
             words = f"Resource {stack.action} failed: resources.{name}: Stack UPDATE cancelled"

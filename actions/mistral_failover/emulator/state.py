@@ -417,6 +417,7 @@ class ApiFault:
     status: int = 503
     seconds: float = 0.0
     times: int = 1
+    says: str = ""
 
 
 @dataclass

@@ -197,7 +197,8 @@ async def _injected(service: Service, call: Call, operation: str) -> ApiFault | 
         await asyncio.sleep(fault.seconds)
         return None
     if fault.fault == "error":
-        raise ApiError(fault.status, service.error(fault.status, f"Injected fault of {operation}."))
+        words = fault.says or f"Injected fault of {operation}."
+        raise ApiError(fault.status, service.error(fault.status, words))
     return fault
 
 
