@@ -188,6 +188,21 @@ def test_what_nova_finds_out_about_the_host_of_a_server_that_is_off_is_used_at_o
     assert holders(cloud, pair.volume) == []
 
 
+@pytest.mark.parametrize("stopped", [True, False])
+def test_a_host_that_is_down_is_waited_for_if_it_has_just_stopped_the_server(
+    cloud, pair, emulator, stopped
+):
+    """While the broker is away, Nova counts every compute service as down."""
+    attach(cloud, pair.volume, pair.a, 10)
+    emulator.fault("host", host_of(emulator, pair.a), "compute_down")
+    release = Release("Nova reports it SHUTOFF", fenced=True, stopped=stopped)
+    with pytest.raises(CloudError) as raised:
+        detach(cloud, pair.volume, pair.a, 10, release)
+    error = raised.value
+    assert (error.code, error.blocked, error.transient) == ("HOST_DOWN", True, stopped)
+    assert (error.patience is not None) == stopped
+
+
 @pytest.mark.parametrize("release", [Release(), Release("it is off", fenced=True)])
 def test_another_guest_that_does_not_let_go_is_not_stopped(cloud, pair, emulator, release):
     attach(cloud, pair.volume, pair.a, 10)

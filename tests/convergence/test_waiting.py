@@ -210,6 +210,31 @@ def test_what_would_need_a_person_waits_for_the_service_first(simulation: Simula
     assert simulation.status() == "BLOCKED"
 
 
+def test_what_is_worth_a_shorter_wait_than_the_group_allows_waits_so_long(
+    simulation: Simulation,
+) -> None:
+    ready = begin(simulation, patience=100)
+    host_down = replace(away(), blocked=True, patience=3)
+    fail_once(simulation, ready, host_down)
+    simulation.clock.seconds += 2.9
+    assert fail_once(simulation, ready, host_down).retry_at is not None
+    simulation.clock.seconds += 2
+
+    fail_once(simulation, ready, host_down)
+
+    assert simulation.status() == "BLOCKED"
+
+
+def test_no_wait_is_longer_than_the_group_allows(simulation: Simulation) -> None:
+    ready = begin(simulation, patience=3)
+    fail_once(simulation, ready, replace(away(), patience=100))
+    simulation.clock.seconds += 3
+
+    fail_once(simulation, ready, replace(away(), patience=100))
+
+    assert simulation.status() == "FAILED"
+
+
 def test_a_word_of_a_person_ends_the_pause_between_two_tries(
     simulation: Simulation, ready: Ready
 ) -> None:

@@ -164,6 +164,21 @@ def test_the_server_of_a_dead_host_goes_when_a_fence_proves_it_off_and_the_user_
     is_on(group, "db_b")
 
 
+def test_a_compute_service_that_is_out_of_reach_after_it_stopped_the_server_is_waited_for(
+    make: Callable[..., Any], cloud: Any
+) -> None:
+    """While RabbitMQ is away, Nova counts every compute service as down."""
+    group = make(["stop"])
+    cloud.api_fault("detach", status=409, says="Service is unavailable at this time.", times=2)
+
+    group.run("on_alarm", **group.fails("crash")).assert_succeeded()
+
+    (waited,) = group.told("waiting")
+    assert "the compute service on the host of server" in waited
+    assert group.told("blocked") == []
+    is_on(group, "db_b")
+
+
 def test_without_a_fence_no_server_is_deleted(
     make: Callable[..., Any], operator: Operator, cloud: Any
 ) -> None:

@@ -32,13 +32,15 @@ class Release:
     ``off``: the sentence that proves that the server's guest is off, or None. ``fenced``: the
     member is fenced, by that proof or by a weaker one. ``delete_server``: the group allows deleting
     the server if it is proven off and its host is down. ``cut_off``: by the proof the guest may run
-    on, but reaches nothing any more, so nothing is lost if its server is stopped.
+    on, but reaches nothing any more, so nothing is lost if its server is stopped. ``stopped``: by
+    the proof the compute service of its host has stopped the server, so the host worked then.
     """
 
     off: str | None = None
     fenced: bool = False
     delete_server: bool = False
     cut_off: bool = False
+    stopped: bool = False
 
 
 class Detach(Steps):
@@ -238,7 +240,12 @@ class Detach(Steps):
         release = self._release
         if release.off is None or not release.delete_server:
             raise volume_trouble.host_down(
-                self.volume_id, self.server_id, why, release.off, fenced=release.fenced
+                self.volume_id,
+                self.server_id,
+                why,
+                release.off,
+                fenced=release.fenced,
+                returns=release.stopped,
             )
         if volumes := servers.takes_along(self.cloud, self.server_id):
             raise volume_trouble.goes_along(self.server_id, volumes)

@@ -153,7 +153,9 @@ class CloudError(Exception):
 
     ``transient``: the ``service`` (Nova, Cinder, Heat, Neutron, Keystone, Mistral; "" if unknown)
     did not answer, or not properly; ``detail`` says how in a few words, such as "connection
-    refused", "HTTP 503" or "no answer within 10 s". ``unknown``: the request may still take effect.
+    refused", "HTTP 503" or "no answer within 10 s"; ``patience`` is for how many seconds it is
+    waited out (None: as long as the group allows), before it counts as not transient. ``unknown``:
+    the request may still take effect.
     ``target``: with TARGET_DOWN, what is known of the server (`volume_trouble.target_down`).
     """
 
@@ -170,6 +172,7 @@ class CloudError(Exception):
         transient: bool | None = None,
         service: str = "",
         detail: str = "",
+        patience: float | None = None,
         unknown: bool = False,
     ) -> None:
         self.code = code
@@ -182,6 +185,7 @@ class CloudError(Exception):
         self.transient = code in _TRANSIENT if transient is None else transient
         self.service = service
         self.detail = detail
+        self.patience = patience
         self.unknown = unknown
         self.about: dict[str, Any] | None = None
         self.target: dict[str, Any] | None = None

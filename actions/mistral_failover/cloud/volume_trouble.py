@@ -18,13 +18,19 @@ from mistral_failover.cloud.volume_holders import VolumeHolder, state_of
 _ATTACHMENT_API = "openstack --os-volume-api-version 3.27 volume attachment"
 
 
+HOST_RETURNS = 600.0
+"""Seconds for which a compute service that stopped the server a while ago, and now counts as down,
+is waited for. While the broker is away, Nova counts every compute service as down."""
+
+
 def host_down(
-    volume_id: str, server_id: str, why: str, off: str | None, *, fenced: bool
+    volume_id: str, server_id: str, why: str, off: str | None, *, fenced: bool, returns: bool
 ) -> CloudError:
     """Nova cannot detach, because the compute service of the server's host is down.
 
     ``why``: the evidence. ``off``: the proof that the guest is off. ``fenced``: the member is
-    fenced, perhaps by a proof that leaves the guest running.
+    fenced, perhaps by a proof that leaves the guest running. ``returns``: the compute service
+    worked during the fence, so it is more likely out of reach than dead, and waited for.
     """
     message = (
         f"Could not detach volume {volume_id} from server {server_id}: {why}, so Nova cannot reach "
@@ -42,6 +48,10 @@ def host_down(
                 f"{server_id} (it arrives switched off). Or start the host again."
             ),
             blocked=True,
+            transient=returns,
+            service=f"the compute service on the host of server {server_id}" if returns else "",
+            detail="Nova counts it as down" if returns else "",
+            patience=HOST_RETURNS if returns else None,
         )
     if fenced:
         return CloudError(

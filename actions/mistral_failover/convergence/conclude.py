@@ -94,6 +94,8 @@ def conclude(tx: Transaction, definitions: Definitions, ticket: Ticket, outcome:
         if (outcome.error or {}).get("code") == TARGET_DOWN:
             back = goal_to_fall_back_to(tx, group, traversal, blocked=False)
             patience = patience if back is None else 0.0
+        if outcome.patience is not None:
+            patience = min(patience, outcome.patience)
         wait = wait_on(state, outcome.error or {}, tx.now(), patience)
         if wait is not None:
             return _wait_out(tx, traversal, record, state, wait, what)

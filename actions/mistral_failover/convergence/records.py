@@ -279,7 +279,8 @@ class Operation:
 class Outcome:
     """An operation's outcome. ``error`` has code, message and remedy; ``blocked``: it waits for an
     operator; ``unknown``: it failed, but may have taken effect; ``transient``: the failure is
-    expected to pass, so it is retried."""
+    expected to pass, so it is retried, for ``patience`` seconds at most (None: as long as the group
+    allows). Then it counts as ``blocked`` says."""
 
     physical_id: str | None = None
     attributes: Mapping[str, Any] = field(default_factory=dict)
@@ -287,6 +288,7 @@ class Outcome:
     blocked: bool = False
     unknown: bool = False
     transient: bool = False
+    patience: float | None = None
 
     @property
     def ok(self) -> bool:

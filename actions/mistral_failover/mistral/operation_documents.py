@@ -144,11 +144,13 @@ def outcome_of(result: Any, error: Any) -> Outcome:
     if error is not None:
         facts = _error_facts(error)
         unknown = facts.get("unknown") is True or facts["code"] in _UNKNOWN
+        patience = facts.get("patience")
         return Outcome(
             error=facts,
             blocked=bool(facts.get("blocked")),
             unknown=unknown,
             transient=facts.get("transient") is True,
+            patience=float(patience) if isinstance(patience, int | float) else None,
         )
     facts = result if isinstance(result, Mapping) else {}
     physical_id = facts.get("physical_id")

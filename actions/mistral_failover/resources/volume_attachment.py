@@ -133,6 +133,7 @@ def _detach(tools: Tools, operation: Document) -> dict[str, Any]:
         fenced=proof is not None,
         delete_server=operation["properties"].get("when_host_is_down") == "delete_server",
         cut_off=after is ServerAfter.CUT_OFF,
+        stopped=after is ServerAfter.SHUTOFF,
     )
     with going_on(operation["group"]):
         volumes.detach(

@@ -82,8 +82,9 @@ def describe(error: BaseException) -> dict[str, Any]:
 
     If they apply also: ``blocked`` (true: an operator must help), ``about``, ``target``,
     ``reasons``, ``unknown`` (true: the operation may still take effect); and for a service that was
-    unreachable or did not answer properly ``transient`` (true), ``service`` (its name for people)
-    and ``detail`` (a few words: connection refused, HTTP 503).
+    unreachable or did not answer properly ``transient`` (true), ``service`` (its name for people),
+    ``detail`` (a few words: connection refused, HTTP 503) and ``patience`` (the seconds for which
+    it is waited out, unless that is as long as the group allows).
     """
     if isinstance(error, sql.SQLAlchemyError):
         return _of_the_store(error)
@@ -111,6 +112,9 @@ def describe(error: BaseException) -> dict[str, Any]:
             facts[key] = True
     if getattr(error, "transient", False):
         facts |= _transient(getattr(error, "service", ""), getattr(error, "detail", ""))
+        patience = getattr(error, "patience", None)
+        if isinstance(patience, int | float):
+            facts["patience"] = patience
     return facts
 
 
