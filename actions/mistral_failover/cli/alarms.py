@@ -160,8 +160,8 @@ class Admit(Order):
     """Admit an alarm that is held, or several.
 
     Its failover starts, regardless of the rules of admission, and is followed to its end. The alarm
-    of a host, --all, --host and --zone admit several: their failovers start at a limited rate,
-    groups with a higher priority first, and are not followed. Ctrl-C stops that; what was not
+    of a host or a zone, --all, --host and --zone admit several: their failovers start at a limited
+    rate, groups with a higher priority first, and are not followed. Ctrl-C stops that; what was not
     admitted stays held.
 
     The id is in 'failover alarms'. 'failover plan' shows what would happen.
@@ -283,7 +283,7 @@ class Admit(Order):
 class Dismiss(Asking, Lister):
     """Remove held alarms from the list; who did it and why is recorded.
 
-    Of the alarm of a host, the alarms of its groups are removed.
+    Of the alarm of a host or a zone, the alarms of its groups are removed.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

@@ -81,7 +81,7 @@ def _incident(found: Row) -> Iterator[RenderableType]:
     if children := found["children"]:
         columns = ("incident", "group", "decision", "why")
         rows = [(row["incident"], row["group"], row["decision"], _why(row)) for row in children]
-        yield from _section("groups on the host", _table(columns, rows))
+        yield from _section("groups with a member there", _table(columns, rows))
     yield from _walks(found["traversals"])
 
 

@@ -103,7 +103,7 @@ _BY_STATUS = {
 # The texts of keystoneauth's ConnectFailure and ConnectTimeout, and of a client for an answer 5xx.
 _CANNOT_REACH = re.compile(
     r"unable to establish connection to \w+://(?P<refused>[^/\s]+)"
-    r"|request to \w+://(?P<late>[^/\s]+)\S* timed out"
+    r"|request to \w+://(?P<late>[^/\s]+)(?:/\S*)? timed out"
     r"|\(http (?P<status>50[0234])\)",
     re.IGNORECASE,
 )
