@@ -332,7 +332,7 @@ def test_a_volume_of_a_server_that_is_gone_moves_only_with_a_proof(
         ({}, {}, Release()),
         ({}, {"when_host_is_down": "delete_server"}, Release(delete_server=True)),
         (fenced("quiesce"), {}, Release(fenced=True)),
-        (fenced("stop"), {"when_host_is_down": "ask"}, Release("it is off", True)),
+        (fenced("stop"), {"when_host_is_down": "ask"}, Release("it is off", True, stopped=True)),
         (
             fenced("confirm"),
             {"when_host_is_down": "delete_server"},
