@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A resource type is one YAML file, and one module with the actions of its operations."""
+"""A resource type is one YAML file, and one module with the actions of its operations, how it is
+observed, and how the doctor checks it."""
 
 from __future__ import annotations
 
@@ -11,7 +12,12 @@ from typing import Any
 import pytest
 import yaml
 
-from mistral_failover.actions import doctor, orders
+from mistral_failover.actions import doctor, orders, recovery
+from mistral_failover.model.group import parse_group
+from mistral_failover.resources.fence.rung import Examined
+from mistral_failover.resources.fence.storage import Storage
+from mistral_failover.settings import Settings
+from mistral_failover.ui import topology
 from support.commands import failover
 from support.packages import Install
 from support.pages import ROOT
@@ -25,6 +31,10 @@ name: house_address
 description: An address that a member announces
 replace: delete_first
 quiesce_covers: true
+storage_covers: true
+provides: address
+repairable: true
+services: [House]
 member: member
 properties:
   member: {type: string, required: true, immutable: true}
@@ -37,8 +47,22 @@ operations:
 """
 ACTIONS = """
 from mistral_failover.actions.operations import OperationAction
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.model.observation import AS_RECORDED, Look, Presence
 
 CALLS = []
+ANNOUNCED = []  # if anything is here, nothing else is announced
+
+def observe(view, record, group):
+    if ANNOUNCED and record.physical_id not in ANNOUNCED:
+        return Look(Presence.GONE, f"{record.physical_id} is not announced")
+    return AS_RECORDED
+
+def examine(subject):
+    address = subject.spec.properties["address"]
+    if address in ANNOUNCED:
+        raise CloudError("IN_USE", f"{address} is in use", remedy="Choose another one.")
+    return f"{', '.join(subject.members.values())} of {subject.group} can announce {address}"
 
 def announce(tools, operation):
     address = operation["properties"]["address"]
@@ -62,6 +86,7 @@ FILES = {
 }
 ENTRY_POINTS = {
     "mistral_failover.types": "house = house_types",
+    "mistral_failover.resources": "house_address = house_actions",
     "mistral.actions": (
         "house.announce = house_actions:Announce\nhouse.withdraw = house_actions:Withdraw"
     ),
@@ -100,7 +125,7 @@ def test_a_plan_names_its_operations_and_a_failover_carries_them_out(
         "announce: address on db_b",
         "if needed patch stack: routing",
     ]
-    assert [each["sentence"] for each in found if "house" in each["sentence"]] == []
+    assert [each["level"] for each in found if "house_address" in each["sentence"]] == []
     assert sys.modules["house_actions"].CALLS == [
         ("announce", "db_a"),
         ("withdraw", "db_a"),
@@ -147,6 +172,69 @@ def test_a_quiesce_covers_it(protect: Callable[..., Any]) -> None:
 
     (proof,) = [row for row in group.status()["resources"] if row["type"] == "fence"]
     assert proof["attributes"]["rung"] == "quiesce"
+
+
+def test_an_observation_tells_that_the_group_no_longer_serves(
+    protect: Callable[..., Any],
+) -> None:
+    group = protect(resources=RESOURCES, fence=["stop", "confirm"])
+    group.order(orders.Begin(group.name, lost=[]))
+    group.done(recovery.Observe(group.name))
+    before = group.status()["service"]["status"]
+
+    sys.modules["house_actions"].ANNOUNCED.append("another one")
+    group.done(recovery.Observe(group.name))
+
+    service = group.status()["service"]
+    assert (before, service["status"]) == ("SERVING", "DOWN")
+    assert "192.0.2.7 is not announced" in " ".join(service["reasons"])
+
+
+def test_the_doctor_checks_it_in_the_group_file(protect: Callable[..., Any]) -> None:
+    group = protect(resources=RESOURCES)
+
+    def checked() -> tuple[str, str]:
+        findings = group.done(doctor.Doctor(group.name))["findings"]
+        (row,) = [each for each in findings if each["check"] == "addresses"]
+        return row["level"], row["sentence"]
+
+    free = checked()
+    sys.modules["house_actions"].ANNOUNCED.append("192.0.2.7")
+
+    assert free == ("ok", f"address: db_a, db_b of {group.name} can announce 192.0.2.7")
+    assert checked() == ("error", "address: 192.0.2.7 is in use [IN_USE]")
+
+
+def test_the_operations_of_its_service_have_a_budget(protect: Callable[..., Any]) -> None:
+    group = protect(resources=RESOURCES)
+
+    group.done(orders.Begin(group.name, lost=[]))
+
+    waiting = {row["resource"]: row["services"] for row in group.status()["ready"]}
+    assert waiting["address"] == ["House"]
+
+
+def test_the_web_page_draws_it_as_an_address() -> None:
+    assert topology.kind_of("house_address") is topology.Kind.ADDRESS
+
+
+@pytest.mark.parametrize("covered", [True, False])
+def test_the_rung_storage_covers_it_if_it_says_so(install: Install, covered: bool) -> None:
+    said = ADDRESS.replace("storage_covers: true", f"storage_covers: {str(covered).lower()}")
+    install(FILES | {"house_types/address.yaml": said}, ENTRY_POINTS)
+    document = {
+        "failover_template_version": "2026-11-21",
+        "stack": "payments",
+        "members": {"servers": ["db_a", "db_b"]},
+        "resources": RESOURCES,
+        "fence": ["storage", "confirm"],
+    }
+    group = parse_group(document, name="payments")
+    examined = Examined(group, Settings(), lambda name: False)
+
+    found = Storage("storage").also_missing(examined)
+
+    assert bool(list(found)) is not covered
 
 
 def test_the_documentation_lists_it() -> None:

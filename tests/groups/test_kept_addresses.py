@@ -9,6 +9,7 @@ import pytest
 
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.kept_parts import addresses_of
+from mistral_failover.model.types import installed_types
 
 
 def record(kind: str, physical_id: str | None = None, **attributes: Any) -> Record:
@@ -45,4 +46,4 @@ def record(kind: str, physical_id: str | None = None, **attributes: Any) -> Reco
     ],
 )
 def test_an_address_and_the_member_s_port_that_has_it_are_kept(one: Record, kept: set[str]) -> None:
-    assert addresses_of([one]) == dict.fromkeys(kept, "entry")
+    assert addresses_of([one], installed_types()) == dict.fromkeys(kept, "entry")

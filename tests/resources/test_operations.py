@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from threading import Event
 from typing import Any
 
 import pytest
 
-from mistral_failover import types
 from mistral_failover.agent.channel.interface import (
     ChannelError,
     Command,
@@ -26,7 +24,6 @@ from mistral_failover.convergence.records import Outcome, Record
 from mistral_failover.mistral.operation_documents import outcome_of
 from mistral_failover.resources import activation, volume_attachment
 from mistral_failover.resources.operation_tools import Tools, sharing
-from mistral_failover.resources.services import SERVICES_OF
 from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.remedies import going_on
 
@@ -477,8 +474,3 @@ def test_a_member_without_a_server_is_refused_before_anything_is_done(
 
     assert caught.value.code == "UNKNOWN_MEMBER"
     assert channel.commands == []
-
-
-def test_for_each_shipped_type_it_is_known_which_services_it_asks() -> None:
-    shipped = Path(types.__file__).parent.glob("*.yaml")
-    assert set(SERVICES_OF) == {file.stem for file in shipped}

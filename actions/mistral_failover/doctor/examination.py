@@ -11,11 +11,11 @@ from typing import Any
 from mistral_failover.alarms.admission import COUNTED
 from mistral_failover.alarms.storm import RULE as STORM
 from mistral_failover.doctor import (
-    addresses,
     agents,
     alarms,
     fences,
     mistral,
+    resources,
     rights,
     store,
     trusts,
@@ -78,7 +78,8 @@ GROUP_CHECKS: tuple[tuple[str, GroupCheck], ...] = (
     ("stack", group_checks.stack),
     ("members", group_checks.members),
     ("volumes", volumes.volumes),
-    ("addresses", addresses.addresses),
+    ("addresses", resources.addresses),
+    ("resources", resources.others),
     ("chain", group_checks.chain),
     ("fence", group_checks.fence),
     ("agents", agents.agents),

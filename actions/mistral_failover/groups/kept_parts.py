@@ -16,7 +16,8 @@ from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.update_guard import KeptParts
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.snapshot import GroupSnapshot
-from mistral_failover.model.goal import ADDRESSES, ATTACHMENT, fence_name
+from mistral_failover.model.goal import ATTACHMENT, fence_name
+from mistral_failover.model.types import Provides, ResourceType
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import attached_volumes, groups
 from mistral_failover.store.attached_volumes import AttachedVolume
@@ -29,13 +30,14 @@ def parts_to_keep(request: Request, group_id: str, group: str) -> Callable[[], K
     to a group's service."""
 
     def read(tx: SqlTransaction) -> KeptParts:
-        records = tx.records(group_id)
+        records, state = tx.records(group_id), groups.get(tx, group_id)
+        types = request.runtime.definitions.group(tx, state).types if state else {}
         servers = servers_of(records, groups.members_of(tx, group_id))
         return KeptParts(
             group,
             servers,
             volumes_of(records, attached_volumes.volumes(tx, group_id, ATTACHMENT)),
-            addresses_of(records),
+            addresses_of(records, types),
         )
 
     return lambda: request.runtime.database.reading(read)
@@ -81,13 +83,13 @@ def volumes_of(records: Iterable[Record], known: Mapping[str, AttachedVolume]) -
     return found
 
 
-def addresses_of(records: Iterable[Record]) -> dict[str, str]:
+def addresses_of(records: Iterable[Record], types: Mapping[str, ResourceType]) -> dict[str, str]:
     """Return each resource that is an address, by the id of its port, floating IP, member of a
     pool or DNS record, and by the id of the member's port, the pool or the zone that has it."""
     return {
         str(identity): record.name
         for record in records
-        if record.type in ADDRESSES
+        if record.type in types and types[record.type].provides is Provides.ADDRESS
         for identity in (
             record.physical_id,
             record.attributes.get("port_id"),

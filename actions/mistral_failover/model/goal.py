@@ -30,7 +30,6 @@ from mistral_failover.model.types import check_properties
 ACTIVATION = "activation"
 ALARM = "alarm"
 ATTACHMENT = "volume_attachment"
-ADDRESSES = frozenset({"dns_record", "floating_ip", "load_balancer_member", "port", "virtual_ip"})
 STACK_TEMPLATE = "stack_template"
 
 FORMAT = 1

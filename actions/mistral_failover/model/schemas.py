@@ -144,6 +144,15 @@ TYPE: Final[dict[str, Any]] = {
         "replace": {"enum": ["delete_first", "create_first"]},
         "revive": {"type": "boolean"},
         "quiesce_covers": {"type": "boolean"},
+        "storage_covers": {"type": "boolean"},
+        "provides": {"enum": ["volume", "application", "address"]},
+        "repairable": {"type": "boolean"},
+        "services": {
+            "type": "array",
+            "items": {"type": "string", "minLength": 1, "maxLength": 64},
+            "uniqueItems": True,
+            "maxItems": 10,
+        },
         "member": _NAME,
         "properties": {
             "type": "object",

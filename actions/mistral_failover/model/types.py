@@ -9,6 +9,10 @@ A type is one YAML file::
     replace: delete_first            # or create_first (the default)
     revive: true                     # false by default
     quiesce_covers: true             # false by default
+    storage_covers: true             # false by default
+    provides: volume                 # or application, or address; nothing by default
+    repairable: false                # the default
+    services: [Cinder, Nova]         # none by default
     member: server                   # the property that names the member it belongs to
     properties:                      # by name: JSON schema, and two words of ours
       volume: {type: string, required: true, immutable: true}
@@ -29,7 +33,12 @@ does. ``timeout`` is in seconds, default 300. ``stage`` is the milestone of the 
 ``revive`` applies to a resource whose deletion failed: ``create`` brings it back in place, whatever
 is left of it; otherwise it is deleted and created again. ``quiesce_covers`` says that nothing
 writes through the resource after the applications on its server have stopped. So the rung
-``quiesce`` also proves its fence.
+``quiesce`` also proves its fence. ``storage_covers`` says that nothing can be changed through the
+resource once the storage refuses the writes of its server. So the rung ``storage`` also proves its
+fence. ``provides`` says what its member gets from it; a group serves only if all that its resources
+provide is there. ``repairable``: an update does not touch the service, so ``heal: repair`` may
+repeat it without asking. ``services`` are the services that the operations ask for changes; each
+has a budget (``runtime.budgets``).
 """
 
 import copy
@@ -38,6 +47,7 @@ import importlib.resources
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Literal, cast, get_args
 
 from mistral_failover.model.documents import read_document
@@ -55,6 +65,14 @@ DEFAULT_TIMEOUT = 300
 Operation = Literal["create", "update", "delete"]
 Replace = Literal["delete_first", "create_first"]
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
+
+
+class Provides(StrEnum):
+    """What a member gets from a resource. Without any of it the group does not serve."""
+
+    VOLUME = "volume"
+    APPLICATION = "application"
+    ADDRESS = "address"
 
 
 @dataclass(frozen=True)
@@ -89,6 +107,14 @@ class ResourceType:
     """Whether ``create`` restores in place what a failed deletion left."""
     quiesce_covers: bool
     """Whether it is idle as soon as the applications on its server have stopped."""
+    storage_covers: bool
+    """Whether it is idle as soon as the storage refuses the writes of its server."""
+    provides: Provides | None
+    """What its member gets from it."""
+    repairable: bool
+    """Whether it may be repaired without asking: an update does not touch the service."""
+    services: tuple[str, ...]
+    """The services that its operations ask for changes; each has a budget."""
     member_property: str | None
     """The property that names the resource's member."""
     attributes: tuple[str, ...]
@@ -132,6 +158,10 @@ def load_type(source: str | bytes | Mapping[str, Any]) -> ResourceType:
         replace=document.get("replace", "create_first"),
         revive=document.get("revive", False),
         quiesce_covers=document.get("quiesce_covers", False),
+        storage_covers=document.get("storage_covers", False),
+        provides=Provides(document["provides"]) if "provides" in document else None,
+        repairable=document.get("repairable", False),
+        services=tuple(document.get("services", ())),
         member_property=document.get("member"),
         attributes=tuple(sorted(document.get("attributes", {}))),
         operations=_operations(document["operations"]),

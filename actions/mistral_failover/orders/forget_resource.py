@@ -19,7 +19,7 @@ from mistral_failover.model.group import INTERNAL_TYPES
 from mistral_failover.model.observation import Look, Presence
 from mistral_failover.model.text import plain
 from mistral_failover.model.validation import did_you_mean
-from mistral_failover.resources.observed import OBSERVED
+from mistral_failover.resources.modules import observer
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.remedies import start_command
 from mistral_failover.runtime.request import Request
@@ -87,7 +87,7 @@ def _look(view: ProjectView, cloud: Cloud, record: Record, group: str) -> Look |
         return guest
     if record.type == ACTIVATION:  # what its agent reports is no proof
         return guest or Look(Presence.UNKNOWN, "no server is recorded")
-    observe = OBSERVED.get(record.type)
+    observe = observer(record.type)
     return None if observe is None else observe(view, record, group)
 
 

@@ -34,7 +34,7 @@ from mistral_failover.model.observation import (
     judged,
 )
 from mistral_failover.orders.other_target import names_its_target
-from mistral_failover.resources.observed import OBSERVED, REPAIRED, SERVES
+from mistral_failover.resources.modules import observer
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, observations, suspensions, views
 from mistral_failover.store.groups import MemberRow
@@ -282,10 +282,12 @@ def _member(view: ProjectView, facts: _Facts, member: MemberRow) -> ObservedMemb
 
 def _resources(view: ProjectView, facts: _Facts) -> Iterable[ObservedResource]:
     for record in facts.records:
-        how = OBSERVED.get(record.type)
-        if how is None or record.name not in facts.wanted or record.replaced_by or record.gone:
+        how, of_type = observer(record.type), facts.group.types.get(record.type)
+        if how is None or of_type is None or record.name not in facts.wanted:
             continue
-        serves = record.type in SERVES
+        if record.replaced_by or record.gone:
+            continue
+        serves = of_type.provides is not None
         if record.action == "DELETE" or record.status != "COMPLETE" or record.action == "INIT":
             words = "it does not exist" if record.action == "INIT" else _undone(record)
             look = Look(Presence.GONE if serves else Presence.CHANGED, words)
@@ -374,17 +376,18 @@ def _repair(
 ) -> dict[str, Any] | None:
     """Converge to the same goal, with what has drifted to be updated. Nothing moves: the holders of
     the roles are named. A failed repair is tried again after a while."""
+    repairable = {name for name, each in facts.group.types.items() if each.repairable}
     drifted = {
         each.name: each.look.why
         for each in seen.resources
-        if each.type in REPAIRED and each.look.presence is Presence.CHANGED
+        if each.type in repairable and each.look.presence is Presence.CHANGED
     }
     if not drifted:
         return None
     if not _may_begin(facts, memory, tx):
         return None
     for record in tx.records(facts.state.id):
-        if record.name in drifted and record.type in REPAIRED and record.status == "COMPLETE":
+        if record.name in drifted and record.type in repairable and record.status == "COMPLETE":
             tx.amend(record, action="UPDATE", status="FAILED", reason=drifted[record.name])
     said = "; ".join(f"{name}: {why}" for name, why in sorted(drifted.items()))
     return _same_goal(facts, f"drift observed, to be repaired: {said}", to=dict(facts.roles))

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from shlex import quote
 from typing import Any
 
@@ -25,8 +25,6 @@ from mistral_failover.model.rungs import rung_kind
 from mistral_failover.model.stages import at
 from mistral_failover.orders import switchover
 from mistral_failover.orders.failover import chain_of
-from mistral_failover.resources.observed import missing
-from mistral_failover.resources.services import SERVICES_OF
 from mistral_failover.runtime import rights
 from mistral_failover.runtime.deadlines import Until, within
 from mistral_failover.runtime.errors import ActionError, describe, masked
@@ -378,9 +376,39 @@ def _work(
     for row in views.deferred(tx, list(group_of)):
         found[group_of[row.pop("traversal_id")]]["deferred"].append(row)
     for row in views.ready(tx, list(group_of)):
-        services = list(SERVICES_OF.get(row.pop("type"), ()))
-        found[group_of[row.pop("traversal_id")]]["ready"].append(row | {"services": services})
+        identity = group_of[row.pop("traversal_id")]
+        of_type = definitions[identity].types.get(row.pop("type"))
+        services = list(of_type.services) if of_type else []
+        found[identity]["ready"].append(row | {"services": services})
     return found
+
+
+def _missing(
+    group: Group, wanted: Collection[str], records: Iterable[Record], lost: Collection[str]
+) -> tuple[str, ...]:
+    """Return what a group lacks to serve according to its records, a clause each: the names of its
+    goal that exist on no member, or only on a lost one."""
+    serving = {name for name, each in group.types.items() if each.provides}
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        if record.type in serving and record.name in wanted:
+            found.setdefault(record.name, []).append(record)
+    return tuple(
+        f"{name} does not exist ({', '.join(_state(each) for each in rows)})"
+        for name, rows in sorted(found.items())
+        if not any(_exists(each) and each.member not in lost for each in rows)
+    )
+
+
+def _exists(record: Record) -> bool:
+    return record.action in ("CREATE", "UPDATE") and record.status == "COMPLETE"
+
+
+def _state(record: Record) -> str:
+    on = f" on {record.member}" if record.member else ""
+    if record.action == "INIT":
+        return f"not created yet{on}"
+    return f"{record.action} {record.status}{on}"
 
 
 def _service(
@@ -397,7 +425,7 @@ def _service(
         snapshot.roles,
         traversal["started_at"] if traversal else None,
         traversal["ended_at"] if traversal else None,
-        missing(wanted, records, snapshot.lost),
+        _missing(snapshot.group, wanted, records, snapshot.lost),
     )
     kept = observations.of_group(tx, snapshot.state.id)
     found = (

@@ -14,6 +14,7 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.observing import ProjectView, unknown
 from mistral_failover.model.observation import AS_RECORDED, Look, Presence
+from mistral_failover.resources.modules import Candidate
 from mistral_failover.resources.operation_tools import Document, Tools, member_server
 from mistral_failover.runtime.remedies import going_on
 
@@ -97,3 +98,15 @@ def observe(view: ProjectView, record: Record, group: str) -> Look:
     if found.status == "ERROR":
         return Look(Presence.UNKNOWN, f"{found} is in ERROR: some name server may lack it")
     return AS_RECORDED
+
+
+def examine(subject: Candidate) -> str:
+    """Return what is right about a DNS name. Raises CloudError for what would fail."""
+    cloud, given = subject.cloud, subject.spec.properties
+    zone_id, kind = names.resolve_zone(cloud, str(given["zone"])), given.get("type", "A")
+    found = names.named(cloud, zone_id, str(given["name"]), kind)
+    if found is not None:
+        names.refuse_foreign(found, names.owner(subject.group, subject.spec.name))
+    for server, member in subject.members.items():
+        names.target_of(cloud, member, server, kind, given.get("network"), given.get("targets"))
+    return f"{names.absolute(given['name'])} can lead to {len(subject.members)} members"

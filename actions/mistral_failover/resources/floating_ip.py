@@ -10,6 +10,7 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.observing import ProjectView, unknown
 from mistral_failover.model.observation import AS_RECORDED, Look, Presence
+from mistral_failover.resources.modules import Candidate
 from mistral_failover.resources.operation_tools import (
     Document,
     Tools,
@@ -73,3 +74,13 @@ def observe(view: ProjectView, record: Record, group: str) -> Look:
         return Look(Presence.GONE, f"floating IP {found.address} is associated with no port")
     words = f"floating IP {found.address} is associated with port {found.port_id}, not {port_id}"
     return Look(Presence.CHANGED, words)
+
+
+def examine(subject: Candidate) -> str:
+    """Return what is right about a floating IP. Raises CloudError for what would fail."""
+    cloud, given = subject.cloud, subject.spec.properties
+    identity = networks.resolve_floating_ip(cloud, subject.stack, str(given["floating_ip"]))
+    found = networks.floating_ip(cloud, identity)
+    ports = [networks.port_of(cloud, server, given.get("network")) for server in subject.members]
+    networks.refuse_foreign(found, ports)
+    return f"floating IP {found.address} can lead to {len(ports)} members"

@@ -11,6 +11,7 @@ from mistral_failover.cloud.load_balancers import PoolMember
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.observing import ProjectView, unknown
 from mistral_failover.model.observation import AS_RECORDED, Look, Presence
+from mistral_failover.resources.modules import Candidate
 from mistral_failover.resources.operation_tools import (
     Document,
     Tools,
@@ -103,3 +104,18 @@ def _unreached(member: PoolMember) -> str:
     if not member.weight:
         return "gets no new connections (its weight is 0)"
     return "is in ERROR" if member.status == "ERROR" else ""
+
+
+def examine(subject: Candidate) -> str:
+    """Return what is right about a pool. Raises CloudError for what would fail."""
+    cloud, given = subject.cloud, subject.spec.properties
+    pool_id = load_balancers.resolve_pool(cloud, subject.stack, str(given["pool"]))
+    rows = load_balancers.pool_members(cloud, pool_id).values()
+    port = given.get("protocol_port")
+    found = [load_balancers.member_of(cloud, rows, server, port) for server in subject.members]
+    load_balancers.refuse_failed(cloud, pool_id)
+    if not given.get("shared", False):
+        enabled = [each for each in found if each.enabled]
+        for each in enabled[:1] or found[:1]:
+            load_balancers.refuse_others(rows, each)
+    return f"pool {pool_id} can lead to {len(found)} members"

@@ -11,6 +11,7 @@ from mistral_failover.convergence.records import Record
 from mistral_failover.groups.observing import ProjectView, unknown
 from mistral_failover.model.observation import AS_RECORDED, Look, Presence
 from mistral_failover.model.rungs import ServerAfter, rung_kind
+from mistral_failover.resources.modules import Candidate
 from mistral_failover.resources.operation_tools import (
     Document,
     Tools,
@@ -82,3 +83,12 @@ def observe(view: ProjectView, record: Record, group: str) -> Look:
         return Look(Presence.GONE, f"port {port_id} is attached to no server")
     words = f"port {port_id} is attached to {found.device_id}, not to {server_id}"
     return Look(Presence.CHANGED, words)
+
+
+def examine(subject: Candidate) -> str:
+    """Return what is right about a port. Raises CloudError for what would fail."""
+    cloud, named = subject.cloud, str(subject.spec.properties["port"])
+    port = networks.port(cloud, networks.resolve_port(cloud, subject.stack, named))
+    if port.device_id and port.device_id not in subject.members:
+        raise networks.port_in_use(port)
+    return f"port {port.id} is free or on a member"

@@ -6,12 +6,14 @@ from __future__ import annotations
 from typing import Any
 
 from mistral_failover.cloud import networks, servers
-from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.observing import ProjectView, unknown
 from mistral_failover.model.observation import AS_RECORDED, Look, Presence
 from mistral_failover.model.rungs import ServerAfter, rung_kind
 from mistral_failover.resources.commands import command_member
+from mistral_failover.resources.modules import Candidate
 from mistral_failover.resources.operation_tools import (
     Document,
     Tools,
@@ -106,3 +108,32 @@ def observe(view: ProjectView, record: Record, group: str) -> Look:
     if networks.allows(found, address):
         return AS_RECORDED
     return Look(Presence.GONE, f"port {port_id} is not allowed to use {address}")
+
+
+def examine(subject: Candidate) -> str:
+    """Return what is right about a virtual IP. Raises CloudError for what would fail."""
+    cloud, named = subject.cloud, str(subject.spec.properties["port"])
+    port = networks.port(cloud, networks.resolve_port(cloud, subject.stack, named))
+    _refuse_foreign_network(cloud, port)
+    address = networks.address_of(cloud, port.id)
+    if port.device_id:  # first: a member that has it has two ports on the network
+        networks.refuse_other_users(cloud, port, address, ())
+    ports = [networks.port_of(cloud, server, port.network_id) for server in subject.members]
+    user = [each.id for each in ports if networks.allows(each, address)][:1]
+    networks.refuse_other_users(cloud, port, address, user)
+    return f"{len(ports)} members can be allowed {address}"
+
+
+def _refuse_foreign_network(cloud: Cloud, port: networks.Port) -> None:
+    """Refuse a network of another project: Neutron's default policy lets only a network's owner
+    and administrators allow addresses on its ports."""
+    with translated(f"read network {port.network_id}", "Neutron"):
+        row = cloud.network.get(f"/v2.0/networks/{port.network_id}").json()["network"]
+    if row.get("project_id") not in (None, cloud.project_id):
+        raise CloudError(
+            "FORBIDDEN",
+            f"Network {port.network_id} belongs to another project, so Neutron's default policy "
+            "does not let this project allow addresses on its ports.",
+            remedy="Use a network of the project, a floating_ip or a port; or ask an administrator "
+            "of the cloud for the right to update allowed_address_pairs.",
+        )

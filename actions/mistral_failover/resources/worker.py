@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,8 +19,7 @@ from mistral_failover.mistral import action_runner, event_hooks, user_workflows
 from mistral_failover.mistral.operation_documents import operation_document
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.group import Group
-from mistral_failover.model.types import OperationSpec
-from mistral_failover.resources.services import SERVICES_OF
+from mistral_failover.model.types import OperationSpec, ResourceType
 from mistral_failover.runtime import rights
 from mistral_failover.runtime.budgets import Need
 from mistral_failover.runtime.errors import describe
@@ -31,6 +30,15 @@ from mistral_failover.store.leases import elapsed
 from mistral_failover.store.transaction import SqlTransaction
 
 
+@dataclass(frozen=True)
+class _Needs:
+    """What decides what the nodes of a traversal need to start: its place among others, and the
+    group's types by name."""
+
+    position: turns.QueuePosition = field(default_factory=turns.QueuePosition)
+    types: Mapping[str, ResourceType] = field(default_factory=dict)
+
+
 @dataclass
 class NodeWorker:
     """Processes nodes of one group, on behalf of a request. ``ended``: why the request's rights are
@@ -39,7 +47,7 @@ class NodeWorker:
     request: Request
     group_id: str
     ended: tuple[str, str] | None = None
-    _standings: dict[str, turns.Standing] = field(default_factory=dict)
+    _needs: dict[str, _Needs] = field(default_factory=dict)
 
     def submit(self, ready: Ready) -> bool:
         """Have a thread of this process process a node, and the nodes that become ready by that.
@@ -49,17 +57,27 @@ class NodeWorker:
     def needs(self, ready: Ready) -> Need:
         """Return what a node needs to start. Nothing special is needed while the state store is
         away: then the node's check fails."""
-        standing = self._standings.get(ready.traversal_id)
-        if standing is None or ready.node.resource_id not in standing.types:
+        known = self._needs.get(ready.traversal_id)
+        if known is None or ready.node.resource_id not in known.position.types:
+            known = _Needs()
             with suppress(SQLAlchemyError):
-                standing = self.request.runtime.database.reading(
-                    lambda tx: turns.standing(tx, ready.traversal_id)
+                known = self.request.runtime.database.reading(
+                    lambda tx: self._needs_of(tx, ready.traversal_id)
                 )
-            standing = standing or turns.Standing()
-            self._standings[ready.traversal_id] = standing
-        kind = standing.types.get(ready.node.resource_id, "")
-        services = SERVICES_OF.get(kind, ())
-        return Need(self.request.project_id, services, standing.priority, standing.number)
+            self._needs[ready.traversal_id] = known
+        of_type = known.types.get(known.position.types.get(ready.node.resource_id, ""))
+        return Need(
+            self.request.project_id,
+            of_type.services if of_type else (),
+            known.position.priority,
+            known.position.number,
+        )
+
+    def _needs_of(self, tx: SqlTransaction, traversal_id: str) -> _Needs:
+        position, state = turns.position(tx, traversal_id), groups.get(tx, self.group_id)
+        if position is None or state is None:
+            return _Needs()
+        return _Needs(position, self.request.runtime.definitions.group(tx, state).types)
 
     def work(self, ready: Ready) -> Iterable[Ready]:
         """Process a node in this thread; return the nodes that became ready by that."""

@@ -13,7 +13,7 @@ from mistral_failover.store.tables import groups, resources, traversals
 
 
 @dataclass(frozen=True)
-class Standing:
+class QueuePosition:
     """The place of a traversal among others. ``number`` grows from each traversal to the next,
     ``types`` are those of the group's resources, by id."""
 
@@ -22,7 +22,7 @@ class Standing:
     types: Mapping[str, str] = field(default_factory=dict)
 
 
-def standing(tx: Session, traversal_id: str) -> Standing | None:
+def position(tx: Session, traversal_id: str) -> QueuePosition | None:
     """Return the place of a traversal; None if there is none."""
     query = (
         sa.select(traversals.c.group_id, traversals.c.number, groups.c.definition)
@@ -33,7 +33,7 @@ def standing(tx: Session, traversal_id: str) -> Standing | None:
     if row is None:
         return None
     types = sa.select(resources.c.id, resources.c.type).where(resources.c.group_id == row.group_id)
-    return Standing(
+    return QueuePosition(
         int(row.definition["document"].get("priority", 0)),
         row.number,
         {row.id: row.type for row in tx.connection.execute(types)},

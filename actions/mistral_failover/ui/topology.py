@@ -9,12 +9,10 @@ from enum import StrEnum
 from typing import Any
 
 from mistral_failover.model.goal import (
-    ACTIVATION,
-    ADDRESSES,
-    ATTACHMENT,
     FENCE_PREFIX,
     FENCE_TYPE,
 )
+from mistral_failover.model.types import Provides, installed_types
 
 _SHORT = 8  # digits of a server's id
 
@@ -198,7 +196,7 @@ def _drawn(
     things: dict[str, list[Thing]] = {}
     for row in rows:
         if row.member and row.type != FENCE_TYPE:
-            kind = _KINDS.get(row.type, Kind.OTHER)
+            kind = kind_of(row.type)
             things.setdefault(row.member, []).append(Thing(row.name, kind, row.hold, row.detail))
     drawn = tuple(
         Member(
@@ -247,10 +245,17 @@ def _move(movement: Movement) -> str:
     return f"{movement.name} moves from {movement.source} to {movement.target}"
 
 
+def kind_of(type_name: str) -> Kind:
+    """Return what a resource of a type is drawn as. Types that only a group file defines are not
+    known here."""
+    found = installed_types().get(type_name)
+    return _KINDS[found.provides] if found and found.provides else Kind.OTHER
+
+
 _KINDS = {
-    ATTACHMENT: Kind.VOLUME,
-    ACTIVATION: Kind.APPLICATION,
-    **dict.fromkeys(ADDRESSES, Kind.ADDRESS),
+    Provides.VOLUME: Kind.VOLUME,
+    Provides.APPLICATION: Kind.APPLICATION,
+    Provides.ADDRESS: Kind.ADDRESS,
 }
 _FENCED = {
     Hold.HELD: Fenced.FENCED,

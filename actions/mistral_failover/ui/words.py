@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from mistral_failover.model.goal import (
     ACTIVATION,
-    ADDRESSES,
     ALARM,
     ATTACHMENT,
     FENCE_PREFIX,
@@ -41,7 +40,7 @@ _VERBS = {
     (ALARM, "update"): "Point alarm:",
     ("stack_template", "update"): "Change template:",
 }
-_MOVED = frozenset({ATTACHMENT, *ADDRESSES}) - {"load_balancer_member"}
+_MOVED = frozenset({ATTACHMENT, "dns_record", "floating_ip", "port", "virtual_ip"})
 _BEFORE = {"create": "to", "delete": "from"}
 _PREFIXES = {FENCE_TYPE: FENCE_PREFIX, REPLACE_TYPE: REPLACE_PREFIX}
 STAGES = {

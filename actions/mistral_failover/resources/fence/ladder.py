@@ -29,7 +29,6 @@ from mistral_failover.model.rungs import Rung, RungKind, ServerAfter, rung_kind
 from mistral_failover.model.types import ResourceType
 from mistral_failover.resources.activation import stop_command
 from mistral_failover.resources.fence.rung import FenceAttempt, FenceRung, FenceTarget
-from mistral_failover.resources.fence.storage import COVERED
 from mistral_failover.resources.operation_tools import Document, Tools
 from mistral_failover.runtime.errors import ActionError, masked
 from mistral_failover.runtime.remedies import confirm_command
@@ -56,6 +55,7 @@ def fence_target(
             stops[stop] = max(stops.get(stop, 0), heights[r.id])
     # A resource is at rest with the applications on its own server only if its type says so.
     covered = {name for name, each in types.items() if each.quiesce_covers}
+    on_volumes = {name for name, each in types.items() if each.storage_covers}
     quiet = {server for server, _ in stops}
     attached = {_server_of(r, member) for r in here if r.type == ATTACHMENT}
     return FenceTarget(
@@ -86,7 +86,7 @@ def fence_target(
                 r.name
                 for r in here
                 if (r.type == ATTACHMENT and not r.physical_id)
-                or r.type not in COVERED
+                or r.type not in on_volumes
                 or _server_of(r, member) not in attached
             )
         ),

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from mistral_failover.model.goal import ACTIVATION, ATTACHMENT
 from mistral_failover.model.rungs import Rung
 from mistral_failover.resources.fence.rung import DeviceRung, Examined, FenceAttempt, Missing
 
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
 _PAUSE = 0.25
 _LOOK = 1.0
 """Seconds without which no further look at the watchers begins: it would not end in time."""
-COVERED = (ATTACHMENT, ACTIVATION)
-"""Types of what a member can no longer change once its volumes refuse its writes. It still answers
-at a floating IP, a port or a virtual IP, and types of users may do anything."""
 Own = Callable[[frozenset[str]], frozenset[str]]
 """Picks the member's clients from the clients of an image."""
 
@@ -47,7 +43,7 @@ class Storage(DeviceRung):
         beside = sorted(
             spec.name
             for spec in examined.group.resources.values()
-            if types[spec.type].member_property and spec.type not in COVERED
+            if types[spec.type].member_property and not types[spec.type].storage_covers
         )
         if beside:
             yield Missing(

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The modules of resource types: how a resource is observed, and checked before it is needed.
+
+Such a module is an entry point of the group ``mistral_failover.resources`` with the name of its
+type. It may have these functions:
+
+``observe(view, record, group)``
+    Return a `model.observation.Look` at a resource of the group with this name: whether it still
+    exists as recorded. It only reads, and does not raise CloudError.
+
+``examine(subject)``
+    Return in a clause what is right about a resource of a group file, a `Candidate`. It only
+    reads. Raise CloudError for what would make a failover fail; the doctor shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.convergence.records import Record
+from mistral_failover.groups.observing import ProjectView
+from mistral_failover.model.group import ResourceSpec
+from mistral_failover.model.installed import installed
+from mistral_failover.model.observation import Look
+
+RESOURCES = "mistral_failover.resources"
+"""The group of the entry points."""
+
+Observe = Callable[[ProjectView, Record, str], Look]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A resource of a group file. ``group`` and ``stack``: their names. ``members``: by the id of
+    its server, the name of each member that may get the resource."""
+
+    cloud: Cloud
+    group: str
+    stack: str
+    spec: ResourceSpec
+    members: Mapping[str, str]
+
+
+Examine = Callable[[Candidate], str]
+
+
+def observer(resource_type: str) -> Observe | None:
+    """Return how a resource of this type is observed; None if it cannot be."""
+    found: Observe | None = getattr(installed(RESOURCES).get(resource_type), "observe", None)
+    return found
+
+
+def examiner(resource_type: str) -> Examine | None:
+    """Return how a resource of this type is checked in a group file; None if it is not."""
+    found: Examine | None = getattr(installed(RESOURCES).get(resource_type), "examine", None)
+    return found
