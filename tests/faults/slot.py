@@ -27,6 +27,7 @@ from mistral_failover.drill.leaked_secrets import Secrets
 from mistral_failover.embedded.address import known_to_actions
 from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.embedded.process import MistralProcess
+from mistral_failover.embedded.settings import LOCAL_HTTP
 from mistral_failover.emulator.clouds import write_clouds_yaml
 from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.mistral.client import MistralError
@@ -187,7 +188,7 @@ class Slot:
             "fence_devices_file": str(self.fence_devices),
             **self._options,
         }
-        overrides = {f"failover.{key}": value for key, value in options.items()}
+        overrides = {f"failover.{key}": value for key, value in options.items()} | LOCAL_HTTP
         workflows = mistral_failover.workflows.paths()
         return kind(self.folder / name, self._clouds, overrides=overrides, workflows=workflows)
 

@@ -4,13 +4,8 @@ stages, and what ends it in the middle does not end the failover."""
 
 from __future__ import annotations
 
-import json
-import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,71 +18,25 @@ from mistral_failover.mistral.api import Mistral, mistral_for
 from mistral_failover.model.stages import Stage
 from mistral_failover.runtime.request import DEFAULT_PROJECT
 from mistral_failover.store.groups import group_id
-
-EXAMPLE = Path(__file__).parents[2] / "examples" / "own_chain" / "payments_failover.yaml"
-CHAIN = "payments.failover"
-
-
-@dataclass
-class House:
-    """The two services that the chain calls: what /tickets and /check answer (0: nothing), what
-    happens when they are called, and how many events the cloud's audit had by then.
-
-    A sweep of the project may start the chain of another test's group again, which calls them too:
-    only calls about a traversal that this test ``concerns`` are kept.
-    """
-
-    url: str = ""
-    status: dict[str, int] = field(default_factory=lambda: {"/tickets": 201, "/check": 200})
-    asked: list[tuple[str, int]] = field(default_factory=list)
-    called: Callable[[str], None] = lambda path: None
-    concerns: Callable[[str], bool] = lambda traversal: False
-
-    def answer(self, path: str) -> int:
-        self.called(path)
-        return self.status[path]
-
-    def times(self, path: str) -> int:
-        """How often a service was called."""
-        return [each for each, _ in self.asked].count(path)
+from support.own_chain import CHAIN, HouseServices
 
 
 @pytest.fixture
-def house(cloud: Any) -> Iterator[House]:
+def house() -> Iterator[HouseServices]:
     """The services, listening; Mistral may call loopback addresses meanwhile."""
-    told = House()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            concerned = told.concerns(body.get("traversal") or body.get("key"))
-            if concerned:
-                told.asked.append((self.path, len(cloud.audit())))
-            if (status := told.answer(self.path) if concerned else 200) == 0:
-                return
-            self.send_response(status)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, format: str, *args: Any) -> None:
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        told.url = f"http://127.0.0.1:{server.server_address[1]}"
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        cfg.CONF.set_override("denied_cidrs", [], group="action_std_http")
-        yield told
-        cfg.CONF.clear_override("denied_cidrs", group="action_std_http")
-        server.shutdown()
-        thread.join()
+    cfg.CONF.set_override("denied_cidrs", [], group="action_std_http")
+    with HouseServices() as services:
+        # A sweep of the project may start the chain of another test's group again.
+        services.concerns = lambda traversal: False
+        yield services
+    cfg.CONF.clear_override("denied_cidrs", group="action_std_http")
 
 
 @pytest.fixture
-def group(protect: Callable[..., Any], house: House) -> Iterator[Any]:
+def group(protect: Callable[..., Any], house: HouseServices) -> Iterator[Any]:
     """A group whose failovers the example's chain works off, in service on db_a."""
     made = protect(workflow=CHAIN)
-    made.workflows.load(at(house))
+    made.workflows.load(house.chain)
     made.activate()
     identity = group_id(DEFAULT_PROJECT, made.name)
 
@@ -112,8 +61,11 @@ def quiet(state: Any) -> Iterator[float]:
 
 
 def test_the_ticket_is_sent_after_the_proof_and_the_data_is_checked_before_the_start(
-    group: Any, house: House
+    group: Any, house: HouseServices
 ) -> None:
+    seen: list[tuple[str, int]] = []
+    house.called = lambda path: seen.append((path, len(group.cloud.audit())))
+
     run = group.run("on_alarm", **group.fails("crash")).assert_succeeded()
 
     assert run.output["outcome"]["status"] == "COMPLETE"
@@ -122,7 +74,7 @@ def test_the_ticket_is_sent_after_the_proof_and_the_data_is_checked_before_the_s
     run.sub("converge").assert_tasks(
         "fence", "tell", "quiesce", "move_volumes", "check_data", "activate", "update_stack", "end"
     )
-    (ticket, told_at), (check, checked_at) = house.asked
+    (ticket, told_at), (check, checked_at) = seen
     assert (ticket, check) == ("/tickets", "/check")
     assert last(group, "server_stopped", "db_a") <= told_at < last(group, "detach_begin", "db_a")
     assert last(group, "attached", "db_b") <= checked_at < last(group, "command_started", "db_b")
@@ -133,7 +85,7 @@ def test_the_ticket_is_sent_after_the_proof_and_the_data_is_checked_before_the_s
 
 @pytest.mark.parametrize("status", [500, 0], ids=["answers with an error", "does not answer"])
 def test_a_ticket_system_that_fails_does_not_stop_the_failover(
-    group: Any, house: House, status: int
+    group: Any, house: HouseServices, status: int
 ) -> None:
     house.status["/tickets"] = status
 
@@ -145,7 +97,7 @@ def test_a_ticket_system_that_fails_does_not_stop_the_failover(
 
 
 def test_data_that_is_refused_leaves_the_application_stopped_and_the_group_says_so(
-    group: Any, house: House
+    group: Any, house: HouseServices
 ) -> None:
     house.status["/check"] = 409
 
@@ -167,9 +119,11 @@ def test_data_that_is_refused_leaves_the_application_stopped_and_the_group_says_
     assert shown["reason"] == found["reason"]
 
 
-def test_a_wrong_expression_in_the_chain_is_named_with_its_task(group: Any, house: House) -> None:
+def test_a_wrong_expression_in_the_chain_is_named_with_its_task(
+    group: Any, house: HouseServices
+) -> None:
     right, wrong = "json: {traversal: <% $.traversal %>}", "json: {traversal: <% $.traversal.no %>}"
-    group.workflows.load(at(house).replace(right, wrong, 1))
+    group.workflows.load(house.chain.replace(right, wrong, 1))
 
     group.run("on_alarm", **group.fails("crash"))
 
@@ -180,7 +134,7 @@ def test_a_wrong_expression_in_the_chain_is_named_with_its_task(group: Any, hous
 
 
 def test_a_stage_that_waits_for_the_chain_is_named_while_the_chain_is_at_a_task_of_its_own(
-    group: Any, house: House
+    group: Any, house: HouseServices
 ) -> None:
     seen: list[dict[str, Any]] = []
     house.called = lambda path: seen.append(status(group)) if path == "/check" else None
@@ -197,7 +151,7 @@ def test_a_stage_that_waits_for_the_chain_is_named_while_the_chain_is_at_a_task_
 
 
 def test_a_chain_that_is_cancelled_between_its_own_tasks_is_started_again_by_one_sweep_once(
-    group: Any, house: House, quiet: float
+    group: Any, house: HouseServices, quiet: float
 ) -> None:
     def cancelled_once(path: str) -> None:
         if path == "/check" and house.times("/check") == 1:
@@ -220,7 +174,7 @@ def test_a_chain_that_is_cancelled_between_its_own_tasks_is_started_again_by_one
 
 
 def test_a_chain_that_fails_each_time_is_started_three_times_and_again_when_a_person_asks(
-    group: Any, house: House
+    group: Any, house: HouseServices
 ) -> None:
     house.status["/check"] = 409
     group.run("on_alarm", **group.fails("crash")).assert_failed_with("DATA_REFUSED")
@@ -253,7 +207,7 @@ def test_a_chain_that_never_began_is_started_by_a_sweep(group: Any) -> None:
 
 
 def test_a_chain_that_mistral_does_not_have_fails_the_order_and_works_once_it_is_there(
-    protect: Callable[..., Any], house: House
+    protect: Callable[..., Any], house: HouseServices
 ) -> None:
     group = protect(workflow=CHAIN)
     run = group.run("activate_first", group=group.name)
@@ -261,33 +215,33 @@ def test_a_chain_that_mistral_does_not_have_fails_the_order_and_works_once_it_is
     assert group.status()["status"] == "IN_PROGRESS"
     assert "Failed to find workflow [name=payments.failover]" in run.tree()
 
-    group.workflows.load(at(house))
+    group.workflows.load(house.chain)
     group.run("sweep").assert_succeeded()
 
     assert group.status()["status"] == "COMPLETE"
     assert group.runs_on() == ["db_a"]
 
 
-def test_an_order_runs_the_group_s_own_chain(group: Any, house: House) -> None:
+def test_an_order_runs_the_group_s_own_chain(group: Any, house: HouseServices) -> None:
     run = group.run("switchover", group=group.name, to="db_b").assert_succeeded()
 
     assert run.output["outcome"]["status"] == "COMPLETE"
-    assert [path for path, _ in house.asked] == ["/tickets", "/check"]
+    assert [path for path, _ in house.calls] == ["/tickets", "/check"]
 
 
-def test_a_word_for_a_fence_runs_the_group_s_own_chain(group: Any, house: House) -> None:
+def test_a_word_for_a_fence_runs_the_group_s_own_chain(group: Any, house: HouseServices) -> None:
     group.run("on_alarm", **group.fails("power_off")).assert_failed_with("BLOCKED")
-    assert house.asked == [], "nothing is told before the proof"
+    assert house.calls == [], "nothing is told before the proof"
 
     group.run("confirm_fenced", group=group.name, member="db_a", because="I pulled the plug")
 
     # The dead host keeps the volume; the group's status asks for an operator who frees it.
-    assert [path for path, _ in house.asked] == ["/tickets"]
+    assert [path for path, _ in house.calls] == ["/tickets"]
     assert group.status()["status"] == "BLOCKED"
 
 
 def test_defining_a_group_names_the_workflows_that_mistral_does_not_have(
-    group: Any, house: House
+    group: Any, house: HouseServices
 ) -> None:
     definition = done(reports.Status(group.name, definition=True).run(context()))["definition"]
     document = {**definition["document"], "workflow": "house.nowhere"}
@@ -306,14 +260,6 @@ def test_the_doctor_says_that_mistral_does_not_have_the_chain(protect: Callable[
     chain, hook = [row for row in found if row["check"] == "chain"]
     assert (chain["level"], "house.nowhere" in chain["sentence"]) == ("error", True)
     assert (hook["level"], "house.tell" in hook["sentence"]) == ("error", True)
-
-
-def at(house: House) -> str:
-    """The example's chain, which calls these services."""
-    text = EXAMPLE.read_text(encoding="utf-8")
-    for example in ("http://tickets.example.org", "http://checker.example.org"):
-        text = text.replace(example, house.url)
-    return text
 
 
 def status(group: Any) -> dict[str, Any]:
