@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from mistral_failover.actions.base import FailoverAction
 from mistral_failover.groups import kept_parts
 from mistral_failover.mistral.api import mistral_of
+from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.goal import ACTIVATION
 from mistral_failover.resources import (
     activation,
@@ -29,7 +30,7 @@ from mistral_failover.resources import (
 from mistral_failover.resources.fence import ladder
 from mistral_failover.resources.fence.rung import FenceTarget
 from mistral_failover.resources.fence.watch import WatchfulGuard
-from mistral_failover.resources.operation_tools import Document, Tools, sharing
+from mistral_failover.resources.operation_tools import Tools, sharing
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import attached_volumes, details, groups
 from mistral_failover.store.attached_volumes import AttachedVolume
@@ -39,7 +40,7 @@ from mistral_failover.store.transaction import SqlTransaction
 class OperationAction(FailoverAction):
     """Carries out an operation under its lock: every call is guarded by the operation's lease."""
 
-    perform: ClassVar[Callable[[Tools, Document], dict[str, Any]]]
+    perform: ClassVar[Callable[[Tools, OperationDocument], dict[str, Any]]]
 
     def __init__(self, operation: Any) -> None:
         super().__init__()
@@ -56,7 +57,9 @@ class OperationAction(FailoverAction):
             tools = Tools(cloud, channel, mistral, request.runtime, request.project_id)
             return self.carry_out(request, tools, operation)
 
-    def carry_out(self, request: Request, tools: Tools, operation: Document) -> dict[str, Any]:
+    def carry_out(
+        self, request: Request, tools: Tools, operation: OperationDocument
+    ) -> dict[str, Any]:
         """Run the operation's function."""
         return type(self).perform(tools, operation)
 
@@ -64,7 +67,9 @@ class OperationAction(FailoverAction):
 class AttachVolume(OperationAction):
     """Attach a volume to a member."""
 
-    def carry_out(self, request: Request, tools: Tools, operation: Document) -> dict[str, Any]:
+    def carry_out(
+        self, request: Request, tools: Tools, operation: OperationDocument
+    ) -> dict[str, Any]:
         resource = operation["resource"]
 
         def read(tx: SqlTransaction) -> AttachedVolume | None:
@@ -79,7 +84,9 @@ class RemovalOfShared(OperationAction):
     """Remove what two roles may share. If both are on one member it is there once, and stays as
     long as one of them needs it."""
 
-    def carry_out(self, request: Request, tools: Tools, operation: Document) -> dict[str, Any]:
+    def carry_out(
+        self, request: Request, tools: Tools, operation: OperationDocument
+    ) -> dict[str, Any]:
         """Run the operation's function, unless another resource of the group has the same there."""
 
         resource = operation["resource"]
@@ -117,7 +124,9 @@ class Quiesce(OperationAction):
 
     perform = activation.quiesce
 
-    def carry_out(self, request: Request, tools: Tools, operation: Document) -> dict[str, Any]:
+    def carry_out(
+        self, request: Request, tools: Tools, operation: OperationDocument
+    ) -> dict[str, Any]:
         """Run the stop command, unless the agent never knew the start command."""
         record_id = operation["resource"]["id"]
         errors = request.runtime.database.reading(
@@ -168,7 +177,9 @@ class RemoveName(OperationAction):
 class PointAlarm(OperationAction):
     """Let an alarm watch a member's server."""
 
-    def carry_out(self, request: Request, tools: Tools, operation: Document) -> dict[str, Any]:
+    def carry_out(
+        self, request: Request, tools: Tools, operation: OperationDocument
+    ) -> dict[str, Any]:
         def read(tx: SqlTransaction) -> groups.MemberRow | None:
             members = groups.members_of(tx, operation["group_id"])
             return members.get(operation["properties"]["server"])
@@ -203,7 +214,9 @@ class ForbidAddress(OperationAction):
 class PatchStack(OperationAction):
     """PATCH the stack's parameters."""
 
-    def carry_out(self, request: Request, tools: Tools, operation: Document) -> dict[str, Any]:
+    def carry_out(
+        self, request: Request, tools: Tools, operation: OperationDocument
+    ) -> dict[str, Any]:
         keep = kept_parts.parts_to_keep(request, operation["group_id"], operation["group"])
         return stack_parameters.patch_stack(tools, operation, keep)
 
@@ -211,7 +224,9 @@ class PatchStack(OperationAction):
 class PatchTemplate(OperationAction):
     """PATCH the stack to another template."""
 
-    def carry_out(self, request: Request, tools: Tools, operation: Document) -> dict[str, Any]:
+    def carry_out(
+        self, request: Request, tools: Tools, operation: OperationDocument
+    ) -> dict[str, Any]:
         keep = kept_parts.parts_to_keep(request, operation["group_id"], operation["group"])
         return stack_template.patch_template(tools, operation, keep)
 
@@ -219,21 +234,25 @@ class PatchTemplate(OperationAction):
 class ReplaceServer(OperationAction):
     """Have Heat create another server for a member."""
 
-    def carry_out(self, request: Request, tools: Tools, operation: Document) -> dict[str, Any]:
+    def carry_out(
+        self, request: Request, tools: Tools, operation: OperationDocument
+    ) -> dict[str, Any]:
         return group_member.replace_server(request, tools, operation)
 
 
 class Fence(OperationAction):
     """Climb the ladder until it is proven that a member no longer writes."""
 
-    def carry_out(self, request: Request, tools: Tools, operation: Document) -> dict[str, Any]:
+    def carry_out(
+        self, request: Request, tools: Tools, operation: OperationDocument
+    ) -> dict[str, Any]:
         target = self._suspect(request, operation)
         guard = WatchfulGuard(tools.cloud.guard, target.confirmed)
         cloud = request.cloud(guard)
         climbing = replace(tools, cloud=cloud, channel=request.channel(cloud, guard))
         return ladder.fence(tools, operation, target, climbing)
 
-    def _suspect(self, request: Request, operation: Document) -> FenceTarget:
+    def _suspect(self, request: Request, operation: OperationDocument) -> FenceTarget:
         name = operation["properties"]["member"]
         database = request.runtime.database
 

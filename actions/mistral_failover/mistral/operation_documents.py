@@ -1,32 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Mistral carries between actions: plain JSON.
-
-``operation`` is the input of every operation's workflow and action:
-
-==============  ================================================================================
-key             meaning
-==============  ================================================================================
-ticket          the right to carry it out and to conclude it; hand it on as it is
-verb            create, update or delete
-key             the id of the operation: the same at every repeat
-group, stack    names; and group_id
-resource        id, name, type, physical_id, attributes of the record
-member          name, server_id, epoch of the member that the resource sits on; or null
-properties      what it shall become (for delete: what it was)
-previous        last applied successfully; where unknown, an attempt since may be in effect instead
-wanted          whether the goal has a resource of this name; in a delete: its place is taken
-written         the properties that the group file states now, unresolved; null if it states none
-inputs          id and attributes of what it waited for, by resource name
-unknown         an earlier attempt's outcome is not known: look at reality first
-timeout         seconds that it may take
-==============  ================================================================================
-"""
+"""What Mistral carries between actions, as plain JSON: tickets, operations and their outcomes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypedDict, cast
 
 from mistral_failover.cloud.tokens import NO_RIGHTS
 from mistral_failover.convergence.records import Lock, Node, Operation, Outcome, Ticket
@@ -38,21 +17,67 @@ from mistral_failover.store.groups import MemberRow
 # The command may have run, or whatever came before the bug or before the rights ended: a repeat
 # must carry the same id.
 _UNKNOWN = frozenset({"NO_ANSWER", "UNKNOWN_OUTCOME", "UNEXPECTED"}) | NO_RIGHTS
-_OPERATION = (
-    "ticket",
-    "verb",
-    "key",
-    "group",
-    "group_id",
-    "stack",
-    "resource",
-    "member",
-    "properties",
-    "previous",
-    "inputs",
-    "unknown",
-    "timeout",
-)
+
+
+class ResourceDocument(TypedDict):
+    """The record of the resource that an operation is about."""
+
+    id: str
+    name: str
+    type: str
+    physical_id: str | None
+    attributes: Mapping[str, Any]
+
+
+class MemberDocument(TypedDict):
+    """The member that the resource belongs to."""
+
+    name: str
+    server_id: str | None
+    epoch: int
+
+
+class InputDocument(TypedDict):
+    """What an operation waited for."""
+
+    id: str | None
+    attributes: Mapping[str, Any]
+
+
+class OperationDocument(TypedDict):
+    """The input of every operation's workflow and action."""
+
+    ticket: Mapping[str, Any]
+    """The right to carry it out and to conclude it; pass it on as it is."""
+    verb: str
+    """create, update or delete."""
+    key: str
+    """The id of the operation, the same at every repeat."""
+    group: str
+    """The group's name."""
+    group_id: str
+    stack: str
+    """The name of the group's stack."""
+    resource: ResourceDocument
+    member: MemberDocument | None
+    properties: Mapping[str, Any]
+    """What the resource shall become; for a deletion, what it was."""
+    previous: Mapping[str, Any] | None
+    """What was last applied successfully. Where ``unknown``, a later attempt may be in effect."""
+    wanted: bool
+    """Whether the goal has a resource of this name. In a deletion: another one takes its place."""
+    written: Mapping[str, Any] | None
+    """The properties that the group file states now, unresolved; None if it states none."""
+    inputs: Mapping[str, InputDocument]
+    """What it waited for, by the resource's name."""
+    unknown: bool
+    """The outcome of an earlier attempt is not known, so the operation must look first."""
+    timeout: float
+    """The seconds that it may take."""
+
+
+_REQUIRED = [key for key in OperationDocument.__annotations__ if key not in ("wanted", "written")]
+"""The keys that also a document from an older version has."""
 
 
 def ticket_document(ticket: Ticket) -> dict[str, Any]:
@@ -83,8 +108,8 @@ def operation_document(
     group: Group,
     members: Mapping[str, MemberRow],
     timeout: float,
-) -> dict[str, Any]:
-    """Return an operation in the form for its workflow; see the module. ``goal``: that of its
+) -> OperationDocument:
+    """Return an operation in the form for its workflow. ``goal``: that of its
     traversal; without one it is taken for wanted."""
     record = operation.record
     member = members.get(record.member) if record.member else None
@@ -109,26 +134,28 @@ def operation_document(
         "previous": None if operation.previous is None else dict(operation.previous),
         "wanted": goal is None or record.name in goal.document["resources"],
         "written": written,
-        "inputs": {name: dict(data) for name, data in operation.inputs.items()},
+        "inputs": {
+            name: cast(InputDocument, dict(data)) for name, data in operation.inputs.items()
+        },
         "unknown": operation.unknown,
         "timeout": timeout,
     }
 
 
-def read_operation(document: Any) -> Mapping[str, Any]:
+def read_operation(document: Any) -> OperationDocument:
     """Return an operation's document after checking its keys. Raises ActionError BAD_INPUT."""
     if not isinstance(document, Mapping):
         wrong = "a mapping is expected"
-    elif missing := [key for key in _OPERATION if key not in document]:
+    elif missing := [key for key in _REQUIRED if key not in document]:
         wrong = f"these keys are missing: {', '.join(missing)}"
     else:
-        return document
+        return cast(OperationDocument, document)
     raise ActionError(
         "BAD_INPUT", f"operation: {wrong}", "Pass on the workflow's input as it was received."
     )
 
 
-def _member_document(member: MemberRow, operation: Operation) -> dict[str, Any]:
+def _member_document(member: MemberRow, operation: Operation) -> MemberDocument:
     """Return a member in the form for operations. Its epoch is the one for which the operation was
     decided: after the member is fenced, it must not take the command any more."""
     epoch = member.epoch if operation.ticket.verb == "delete" else operation.record.epoch

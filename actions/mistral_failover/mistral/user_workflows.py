@@ -22,7 +22,7 @@ from mistral_failover.fault_points import reach
 from mistral_failover.mistral import api
 from mistral_failover.mistral.api import Mistral, mistral_of
 from mistral_failover.mistral.client import ENDED
-from mistral_failover.mistral.operation_documents import outcome_of
+from mistral_failover.mistral.operation_documents import OperationDocument, outcome_of
 from mistral_failover.model.ids import derived_id
 from mistral_failover.runtime.errors import describe
 from mistral_failover.runtime.lease_guard import LeaseGuard
@@ -109,7 +109,7 @@ def run_to_its_end(
 
 
 def operate(
-    request: Request, guard: LeaseGuard, workflow: str, document: Mapping[str, Any]
+    request: Request, guard: LeaseGuard, workflow: str, document: OperationDocument
 ) -> Outcome:
     """Carry out an operation that is a workflow of the user. Never raises.
 

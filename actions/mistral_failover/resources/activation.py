@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mistral_failover.agent.channel.interface import ChannelError
@@ -11,11 +11,11 @@ from mistral_failover.agent.wire import UNKNOWN_COMMAND, Address
 from mistral_failover.cloud import servers
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.observing import ProjectView
+from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.observation import AS_RECORDED, Look, Presence
 from mistral_failover.model.rungs import ServerAfter, rung_kind
 from mistral_failover.resources.commands import command_member
 from mistral_failover.resources.operation_tools import (
-    Document,
     Tools,
     fence_proof,
     member_server,
@@ -23,12 +23,12 @@ from mistral_failover.resources.operation_tools import (
 )
 
 
-def activate(tools: Tools, operation: Document) -> dict[str, Any]:
+def activate(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
     """Run the start command on the member."""
     return _start(tools, operation, operation["properties"])
 
 
-def reactivate(tools: Tools, operation: Document) -> dict[str, Any]:
+def reactivate(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
     """Stop and start the application where it is, with new arguments. Another stop command alone is
     only recorded: the application keeps running."""
     previous = operation["previous"] or operation["properties"]
@@ -40,7 +40,7 @@ def reactivate(tools: Tools, operation: Document) -> dict[str, Any]:
     return _start(tools, operation, operation["properties"])
 
 
-def quiesce(tools: Tools, operation: Document) -> dict[str, Any]:
+def quiesce(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
     """Run the stop command where the application was started. If that member is off or gone, the
     fence's proof replaces the command; for a server that was replaced, the proof of its deletion
     does.
@@ -56,14 +56,14 @@ def quiesce(tools: Tools, operation: Document) -> dict[str, Any]:
     return {}
 
 
-def never_ran(errors: Sequence[Document | None]) -> bool:
+def never_ran(errors: Sequence[Mapping[str, Any] | None]) -> bool:
     """Return whether the start command of an activation never ran: ``errors`` are those of each of
     its creations and updates, None for one that did not fail for certain at its only attempt, and
     each says that the agent does not know the command."""
     return bool(errors) and all(error and error["code"] == UNKNOWN_COMMAND for error in errors)
 
 
-def _stop(tools: Tools, operation: Document, server_id: str) -> None:
+def _stop(tools: Tools, operation: OperationDocument, server_id: str) -> None:
     """Run the stop command; if the agent does not know it, run the one that the group file names
     now, which the agent may know."""
     written = operation.get("written")
@@ -77,7 +77,7 @@ def _stop(tools: Tools, operation: Document, server_id: str) -> None:
         command_member(tools, operation, corrected, {}, server_id)
 
 
-def stop_command(applied: Document, written: Document | None) -> str:
+def stop_command(applied: Mapping[str, Any], written: Mapping[str, Any] | None) -> str:
     """Return the command that stops what was started with the ``applied`` properties.
 
     If ``written``, the properties that the group wants now, have the same start command, it is the
@@ -91,11 +91,11 @@ def stop_command(applied: Document, written: Document | None) -> str:
     return str(applied["stop"])
 
 
-def _but_stop(properties: Document) -> dict[str, Any]:
+def _but_stop(properties: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in properties.items() if key != "stop"}
 
 
-def _was_deleted(tools: Tools, operation: Document, server_id: str) -> bool:
+def _was_deleted(tools: Tools, operation: OperationDocument, server_id: str) -> bool:
     """Return whether it is proven that a replaced server, and everything that ran on it, is gone.
     Then no agent can be asked."""
     if operation["member"] and operation["member"]["server_id"] == server_id:
@@ -105,7 +105,9 @@ def _was_deleted(tools: Tools, operation: Document, server_id: str) -> bool:
     return servers.deletion(tools.cloud, server_id).proven
 
 
-def _start(tools: Tools, operation: Document, properties: Document) -> dict[str, Any]:
+def _start(
+    tools: Tools, operation: OperationDocument, properties: Mapping[str, Any]
+) -> dict[str, Any]:
     arguments = {k: v for k, v in properties.items() if k not in ("member", "start", "stop")}
     server_id = member_server(operation)
     command_member(tools, operation, properties["start"], arguments, server_id)

@@ -15,8 +15,9 @@ from mistral_failover.cloud import event_alarms
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.observing import ProjectView, unknown
+from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.observation import AS_RECORDED, Look, Presence
-from mistral_failover.resources.operation_tools import Document, Tools, no_server
+from mistral_failover.resources.operation_tools import Tools, no_server
 from mistral_failover.runtime.remedies import going_on
 from mistral_failover.store.groups import MemberRow
 
@@ -28,7 +29,7 @@ CREATE_AGAIN = "create it again; if its name or id is another one: failover grou
 """What to do about an alarm that is gone."""
 
 
-def point(tools: Tools, operation: Document, member: MemberRow | None) -> dict[str, Any]:
+def point(tools: Tools, operation: OperationDocument, member: MemberRow | None) -> dict[str, Any]:
     """Let the alarm watch the member's server. If Aodh refuses that for good, say so (attribute
     ``refused``). Raises ActionError UNKNOWN_MEMBER."""
     named, server_id = operation["properties"]["alarm"], member and member.server_id

@@ -18,8 +18,9 @@ from mistral_failover.agent.channel.interface import (
 from mistral_failover.agent.wire import Address
 from mistral_failover.alongside import alongside
 from mistral_failover.fault_points import reach
+from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.ids import derived_id
-from mistral_failover.resources.operation_tools import Document, Tools
+from mistral_failover.resources.operation_tools import Tools, member_of
 from mistral_failover.runtime.errors import ActionError, masked
 from mistral_failover.runtime.remedies import start_command
 
@@ -29,7 +30,7 @@ _RECENT = 15.0  # seconds within which an agent that lives has sent a heartbeat
 
 
 def command_member(
-    tools: Tools, operation: Document, name: str, arguments: dict[str, Any], server_id: str
+    tools: Tools, operation: OperationDocument, name: str, arguments: dict[str, Any], server_id: str
 ) -> CommandResult:
     """Run a named command of the operation's member on one of its servers; a repeat of the
     operation sends the same command id.
@@ -38,7 +39,7 @@ def command_member(
     operation waits for the agent as for an unavailable service. Errors otherwise as
     :func:`run_command`.
     """
-    member = operation["member"]
+    member = member_of(operation)
     command = Command(
         id=derived_id(operation["key"], name),
         to=Address(operation["group_id"], operation["group"], member["name"], server_id),

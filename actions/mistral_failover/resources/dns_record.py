@@ -13,20 +13,21 @@ from mistral_failover.cloud import names
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.observing import ProjectView, unknown
+from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.observation import AS_RECORDED, Look, Presence
 from mistral_failover.resources.modules import Candidate
-from mistral_failover.resources.operation_tools import Document, Tools, member_server
+from mistral_failover.resources.operation_tools import Tools, member_of, member_server
 from mistral_failover.runtime.remedies import going_on
 
 
-def point(tools: Tools, operation: Document) -> dict[str, Any]:
+def point(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
     """Point the name to the member."""
     server_id, properties = member_server(operation), operation["properties"]
     kind = properties.get("type", "A")
     with going_on(operation["group"]):
         target = names.target_of(
             tools.cloud,
-            operation["member"]["name"],
+            member_of(operation)["name"],
             server_id,
             kind,
             properties.get("network"),
@@ -46,7 +47,7 @@ def point(tools: Tools, operation: Document) -> dict[str, Any]:
     return {"physical_id": identity, "attributes": {**attributes, "server_id": server_id}}
 
 
-def remove(tools: Tools, operation: Document) -> dict[str, Any]:
+def remove(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
     """Delete the name, unless the goal has another record that takes its place."""
     if operation.get("wanted", True):
         return {}
@@ -63,7 +64,7 @@ def remove(tools: Tools, operation: Document) -> dict[str, Any]:
     return {}
 
 
-def _found(tools: Tools, operation: Document) -> tuple[str, str] | None:
+def _found(tools: Tools, operation: OperationDocument) -> tuple[str, str] | None:
     """Return the ids of the zone and the recordset that the resource was created with; without a
     record, of those that the group file names. None if there are none."""
     record, properties = operation["resource"], operation["properties"]

@@ -9,10 +9,10 @@ from mistral_failover.cloud import networks
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.observing import ProjectView, unknown
+from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.observation import AS_RECORDED, Look, Presence
 from mistral_failover.resources.modules import Candidate
 from mistral_failover.resources.operation_tools import (
-    Document,
     Tools,
     address_id,
     member_server,
@@ -21,7 +21,7 @@ from mistral_failover.resources.operation_tools import (
 from mistral_failover.runtime.remedies import going_on
 
 
-def associate(tools: Tools, operation: Document) -> dict[str, Any]:
+def associate(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
     """Associate the floating IP with the port of the member's server."""
     server_id, properties = member_server(operation), operation["properties"]
     with going_on(operation["group"]):
@@ -39,7 +39,7 @@ def associate(tools: Tools, operation: Document) -> dict[str, Any]:
     return {"physical_id": floating_ip, "attributes": attributes}
 
 
-def disassociate(tools: Tools, operation: Document) -> dict[str, Any]:
+def disassociate(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
     """Take the floating IP from the server that it led to. If it leads elsewhere, it stays."""
     record, name = operation["resource"], operation["properties"]["floating_ip"]
     with going_on(operation["group"]):

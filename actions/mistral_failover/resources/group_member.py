@@ -15,14 +15,15 @@ from mistral_failover.fault_points import reach
 from mistral_failover.groups import kept_parts, refresh_members
 from mistral_failover.groups.refresh_members import remember_members
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
-from mistral_failover.resources.operation_tools import Document, Tools
+from mistral_failover.mistral.operation_documents import OperationDocument
+from mistral_failover.resources.operation_tools import Tools
 from mistral_failover.runtime.remedies import going_on, start_command
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
 from mistral_failover.store.leases import elapsed
 
 
-def replace_server(request: Request, tools: Tools, operation: Document) -> dict[str, Any]:
+def replace_server(request: Request, tools: Tools, operation: OperationDocument) -> dict[str, Any]:
     """Have Heat create another server for a member; then record it, which begins the member's next
     epoch, and tell the agent of the former server that it is deposed.
 

@@ -10,10 +10,10 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.load_balancers import PoolMember
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.observing import ProjectView, unknown
+from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.observation import AS_RECORDED, Look, Presence
 from mistral_failover.resources.modules import Candidate
 from mistral_failover.resources.operation_tools import (
-    Document,
     Tools,
     fence_proof,
     member_server,
@@ -22,7 +22,7 @@ from mistral_failover.resources.operation_tools import (
 from mistral_failover.runtime.remedies import going_on
 
 
-def enable(tools: Tools, operation: Document) -> dict[str, Any]:
+def enable(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
     """Enable the member's server in the pool."""
     server_id, properties = member_server(operation), operation["properties"]
     with going_on(operation["group"]):
@@ -40,7 +40,7 @@ def enable(tools: Tools, operation: Document) -> dict[str, Any]:
     return {"physical_id": member_id, "attributes": attributes}
 
 
-def disable(tools: Tools, operation: Document) -> dict[str, Any]:
+def disable(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
     """Drain and disable the server in the pool. A server that a fence proves off is not drained:
     its connections are dead."""
     recorded = operation["resource"]["attributes"]
@@ -59,7 +59,7 @@ def disable(tools: Tools, operation: Document) -> dict[str, Any]:
     return {}
 
 
-def _found(tools: Tools, operation: Document) -> tuple[str, str] | None:
+def _found(tools: Tools, operation: OperationDocument) -> tuple[str, str] | None:
     """Return the ids of the pool and the member that the resource was created with; without a
     record, of those that the group file names. None if it names none: then nothing was created."""
     record, properties = operation["resource"], operation["properties"]

@@ -18,12 +18,12 @@ from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import Record
 from mistral_failover.mistral.api import Mistral
+from mistral_failover.mistral.operation_documents import MemberDocument, OperationDocument
 from mistral_failover.model.goal import fence_name
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.remedies import start_command
 
-Document = Mapping[str, Any]
 Resolve = Callable[[Cloud, str, str], str]
 """Returns the id for a stack and a name in the group file; raises `CloudError`."""
 
@@ -44,13 +44,21 @@ class Tools:
     project_id: str = ""
 
 
-def member_server(operation: Document) -> str:
+def member_of(operation: OperationDocument) -> MemberDocument:
+    """Return the operation's member. Raises ActionError UNKNOWN_MEMBER."""
+    member = operation["member"]
+    if not member:
+        raise no_server("the member", operation["stack"])
+    return member
+
+
+def member_server(operation: OperationDocument) -> str:
     """Return the id of the present server of the operation's member. Raises ActionError
     UNKNOWN_MEMBER."""
-    member = operation["member"]
-    if not member or not member["server_id"]:
-        raise no_server(member["name"] if member else "the member", operation["stack"])
-    return str(member["server_id"])
+    member = member_of(operation)
+    if not member["server_id"]:
+        raise no_server(member["name"], operation["stack"])
+    return member["server_id"]
 
 
 def no_server(member: str, stack: str) -> ActionError:
@@ -62,14 +70,16 @@ def no_server(member: str, stack: str) -> ActionError:
     )
 
 
-def recorded_server(operation: Document) -> str:
+def recorded_server(operation: OperationDocument) -> str:
     """Return the id of the server that the resource was created on, or else of the member's present
     one."""
     recorded = operation["resource"]["attributes"].get("server_id")
     return str(recorded) if recorded else member_server(operation)
 
 
-def address_id(tools: Tools, operation: Document, resolve: Resolve, name: str) -> str | None:
+def address_id(
+    tools: Tools, operation: OperationDocument, resolve: Resolve, name: str
+) -> str | None:
     """Return the id of the port or floating IP that the resource was created with: the recorded
     one, or the one that the name refers to. None if it refers to none: then nothing was created.
 
@@ -86,7 +96,7 @@ def address_id(tools: Tools, operation: Document, resolve: Resolve, name: str) -
         raise
 
 
-def sharing(records: Iterable[Record], operation: Document) -> list[str]:
+def sharing(records: Iterable[Record], operation: OperationDocument) -> list[str]:
     """Return the names of the group's other resources of the same type that have the same thing, a
     volume for example, on the same server."""
     resource, server_id = operation["resource"], recorded_server(operation)
@@ -103,7 +113,7 @@ def sharing(records: Iterable[Record], operation: Document) -> list[str]:
     )
 
 
-def fence_proof(operation: Document) -> Document | None:
+def fence_proof(operation: OperationDocument) -> Mapping[str, Any] | None:
     """Return the rung and the sentence that prove this resource's member fenced, if its fence came
     before this operation."""
     member = operation["member"]
@@ -111,10 +121,10 @@ def fence_proof(operation: Document) -> Document | None:
     return fence["attributes"] if fence else None
 
 
-def refuse_started(tools: Tools, operation: Document, server_id: str) -> None:
+def refuse_started(tools: Tools, operation: OperationDocument, server_id: str) -> None:
     """Refuse if the server was started again while the operation waited for an operator."""
     if servers.server_state(tools.cloud, server_id).status == "ACTIVE":
-        member = operation["member"]["name"]
+        member = member_of(operation)["name"]
         raise ActionError(
             "FENCE_UNPROVEN",
             f"server {server_id} was stopped for the fence of {member}, but has been started again",
@@ -122,14 +132,14 @@ def refuse_started(tools: Tools, operation: Document, server_id: str) -> None:
         )
 
 
-def refuse_unproven(tools: Tools, operation: Document, server_id: str) -> None:
+def refuse_unproven(tools: Tools, operation: OperationDocument, server_id: str) -> None:
     """Refuse if the server is gone without a proof. What was attached to it is free, at once if
     its host was dead; then its guest may still run with it, and only a fence can tell."""
     if servers.server_state(tools.cloud, server_id).exists:
         return
     evidence = servers.deletion(tools.cloud, server_id)
     if not evidence.proven:
-        member = operation["member"]["name"]
+        member = member_of(operation)["name"]
         raise ActionError(
             "FENCE_UNPROVEN",
             evidence.observed.rstrip("."),

@@ -12,6 +12,7 @@ from typing import Any
 from mistral_failover.cloud.guard import LeaseLost
 from mistral_failover.convergence.records import GroupState, Operation, Record, Ticket
 from mistral_failover.mistral.operation_documents import (
+    OperationDocument,
     operation_document,
     read_operation,
     read_ticket,
@@ -29,7 +30,7 @@ def group_of(request: Request, tx: SqlTransaction, traversal_id: str) -> GroupSt
     return state if state is not None and state.project_id == request.project_id else None
 
 
-def entitled(request: Request, document: Any) -> tuple[Ticket, Mapping[str, Any]]:
+def entitled(request: Request, document: Any) -> tuple[Ticket, OperationDocument]:
     """Return the operation of a document's ticket, as the state store has it.
 
     The ticket alone is the right to carry it out. Everything else that the document says about it
@@ -53,8 +54,8 @@ def entitled(request: Request, document: Any) -> tuple[Ticket, Mapping[str, Any]
 
 
 def _as_stored(
-    request: Request, tx: SqlTransaction, ticket: Ticket, given: Mapping[str, Any]
-) -> tuple[Ticket, Mapping[str, Any]] | None:
+    request: Request, tx: SqlTransaction, ticket: Ticket, given: OperationDocument
+) -> tuple[Ticket, OperationDocument] | None:
     state = group_of(request, tx, ticket.traversal_id)
     record = tx.record(ticket.node.resource_id)
     if state is None or record is None or record.group_id != state.id:
@@ -82,7 +83,7 @@ def _as_stored(
     return ticket, _in_the_epoch_given(stored, given)
 
 
-def _in_the_epoch_given(stored: dict[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
+def _in_the_epoch_given(stored: OperationDocument, given: OperationDocument) -> OperationDocument:
     """Return the member of an operation, in the epoch in which it was handed out; a document cannot
     name a later one. The member's present server may differ from the one of that epoch."""
     member, said = stored["member"], given["member"]

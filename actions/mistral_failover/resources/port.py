@@ -9,11 +9,11 @@ from mistral_failover.cloud import networks
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.observing import ProjectView, unknown
+from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.observation import AS_RECORDED, Look, Presence
 from mistral_failover.model.rungs import ServerAfter, rung_kind
 from mistral_failover.resources.modules import Candidate
 from mistral_failover.resources.operation_tools import (
-    Document,
     Tools,
     address_id,
     fence_proof,
@@ -25,7 +25,7 @@ from mistral_failover.resources.operation_tools import (
 from mistral_failover.runtime.remedies import going_on
 
 
-def attach_port(tools: Tools, operation: Document) -> dict[str, Any]:
+def attach_port(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
     """Attach the port to the member's server and wait until it is ACTIVE."""
     server_id = member_server(operation)
     with going_on(operation["group"]):
@@ -38,7 +38,7 @@ def attach_port(tools: Tools, operation: Document) -> dict[str, Any]:
     return {"physical_id": port_id, "attributes": attributes}
 
 
-def detach_port(tools: Tools, operation: Document) -> dict[str, Any]:
+def detach_port(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
     """Detach the port from the server that it was attached to, and check that it is gone.
 
     Nova does it, unless a fence proves the server off without Nova's help: a request to a dead host

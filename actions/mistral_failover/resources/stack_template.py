@@ -11,16 +11,17 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.update_guard import KeptParts
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.observing import ProjectView, unknown
+from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.documents import load_template
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.observation import AS_RECORDED, Look, Presence
-from mistral_failover.resources.operation_tools import Document, Tools
+from mistral_failover.resources.operation_tools import Tools
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.remedies import going_on
 
 
 def patch_template(
-    tools: Tools, operation: Document, keep: Callable[[], KeptParts]
+    tools: Tools, operation: OperationDocument, keep: Callable[[], KeptParts]
 ) -> dict[str, Any]:
     """PATCH the stack to the chosen template and follow the update to its end; refuse it if it
     would remove one of the servers or volumes to ``keep``."""

@@ -10,12 +10,12 @@ from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.observing import ProjectView, unknown
+from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.observation import AS_RECORDED, Look, Presence
 from mistral_failover.model.rungs import ServerAfter, rung_kind
 from mistral_failover.resources.commands import command_member
 from mistral_failover.resources.modules import Candidate
 from mistral_failover.resources.operation_tools import (
-    Document,
     Tools,
     address_id,
     fence_proof,
@@ -26,7 +26,7 @@ from mistral_failover.resources.operation_tools import (
 from mistral_failover.runtime.remedies import going_on
 
 
-def allow_address(tools: Tools, operation: Document) -> dict[str, Any]:
+def allow_address(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
     """Allow the address on the member's port, then run the command that announces it."""
     server_id, properties = member_server(operation), operation["properties"]
     with going_on(operation["group"]):
@@ -40,7 +40,7 @@ def allow_address(tools: Tools, operation: Document) -> dict[str, Any]:
     return {"physical_id": reserved, "attributes": attributes}
 
 
-def forbid_address(tools: Tools, operation: Document) -> dict[str, Any]:
+def forbid_address(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
     """Run the command that removes the address from the server, then forbid it on the server's
     port.
 
@@ -84,7 +84,7 @@ def _reserved_address(tools: Tools, reserved: str | None) -> str | None:
         raise
 
 
-def _ports(tools: Tools, operation: Document, server_id: str, reserved: str) -> list[str]:
+def _ports(tools: Tools, operation: OperationDocument, server_id: str, reserved: str) -> list[str]:
     """Return the port that may use the address; if none is recorded, those of the server."""
     recorded = operation["resource"]["attributes"].get("port_id")
     if recorded is not None:

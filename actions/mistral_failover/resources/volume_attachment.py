@@ -18,12 +18,13 @@ from mistral_failover.cloud.update_guard import replaced_volume
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.agent_health import silent
 from mistral_failover.groups.observing import ProjectView, unknown
+from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.observation import AS_RECORDED, Look, Presence
 from mistral_failover.model.rungs import ServerAfter, rung_kind
 from mistral_failover.resources.operation_tools import (
-    Document,
     Tools,
     fence_proof,
+    member_of,
     member_server,
     recorded_server,
     refuse_started,
@@ -35,7 +36,7 @@ from mistral_failover.store.attached_volumes import AttachedVolume
 
 
 def attach_volume(
-    tools: Tools, operation: Document, known: AttachedVolume | None = None
+    tools: Tools, operation: OperationDocument, known: AttachedVolume | None = None
 ) -> dict[str, Any]:
     """Attach the volume to the member's server; return device, server_id, attachment_id.
 
@@ -69,14 +70,14 @@ def attach_volume(
 
 
 def _say_how_to_replace(
-    tools: Tools, operation: Document, server_id: str, error: CloudError
+    tools: Tools, operation: OperationDocument, server_id: str, error: CloudError
 ) -> None:
     """Let an error about a server that does not exist name the commands that help."""
     try:
         commands = replacement_commands(tools.cloud, operation["stack"], server_id)
     except CloudError:
         commands = ""  # what is known is said now; the next try asks Heat again
-    member = operation["member"]["name"]
+    member = member_of(operation)["name"]
     error.remedy = (
         f"Let Heat make another server for {member}: {commands}."
         if commands
@@ -85,17 +86,17 @@ def _say_how_to_replace(
     error.detail = f"{error.detail}. {error.remedy}"
 
 
-def _silence(tools: Tools, operation: Document, server_id: str) -> str:
+def _silence(tools: Tools, operation: OperationDocument, server_id: str) -> str:
     """Return why the agent on the server counts as silent, in words; empty if it does not, or if
     nothing is known of it."""
-    to = Address(operation["group_id"], operation["group"], operation["member"]["name"], server_id)
+    to = Address(operation["group_id"], operation["group"], member_of(operation)["name"], server_id)
     try:
         return silent(tools.channel.heard(to))
     except ChannelError:
         return ""
 
 
-def detach_volume(tools: Tools, operation: Document) -> dict[str, Any]:
+def detach_volume(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
     """Detach the volume from the server that it was attached to, and check that it is gone.
 
     A volume that no longer exists is attached nowhere: whatever prevents the detach, there is
@@ -110,7 +111,7 @@ def detach_volume(tools: Tools, operation: Document) -> dict[str, Any]:
     return {}
 
 
-def _detach(tools: Tools, operation: Document) -> dict[str, Any]:
+def _detach(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
     """As :func:`detach_volume`, for an existing volume.
 
     The server is the recorded one, not the member's present one. If its host is down, the server

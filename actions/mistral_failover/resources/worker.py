@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 import tenacity
 from sqlalchemy.exc import SQLAlchemyError
@@ -16,7 +15,7 @@ from mistral_failover.convergence.records import Operation, Outcome, Ready, Step
 from mistral_failover.convergence.waiting import TARGET_DOWN
 from mistral_failover.fault_points import reach
 from mistral_failover.mistral import action_runner, event_hooks, user_workflows
-from mistral_failover.mistral.operation_documents import operation_document
+from mistral_failover.mistral.operation_documents import OperationDocument, operation_document
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.group import Group
 from mistral_failover.model.types import OperationSpec, ResourceType
@@ -145,7 +144,7 @@ def _insisted(request: Request, ticket: Ticket, outcome: Outcome) -> Step:
     raise AssertionError("unreachable: the last attempt raises")
 
 
-def described(request: Request, operation: Operation) -> tuple[dict[str, Any], OperationSpec]:
+def described(request: Request, operation: Operation) -> tuple[OperationDocument, OperationSpec]:
     """Return what an operation is given, and what its type says about it. Raises UnknownGroup."""
 
     def read(tx: SqlTransaction) -> tuple[Group, dict[str, groups.MemberRow], Goal | None]:

@@ -24,12 +24,13 @@ from mistral_failover.cloud.servers import Evidence
 from mistral_failover.cloud.tokens import NO_RIGHTS
 from mistral_failover.convergence.records import Record
 from mistral_failover.fault_points import reach
+from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.goal import ACTIVATION, ATTACHMENT
 from mistral_failover.model.rungs import Rung, RungKind, ServerAfter, rung_kind
 from mistral_failover.model.types import ResourceType
 from mistral_failover.resources.activation import stop_command
 from mistral_failover.resources.fence.rung import FenceAttempt, FenceRung, FenceTarget
-from mistral_failover.resources.operation_tools import Document, Tools
+from mistral_failover.resources.operation_tools import Tools
 from mistral_failover.runtime.errors import ActionError, masked
 from mistral_failover.runtime.remedies import confirm_command
 from mistral_failover.store.groups import MemberRow
@@ -112,7 +113,7 @@ def _server_of(record: Record, member: MemberRow) -> str | None:
 
 
 def fence(
-    tools: Tools, operation: Document, target: FenceTarget, climbing: Tools | None = None
+    tools: Tools, operation: OperationDocument, target: FenceTarget, climbing: Tools | None = None
 ) -> dict[str, Any]:
     """Climb the ladder; return rung and observed, the proof in a sentence.
 

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from mistral_failover.agent.channel.interface import ChannelError
     from mistral_failover.cloud.errors import CloudError
     from mistral_failover.cloud.servers import Evidence
+    from mistral_failover.mistral.operation_documents import OperationDocument
     from mistral_failover.model.group import Group
     from mistral_failover.resources.fence.devices import Devices
-    from mistral_failover.resources.operation_tools import Document, Tools
+    from mistral_failover.resources.operation_tools import Tools
     from mistral_failover.settings import Settings
     from mistral_failover.store.groups import MemberRow
 
@@ -56,7 +57,7 @@ class FenceAttempt:
     errors of rungs whose service was unreachable."""
 
     tools: Tools
-    operation: Document
+    operation: OperationDocument
     target: FenceTarget
     tried: list[str] = field(default_factory=list)
     unasked: list[CloudError | ChannelError] = field(default_factory=list)
