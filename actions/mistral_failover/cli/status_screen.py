@@ -405,12 +405,8 @@ def _word(state: str) -> str:
 
 def _waiting(status: Mapping[str, Any]) -> Iterable[str]:
     for row in status["waiting"]:
-        on = f" on {row['member']}" if row["member"] else ""
         soon = f"next try in {row['next_try']:.0f} s" if row["next_try"] > 0 else "trying again"
-        yield (
-            f"{row['waiting_for']}, since {clock(row['since'])}, to {row['verb']} "
-            f"{row['resource']}{on} ({soon})"
-        )
+        yield f"{row['waiting_for']}, since {clock(row['since'])}: {row['what']} ({soon})"
 
 
 def _waits(status: Mapping[str, Any]) -> set[str]:

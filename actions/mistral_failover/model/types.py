@@ -19,6 +19,8 @@ A type is one YAML file::
     operations:                      # create, update, delete
       create: {action: failover.attach_volume, timeout: 300, stage: move_volumes}
       delete: {workflow: house.take_volume_away}
+    words:                           # by operation: how people read it
+      create: Attach {name} to {member}
 
 ``required`` and ``immutable`` are true or false. For keys that a mapping needs inside, use ``allOf:
 [{required: [...]}]``. Properties beyond the named ones are always mutable. An operation that is
@@ -29,13 +31,16 @@ does. ``timeout`` is in seconds, default 300. ``stage`` is the milestone of the 
 ``revive`` applies to a resource whose deletion failed: ``create`` brings it back in place, whatever
 is left of it; otherwise it is deleted and created again. ``quiesce_covers`` says that nothing
 writes through the resource after the applications on its server have stopped. So the rung
-``quiesce`` also proves its fence.
+``quiesce`` also proves its fence. ``words`` say in the journal, in plans and on the page what an
+operation does; ``{name}`` is the resource, ``{member}`` its member. Without them they are ``Create
+{name} on {member}`` and so on (``model.steps``).
 """
 
 import copy
 import functools
 import importlib.resources
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast, get_args
@@ -55,6 +60,7 @@ DEFAULT_TIMEOUT = 300
 Operation = Literal["create", "update", "delete"]
 Replace = Literal["delete_first", "create_first"]
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
+_PLACEHOLDER = re.compile(r"\{[^{}]*\}|[{}]")
 
 
 @dataclass(frozen=True)
@@ -91,6 +97,8 @@ class ResourceType:
     """Whether it is idle as soon as the applications on its server have stopped."""
     member_property: str | None
     """The property that names the resource's member."""
+    words: Mapping[Operation, str]
+    """What an operation does, with ``{name}`` and ``{member}``; see ``model.steps``."""
     attributes: tuple[str, ...]
     """What ``get_attr`` may ask for, sorted."""
     operations: Mapping[Operation, OperationSpec]
@@ -133,6 +141,7 @@ def load_type(source: str | bytes | Mapping[str, Any]) -> ResourceType:
         revive=document.get("revive", False),
         quiesce_covers=document.get("quiesce_covers", False),
         member_property=document.get("member"),
+        words=document.get("words", {}),
         attributes=tuple(sorted(document.get("attributes", {}))),
         operations=_operations(document["operations"]),
         document=document,
@@ -221,7 +230,20 @@ def _operation(given: Mapping[str, Any], path: str) -> OperationSpec:
     )
 
 
+def _check_words(resource_type: ResourceType) -> None:
+    known = ["{name}"] if resource_type.member_property is None else ["{name}", "{member}"]
+    for verb, words in resource_type.words.items():
+        for found in _PLACEHOLDER.findall(words):
+            if found not in known:
+                raise InvalidDocument(
+                    f"words.{verb}",
+                    f'"{found}" is not known here',
+                    f"Use {' and '.join(known)}. For {{member}} the type needs the key member.",
+                )
+
+
 def _check_meaning(resource_type: ResourceType) -> None:
+    _check_words(resource_type)
     properties = resource_type.schema["properties"]
     if "create" not in resource_type.operations:
         raise InvalidDocument(

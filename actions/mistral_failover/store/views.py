@@ -168,12 +168,13 @@ def deferred(tx: Session, traversal_ids: Collection[str]) -> list[dict[str, Any]
 
 def waiting(tx: Session, traversal_ids: Collection[str]) -> list[dict[str, Any]]:
     """Return the nodes of these traversals that wait for a temporary failure to pass, the longest
-    wait first, each with ``traversal_id``, ``resource``, ``member``, ``verb`` (what is retried),
-    ``waiting_for``, ``since``, ``next_try`` and ``tries``."""
+    wait first, each with ``traversal_id``, ``resource``, ``type``, ``member``, ``verb`` (what is
+    retried), ``waiting_for``, ``since``, ``next_try`` and ``tries``."""
     query = (
         sa.select(
             nodes.c.traversal_id,
             resources.c.name.label("resource"),
+            resources.c.type,
             resources.c.member,
             sa.func.lower(resources.c.action).label("verb"),
             nodes.c.waiting_for,
