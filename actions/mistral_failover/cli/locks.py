@@ -89,7 +89,7 @@ class Break(Asking, ShowOne):
         )
         parser.add_argument("--because", metavar="TEXT", help="the reason, for the record")
         parser.add_argument(
-            "--no-wait", action="store_true", help="only break it: do not follow what comes of it"
+            "--no-wait", action="store_true", help="only break it; do not wait for the result"
         )
         parser.add_argument(
             "--timeout",

@@ -28,8 +28,8 @@ _SHOWN = 8  # digits of a host's id: enough to tell which members share one
 class List(Asking, Lister):
     """List the members of a group: their roles, and whether they may take one.
 
-    The first one is the group's first choice. "no" comes with the reason; "rather not" means that
-    the member is taken only if there is no better one. The command changes nothing. Next: correct
+    The first one is the group's first choice. "no" comes with the reason; "rather not" means
+    that the member is a last resort. The command changes nothing. Next: correct
     the cause under why, end a maintenance, or move a role with failover switchover.
     """
 

@@ -162,7 +162,7 @@ class Server(Lister):
             help="let that page give orders, to every user who can read the links that this prints",
         )
         parser.add_argument(
-            "--check", action="store_true", help="only show what is wrong; start nothing"
+            "--check", action="store_true", help="only show problems; start nothing"
         )
         parser.add_argument(
             "--print-webhook",

@@ -95,7 +95,7 @@ def headline(status: Mapping[str, Any]) -> str:
         case Service.DEGRADED:
             return f"{group} is DEGRADED: it serves{on}, but is not protected{since}"
         case Service.UNKNOWN:
-            return f"{group} is UNKNOWN: it could not be seen whether it serves{since}"
+            return f"{group} is UNKNOWN: cannot determine whether it serves{since}"
         case Service.SERVING:
             return f"{group} is SERVING{on}{since}"
     return f"{group} is {str(found['status']).replace('_', ' ')}{since}"

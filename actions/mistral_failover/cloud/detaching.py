@@ -212,8 +212,8 @@ class Detach(Steps):
             self._failure = None
             return None
         self.accepted = 0  # no guest was asked
-        LOG.warning("Volume %s: a detach that nothing works on is repeated", self.volume_id)
-        return Look("a detach that no compute service works on is requested again")
+        LOG.warning("Volume %s: retrying a stalled detach", self.volume_id)
+        return Look("a detach that no compute service works on: retrying")
 
     def _why_it_stands_still(self) -> CloudError | None:
         """Return why nothing moves: Nova's own failure, as long as the package can repeat the

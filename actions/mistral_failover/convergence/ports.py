@@ -111,7 +111,7 @@ class Transaction(Protocol):
 
     def steal(self, record: Record, reason: str) -> bool:
         """Free the lock of a dead owner and mark the record FAILED. *Compare-and-swap* on the
-        owner **and** the token of ``record``: a second, slower thief loses."""
+        owner **and** the token of ``record``: a second worker that tries fails."""
 
     def renew(self, lock: Lock) -> bool:
         """Prolong a lease by its length from now. *Compare-and-swap* on owner and token, and only

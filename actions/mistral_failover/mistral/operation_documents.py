@@ -12,7 +12,7 @@ key             the id of the operation: the same at every repeat
 group, stack    names; and group_id
 resource        id, name, type, physical_id, attributes of the record
 member          name, server_id, epoch of the member that the resource sits on; or null
-properties      what it shall become (for delete: what it was)
+properties      the wanted properties (for delete: the last ones)
 previous        last applied successfully; where unknown, an attempt since may be in effect instead
 wanted          whether the goal has a resource of this name; in a delete: its place is taken
 written         the properties that the group file states now, unresolved; null if it states none
