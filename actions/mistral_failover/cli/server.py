@@ -48,7 +48,7 @@ class Server(Lister):
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The options."""
+        """Return the parser with the options of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
         parser.add_argument(
@@ -207,7 +207,8 @@ class Server(Lister):
         return ["kind", "code", "message", "remedy"], rows
 
     def _print_webhook(self, options: Any) -> int:
-        """The address of the server that runs with this state, else of one with these options."""
+        """Print the address of the server that runs with this state, else of one with these
+        options."""
         from mistral_failover.server import intake, secret, state_dir
 
         facts = state_dir.running(options.state_dir)

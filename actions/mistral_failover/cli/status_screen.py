@@ -410,7 +410,8 @@ def _waiting(status: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _waits(status: Mapping[str, Any]) -> set[str]:
-    """The names of the resources that wait for a service: they are neither running nor failed."""
+    """Return the names of the resources that wait for a service: they are neither running nor
+    failed."""
     return {row["resource"] for row in status["waiting"]}
 
 

@@ -90,8 +90,8 @@ class Detach(Steps):
         return self._look_why(volume, state)
 
     def _may_host_be_down(self) -> bool:
-        """Whether it is time to ask that. A server that is off may be deleted as soon as Nova
-        counts its host as dead, and the failover waits for nothing else."""
+        """Return whether it is time to ask that. A server that is off may be deleted as soon as
+        Nova counts its host as dead, and the failover waits for nothing else."""
         if self._release.off is None or not self._release.delete_server:
             return self.is_time_to_ask_why()
         now = time.monotonic()

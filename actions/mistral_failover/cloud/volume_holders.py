@@ -66,7 +66,7 @@ def held_by(volume: Any, server_id: str) -> Iterator[dict[str, Any]]:
 
 
 def state_of(volume: Any) -> str:
-    """The volume's state as part of a sentence."""
+    """Return the volume's state as part of a sentence."""
     holders = " and ".join(
         f"server {held.get('server_id')} as {held.get('device') or 'a device'}"
         for held in volume.attachments

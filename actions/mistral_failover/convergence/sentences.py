@@ -20,7 +20,7 @@ def doing(verb: Verb, record: Record, resource_type: ResourceType | None) -> str
 
 
 def because(error: Mapping[str, Any], *, remedy: bool = True) -> str:
-    """An error's message, ``remedy`` and code in one line."""
+    """Return an error's message, ``remedy`` and code in one line."""
     parts = [str(error.get("message", "failed")).rstrip(".") + "."]
     if remedy and error.get("remedy"):
         parts.append(str(error["remedy"]))

@@ -148,7 +148,7 @@ def goal_to_return_to(
 
 
 def _reached(tx: Transaction, group: GroupState) -> Iterator[str]:
-    """The versions of the goals that a group reached, the last one first."""
+    """Return the versions of the goals that a group reached, the last one first."""
     if group.last_complete_goal is not None:
         yield group.last_complete_goal
         yield from tx.reached_goals(group.id)

@@ -96,7 +96,7 @@ def told(tx: Session, traversal_id: str, resource_id: str, kind: str) -> int:
 
 
 def ended_at(tx: Session, traversal_id: str) -> float | None:
-    """When a traversal ended; None: it has not."""
+    """Return when a traversal ended; None: it has not."""
     query = sa.select(traversals.c.ended_at).where(traversals.c.id == traversal_id)
     return tx.connection.execute(query).scalar_one_or_none()
 
