@@ -164,7 +164,7 @@ _OPTIONS = [
         min=0.0,
         help=(
             "Seconds without progress in a traversal after which a sweep triggers its ready nodes "
-            "again. A shorter time finds stalled work sooner, but triggers more often in vain."
+            "again. A shorter time finds stalled work sooner, but triggers needlessly more often."
         ),
     ),
     cfg.FloatOpt(
@@ -246,8 +246,8 @@ _OPTIONS = [
         default=6,
         min=1,
         help=(
-            "Number of alarms of a project that a sweep lets go within a minute, once the evidence "
-            "says that servers died and the control plane works."
+            "Number of alarms of a project that a sweep releases within a minute, once the "
+            "evidence says that servers died and the control plane works."
         ),
     ),
 ]

@@ -47,8 +47,8 @@ def test_a_group_is_created_brought_up_and_each_step_is_told(deployment: Any) ->
 
     assert done.returncode == 0, done.stderr
     assert "active: db_a" in done.stdout
-    assert "activate: database on db_a: done" in done.stderr
-    assert "the goal is reached" in done.stderr
+    assert "Start database on db_a: done" in done.stderr
+    assert "Done: " in done.stderr
     again = deployment.failover("group", "create", str(file))
     assert again.returncode == 1
     assert "[GROUP_EXISTS]" in again.stderr

@@ -70,7 +70,7 @@ def test_a_terminal_shows_the_step_that_is_reached() -> None:
 
     with Progress(stream) as tell:
         assert tell.on_terminal
-        tell.doing("step 3 of 6: attach volume: data on db_b (4.0 s of at most 300 s)")
+        tell.doing("step 3 of 6: Attach data to db_b (4.0 s of at most 300 s)")
 
     assert "step 3 of 6" in stream.getvalue()
 
@@ -106,7 +106,7 @@ def test_a_group_goes_back_to_the_goal_before_and_to_one_that_is_named(deploymen
     assert (back["status"], back["roles"]) == ("COMPLETE", {"active": "db_a"})
     assert named.returncode == 0, named.stderr
     assert "active: db_b" in named.stdout
-    assert "the goal is reached" in named.stderr
+    assert "Done: " in named.stderr
     assert first != second
 
 

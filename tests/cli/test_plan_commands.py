@@ -121,7 +121,7 @@ def test_a_plan_is_shown_to_people_and_to_machines_and_started_as_it_is(deployme
     plan = json.loads(deployment.failover("plan", group, "--lost", "db_a", "-f", "json").stdout)
 
     assert shown.returncode == 0, shown.stderr
-    for words in ("attach volume: data on db_b", "at once", "db_a is fenced", "[NO_STANDBY]"):
+    for words in ("Attach data to db_b", "at once", "db_a is fenced", "[NO_STANDBY]"):
         assert words in " ".join(shown.stdout.replace("|", " ").split()), words
     assert plan["plan"] in shown.stdout  # the same world, the same plan
     assert plan["roles"] == {"active": "db_b"}

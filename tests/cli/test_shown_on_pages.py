@@ -31,9 +31,9 @@ def test_a_plan_touches_nothing_and_exactly_that_is_started(deployment: Any) -> 
 
     assert [done.returncode for done in told] == [0, 0, 0], told
     lost, moved, dry = (done.stdout for done in told)
-    assert "fence" in lost
-    assert "quiesce" in moved
-    assert "quiesce" in dry
+    assert "Fence db_a" in lost
+    assert "Stop database on db_a" in moved
+    assert "Stop database on db_a" in dry
     assert deployment.status(group)["traversal"]["id"] == before
     plan = deployment.shown("plan", group, "--verb", "switchover", "--to", "db_b")["plan"]
     (start,) = shown("planning.md", "start --plan", group)

@@ -148,7 +148,7 @@ def test_a_watcher_sees_each_step_and_a_mistral_that_goes_away_for_a_while(
             errors = process.stderr.read() if process.stderr else ""
 
     assert code == 0, errors
-    assert sum("quiesce: database on db_a: done" in line for line in told) == 1
+    assert sum("Stop database on db_a: done" in line for line in told) == 1
     assert sum("retrying" in line for line in told) == 1
 
 
@@ -178,7 +178,7 @@ def test_the_history_has_a_sentence_a_step_and_the_stages_durations_for_people(
     assert "a test of the standby" in done.stdout
     stages = [line.split()[0] for line in done.stderr.splitlines()]
     assert stages == ["quiesce", "move_volumes", "activate", "update_stack", "in"]
-    assert [row["sentence"] for row in rows][-1] == "the goal is reached"
+    assert [row["sentence"] for row in rows][-1] == "Done: db_b is active"
     assert rows == sorted(rows, key=lambda row: row["id"])
 
 
@@ -210,7 +210,7 @@ def test_a_history_that_is_followed_goes_on_an_object_a_line(deployment: Any) ->
     reading = threading.Thread(target=lambda: told.extend(process.stdout or ()))
     reading.start()
     try:
-        until(lambda: any("the goal is reached" in line for line in told))
+        until(lambda: any("Done: " in line for line in told))
         deployment.shown("pause", group, "--because", "we look")
         until(lambda: any("we look" in line for line in told))
         process.send_signal(signal.SIGINT)

@@ -24,7 +24,7 @@ class App:
 
 
 RUNNING = {
-    "sentence": "attach volume: data on db_b",
+    "sentence": "Attach data to db_b",
     "resource": "data",
     "member": "db_b",
     "limit": 300,
@@ -132,7 +132,7 @@ def test_what_is_under_way_says_for_how_long_and_what_is_in_doubt() -> None:
 
     assert status_screen.facts(moving)["status"] == "IN_PROGRESS for 1 min 30 s, 2 of 5 steps"
     assert status_screen.step(moving) == (
-        "step 3 of 5: attach volume: data on db_b "
+        "step 3 of 5: Attach data to db_b "
         "(1 min 01 s of at most 300 s, attempt 2; its outcome is unknown)"
     )
     assert f"Waiting for: {status_screen.step(moving)[13:]}\n" in screen(moving, 120)
@@ -214,7 +214,7 @@ def unproven() -> dict[str, Any]:
     remedy = {"member": "db_a", "resource": "fence:db_a", "reason": REASON, "command": COMMAND}
     failure = {
         "resource": "fence:db_a",
-        "what": "fence: fence:db_a",
+        "what": "Fence db_a",
         "code": "FENCE_UNPROVEN",
         "message": TRIED,
         "remedy": f"Make sure that it is off, then confirm it: {COMMAND} (or so).",
@@ -222,7 +222,7 @@ def unproven() -> dict[str, Any]:
     return status(
         "BLOCKED",
         lost=["db_a"],
-        reason=f"fence: fence:db_a: {REASON}",
+        reason=f"Fence db_a: {REASON}",
         failure=failure,
         resources=[fence],
         remedies=[remedy],
@@ -230,13 +230,13 @@ def unproven() -> dict[str, Any]:
 
 
 def test_the_screen_of_what_is_blocked_says_the_reason_once_and_the_command_once() -> None:
-    assert status_screen.why(unproven()) == f"fence: fence:db_a: {TRIED} [FENCE_UNPROVEN]"
+    assert status_screen.why(unproven()) == f"Fence db_a: {TRIED} [FENCE_UNPROVEN]"
     assert status_screen.facts(unproven())["failed"] == "fence:db_a (create failed)"
     assert screen(unproven()).count(COMMAND) == 1
 
 
 def test_a_remedy_that_stands_nowhere_else_stays_in_the_reason() -> None:
-    reason = "attach volume: data on db_b: it is in error. Set it: openstack volume set [VOLUME]"
+    reason = "Attach data to db_b: it is in error. Set it: openstack volume set [VOLUME]"
 
     assert status_screen.why(status("BLOCKED", reason=reason)) == reason
 
@@ -249,7 +249,7 @@ def test_a_reason_that_was_told_among_the_steps_is_not_told_whole_once_more() ->
     list(live(iter([look]), terminal))
 
     _, last = stream.getvalue().splitlines()
-    assert "; fence: fence:db_a [FENCE_UNPROVEN]; if db_a is back" in last
+    assert "; Fence db_a [FENCE_UNPROVEN]; if db_a is back" in last
     for told in (stream, terminal):
         assert " ".join(told.getvalue().split()).count("it is not proven") == 1
     ended = {"reason": "its execution was ended", "failure": None}
@@ -326,13 +326,13 @@ def test_what_waits_for_a_service_says_since_when_and_when_it_goes_on() -> None:
     waiting = {
         "resource": "data",
         "member": "db_b",
-        "verb": "create",
+        "what": "Attach data to db_b",
         "waiting_for": "Cinder: connection refused",
         "since": 25_075.4,
         "next_try": 8.2,
         "tries": 4,
     }
-    again = {**waiting, "resource": "log", "member": None, "next_try": 0.0}
+    again = {**waiting, "resource": "log", "what": "Create log", "next_try": 0.0}
     failed = {"name": "data", "type": "x", "status": "CREATE_FAILED", "reason": "no answer"}
     tried = {**RUNNING, "seconds": 3.0}
     found = status_screen.facts(
@@ -345,8 +345,8 @@ def test_what_waits_for_a_service_says_since_when_and_when_it_goes_on() -> None:
     )
 
     assert found["waiting for"].splitlines() == [
-        "Cinder: connection refused, since 06:57:55, to create data on db_b (next try in 8 s)",
-        "Cinder: connection refused, since 06:57:55, to create log (trying again)",
+        "Cinder: connection refused, since 06:57:55: Attach data to db_b (next try in 8 s)",
+        "Cinder: connection refused, since 06:57:55: Create log (trying again)",
     ]
     assert "failed" not in found
 
@@ -368,7 +368,7 @@ def test_lines_stand_beside_their_question() -> None:
 
 def test_the_live_screen_shows_the_last_look_and_that_mistral_is_away() -> None:
     stream = io.StringIO()
-    step = {"id": 1, "at": NOW, "sentence": "the goal is reached"}
+    step = {"id": 1, "at": NOW, "sentence": "Done: db_b is active"}
     looks = [
         Watched(status("IN_PROGRESS"), [step]),
         Watched(None, away="no answer from there"),
@@ -378,7 +378,7 @@ def test_the_live_screen_shows_the_last_look_and_that_mistral_is_away() -> None:
 
     assert seen == ["IN_PROGRESS", ""]
     told = stream.getvalue()
-    assert "the goal is reached" in told
+    assert "Done: " in told
     assert "no answer from there: retrying" in told
     assert "active will be on db_a (server s-a)" in told
 
@@ -400,12 +400,17 @@ def test_a_group_that_waits_for_its_chain_says_so_and_offers_a_sweep_once_the_ch
 
 
 def test_of_all_groups_each_says_what_it_waits_for() -> None:
-    wait = {"resource": "data", "member": "db_b", "verb": "create", "waiting_for": "Nova"}
+    wait = {
+        "resource": "data",
+        "member": "db_b",
+        "what": "Attach data to db_b",
+        "waiting_for": "Nova",
+    }
     wait |= {"since": 0.0, "next_try": 5.0, "tries": 3}
     row = {"status": "IN_PROGRESS", "under_way": [], "waiting": [wait], "deferred": []}
 
     assert status_screen.awaited_in_overview(row) == [
-        "Nova, since 00:00:00, to create data on db_b (next try in 5 s)"
+        "Nova, since 00:00:00: Attach data to db_b (next try in 5 s)"
     ]
 
 

@@ -51,7 +51,7 @@ def test_a_dry_run_shows_the_steps_and_moves_nothing(at_home: Any) -> None:
     assert there.returncode == home.returncode == 0, there.stderr + home.stderr
     plan = said(there)
     assert (plan["verb"], plan["roles"]) == ("switchover", {"active": "db_b"})
-    assert "activate: database on db_b" in [step["what"] for step in plan["steps"]]
+    assert "Start database on db_b" in [step["what"] for step in plan["steps"]]
     assert "at home" in home.stdout
     assert at_home.status(GROUP)["roles"] == {"active": "db_a"}
 
@@ -64,7 +64,7 @@ def test_there_and_home_again(at_home: Any) -> None:
 
     assert there.returncode == 0, there.stderr
     assert said(there)["roles"] == {"active": "db_b"}
-    assert "activate: database on db_b: done" in there.stderr
+    assert "Start database on db_b: done" in there.stderr
     assert (said(planned)["verb"], said(planned)["roles"]) == ("failback", {"active": "db_a"})
     assert home.returncode == again.returncode == 0, home.stderr + again.stderr
     assert said(home)["roles"] == {"active": "db_a"}

@@ -113,6 +113,6 @@ def test_a_server_that_would_take_a_volume_along_is_not_deleted(
     assert f"--preserve-on-termination {server} {volume}" in error.remedy
     # What that command changes is what a sweep looks for.
     assert error.about is not None
-    assert f"with it would go {volume}" in error.about["sight"]
+    assert f"deleting it also deletes {volume}" in error.about["sight"]
     assert demo.server(server) is not None
     assert rig.holders(volume) == [server]

@@ -97,7 +97,7 @@ def test_a_failed_node_keeps_the_reason(simulation: Simulation) -> None:
 
     step = simulation.engine.conclude(simulation.operation(ready).ticket, failure())
 
-    assert step.sentence == "create: a: it broke. Repair it. [BROKEN]"
+    assert step.sentence == "Create a: it broke. Repair it. [BROKEN]"
     assert reason_of(simulation, ready) == step.sentence
     assert sentences(simulation, "failed") == [step.sentence]
 
@@ -147,12 +147,13 @@ def test_a_late_result_is_told_as_one(simulation: Simulation) -> None:
     assert sentences(simulation, "late") == [step.sentence]
 
 
-def test_an_operation_is_told_in_the_words_of_its_types_workflow(simulation: Simulation) -> None:
+def test_an_operation_is_told_in_the_words_of_its_type(simulation: Simulation) -> None:
     house = type_file("house")
     house["operations"] = {
         "create": {"workflow": "house.set_up"},
         "update": {"workflow": "house.repair"},
     }
+    house["words"] = {"create": "Set up {name}"}
     simulation.define({"a": {"type": "house", "properties": {}}}, types=[house])
     (ready,) = simulation.start(simulation.goal()).ready
 
@@ -160,10 +161,10 @@ def test_an_operation_is_told_in_the_words_of_its_types_workflow(simulation: Sim
     assert handed_out.operation is not None
     done = simulation.engine.conclude(handed_out.operation.ticket, Outcome())
 
-    assert handed_out.sentence == "set up: a"
-    assert done.sentence == "set up: a: done"
-    assert sentences(simulation, "started") == ["set up: a: started"]
-    assert sentences(simulation, "done") == ["set up: a: done"]
+    assert handed_out.sentence == "Set up a"
+    assert done.sentence == "Set up a: done"
+    assert sentences(simulation, "started") == ["Set up a: started"]
+    assert sentences(simulation, "done") == ["Set up a: done"]
 
 
 def test_what_is_taken_up_again_is_told_as_such(simulation: Simulation) -> None:
@@ -174,7 +175,7 @@ def test_what_is_taken_up_again_is_told_as_such(simulation: Simulation) -> None:
 
     simulation.operation(ready)
 
-    assert sentences(simulation, "started") == ["create: a: started", "create: a: continued"]
+    assert sentences(simulation, "started") == ["Create a: started", "Create a: continued"]
 
 
 def test_what_never_came_to_be_is_gone_without_an_operation(simulation: Simulation) -> None:
@@ -239,4 +240,4 @@ def test_the_end_of_a_superseded_operation_is_told_as_any_other(simulation: Simu
 
     step = simulation.engine.conclude(operation.ticket, simulation.world.operate(operation))
 
-    assert step.sentence == "create: a: done"
+    assert step.sentence == "Create a: done"

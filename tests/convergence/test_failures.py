@@ -25,7 +25,7 @@ def test_a_failure_marks_the_traversal_and_independent_branches_go_on(
     simulation.converge(simulation.goal(), failing(simulation, "a"))
 
     assert simulation.status() == "FAILED"
-    assert simulation.reason() == "create: a: it broke. Repair it. [BROKEN]"
+    assert simulation.reason() == "Create a: it broke. Repair it. [BROKEN]"
     statuses = {name: (r.action, r.status) for name, r in simulation.by_name().items()}
     assert statuses == {
         "a": ("CREATE", "FAILED"),
@@ -67,7 +67,7 @@ def test_of_two_steps_that_failed_the_named_one_gave_the_reason(simulation: Simu
         simulation.goal(), lambda operation: failure(blocked=operation.record.name == "a")
     )
 
-    assert simulation.reason().startswith("create: b")
+    assert simulation.reason().startswith("Create b")
     assert failed_step(simulation) == "b"
 
 
@@ -171,7 +171,7 @@ def test_a_traversal_that_also_failed_stays_failed_when_its_blocked_node_goes_on
     simulation.carry(simulation.engine.resume(simulation.group_id))
 
     assert simulation.status() == "FAILED"
-    assert simulation.reason().startswith("create: b")
+    assert simulation.reason().startswith("Create b")
     assert simulation.by_name()["a"].status == "COMPLETE"
 
 

@@ -35,7 +35,7 @@ def test_what_is_given_up_is_free_unknown_and_triggered_again(
 ) -> None:
     step = simulation.engine.abandon(operation.ticket, WHY)
 
-    assert (step.sentence, step.ready) == (f"create: a: abandoned, {WHY}", (ready,))
+    assert (step.sentence, step.ready) == (f"Create a: abandoned, {WHY}", (ready,))
     assert sentences(simulation, "given_up") == [step.sentence]
     (record,) = simulation.records()
     assert (record.owner, record.status, record.reason) == (None, "FAILED", WHY)
@@ -67,7 +67,7 @@ def test_what_somebody_else_took_over_can_not_be_given_up(
 
     step = simulation.engine.abandon(operation.ticket, WHY)
 
-    assert step.sentence == f"create: a: {WHY}; another worker has broken the lock"
+    assert step.sentence == f"Create a: {WHY}; another worker has broken the lock"
     assert step.ready == ()
     assert simulation.records() == before
     entry = rows(simulation.database, operations, "key")[operation.ticket.key]

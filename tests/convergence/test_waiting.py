@@ -54,7 +54,7 @@ def test_what_found_a_service_away_says_what_it_waits_for_and_when_it_goes_on(
 
     step = fail_once(simulation, ready)
 
-    assert step.sentence == "create: data on b: waiting for Cinder: connection refused"
+    assert step.sentence == "Create data on b: waiting for Cinder: connection refused"
     assert (step.ready, step.operation, step.retry_at) == ((), None, now + 1)
     state = node_of(simulation, ready)
     assert (state.status, state.tries) == ("WAITING", 1)
@@ -117,10 +117,10 @@ def test_a_wait_that_ends_well_ends_in_the_goal_and_is_told_at_both_ends(
     assert (state.status, state.waiting_for, state.waiting_since) == ("DONE", None, None)
     assert (state.next_try, state.tries) == (None, 0)
     assert sentences(simulation)[1:] == [
-        "create: data on b: started",
-        "create: data on b: waiting for Cinder: connection refused",
-        "create: data on b: done",
-        "the goal is reached",
+        "Create data on b: started",
+        "Create data on b: waiting for Cinder: connection refused",
+        "Create data on b: done",
+        "Done: b is active",
     ]
 
 
@@ -165,7 +165,7 @@ def test_once_the_group_s_patience_is_over_the_operation_has_failed(
     assert step.retry_at is None
     assert simulation.status() == "FAILED"
     assert step.sentence == simulation.reason()
-    assert step.sentence == "create: data on b: Cinder did not answer. Wait. [UNREACHABLE]"
+    assert step.sentence == "Create data on b: Cinder did not answer. Wait. [UNREACHABLE]"
     state = node_of(simulation, ready)
     assert (state.status, state.waiting_for, state.next_try) == ("FAILED", None, None)
 
@@ -330,6 +330,7 @@ def test_the_status_shows_what_waits_since_when_and_for_what(
         {
             "traversal_id": ready.traversal_id,
             "resource": "data",
+            "type": "held",
             "member": "b",
             "verb": "create",
             "waiting_for": "Cinder: connection refused",
@@ -357,7 +358,7 @@ def test_what_is_handed_back_is_told_as_that(simulation: Simulation, ready: Read
 
     step = simulation.engine.abandon(ticket, "this process ends", "HANDED_BACK")
 
-    assert step.sentence == "create: data on b: released, this process ends"
+    assert step.sentence == "Create data on b: released, this process ends"
     assert sentences(simulation, "handed_back") == [step.sentence]
     assert sentences(simulation, "given_up") == []
     assert step.ready == (ready,)
@@ -388,7 +389,7 @@ def test_a_wait_for_what_cannot_come_ends_at_once(simulation: Simulation, ready:
 
     step = simulation.engine.stop_waiting(ready, NEVER)
 
-    assert step.sentence == "create: data on b: server 4 is gone. Make another one. [TARGET_DOWN]"
+    assert step.sentence == "Create data on b: server 4 is gone. Make another one. [TARGET_DOWN]"
     assert (simulation.status(), simulation.reason()) == ("FAILED", step.sentence)
     state = node_of(simulation, ready)
     assert (state.status, state.waiting_for) == ("FAILED", None)

@@ -77,7 +77,7 @@ def test_the_commands_of_the_readme_do_what_it_says(mistral: MistralProcess) -> 
     assert "failover start --plan " in planned
     assert "active: db_b" in started
     assert re.search(r"^lost +db_a$", stood, re.M)
-    assert "the goal is reached" in stood
+    assert "Done: " in stood
     assert "active: db_a" in home
     assert "moved: active on db_b" in moved
     assert "active: db_a" in undone
@@ -98,7 +98,7 @@ def test_the_same_is_done_by_mistral_s_api_alone(mistral: MistralProcess) -> Non
     assert standing.splitlines()[0] == (
         '{"status":"COMPLETE","reason":"","roles":{"active":"db_b"},"lost":["db_a"]}'
     )
-    assert standing.splitlines()[-1] == "the goal is reached"
+    assert standing.splitlines()[-1] == "Done: db_b is active"
     assert '"roles":{"active":"db_a"},"lost":[]' in back
     assert '"reason":"moved: active on db_b","failure":null' in moved
     assert '"roles":{"active":"db_b"},"lost":[]' in moved

@@ -58,11 +58,11 @@ def test_the_commands_of_the_tutorial_do_what_it_says(folder: Path) -> None:
     assert "payments-db_a" in seen
     assert "in-use" in seen
     assert "active: db_a" in seen
-    assert "fence: fence:db_a" in planned
+    assert "Fence db_a" in planned
     assert "failover start --plan" in planned
     assert re.search(r"active +active on db_b", happened), happened
     assert re.search(r"lost +db_a", happened), happened
-    assert "attach volume: data on db_b: done" in happened
+    assert "Attach data to db_b: done" in happened
     assert "active: db_a" in home
     assert "exit code 3" in unproven
     assert re.search(r"status +BLOCKED", unproven), unproven

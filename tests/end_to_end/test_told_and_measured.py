@@ -131,12 +131,12 @@ def test_a_webhook_is_told_of_the_events_that_were_asked_for(
     assert set(by_event) == {"started", "complete"}
     (row,) = history(mistral, "told", "complete")
     event = by_event["complete"]["event"]
-    assert by_event["complete"]["text"] == "told is complete: the goal is reached"
+    assert by_event["complete"]["text"] == f"told is complete: {row['sentence']}"
     assert {**event, "incident": None} == {
         "id": row["id"],
         "group": "told",
         "event": "complete",
-        "sentence": "the goal is reached",
+        "sentence": "Done: db_b is active",
         "incident": None,
         "traversal": row["traversal_id"],
         "roles": {"active": "db_a"},

@@ -91,7 +91,7 @@ def test_a_parameter_that_a_stack_update_reset_is_set_again(
     group = serving()
     operator = Operator(cloud)
     until(mistral, group, lambda s: s["service"]["status"] == "SERVING")
-    operator.update_stack(group, active="nobody")
+    operator.update_stack(group, active="none")
 
     until(mistral, group, lambda _: operator.stack(group)["parameters"]["active"] == "db_a")
     found = until(mistral, group, lambda s: s["service"]["status"] == "SERVING")

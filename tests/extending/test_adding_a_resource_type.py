@@ -44,6 +44,9 @@ attributes:
 operations:
   create: {action: house.announce, stage: activate}
   delete: {action: house.withdraw, stage: quiesce}
+words:
+  create: Announce {name} on {member}
+  delete: Withdraw {name} from {member}
 """
 ACTIONS = """
 from mistral_failover.actions.operations import OperationAction
@@ -120,10 +123,10 @@ def test_a_plan_names_its_operations_and_a_failover_carries_them_out(
     group.order(orders.Begin(group.name, lost=["db_a"]))
 
     assert [step["what"] for step in plan["steps"]] == [
-        "fence: fence:db_a",
-        "withdraw: address on db_a",
-        "announce: address on db_b",
-        "if needed patch stack: routing",
+        "Fence db_a",
+        "Withdraw address from db_a",
+        "Announce address on db_b",
+        "Update the stack (routing) (if needed)",
     ]
     assert [each["level"] for each in found if "house_address" in each["sentence"]] == []
     assert sys.modules["house_actions"].CALLS == [

@@ -121,7 +121,7 @@ def test_the_marked_member_itself_is_fenced_and_replaced(
     assert group.status()["status"] == "COMPLETE"
     assert [name for name in before if after[name] != before[name]] == [active]
     assert group.active() != active
-    assert f"quiesce: database on {active}: done" in group.told()
+    assert f"Stop database on {active}: done" in group.told()
 
 
 def test_another_role_is_not_moved_by_plan_while_a_holder_is_marked(

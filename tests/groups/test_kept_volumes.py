@@ -67,7 +67,7 @@ def pair(state: Runtime, emulated: EmulatedCloud) -> Pair:
     volume = {"type": "OS::Cinder::Volume", "properties": {"size": 1}}
     template = {
         "heat_template_version": "2021-04-16",
-        "parameters": {"active": {"type": "string", "default": "nobody"}},
+        "parameters": {"active": {"type": "string", "default": "none"}},
         "resources": {"db_a": SERVER, "db_b": SERVER, "data_volume": volume},
     }
     emulated.client.create_stack(group.name, template)

@@ -26,7 +26,7 @@ MOVES = (machines.move, machines.move_while_the_agent_is_killed)
 
 
 def test_soak(protect: Callable[..., Service], request: pytest.FixtureRequest) -> None:
-    """After each fault the data oracle speaks, and the lost member gets a new server."""
+    """After each fault the data is checked, and the lost member gets a new server."""
     minutes = float(request.config.getoption("--soak-minutes", 0))
     if not minutes:
         pytest.skip("a soak has its own target: make machines-soak MINUTES=60")

@@ -112,7 +112,7 @@ def test_each_event_starts_the_workflow_once_with_what_happened(
         "id": complete.id,
         "group": "payments",
         "event": "complete",
-        "sentence": "the goal is reached",
+        "sentence": "Done: db_a is active",
         "incident": None,
         "traversal": ready.traversal_id,
         "roles": {"active": "db_a"},

@@ -44,7 +44,7 @@ def test_who_failed_is_replaced_before_anybody_who_is_well(
     assert group.active() == group.members[0]
     assert group.servers()[broken] != begun["server"]
     assert sorted(group.epochs()) == [1] * (size - 1) + [2]
-    assert not any("fence" in sentence for sentence in group.told()), "nothing was on it"
+    assert not any("Fence" in sentence for sentence in group.told()), "nothing was on it"
 
 
 @pytest.mark.parametrize("size", [2, 5])
@@ -59,8 +59,8 @@ def test_the_active_one_moves_first_wherever_the_policy_points_to_it(
     assert (begun["member"], group.active() == active) == (active, False)
     assert group.epochs()[0] == 2
     told = group.told()
-    assert f"quiesce: database on {active}: done" in told
-    assert not any("fence" in sentence for sentence in told)
+    assert f"Stop database on {active}: done" in told
+    assert not any("Fence" in sentence for sentence in told)
     assert group.cloud.violations() == []
 
 
@@ -101,11 +101,11 @@ def test_who_failed_in_its_role_is_fenced_then_another_serves_then_it_is_replace
 
     done = [line.removesuffix(": done") for line in group.told() if line.endswith(": done")]
     assert done[-5:] == [
-        f"fence: fence:{first}",
-        f"quiesce: database on {first}",
-        f"activate: database on {second}",
-        "patch stack: routing",
-        f"replace server: replace:{first}",
+        f"Fence {first}",
+        f"Stop database on {first}",
+        f"Start database on {second}",
+        "Update the stack (routing)",
+        f"Replace {first}",
     ]
     assert (begun["member"], group.active()) == (first, second)
     assert group.status()["lost"] == [], "another server is there now, and that is well"

@@ -135,13 +135,13 @@ def update_plainly(stack: Protected) -> None:
 def test_a_parameter_that_a_stack_update_reset_is_set_again(stack: Protected) -> None:
     active, _ = holders(stack)
     update_plainly(stack)
-    assert stack.tenant.outputs(stack.name)["active"] == "nobody"
+    assert stack.tenant.outputs(stack.name)["active"] == "none"
 
     begun = time.monotonic()
     found = look(stack)
 
     assert [row["service"] for row in found["observed"]] == ["DEGRADED"]
-    assert "parameter active is nobody" in found["observed"][0]["sentence"]
+    assert "parameter active is none" in found["observed"][0]["sentence"]
     until(lambda: stack.tenant.outputs(stack.name)["active"] == active, "its repair", 60)
     print(f"repaired {time.monotonic() - begun:.1f} s after the look began")
     assert stack.wait_until_active() == active

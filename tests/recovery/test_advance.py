@@ -182,8 +182,8 @@ def test_a_traversal_is_worked_off_in_the_order_of_its_graph_and_reported(
     assert operations.names == ["data", "database", "routing"]
     assert (answer["state"], answer["again"]) == ("COMPLETE", False)
     assert answer["outcome"]["status"] == "COMPLETE"
-    assert answer["said"][0] == "attach volume: data on db_a: started"
-    assert answer["said"][-1] == "the goal is reached"
+    assert answer["said"][0] == "Attach data to db_a: started"
+    assert answer["said"][-1] == "Done: db_a is active"
 
 
 def test_a_stage_is_a_milestone_and_later_ones_are_not_waited_for(
@@ -499,7 +499,7 @@ def test_an_operation_that_lost_its_lease_is_given_up_and_taken_up_again(
 
     answer = advanced(state, context, ready)
 
-    given_up = "attach volume: data on db_a: abandoned, its lease was lost during the operation"
+    given_up = "Attach data to db_a: abandoned, its lease was lost during the operation"
     assert given_up in answer["said"]
     first, again = operations.all
     assert again["key"] == first["key"]
@@ -818,7 +818,7 @@ def test_work_that_a_stopping_process_gives_back_goes_on_at_once_in_another(
     record = record_of(state, ready)
     assert (record.owner, record.status) == (None, "FAILED")
     assert told(context, "handed_back") == [
-        "activate: database on db_a: released, its process is stopping"
+        "Start database on db_a: released, its process is stopping"
     ]
     group_id = groups.group_id(project, "payments")
     (found,) = state.database.reading(
@@ -830,7 +830,7 @@ def test_work_that_a_stopping_process_gives_back_goes_on_at_once_in_another(
     before = time.monotonic()
     assert advanced(state, context_of(project), ready)["state"] == "COMPLETE"
     assert time.monotonic() - before < state.settings.lease / 3, "no lease was waited for"
-    assert told(context, "done") == ["activate: database on db_a: done"]
+    assert told(context, "done") == ["Start database on db_a: done"]
 
 
 def test_a_process_that_stopped_takes_no_work_until_it_starts_again(

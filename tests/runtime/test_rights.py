@@ -33,7 +33,7 @@ VOLUME = {
 }
 EXPIRED = {"code": "TOKEN_EXPIRED", "message": "Keystone does not accept the token"}
 GONE = {"code": "TRUST_GONE", "message": "the trust was deleted"}
-LEFT = "attach volume: data on db_a: abandoned, the rights of the request ended"
+LEFT = "Attach data to db_a: abandoned, the rights of the request ended"
 
 
 def record_of(state: Runtime, ready: Ready) -> Record:

@@ -119,7 +119,7 @@ class Service:
 
     @contextmanager
     def fault(self, what: str, turns: Sequence[str] | None = None) -> Iterator[None]:
-        """Within it something happens to the service. Afterwards the data oracle speaks: each row
+        """Within it something happens to the service. Afterwards the data is checked: each row
         that was acknowledged, over the network or inside a guest, is there exactly once, and the
         members acknowledged rows one after the other (``turns``, by default a failover's)."""
         expected = turns or (self.active, self.standby())

@@ -124,7 +124,7 @@ def refuse_other_fences(
     same proof as before, and no other member was fenced. ``before`` and ``after``: as
     :func:`fences_of`; ``arrived``: the goal was reached."""
     told = {row["member"]: row for row in plan["fences"]}
-    climbed = {what.rpartition("fence:")[2] for what in started if what.startswith("fence: ")}
+    climbed = {what.removeprefix("Fence ") for what in started if what.startswith("Fence ")}
     assert set(plan["lost"]) == {m for m, row in told.items() if row["state"] != "lifted"}
     assert climbed <= {m for m, row in told.items() if row["state"] == "climbs"}
     for member, row in told.items():

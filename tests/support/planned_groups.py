@@ -47,9 +47,7 @@ _VOLUME = {"type": "OS::Cinder::Volume", "properties": {"size": 1}}
 def _stack(servers: tuple[str, ...], volumes: int) -> dict[str, Any]:
     return {
         "heat_template_version": "2021-04-16",
-        "parameters": {
-            name: {"type": "string", "default": "nobody"} for name in ("active", "files")
-        },
+        "parameters": {name: {"type": "string", "default": "none"} for name in ("active", "files")},
         "resources": {
             **dict.fromkeys(servers, _SERVER),
             **{f"volume_{number}": _VOLUME for number in range(volumes)},

@@ -56,7 +56,7 @@ def stack(size: int, member: Any = SERVER) -> dict[str, Any]:
     """An autoscaling group of so many."""
     return {
         "heat_template_version": "2021-04-16",
-        "parameters": {"active": {"type": "string", "default": "nobody"}},
+        "parameters": {"active": {"type": "string", "default": "none"}},
         "resources": {
             "nodes": {
                 "type": "OS::Heat::AutoScalingGroup",

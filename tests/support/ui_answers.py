@@ -6,6 +6,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from mistral_failover.model.steps import step
+from mistral_failover.model.types import installed_types
 from mistral_failover.ui.asking import Trouble
 
 NOW = 1_800_000_000.0
@@ -59,6 +61,7 @@ WAIT = {
     "member": "db_b",
     "verb": "create",
     "waiting_for": "Nova",
+    "what": "Attach data to db_b",
     "since": NOW - 40,
     "next_try": 5.0,
     "tries": 3,
@@ -166,6 +169,7 @@ def operation(
     """An operation of a traversal; ``start`` and ``end`` in seconds after its start."""
     return {
         "key": f"{verb}-{name}-{member}",
+        "what": step(verb, name, member, installed_types().get(kind)),
         "verb": verb,
         "resource": name,
         "resource_id": f"{name}-{member}",
@@ -192,16 +196,16 @@ OPERATIONS = [
 ]
 JOURNAL = [
     (0, "traversal", "db_a is lost", None),
-    (0, "started", "fence: fence:db_a: started", "fence:db_a-None"),
+    (0, "started", "Fence db_a: started", "fence:db_a-None"),
     (4, "done", "proven by stop", "fence:db_a-None"),
-    (4, "started", "detach volume: data on db_a: started", "data-db_a"),
-    (5, "done", "detach volume: data on db_a: done", "data-db_a"),
-    (5, "started", "attach volume: data on db_b: started", "data-db_b"),
-    (6, "waiting", "attach volume: data on db_b waits for Nova", "data-db_b"),
-    (7, "done", "attach volume: data on db_b: done", "data-db_b"),
-    (7, "started", "activate: database on db_b: started", "database-db_b"),
-    (8, "done", "activate: database on db_b: done", "database-db_b"),
-    (8, "complete", "the goal is reached", None),
+    (4, "started", "Detach data from db_a: started", "data-db_a"),
+    (5, "done", "Detach data from db_a: done", "data-db_a"),
+    (5, "started", "Attach data to db_b: started", "data-db_b"),
+    (6, "waiting", "Attach data to db_b waits for Nova", "data-db_b"),
+    (7, "done", "Attach data to db_b: done", "data-db_b"),
+    (7, "started", "Start database on db_b: started", "database-db_b"),
+    (8, "done", "Start database on db_b: done", "database-db_b"),
+    (8, "complete", "Done: db_b is active", None),
 ]
 
 
@@ -276,7 +280,7 @@ def plan(**more: Any) -> dict[str, Any]:
         "steps": [
             {
                 "number": 1,
-                "what": "fence: fence:db_b",
+                "what": "Fence db_b",
                 "verb": "create",
                 "resource": "fence:db_b",
                 "type": "fence",
@@ -287,7 +291,7 @@ def plan(**more: Any) -> dict[str, Any]:
             },
             {
                 "number": 2,
-                "what": "detach volume: data on db_b",
+                "what": "Detach data from db_b (if needed)",
                 "verb": "delete",
                 "resource": "data",
                 "type": "volume_attachment",

@@ -131,7 +131,7 @@ def test_the_page_shows_a_group_in_every_state_of_a_drill(play: Play) -> None:
     play.state("degraded", "db_a: it was declared lost")
     (latest,) = {*re.findall(r"/timeline\?id=([0-9a-f-]+)&amp;step", play.tab.page.content())}
     play.tab.open(f"/timeline?id={latest}")
-    play.state("finished", "the goal is reached", picture="ui-failover")
+    play.state("finished", "Done: db_b is active", picture="ui-failover")
 
     # Steps while the machine has little else to do.
     questions = []
@@ -155,7 +155,7 @@ def test_the_page_shows_a_group_in_every_state_of_a_drill(play: Play) -> None:
     play.cloud.api_fault("command_start", "fail")
     play.types("start", "payments", "--lost", "", "--to", "db_a", "--yes", code=1)
     play.until("FAILED", "DOWN")
-    play.state("failed", "Stopped: activate")
+    play.state("failed", "Stopped: Start database")
     play.types("start", "payments", "--lost", "", "--to", "db_b")
 
     # Nothing proves that the member is off.

@@ -55,7 +55,7 @@ def test_a_timeline_has_a_row_for_each_stage_and_step() -> None:
         "stage: Move volumes: 3.0 s",
         "step done critical: Detach data from db_a: done in 1.0 s",
         "step done critical: Attach data to db_b: done in 2.0 s; 3 attempts; "
-        "attach volume: data on db_b waits for Nova",
+        "Attach data to db_b waits for Nova",
         "stage: Activate: 1.0 s",
         "step done: Start database on db_b: done in 1.0 s",
     ]
@@ -73,7 +73,7 @@ def test_a_plan_is_drawn_in_the_order_of_its_steps_before_anything_happens() -> 
 
     assert outline(drawn) == [
         "step planned: 1. Fence db_b. After steps: at once. Took before: not known",
-        "step maybe: 2. Detach data from db_b, only if needed. After steps: 1. Took before: 0.2 s",
+        "step maybe: 2. Detach data from db_b (if needed). After steps: 1. Took before: 0.2 s",
     ]
     fence, detach = bars(drawn)
     assert detach[0] >= fence[1], "one after the other"

@@ -18,7 +18,7 @@ SERVICE: dict[str, Any] = {"since": NOW - 61, "reasons": ["its server is gone"],
 SERVICE["seen_at"] = NOW
 CHAIN = {"sentence": "its chain ended with ERROR", "remedy": "failover sweep payments"}
 OPENING = {"sentence": "waits for its chain acme.failover to open the stage activate", "remedy": ""}
-WAIT = {"resource": "data", "member": "db_b", "verb": "create", "waiting_for": "Nova"}
+WAIT = {"resource": "data", "member": "db_b", "what": "Attach data to db_b", "waiting_for": "Nova"}
 WAIT |= {"since": NOW - 20, "next_try": 3.0, "tries": 4}
 
 
@@ -39,7 +39,7 @@ WAIT |= {"since": NOW - 20, "next_try": 3.0, "tries": 4}
         (
             status("IN_PROGRESS", waiting=[WAIT]),
             Level.ATTENTION,
-            "Waiting: create data on db_b waits for Nova since ",
+            "Waiting for Nova since ",
         ),
         (
             status("BLOCKED", reason="no proof"),

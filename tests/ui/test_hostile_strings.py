@@ -106,7 +106,7 @@ _ANSWERS = {
             {
                 "resource": "data",
                 "member": "db_b",
-                "verb": "create",
+                "what": "Attach data to db_b",
                 "waiting_for": "Nova",
                 "since": 1.0,
                 "next_try": 1.0,
@@ -119,7 +119,7 @@ _ANSWERS = {
             overview(status="BLOCKED", lost=["db_a"], reason="r"),
             overview(
                 status="IN_PROGRESS",
-                under_way=[under_way("attach volume", 5.0)],
+                under_way=[under_way("Attach data to db_b", 5.0)],
                 waiting=[WAIT],
                 deferred=[{"node": "create data", "deferred_to": "another", "deferred_at": 1.0}],
             ),

@@ -133,7 +133,7 @@ def test_the_plan_for_a_lost_member_is_shown_before_anything_happens(opened: Ope
     asked = {"group": "payments", "verb": "failover", "lost": ["db_b"]}
     assert ("failover.plan", asked) in answers.asked
     assert "Fence db_b" in page
-    assert "Detach data from db_b (only if needed)" in page
+    assert "Detach data from db_b (if needed)" in page
     assert "no member could take over. Repair one." in page
     assert answers.started == []
 

@@ -78,7 +78,7 @@ PATHS = {
 
 BUSY = [
     overview("ledger", "BLOCKED", reason="no proof that db_a is off [FENCE_UNPROVEN]"),
-    overview("payments", "IN_PROGRESS", under_way=[under_way("attach volume: data on db_b", 90.0)]),
+    overview("payments", "IN_PROGRESS", under_way=[under_way("Attach data to db_b", 90.0)]),
     overview("shop", "IN_PROGRESS", waiting=[WAIT | {"waiting_for": "the volume service " * 5}]),
 ]
 MORE: dict[str, dict[str, Any]] = {

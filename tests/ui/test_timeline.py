@@ -42,12 +42,12 @@ def test_retries_and_waits_are_with_their_step() -> None:
 
     assert every["Detach data from db_a"].lock_wait == 0
     assert found.attempts == 3
-    assert found.marks == (Mark(6.0, "attach volume: data on db_b waits for Nova"),)
+    assert found.marks == (Mark(6.0, "Attach data to db_b waits for Nova"),)
     assert found.lock_wait == 0.5
     assert found.notes == (
         "3 attempts",
         "waited 0.5 s for a lock",
-        "attach volume: data on db_b waits for Nova",
+        "Attach data to db_b waits for Nova",
     )
 
 

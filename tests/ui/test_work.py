@@ -13,7 +13,7 @@ from mistral_failover.ui.work import WorkRow, work_view
 from support.ui_answers import NOW, WAIT, Answers, overview, under_way
 from ui.conftest import Opened
 
-ATTACH = "attach volume: data on db_b"
+ATTACH = "Attach data to db_b"
 
 
 def rows(**more: Any) -> tuple[WorkRow, ...]:
@@ -49,7 +49,7 @@ def test_a_limit_that_is_not_known_or_says_nothing_is_not_shown(limit: float | N
 def test_a_wait_shows_its_reason_and_the_next_attempt() -> None:
     (row,) = rows(waiting=[WAIT])
 
-    assert (row.step, row.state, row.lasting) == ("create data on db_b", "waits", "40.0 s")
+    assert (row.step, row.state, row.lasting) == (ATTACH, "waits", "40.0 s")
     assert row.notes == ("for Nova", "next try in 5.0 s", "3 attempts")
 
 

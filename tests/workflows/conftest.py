@@ -45,7 +45,7 @@ def stack(servers: tuple[str, ...]) -> dict[str, Any]:
     """A template of these servers, each on a host of its own, and one volume."""
     return {
         "heat_template_version": "2021-04-16",
-        "parameters": {"active": {"type": "string", "default": "nobody"}},
+        "parameters": {"active": {"type": "string", "default": "none"}},
         "resources": {
             "spread": {
                 "type": "OS::Nova::ServerGroup",

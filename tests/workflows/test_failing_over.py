@@ -333,12 +333,12 @@ def test_a_plan_tells_the_steps_in_order_and_touches_nothing(group: Any) -> None
     assert plan["roles"] == {"active": "db_b"}
     assert plan["lost"] == ["db_a"]
     assert [step["what"] for step in plan["steps"]] == [
-        "fence: fence:db_a",
-        "quiesce: database on db_a",
-        "detach volume: data on db_a",
-        "attach volume: data on db_b",
-        "activate: database on db_b",
-        "patch stack: routing",
+        "Fence db_a",
+        "Stop database on db_a",
+        "Detach data from db_a",
+        "Attach data to db_b",
+        "Start database on db_b",
+        "Update the stack (routing)",
     ]
     assert [step["after"] for step in plan["steps"]][0] == []
     assert group.status()["roles"] == {"active": "db_a"}

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 SLOW = 0.4
-ATTACHING = "attach volume: data on db_b: started"
-DETACHING = "detach volume: data on db_a: started"
-STARTING = "activate: database on db_b: started"
-PATCHING = "patch stack: routing: started"
+ATTACHING = "Attach data to db_b: started"
+DETACHING = "Detach data from db_a: started"
+STARTING = "Start database on db_b: started"
+PATCHING = "Update the stack (routing): started"
 
 
 @pytest.fixture(autouse=True)

@@ -223,13 +223,13 @@ def test_a_volume_that_was_deleted_is_seen(serving: Any, operator: Operator) -> 
 
 
 def test_a_stack_parameter_that_drifted_is_seen(serving: Any, operator: Operator) -> None:
-    operator.update_stack(serving.name, active="nobody")
+    operator.update_stack(serving.name, active="none")
 
     observe(serving)
 
     word, reasons = service(serving)
     assert word == "DEGRADED"
-    assert reasons == [f"routing: stack {serving.name}: parameter active is nobody instead of db_a"]
+    assert reasons == [f"routing: stack {serving.name}: parameter active is none instead of db_a"]
 
 
 def test_what_comes_back_is_told_as_well(serving: Any, operator: Operator) -> None:
@@ -286,13 +286,13 @@ def test_a_stack_is_read_again_only_after_an_update(serving: Any, operator: Oper
 
 
 def test_the_doctor_looks_as_well_and_keeps_nothing(serving: Any, operator: Operator) -> None:
-    operator.update_stack(serving.name, active="nobody")
+    operator.update_stack(serving.name, active="none")
 
     found = doctor.Doctor(serving.name).run(ActionContext(SecurityContext(), ExecutionContext()))
 
     (row,) = (row for row in found["findings"] if row["check"] == "service")
     assert row["level"] == "warn"
-    assert "parameter active is nobody instead of db_a" in row["sentence"]
+    assert "parameter active is none instead of db_a" in row["sentence"]
     assert service(serving) == ("SERVING", []), "status says what the last round saw"
 
 
@@ -312,7 +312,7 @@ def parameter(group: Any, operator: Operator) -> str:
 def test_a_drifted_parameter_is_repaired_and_nothing_moves(
     serving: Any, operator: Operator
 ) -> None:
-    operator.update_stack(serving.name, active="nobody")
+    operator.update_stack(serving.name, active="none")
 
     assert healed(serving).state == "SUCCESS"
 
@@ -325,7 +325,7 @@ def test_a_drifted_parameter_is_repaired_and_nothing_moves(
 def test_a_repair_whose_start_was_lost_is_asked_for_again_after_a_while(
     serving: Any, operator: Operator
 ) -> None:
-    operator.update_stack(serving.name, active="nobody")
+    operator.update_stack(serving.name, active="none")
     (first,) = observe(serving)
     assert first["heal"]["workflow"] == "failover.failover"
     assert observe(serving) == []
@@ -354,7 +354,7 @@ def test_nothing_is_repaired_where_the_group_only_reports(
 ) -> None:
     group = protect(heal="report")
     group.activate()
-    operator.update_stack(group.name, active="nobody")
+    operator.update_stack(group.name, active="none")
 
     (row,) = observe(group)
 
@@ -363,7 +363,7 @@ def test_nothing_is_repaired_where_the_group_only_reports(
 
 def test_a_pause_holds_healing_back(serving: Any, operator: Operator) -> None:
     serving.run("pause", group=serving.name, because="we work on it")
-    operator.update_stack(serving.name, active="nobody")
+    operator.update_stack(serving.name, active="none")
 
     (row,) = observe(serving)
 
@@ -375,9 +375,9 @@ def test_repairs_end_where_the_limit_of_moves_is_reached(
 ) -> None:
     group = protect(limits={"per_hour": 2, "cooldown": 0})
     group.activate()
-    operator.update_stack(group.name, active="nobody")
+    operator.update_stack(group.name, active="none")
     assert healed(group).state == "SUCCESS"
-    operator.update_stack(group.name, active="nobody")
+    operator.update_stack(group.name, active="none")
 
     assert observe(group) == []
     assert service(group)[0] == "DEGRADED"
@@ -424,7 +424,7 @@ def test_a_lost_server_is_only_reported_unless_the_group_says_otherwise(
 
 
 def test_a_sweep_looks_too_and_says_what_is_to_be_started(serving: Any, operator: Operator) -> None:
-    operator.update_stack(serving.name, active="nobody")
+    operator.update_stack(serving.name, active="none")
 
     swept = serving.run("sweep", group=serving.name).output["swept"]
 

@@ -44,7 +44,7 @@ _SERVER = {
 }
 STACK = {
     "heat_template_version": "2021-04-16",
-    "parameters": {"active": {"type": "string", "default": "nobody"}},
+    "parameters": {"active": {"type": "string", "default": "none"}},
     "resources": {
         "spread": {
             "type": "OS::Nova::ServerGroup",

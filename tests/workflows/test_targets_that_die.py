@@ -26,9 +26,9 @@ from mistral_failover.store.transaction import SqlTransaction
 from support.operators import Operator
 
 SLOW = 0.5
-DETACHING = "detach volume: data on db_a: started"
-ATTACHING = "attach volume: data on db_b: started"
-WAITING = "attach volume: data on db_b: waiting for "
+DETACHING = "Detach data from db_a: started"
+ATTACHING = "Attach data to db_b: started"
+WAITING = "Attach data to db_b: waiting for "
 THREE = ("db_a", "db_b", "db_c")
 
 

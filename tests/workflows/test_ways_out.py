@@ -158,7 +158,7 @@ def test_both_names_can_be_corrected_while_the_application_runs(mistyped: Any) -
     group.run("failover", group=group.name, lost=[]).assert_succeeded()
 
     assert group.runs_on() == ["db_a"]
-    assert "quiesce: database on db_a: done" in group.told("done")
+    assert "Stop database on db_a: done" in group.told("done")
 
 
 def test_a_group_without_its_volume_can_be_taken_out_of_service(without_volume: Any) -> None:

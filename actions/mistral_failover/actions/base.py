@@ -12,9 +12,9 @@ from mistral_failover.runtime.errors import answered
 from mistral_failover.runtime.process import runtime
 from mistral_failover.runtime.request import Request
 
-# What may come of a token that Keystone does not accept any more. Services answer 401, or 503 while
-# Keystone refuses to tell them anything, and a channel that asks Keystone seems out of reach then;
-# and who may not ask Nova finds neither proof nor standby.
+# Errors that a token may cause once Keystone no longer accepts it. Services answer 401, or 503
+# while Keystone refuses to answer them. A channel that asks Keystone then seems out of reach, and
+# without Nova there is neither a proof nor a standby.
 _DOUBTFUL = frozenset(
     {
         "TOKEN_EXPIRED",

@@ -109,6 +109,6 @@ def _turn(given: Any) -> list[dict[str, str]] | None:
             "turn",
             "a list of members with their servers",
             given,
-            "Pass on the turn of the first answer, or leave it out.",
+            "Repeat the turn from the first answer, or leave it out.",
         )
     return [{key: each[key] for key in keys} for each in given]

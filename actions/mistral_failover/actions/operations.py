@@ -50,7 +50,7 @@ class OperationAction(FailoverAction):
         ticket, operation = ownership.entitled(request, self.operation)
         with request.runtime.leases.hold(ticket.lock) as lease:
             guard = request.runtime.guard(lease, request.project_id)
-            guard.permit("GET")  # whose lease is lost has nothing to do here, nor on a member
+            guard.permit("GET")  # without a lease, it must not act in the cloud or on a member
             cloud = request.cloud(guard)
             channel = request.channel(cloud, guard)
             mistral = partial(mistral_of, request, guard)

@@ -21,7 +21,7 @@ class Key(Asking, ShowOne):
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The options."""
+        """Return the parser with the options of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument("group", help="the group's name")
         parser.add_argument(
@@ -44,7 +44,7 @@ class List(Asking, Lister):
     """List the members of a group and the latest heartbeats of their agents."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The options."""
+        """Return the parser with the options of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument("group", help="the group's name")
         return parser

@@ -281,7 +281,7 @@ class Admit(Order):
 
 
 class Dismiss(Asking, Lister):
-    """Remove held alarms from the list; who did it and why is recorded.
+    """Remove held alarms from the list; your name and reason are recorded.
 
     Of the alarm of a host or a zone, the alarms of its groups are removed.
     """

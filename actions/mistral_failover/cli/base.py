@@ -54,7 +54,7 @@ class Asking:
         return answer if self._escaping else clean_value(answer)
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """A parser that accepts arguments in any order: members may follow an option too."""
+        """Return a parser that accepts arguments in any order: members may follow an option too."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)  # type: ignore[misc]
         parser.parse_args = parser.parse_intermixed_args  # type: ignore[method-assign]
         return parser
@@ -92,7 +92,7 @@ def width() -> int:
 
 
 def _dashed(value: Any) -> Any:
-    """A cell, or a row of them."""
+    """Return a cell, or a row of them."""
     if isinstance(value, list | tuple):
         return [_dashed(each) for each in value]
     return "-" if value is None else value
@@ -126,7 +126,8 @@ def add_yes(parser: argparse.ArgumentParser) -> None:
 
 
 def for_people(parsed_args: argparse.Namespace) -> bool:
-    """Whether the answer is formatted for people: then it may be shortened and put in words."""
+    """Return whether the answer is formatted for people: then it may be shortened and put in
+    words."""
     return str(getattr(parsed_args, "formatter", "table")) == "table"
 
 
@@ -175,19 +176,19 @@ def counted(number: int, thing: str) -> str:
 
 
 def when(seconds: float | None) -> str:
-    """A time as people read it, in UTC; ``never`` for None."""
+    """Return a time as people read it, in UTC; ``never`` for None."""
     if seconds is None:
         return "never"
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def clock(seconds: float) -> str:
-    """The time of day as people read it, in UTC."""
+    """Return the time of day as people read it, in UTC."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%H:%M:%S")
 
 
 def lasted(seconds: float | None) -> str:
-    """A duration as people read it; nothing for None."""
+    """Return a duration as people read it; nothing for None."""
     if seconds is None:
         return ""
     if seconds < 60:

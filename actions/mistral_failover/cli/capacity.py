@@ -138,7 +138,7 @@ class Capacity(Lister):
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The options."""
+        """Return the parser with the options of the command."""
         # Imported here, because other commands would wait for oslo.config.
         from mistral_failover.settings import Settings
 

@@ -22,7 +22,7 @@ class _Table(CompleteShellBase):
     row: str
 
     def get_header(self) -> str:
-        """Nothing: the script is written as a whole."""
+        """Return nothing: the script is written as a whole."""
         return ""
 
     def get_trailer(self) -> str:

@@ -38,7 +38,7 @@ class ConfirmFenced(Order):
         )
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        """The confirmed member."""
+        """Return the confirmed member."""
         return {"member": parsed_args.member}
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:

@@ -58,7 +58,7 @@ def whole(sentence: object) -> str:
 
 
 def state_dir() -> Path:
-    """Where ``failover server`` keeps its state by default."""
+    """Return where ``failover server`` keeps its state by default."""
     if given := os.environ.get(STATE_VARIABLE):
         return Path(given)
     base = os.environ.get("XDG_STATE_HOME")
@@ -137,14 +137,15 @@ def add_namespace(parser: Any) -> None:
 
 
 def namespace(app: Any) -> str:
-    """The namespace with the package's workflows; empty: the one without a name."""
+    """Return the namespace with the package's workflows; empty: the one without a name."""
     options = getattr(app, "options", None)
     given = getattr(options, "workflow_namespace", None)
     return str(os.environ.get(NAMESPACE_VARIABLE, "") if given is None else given)
 
 
 def _authenticating(argv: Sequence[str]) -> list[str]:
-    """The options of OpenStack's clients among the words, which have defaults of their own."""
+    """Return the options of OpenStack's clients among the words, which have defaults of their
+    own."""
     names = [word.partition("=")[0] for word in argv]
     return list(dict.fromkeys(name for name in names if name.startswith("--os-")))
 
@@ -185,12 +186,12 @@ def _client(app: Any) -> MistralClient:
 
 
 def _of_openstack(app: Any) -> bool:
-    """Whether a command runs as ``openstack failover ...``."""
+    """Return whether a command runs as ``openstack failover ...``."""
     return getattr(app, "client_manager", None) is not None
 
 
 def _region(app: Any) -> Any:
-    """The entry of clouds.yaml, or what the variables say. Raises SDKException."""
+    """Return the entry of clouds.yaml, or what the variables say. Raises SDKException."""
     if _of_openstack(app):
         return app.client_manager.sdk_connection.config
     from openstack import config
@@ -226,7 +227,8 @@ def of_server(facts: dict[str, Any], timeout: float = 60) -> MistralClient:
 
 
 def _given_token(options: Any) -> str | None:
-    """The token of the Mistral at --mistral-url, None if there is none. Raises CommandFailed."""
+    """Return the token of the Mistral at --mistral-url, None if there is none. Raises
+    CommandFailed."""
     file = getattr(options, "mistral_token_file", None) or os.environ.get(TOKEN_VARIABLE)
     return _token_in(Path(file)) if file else os.environ.get("OS_TOKEN")
 
@@ -248,7 +250,8 @@ def _token_in(file: Path) -> str:
 
 
 def _where(options: Any) -> tuple[str | None, bool]:
-    """The URL of Mistral's API, and whether it is the embedded Mistral; neither: in the cloud."""
+    """Return the URL of Mistral's API, and whether it is the embedded Mistral; neither: in the
+    cloud."""
     if _said(options):
         return getattr(options, "mistral_url", None), bool(getattr(options, "embedded", False))
     return os.environ.get(URL_VARIABLE), os.environ.get(EMBEDDED_VARIABLE, "") not in ("", "0")

@@ -35,7 +35,7 @@ class Doctor(Asking, Lister):
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The options."""
+        """Return the parser with the options of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument("group", nargs="?", help="check only this group")
         return parser

@@ -41,7 +41,7 @@ class Break(ShowOne):
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The options."""
+        """Return the parser with the options of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument("group", help="the group's name")
         parser.add_argument("member", help="the member's name")

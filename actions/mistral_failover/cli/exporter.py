@@ -41,7 +41,7 @@ class Exporter(Command):
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The options."""
+        """Return the parser with the options of the command."""
         from mistral_failover.metrics.server import INTERVAL
 
         parser: argparse.ArgumentParser = super().get_parser(prog_name)

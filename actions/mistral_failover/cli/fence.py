@@ -22,7 +22,7 @@ class Fence(Asking, ShowOne):
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The options."""
+        """Return the parser with the options of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument("target", help="the compute host as Nova names it, or a member")
         parser.add_argument("--group", help="the group of the member")

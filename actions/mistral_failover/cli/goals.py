@@ -31,7 +31,7 @@ class List(Asking, Lister):
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The options."""
+        """Return the parser with the options of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument("group", help="the group's name")
         return parser
@@ -50,7 +50,7 @@ class Diff(Asking, Lister):
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The options."""
+        """Return the parser with the options of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument("group", help="the group's name")
         parser.add_argument("before", help="the first goal's version, at least 7 digits")

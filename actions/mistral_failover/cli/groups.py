@@ -25,7 +25,7 @@ class _Defining(Asking, ShowOne):
     """Define a group from files, and converge it to the definition."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The options."""
+        """Return the parser with the options of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         files.add_files(parser)
         parser.add_argument("--name", help="the group's name (default: the stack's)")
@@ -45,7 +45,7 @@ class _Defining(Asking, ShowOne):
         return parser
 
     def known(self, name: str) -> bool:
-        """Whether the project has a group of this name."""
+        """Return whether the project has a group of this name."""
         return name in self.ask("failover.status")["groups"]
 
     def defined(self, given: files.Definition, *, dry_run: bool = False) -> dict[str, Any]:
@@ -143,7 +143,7 @@ class Update(_Defining):
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The options."""
+        """Return the parser with the options of the command."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             "--dry-run", action="store_true", help="show what would change, and change nothing"
@@ -184,7 +184,7 @@ class Forget(Asking, ShowOne):
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The resource and the reason."""
+        """Return the parser with the arguments: the resource and the reason."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument("group", help="the group")
         parser.add_argument("resource", help="its name in the group file, or the id of a record")
@@ -215,7 +215,7 @@ class Validate(Lister):
     auth_required = False
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The options."""
+        """Return the parser with the options of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         files.add_files(parser)
         return parser
@@ -288,7 +288,7 @@ class Show(Asking, ShowOne):
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The options."""
+        """Return the parser with the options of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument("group", help="the group's name")
         return parser
@@ -337,7 +337,7 @@ class Delete(Order):
         parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        """The lost members."""
+        """Return the lost members."""
         return {"lost": parsed_args.lost}
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
@@ -385,5 +385,5 @@ class Activate(Order):
         )
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        """The member to activate."""
+        """Return the member to activate."""
         return {"to": parsed_args.to}

@@ -37,7 +37,7 @@ class List(Asking, Lister):
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The options."""
+        """Return the parser with the options of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument("group", nargs="?", help="the group (default: the whole project)")
         return parser
@@ -77,7 +77,7 @@ class Break(Asking, ShowOne):
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The options."""
+        """Return the parser with the options of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument("resource", help="the resource's id, or at least its first 8 digits")
         parser.add_argument(
@@ -89,7 +89,7 @@ class Break(Asking, ShowOne):
         )
         parser.add_argument("--because", metavar="TEXT", help="the reason, for the record")
         parser.add_argument(
-            "--no-wait", action="store_true", help="only break it: do not follow what comes of it"
+            "--no-wait", action="store_true", help="only break it; do not wait for the result"
         )
         parser.add_argument(
             "--timeout",

@@ -28,13 +28,13 @@ _SHOWN = 8  # digits of a host's id: enough to tell which members share one
 class List(Asking, Lister):
     """List the members of a group: their roles, and whether they may take one.
 
-    The first one is the group's first choice. "no" comes with the reason; "rather not" means that
-    the member is taken only if there is no better one. The command changes nothing. Next: correct
+    The first one is the group's first choice. "no" comes with the reason; "rather not" means
+    that the member is a last resort. The command changes nothing. Next: correct
     the cause under why, end a maintenance, or move a role with failover switchover.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The options."""
+        """Return the parser with the options of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument("group", help="the group's name")
         return parser

@@ -43,7 +43,7 @@ class Order(base.Asking, ShowOne):
     workflow = ""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The options that every order has."""
+        """Return the parser with the options of every order."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         self.add_group(parser)
         self.add_arguments(parser)
@@ -75,7 +75,7 @@ class Order(base.Asking, ShowOne):
         parser.add_argument("--because", metavar="TEXT", help="the reason, for the record")
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        """The workflow's inputs besides group and because; None for options not given."""
+        """Return the workflow's inputs besides group and because; None for options not given."""
         return {}
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
@@ -197,7 +197,7 @@ class _Following:
     def to_its_end(
         self, workflow: str, execution: ExecutionBody
     ) -> tuple[ExecutionBody, dict[str, Any]]:
-        """The execution as it is at the end, and what it said."""
+        """Return the execution as it is at the end, and what it said."""
         identity = execution["id"]
         try:
             while execution["state"] not in _ENDED and self._pause():
@@ -212,7 +212,7 @@ class _Following:
     def _rest(
         self, workflow: str, execution: ExecutionBody
     ) -> tuple[ExecutionBody, dict[str, Any]]:
-        """What is left after the execution has ended, or the time for it is over."""
+        """Return what is left after the execution has ended, or the time for it is over."""
         identity = execution["id"]
         facts = _said(execution)
         cut_short = not facts and execution["state"] in _CUT_SHORT
@@ -262,7 +262,8 @@ class _Following:
         return self._client.run_action("failover.status", {"group": self._group})
 
     def _asked(self, question: Callable[[], Any]) -> Any:
-        """The answer, or None from a Mistral that is away: that is said once, and is no end."""
+        """Return the answer, or None from a Mistral that is away: that is
+        shown once, and the command continues."""
         from mistral_failover.mistral.client import MistralError
 
         try:
@@ -306,7 +307,7 @@ class _Journal:
             self._after = row["id"]
 
     def tells_of(self, traversal: Mapping[str, Any] | None) -> bool:
-        """Whether anything of a traversal is newer than this object."""
+        """Return whether anything of a traversal is newer than this object."""
         if traversal is None:
             return False
         asked = {"group": self._group, "after": self._start, "limit": 1}
@@ -327,7 +328,7 @@ class _Journal:
 
 
 def _said(execution: ExecutionBody) -> dict[str, Any]:
-    """The outcome that the workflow ended with, and the error, if there is one."""
+    """Return the outcome that the workflow ended with, and the error, if there is one."""
     output = execution.get("output")
     if not isinstance(output, Mapping):
         return {}

@@ -42,7 +42,7 @@ class Rollback(Order):
         )
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        """The goal, and the recovered members."""
+        """Return the goal, and the recovered members."""
         return {"goal": parsed_args.to_goal, "recovered": parsed_args.recovered}
 
 
@@ -55,7 +55,7 @@ class Sweep(Asking, Lister):
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The options."""
+        """Return the parser with the options of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument("group", nargs="?", help="the group's name (default: all groups)")
         parser.add_argument(

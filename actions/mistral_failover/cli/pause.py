@@ -17,7 +17,7 @@ class _Suspending(Asking, ShowOne):
     """Change whether a group's alarms are held."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The options."""
+        """Return the parser with the options of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument("group", help="the group's name")
         self.add_arguments(parser)
@@ -48,7 +48,7 @@ class Pause(_Suspending):
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """The reason."""
+        """Add the reason."""
         add_reason(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
@@ -64,7 +64,7 @@ class Resume(_Suspending):
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """The reason, and more."""
+        """Add the reason, and more."""
         parser.add_argument(
             "--because", default="resumed", metavar="TEXT", help="the reason, for the record"
         )
@@ -86,7 +86,7 @@ class MaintenanceOn(_Suspending):
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """The members, the end, and the reason."""
+        """Add the members, the end, and the reason."""
         parser.add_argument(
             "members", nargs="*", metavar="member", help="a member you work on (default: all)"
         )
@@ -115,7 +115,7 @@ class MaintenanceOff(_Suspending):
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """The members, and the reason."""
+        """Add the members, and the reason."""
         parser.add_argument(
             "members", nargs="*", metavar="member", help="a member that is done (default: all)"
         )

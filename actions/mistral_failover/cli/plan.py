@@ -119,7 +119,7 @@ class Plannable(order.Order):
     verb = ""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The options of every order, and --dry-run."""
+        """Return the parser with the options of every order, and --dry-run."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument(
             "--dry-run",
@@ -151,7 +151,7 @@ class Plan(base.Asking, ShowOne):
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The options."""
+        """Return the parser with the options of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument("group", nargs="?", help="the group's name")
         parser.add_argument(

@@ -46,7 +46,7 @@ class Progress:
 
     @property
     def on_terminal(self) -> bool:
-        """Whether there is a line for :meth:`doing`."""
+        """Return whether there is a line for :meth:`doing`."""
         return self._status is not None
 
     def doing(self, words: str) -> None:

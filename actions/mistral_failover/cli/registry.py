@@ -33,7 +33,7 @@ class Text:
     whole: bool
 
     def is_in(self, definition: str) -> bool:
-        """Whether Mistral's text equals this one."""
+        """Return whether Mistral's text equals this one."""
         if hashed(self.text) == hashed(definition):
             return True
         return not self.whole and yaml.safe_load(self.text) == yaml.safe_load(definition)
@@ -50,7 +50,7 @@ class WorkflowState:
 
 
 def hashed(text: str) -> str:
-    """The SHA-256 of a text."""
+    """Return the SHA-256 of a text."""
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
@@ -172,7 +172,7 @@ class Registry:
         return f"updated ({to})"
 
     def mine(self, name: str) -> bool:
-        """Whether the caller's project has one of this name."""
+        """Return whether the caller's project has one of this name."""
         return self._own(name) is not None
 
     def remove(self, name: str) -> str:

@@ -87,7 +87,7 @@ class Replace(plan.Plannable):
         base.confirm("Do that", yes=False)
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        """The member, and the extent."""
+        """Return the member, and the extent."""
         if parsed_args.all:
             return {"pause": parsed_args.pause}
         word = "oldest" if parsed_args.oldest else "newest" if parsed_args.newest else None

@@ -48,7 +48,7 @@ class Server(Lister):
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The options."""
+        """Return the parser with the options of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.formatter_class = argparse.RawDescriptionHelpFormatter
         parser.add_argument(
@@ -162,7 +162,7 @@ class Server(Lister):
             help="let that page give orders, to every user who can read the links that this prints",
         )
         parser.add_argument(
-            "--check", action="store_true", help="only show what is wrong; start nothing"
+            "--check", action="store_true", help="only show problems; start nothing"
         )
         parser.add_argument(
             "--print-webhook",
@@ -207,7 +207,8 @@ class Server(Lister):
         return ["kind", "code", "message", "remedy"], rows
 
     def _print_webhook(self, options: Any) -> int:
-        """The address of the server that runs with this state, else of one with these options."""
+        """Print the address of the server that runs with this state, else of one with these
+        options."""
         from mistral_failover.server import intake, secret, state_dir
 
         facts = state_dir.running(options.state_dir)

@@ -25,7 +25,7 @@ class Show(Asking, ShowOne):
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The options."""
+        """Return the parser with the options of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument("id", help="the id, or at least its first 8 digits")
         parser.add_argument("--group", metavar="GROUP", help="the group that it belongs to")
@@ -39,7 +39,7 @@ class Show(Asking, ShowOne):
     def produce_output(
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Sequence[Any]
     ) -> int:
-        """A page for people, all of it for machines."""
+        """Show a page for people, all of it for machines."""
         if not for_people(parsed_args):
             return int(super().produce_output(parsed_args, column_names, data))
         from rich.console import Console

@@ -186,7 +186,7 @@ def _goal(found: Row) -> Iterator[RenderableType]:
 def _operation(found: Row) -> Iterator[RenderableType]:
     yield _facts(
         [
-            ("what", f"{found['verb']} {found['resource']} ({found['type']})"),
+            ("what", f"{found['what']} ({found['type']})"),
             ("member", found["member"]),
             ("result", found["result"]),
             ("started", when(found["started_at"])),

@@ -42,7 +42,7 @@ class Status(Asking, ShowOne):
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The options."""
+        """Return the parser with the options of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument("group", nargs="?", help="the group's name (default: all groups)")
         parser.add_argument(
@@ -121,7 +121,7 @@ class Watch(Asking, Command):
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The options."""
+        """Return the parser with the options of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument("group", help="the group's name")
         parser.add_argument(
@@ -196,7 +196,7 @@ class History(Asking, Lister):
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The options."""
+        """Return the parser with the options of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument("group", help="the group's name")
         parser.add_argument(
@@ -243,7 +243,7 @@ class History(Asking, Lister):
         ]
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
-        """Nothing more if every step was written as it came."""
+        """Show nothing more if every step was written as it came."""
         if self._streamed:
             return 0
         return int(super().produce_output(parsed_args, column_names, data))
@@ -279,7 +279,7 @@ class History(Asking, Lister):
 
 
 def _latest(rows: list[dict[str, Any]]) -> str | None:
-    """The traversal of the last step."""
+    """Return the traversal of the last step."""
     return next((r["traversal_id"] for r in reversed(rows) if r["traversal_id"]), None)
 
 

@@ -95,7 +95,7 @@ def headline(status: Mapping[str, Any]) -> str:
         case Service.DEGRADED:
             return f"{group} is DEGRADED: it serves{on}, but is not protected{since}"
         case Service.UNKNOWN:
-            return f"{group} is UNKNOWN: it could not be seen whether it serves{since}"
+            return f"{group} is UNKNOWN: cannot determine whether it serves{since}"
         case Service.SERVING:
             return f"{group} is SERVING{on}{since}"
     return f"{group} is {str(found['status']).replace('_', ' ')}{since}"
@@ -405,16 +405,13 @@ def _word(state: str) -> str:
 
 def _waiting(status: Mapping[str, Any]) -> Iterable[str]:
     for row in status["waiting"]:
-        on = f" on {row['member']}" if row["member"] else ""
         soon = f"next try in {row['next_try']:.0f} s" if row["next_try"] > 0 else "trying again"
-        yield (
-            f"{row['waiting_for']}, since {clock(row['since'])}, to {row['verb']} "
-            f"{row['resource']}{on} ({soon})"
-        )
+        yield f"{row['waiting_for']}, since {clock(row['since'])}: {row['what']} ({soon})"
 
 
 def _waits(status: Mapping[str, Any]) -> set[str]:
-    """The names of the resources that wait for a service: they are neither running nor failed."""
+    """Return the names of the resources that wait for a service: they are neither running nor
+    failed."""
     return {row["resource"] for row in status["waiting"]}
 
 

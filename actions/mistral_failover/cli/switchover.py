@@ -33,7 +33,7 @@ class Switchover(plan.Plannable):
         )
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        """The target, and the role."""
+        """Return the target, and the role."""
         return {"to": parsed_args.to, "role": parsed_args.role}
 
 
@@ -64,7 +64,7 @@ class Failback(plan.Plannable):
         )
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        """The roles, and the recovered members."""
+        """Return the roles, and the recovered members."""
         return {
             "to": parsed_args.to,
             "role": parsed_args.role,

@@ -28,7 +28,7 @@ class Validate(Command):
     auth_required = False
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The options."""
+        """Return the parser with the options of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument("files", nargs="+", metavar="FILE", help="workflow files (YAML)")
         parser.add_argument(
@@ -47,7 +47,7 @@ class _InMistral(Asking, Lister):
     """A command about the workflows in Mistral."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The options."""
+        """Return the parser with the options of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument(
             "--namespace",

@@ -30,7 +30,7 @@ class Attach(Steps):
     """Continue until the server has the volume.
 
     ``silence`` returns why the server's agent counts as silent, or an empty text. ``server``
-    returns the server's state, if somebody has just asked for it.
+    returns the server's state, if another check has just read it.
     """
 
     def __init__(

@@ -53,12 +53,12 @@ class Cloud:
 
     @property
     def guard(self) -> Guard:
-        """The guard that is asked before every call."""
+        """Return the guard that is asked before every call."""
         return self.session.guard
 
     @cached_property
     def project_id(self) -> str:
-        """The id of the project whose rights the session has."""
+        """Return the id of the project whose rights the session has."""
         with translated("authenticate", "Keystone"):
             return str(self.session.get_project_id())
 

@@ -2,8 +2,8 @@
 """A question that many operations of a process ask at the same time is sent once.
 
 A failover of 32 volumes asks 32 times at once which volumes the stack has, and whether the standby
-can take one. An answer is shared only with those who asked before its request was sent: nobody gets
-an answer that is older than the question.
+can take one. An answer is shared only with those who asked before its request was sent: no caller
+gets an answer that is older than the question.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from mistral_failover.cloud.guard import Guard, NoLongerNeeded
 
 T = TypeVar("T")
 _SLICE = 1.0
-"""Seconds after which who waits asks its guard again."""
+"""Seconds after which a waiting caller asks its guard again."""
 
 
 class _Request:
     """A request, for all who asked before it is sent. ``sent``: when that was, on the monotonic
-    clock. ``instead``: the one that is for the others, because its outcome concerns nobody but its
-    sender."""
+    clock. ``instead``: the one that replaces it for the other callers, because its outcome is valid
+    only for its sender."""
 
     def __init__(self) -> None:
         self.sent: float | None = None
@@ -37,7 +37,8 @@ class _Request:
 
 
 class _Question:
-    """A question that somebody asks. ``next``: the request that is sent once none is under way."""
+    """A question that at least one caller asks. ``next``: the request that is sent once none is
+    under way."""
 
     def __init__(self) -> None:
         self.asking = 0

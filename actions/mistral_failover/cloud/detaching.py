@@ -90,8 +90,8 @@ class Detach(Steps):
         return self._look_why(volume, state)
 
     def _may_host_be_down(self) -> bool:
-        """Whether it is time to ask that. A server that is off may be deleted as soon as Nova
-        counts its host as dead, and the failover waits for nothing else."""
+        """Return whether it is time to ask that. A server that is off may be deleted as soon as
+        Nova counts its host as dead, and the failover waits for nothing else."""
         if self._release.off is None or not self._release.delete_server:
             return self.is_time_to_ask_why()
         now = time.monotonic()
@@ -212,8 +212,8 @@ class Detach(Steps):
             self._failure = None
             return None
         self.accepted = 0  # no guest was asked
-        LOG.warning("Volume %s: a detach that nothing works on is repeated", self.volume_id)
-        return Look("a detach that no compute service works on is requested again")
+        LOG.warning("Volume %s: retrying a stalled detach", self.volume_id)
+        return Look("a detach that no compute service works on: retrying")
 
     def _why_it_stands_still(self) -> CloudError | None:
         """Return why nothing moves: Nova's own failure, as long as the package can repeat the

@@ -113,8 +113,8 @@ def watch(
 
 
 def _row(cloud: Cloud, named: str) -> Mapping[str, Any]:
-    """An alarm as Aodh shows it: what a PUT of it takes, too. Aodh shows the URL of an action by a
-    trust without the trust, and finds the trust again at the PUT."""
+    """Return an alarm as Aodh shows it: what a PUT of it takes, too. Aodh shows the URL of an
+    action by a trust without the trust, and finds the trust again at the PUT."""
     with translated(f"read alarm {named}", "Aodh"):
         if uuidutils.is_uuid_like(named):
             row: Mapping[str, Any] = cloud.alarming.get(f"{_ALARMS}/{named}").json()

@@ -64,24 +64,24 @@ class PredictedReplacement:
 
     @property
     def by_itself(self) -> bool:
-        """Whether it goes by itself, not with another resource."""
+        """Return whether it goes by itself, not with another resource."""
         return self.link == self.cause
 
     @property
     def marked(self) -> bool:
-        """Whether the cause was marked by a user or by a check of the stack, so that the mark can
-        be removed."""
+        """Return whether the cause was marked by a user or by a check of the stack, so that the
+        mark can be removed."""
         return self.cause.resource.status == MARKED
 
     @property
     def unmark(self) -> str:
-        """The command that removes the mark."""
+        """Return the command that removes the mark."""
         where = f"{quote(self.cause.stack)} {quote(self.cause.name)}"
         return f"openstack stack resource mark unhealthy --reset {where}"
 
     @property
     def words(self) -> str:
-        """The cause's status in Heat."""
+        """Return the cause's status in Heat."""
         cause = self.cause
         return f"Heat has {cause.name} of stack {cause.stack} as {cause.resource.status}"
 

@@ -48,7 +48,7 @@ class ComputeService:
 
     @property
     def down(self) -> bool:
-        """Whether Nova counts it as dead."""
+        """Return whether Nova counts it as dead."""
         return not self.up or self.forced_down
 
 

@@ -66,7 +66,7 @@ class Wanted:
     owner: str
 
     def values(self) -> dict[str, Any]:
-        """What Designate is told."""
+        """Return what Designate is told."""
         target = _canonical(self.type, self.target)
         return {"records": [target], "ttl": self.ttl, "description": self.owner}
 

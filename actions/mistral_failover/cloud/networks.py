@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ports, floating IPs, and the addresses that a port may use besides its own.
+"""Ports, floating IPs, and the addresses that a port may use in addition to its own.
 
 Each call looks first, so a repeat continues at any point. Neutron numbers the changes of an object.
 A change is sent with the number that the look saw (``If-Match``). If another client changed the
@@ -409,7 +409,7 @@ def forbid_address(
     *,
     unknown: bool = False,
 ) -> None:
-    """Forbid a port to use an address besides its own; other addresses stay allowed.
+    """Forbid a port to use an address in addition to its own; other addresses stay allowed.
 
     ``limit``: seconds in total. A port that no longer exists is no error.
     """
@@ -465,7 +465,7 @@ def _in_use(address: str, why: str) -> CloudError:
 
 
 def allows(of: Port, address: str) -> bool:
-    """Return whether a port may use an address besides its own."""
+    """Return whether a port may use an address in addition to its own."""
     return any(_covers(pair, address) for pair in of.pairs)
 
 

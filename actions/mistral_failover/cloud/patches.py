@@ -259,8 +259,8 @@ class _Patch:
         return Look(f"it is {stack.stack_status}, and the update has just been sent")
 
     def _changed(self) -> None:
-        """Whether something changed since the PATCH: then the stack's next final status is the new
-        one."""
+        """Return whether something changed since the PATCH: then the stack's next final status is
+        the new one."""
         if self._before is not None:
             self._before = ("", None)
             self._repeats.answered()
@@ -270,8 +270,8 @@ class _Patch:
 
 
 def drifted(wanted: Mapping[str, Any], current: Mapping[str, Any]) -> dict[str, Any]:
-    """The wanted values that the stack does not carry, by parameter. A hidden one is not shown, so
-    it counts as carried."""
+    """Return the wanted values that the stack does not carry, by parameter. A hidden one is not
+    shown, so it counts as carried."""
     return {
         name: value
         for name, value in wanted.items()

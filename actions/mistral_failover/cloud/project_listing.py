@@ -50,47 +50,49 @@ class ProjectListing:
         self._kept: dict[str, Any] = {}
 
     def server(self, server_id: str) -> ServerState:
-        """The state of a server; one that does not exist is no error. Raises `CloudError`."""
+        """Return the state of a server; one that does not exist is no error. Raises
+        `CloudError`."""
         listed = self._once("servers", self._servers)
         if server_id in listed:
             return listed[server_id][0]
         return self._once(f"server {server_id}", lambda: server_state(self._cloud, server_id))
 
     def hosts(self) -> dict[str, ServerHost]:
-        """Where the listed servers run, by server id; none without a host. Raises `CloudError`."""
+        """Return where the listed servers run, by server id; none without a host. Raises
+        `CloudError`."""
         listed = self._once("servers", self._servers)
         return {server: host for server, (_, host) in listed.items() if host is not None}
 
     def zones(self) -> dict[str, str]:
-        """The availability zones of the listed servers, by server id; none without a zone. Raises
-        `CloudError`."""
+        """Return the availability zones of the listed servers, by server id; none without a zone.
+        Raises `CloudError`."""
         listed = self._once("servers", self._servers)
         return {server: state.zone for server, (state, _) in listed.items() if state.zone}
 
     def volume(self, volume_id: str) -> ListedVolume | None:
-        """A volume; None where it does not exist. Raises `CloudError`."""
+        """Return a volume; None where it does not exist. Raises `CloudError`."""
         listed = self._once("volumes", self._volumes)
         if volume_id in listed:
             return listed[volume_id]
         return self._once(f"volume {volume_id}", lambda: self._volume(volume_id))
 
     def stack(self, stack: str) -> ListedStack | None:
-        """A stack by its name or id; None where it does not exist. Raises `CloudError`."""
+        """Return a stack by its name or id; None where it does not exist. Raises `CloudError`."""
         return self._once("stacks", self._stacks).get(stack)
 
     def port(self, port_id: str) -> networks.Port | None:
-        """A port; None where it does not exist. Raises `CloudError`."""
+        """Return a port; None where it does not exist. Raises `CloudError`."""
         found = self._neutron("ports", port_id)
         return None if found is None else networks.read_port(found)
 
     def floating_ip(self, floating_ip_id: str) -> networks.FloatingIp | None:
-        """A floating IP; None where it does not exist. Raises `CloudError`."""
+        """Return a floating IP; None where it does not exist. Raises `CloudError`."""
         found = self._neutron("floatingips", floating_ip_id)
         return None if found is None else networks.read_floating_ip(found)
 
     def pool_members(self, pool_id: str) -> Mapping[str, load_balancers.PoolMember]:
-        """The members of a load balancer's pool by id, by a call of its own; none where the pool
-        does not exist. Raises `CloudError`."""
+        """Return the members of a load balancer's pool by id, by a call of its own; none where the
+        pool does not exist. Raises `CloudError`."""
 
         def read() -> Mapping[str, load_balancers.PoolMember]:
             try:
@@ -103,14 +105,15 @@ class ProjectListing:
         return self._once(f"members of pool {pool_id}", read)
 
     def recordset(self, zone_id: str, recordset_id: str) -> names.Recordset | None:
-        """A recordset of a zone, by a call of its own; None where it does not exist. Raises
+        """Return a recordset of a zone, by a call of its own; None where it does not exist. Raises
         `CloudError`."""
         return self._once(
             f"recordset {recordset_id}", lambda: names.recordset(self._cloud, zone_id, recordset_id)
         )
 
     def _neutron(self, kind: str, identity: str) -> Mapping[str, Any] | None:
-        """One of the project's rows. Neutron lists them all: what it does not list is gone."""
+        """Return one of the project's rows. Neutron lists them all: what it does not list is
+        gone."""
 
         def read() -> dict[str, Mapping[str, Any]]:
             rows = networks.listed(self._cloud, kind, project_id=self._cloud.project_id)
@@ -119,8 +122,8 @@ class ProjectListing:
         return self._once(kind, read).get(identity)
 
     def alarms(self, stack: str) -> Sequence[WatchingAlarm]:
-        """The project's enabled alarms in Aodh that signal a resource of a stack, given by its name
-        or id. Raises `CloudError`, also if there is no Aodh."""
+        """Return the project's enabled alarms in Aodh that signal a resource of a stack, given by
+        its name or id. Raises `CloudError`, also if there is no Aodh."""
 
         def read() -> dict[str, list[WatchingAlarm]]:
             found: dict[str, list[WatchingAlarm]] = {}
@@ -132,8 +135,8 @@ class ProjectListing:
         return self._once("alarms by stack", read).get(stack, ())
 
     def alarm(self, named: str) -> WatchingAlarm | None:
-        """An alarm of the project in Aodh, by its id, or by the name that only it has; None where
-        it does not exist. Raises `CloudError`, also if several alarms have the name."""
+        """Return an alarm of the project in Aodh, by its id, or by the name that only it has; None
+        where it does not exist. Raises `CloudError`, also if several alarms have the name."""
 
         def read() -> dict[str, list[WatchingAlarm]]:
             found: dict[str, list[WatchingAlarm]] = {}
@@ -149,7 +152,7 @@ class ProjectListing:
         return self._once("alarms", lambda: watching_alarms(self._cloud))
 
     def parameters(self, stack: str) -> Mapping[str, Any]:
-        """The parameters of a stack, by a call of its own. Raises `CloudError` NOT_FOUND."""
+        """Return the parameters of a stack, by a call of its own. Raises `CloudError` NOT_FOUND."""
 
         def read() -> Mapping[str, Any]:
             return dict(stack_shown(self._cloud, stack).parameters)
@@ -157,7 +160,7 @@ class ProjectListing:
         return self._once(f"parameters of {stack}", read)
 
     def template(self, stack: str) -> Mapping[str, Any]:
-        """The template of a stack, by a call of its own. Raises `CloudError` NOT_FOUND."""
+        """Return the template of a stack, by a call of its own. Raises `CloudError` NOT_FOUND."""
 
         def read() -> Mapping[str, Any]:
             with translated(f"read the template of stack {stack}"):

@@ -61,13 +61,13 @@ class ServerState:
 
     @property
     def host_silent(self) -> bool:
-        """Whether Nova shows that the compute service of its host does not report or was forced
-        down. False if the policy hides that."""
+        """Return whether Nova shows that the compute service of its host does not report or was
+        forced down. False if the policy hides that."""
         return bool(self.host_status) and self.host_status not in _LIVE
 
     @property
     def unfit(self) -> str | None:
-        """Why the server can take nothing, in words; None if nothing speaks against it."""
+        """Return why the server can take nothing, in words; None if it can."""
         if not self.exists:
             return "its server does not exist"
         if self.status != "ACTIVE":
@@ -78,7 +78,7 @@ class ServerState:
 
     @property
     def off(self) -> bool:
-        """Whether a compute service has reported the guest as powered off."""
+        """Return whether a compute service has reported the guest as powered off."""
         return (
             self.status in ("SHUTOFF", "SHELVED_OFFLOADED", "SOFT_DELETED")
             and self.task_state is None

@@ -234,7 +234,7 @@ class _GuardedTransport(requests.adapters.BaseAdapter):
 
 
 def _elapsed() -> float:
-    """Seconds on a clock that also counts while the machine is suspended."""
+    """Return seconds on a clock that also counts while the machine is suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 

@@ -66,7 +66,7 @@ def held_by(volume: Any, server_id: str) -> Iterator[dict[str, Any]]:
 
 
 def state_of(volume: Any) -> str:
-    """The volume's state as part of a sentence."""
+    """Return the volume's state as part of a sentence."""
     holders = " and ".join(
         f"server {held.get('server_id')} as {held.get('device') or 'a device'}"
         for held in volume.attachments
@@ -188,9 +188,9 @@ def volume_fingerprint(cloud: Cloud, volume_id: str, server_id: str) -> str:
     listing = server.exists and lists(cloud, server_id, volume_id)
     along = ", ".join(sorted(takes_along(cloud, server_id))) if server.exists else ""
     return (
-        f"of volume {volume_id} Cinder says {state}, with {known or 'no attachment'}; "
+        f"Cinder reports volume {volume_id} as {state}, with {known or 'no attachment'}; "
         f"server {server_id} is {server} and Nova lists it {'there' if listing else 'not there'}"
-        + (f"; with it would go {along}" if along else "")
+        + (f"; deleting it also deletes {along}" if along else "")
     )
 
 

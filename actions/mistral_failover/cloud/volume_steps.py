@@ -105,7 +105,8 @@ class Steps:
         return volume, next(held_by(volume, self.server_id), None), state
 
     def is_time_to_ask_why(self) -> bool:
-        """Whether nothing has changed for a while, and the cause was not examined for as long."""
+        """Return whether nothing has changed for a while, and the cause was not examined for as
+        long."""
         now = time.monotonic()
         if now - self._looked_why < self.patience:
             return False

@@ -43,8 +43,8 @@ WAITING = "waiting"
 """The kind of the journal entry for the start of a wait."""
 
 _NOT_REACHED = {
-    BLOCKED: "the goal waits for an operator: the traversal is BLOCKED",
-    NOT_REACHED: "the goal was not reached: the traversal is FAILED",
+    BLOCKED: "Blocked: an operator must act before it can continue",
+    NOT_REACHED: "Failed: the goal was not reached",
 }
 
 

@@ -96,16 +96,16 @@ class Plan:
     stages: Mapping[str, Stage]
 
     def ready(self) -> list[Node]:
-        """The nodes that wait for nothing."""
+        """Return the nodes that wait for nothing."""
         return [Node.parse(key) for key, degree in self.graph.in_degree() if degree == 0]
 
     def roots(self) -> list[Node]:
-        """The nodes that no other node waits for: when all of them have reported, the goal is
-        reached."""
+        """Return the nodes that no other node waits for: when all of them have reported, the goal
+        is reached."""
         return [Node.parse(key) for key, degree in self.graph.out_degree() if degree == 0]
 
     def in_order(self) -> list[Node]:
-        """All nodes, each after those that it waits for."""
+        """Return all nodes, each after those that it waits for."""
         return [Node.parse(key) for key in nx.lexicographical_topological_sort(self.graph)]
 
 

@@ -41,26 +41,27 @@ class Transaction(Protocol):
     """The primitives of one transaction."""
 
     def now(self) -> float:
-        """The database's clock, in seconds."""
+        """Return the database's clock, in seconds."""
 
     # -- groups, goals, traversals
     def lock_group(self, group_id: str, *, shared: bool) -> GroupState | None:
         """Read a group and keep its current traversal from changing (see above)."""
 
     def definition(self, group_id: str) -> Mapping[str, Any]:
-        """What the group's owner defined: ``{"document": group file, "types": [type files]}``."""
+        """Return what the group's owner defined: ``{"document": group file, "types": [type
+        files]}``."""
 
     def goal(self, group_id: str, version: str) -> Goal | None:
-        """A goal of this group, by its version."""
+        """Return a goal of this group, by its version."""
 
     def save_goal(self, group_id: str, goal: Goal) -> None:
         """Keep a goal; saving it again changes nothing."""
 
     def traversal(self, traversal_id: str) -> Traversal | None:
-        """One traversal, current or not."""
+        """Return one traversal, current or not."""
 
     def successor(self, traversal_id: str) -> str | None:
-        """The id of the traversal by which the engine itself replaced this one."""
+        """Return the id of the traversal by which the engine itself replaced this one."""
 
     def open_through(self, traversal_id: str, through: int | None) -> None:
         """Let the stages up to this rank run; None: all. Never closes a stage again."""
@@ -86,20 +87,20 @@ class Transaction(Protocol):
         """Record the goal that was reached."""
 
     def reached_goals(self, group_id: str) -> Sequence[str]:
-        """The versions of the goals that were ever reached, the latest first, each once."""
+        """Return the versions of the goals that were ever reached, the latest first, each once."""
 
     def epochs(self, group_id: str) -> Mapping[str, int]:
-        """The current epoch of each member."""
+        """Return the current epoch of each member."""
 
     def raise_epochs(self, group_id: str, members: Iterable[str]) -> None:
         """Raise the epoch of members that are fenced now."""
 
     # -- records and their locks
     def records(self, group_id: str) -> Sequence[Record]:
-        """Every record of the group that is not gone, oldest first."""
+        """Return every record of the group that is not gone, oldest first."""
 
     def record(self, resource_id: str) -> Record | None:
-        """One record."""
+        """Return one record."""
 
     def lock_record(self, resource_id: str) -> Record | None:
         """Read a record after every running change has ended, and keep it from changing until the
@@ -111,7 +112,7 @@ class Transaction(Protocol):
 
     def steal(self, record: Record, reason: str) -> bool:
         """Free the lock of a dead owner and mark the record FAILED. *Compare-and-swap* on the
-        owner **and** the token of ``record``: a second, slower thief loses."""
+        owner **and** the token of ``record``: a second worker that tries fails."""
 
     def renew(self, lock: Lock) -> bool:
         """Prolong a lease by its length from now. *Compare-and-swap* on owner and token, and only
@@ -136,17 +137,17 @@ class Transaction(Protocol):
 
     # -- sync points
     def node(self, traversal_id: str, node: Node) -> NodeState | None:
-        """A node's sync point; None if a newer traversal has replaced its traversal."""
+        """Return a node's sync point; None if a newer traversal has replaced its traversal."""
 
     def inputs(self, traversal_id: str, node: Node) -> Mapping[str, Mapping[str, Any]]:
-        """What the predecessors reported, by resource name."""
+        """Return what the predecessors reported, by resource name."""
 
     def report(self, traversal_id: str, node: Node, data: Mapping[str, Any]) -> list[Node]:
         """Report that a node is done to those that wait for it, once. Return the nodes that wait
         for nothing any more (also when repeated); none when the sync points are gone."""
 
     def finished(self, traversal_id: str) -> bool:
-        """Whether every root of the graph has reported."""
+        """Return whether every root of the graph has reported."""
 
     def fail_node(self, traversal_id: str, node: Node, *, blocked: bool, reason: str) -> None:
         """Record that a node failed, or waits for an operator."""
@@ -161,10 +162,10 @@ class Transaction(Protocol):
         """Record, for operators to see, which worker holds what this node needs."""
 
     def ready_nodes(self, traversal_id: str) -> list[Node]:
-        """The nodes of a traversal that wait for nothing and are not done."""
+        """Return the nodes of a traversal that wait for nothing and are not done."""
 
     def stopped_nodes(self, traversal_id: str) -> list[Node]:
-        """The nodes of a traversal that are blocked."""
+        """Return the nodes of a traversal that are blocked."""
 
     def wait_out(
         self, traversal_id: str, node: Node, *, waiting_for: str, since: float, next_try: float
@@ -173,7 +174,8 @@ class Transaction(Protocol):
         failure of the node ends the wait."""
 
     def progress(self, traversal_id: str) -> list[NodeProgress]:
-        """The progress of each node of a traversal, in one query; empty when it was superseded."""
+        """Return the progress of each node of a traversal, in one query; empty when it was
+        superseded."""
 
     # -- the journal
     def journal(

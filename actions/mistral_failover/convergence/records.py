@@ -78,7 +78,7 @@ class Node:
 
     @property
     def key(self) -> str:
-        """The node as one string, as the graph, the sync points and Mistral use it."""
+        """Return the node as one string, as the graph, the sync points and Mistral use it."""
         return f"{self.kind}:{self.resource_id}"
 
     @classmethod
@@ -147,7 +147,7 @@ class Record:
         return self.action == "DELETE"
 
     def held_at(self, now: float) -> bool:
-        """Whether a live owner holds its lock at ``now``, by the database's clock."""
+        """Return whether a live owner holds its lock at ``now``, by the database's clock."""
         return self.owner is not None and (self.lease_until or 0.0) > now
 
 

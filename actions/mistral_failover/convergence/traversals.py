@@ -18,6 +18,7 @@ from mistral_failover.convergence.records import (
     Traversal,
     TraversalStatus,
 )
+from mistral_failover.convergence.sentences import reached
 from mistral_failover.fault_points import reach
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.goal import Goal, returned_to, returns
@@ -99,10 +100,11 @@ def begin_again(
 
 
 def complete(tx: Transaction, traversal: Traversal) -> None:
-    """Record that the goal is reached: a rollback returns to it."""
+    """Record that the goal of a traversal is reached."""
     tx.mark_traversal(traversal.id, TraversalStatus.COMPLETE, "")
     tx.set_last_complete_goal(traversal.group_id, traversal.goal_version)
-    sentence = "the goal is reached"
+    goal = tx.goal(traversal.group_id, traversal.goal_version)
+    sentence = reached(goal, back=traversal.back)
     kind = RETURNED if traversal.back else COMPLETE
     tx.journal(traversal.group_id, sentence, kind=kind, traversal_id=traversal.id)
 
@@ -146,7 +148,7 @@ def goal_to_return_to(
 
 
 def _reached(tx: Transaction, group: GroupState) -> Iterator[str]:
-    """The versions of the goals that a group reached, the last one first."""
+    """Return the versions of the goals that a group reached, the last one first."""
     if group.last_complete_goal is not None:
         yield group.last_complete_goal
         yield from tx.reached_goals(group.id)

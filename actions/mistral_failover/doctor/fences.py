@@ -69,7 +69,7 @@ def _tried(look: Look, known: Devices) -> Iterable[Finding]:
     good = 0
     for what, future in tried:
         if not future.done() or future.cancelled():
-            yield warn(f"{what}: not tried, the time was over", "Run it again.")
+            yield warn(f"{what}: not tried: out of time", "Run it again.")
         elif wrong := future.result():
             yield error(f"{what}: {wrong}", remedy)
         else:

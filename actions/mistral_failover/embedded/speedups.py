@@ -20,7 +20,8 @@
 7. Pecan inspects the signatures of the functions that a request passes, and makes a class for each,
    at every request. Functions do not change, so what it finds is kept.
 8. Mistral asks the database twice for each action whether a user has defined one of that name.
-   Nearly nobody does, and no other process writes to the database: it asks once one was defined.
+   Almost no installation does, and no other process writes to the database: it asks once
+   one was defined.
 """
 
 import functools

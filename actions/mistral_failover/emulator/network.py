@@ -2,8 +2,8 @@
 """Neutron's API v2.0: ports, floating IPs and the networks that they are on.
 
 A change may carry `If-Match: revision_number=N`; Neutron refuses it with 412 if the object was
-changed since then. The addresses that a port may use besides its own are for the network's owner
-to set.
+changed since then. The addresses that a port may use in addition to its own are for the
+network's owner to set.
 """
 
 from __future__ import annotations

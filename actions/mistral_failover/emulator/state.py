@@ -192,8 +192,8 @@ class Network:
 
 @dataclass
 class Port:
-    """A Neutron port. `pairs`: the addresses that it may use besides its own; `made_by_nova`: it
-    goes with its server; `revision` counts its changes."""
+    """A Neutron port. `pairs`: the addresses that it may use in addition to its own;
+    `made_by_nova`: it goes with its server; `revision` counts its changes."""
 
     id: str
     project_id: str

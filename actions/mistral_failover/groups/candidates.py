@@ -62,7 +62,7 @@ def look(
 ) -> list[MemberFact]:
     """Check each member except the lost ones: its server, and whether it is in maintenance.
 
-    Where several could take a role it is also asked what speaks for one rather than another: on
+    Where several could take a role the state of each is read, to prefer one: on
     which hosts they are, and whose agents are silent or lack a command. ``thorough``: in any case,
     and of the lost as well. Every call is bounded, and so is their number (``LOOK``).
     """

@@ -42,7 +42,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             "failover_incidents",
             "counter",
             "Decisions on alarms and orders, by decision, by the deciding rule, and by source "
-            "(alarm or person). One that is decided again counts again.",
+            "(alarm or person). A repeated decision counts again.",
             ("decision", "rule", "source"),
         ),
         "repeats": Family("failover_incident_repeats", "counter", "Repeats of known incidents."),
@@ -60,7 +60,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             "failover_traversals",
             "counter",
             "Traversals by outcome: COMPLETE, FAILED, SUPERSEDED by a newer goal, RETURNED to the "
-            "goal before after a failure, BLOCKED (each time a traversal began to wait for an "
+            "previous goal after a failure, BLOCKED (each time a traversal began to wait for an "
             "operator; it may continue later).",
             ("outcome",),
         ),
@@ -160,7 +160,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         "left_lying": Family(
             "failover_left_lying",
             "gauge",
-            "Items that a sweep would continue, and none has yet.",
+            "Stalled items that no sweep has continued yet.",
             ("project",),
         ),
     }

@@ -61,7 +61,7 @@ class OperationDocument(TypedDict):
     resource: ResourceDocument
     member: MemberDocument | None
     properties: Mapping[str, Any]
-    """What the resource shall become; for a deletion, what it was."""
+    """The wanted properties; for a deletion, the last ones."""
     previous: Mapping[str, Any] | None
     """What was last applied successfully. Where ``unknown``, a later attempt may be in effect."""
     wanted: bool

@@ -108,7 +108,7 @@ def empty_goal(group: Group, lost: Iterable[str] = ()) -> Goal:
 def returned_to(target: Goal, present: Goal, recovered: Iterable[str] = ()) -> Goal:
     """Return the goal that restores ``target`` under the current facts of ``present``.
 
-    Which members are lost is a fact, not a wish. A rollback never lifts a fence, and it never
+    A rollback does not change which members are lost. It never lifts a fence, and it never
     fences a member that has recovered since. So if the lost members differ, the result is a new
     goal. If they do not, it is ``target`` without two things: without ``returns``, because coming
     back is not a planned move, and without replacements, because an old goal must not replace a

@@ -124,6 +124,12 @@ GROUP: Final[dict[str, Any]] = {
 }
 """A group file, without ``$defs.rung``, which depends on the installed rungs."""
 
+_WORDS: dict[str, Any] = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": 100,
+    "pattern": rf"^[^\x00-\x1f\x7f-\x9f{BIDI}]+\Z",
+}
 _OPERATION: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -154,6 +160,11 @@ TYPE: Final[dict[str, Any]] = {
             "maxItems": 10,
         },
         "member": _NAME,
+        "words": {
+            "type": "object",
+            "properties": {"create": _WORDS, "update": _WORDS, "delete": _WORDS},
+            "additionalProperties": False,
+        },
         "properties": {
             "type": "object",
             "propertyNames": _NAME,

@@ -23,6 +23,8 @@ A type is one YAML file::
     operations:                      # create, update, delete
       create: {action: failover.attach_volume, timeout: 300, stage: move_volumes}
       delete: {workflow: house.take_volume_away}
+    words:                           # by operation: how people read it
+      create: Attach {name} to {member}
 
 ``required`` and ``immutable`` are true or false. For keys that a mapping needs inside, use ``allOf:
 [{required: [...]}]``. Properties beyond the named ones are always mutable. An operation that is
@@ -38,13 +40,16 @@ resource once the storage refuses the writes of its server. So the rung ``storag
 fence. ``provides`` says what its member gets from it; a group serves only if all that its resources
 provide is there. ``repairable``: an update does not touch the service, so ``heal: repair`` may
 repeat it without asking. ``services`` are the services that the operations ask for changes; each
-has a budget (``runtime.budgets``).
+has a budget (``runtime.budgets``). ``words`` say in the journal, in plans and on
+the page what an operation does; ``{name}`` is the resource, ``{member}`` its member. Without them
+they are ``Create {name} on {member}`` and so on (``model.steps``).
 """
 
 import copy
 import functools
 import importlib.resources
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -65,6 +70,7 @@ DEFAULT_TIMEOUT = 300
 Operation = Literal["create", "update", "delete"]
 Replace = Literal["delete_first", "create_first"]
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
+_PLACEHOLDER = re.compile(r"\{[^{}]*\}|[{}]")
 
 
 class Provides(StrEnum):
@@ -117,6 +123,8 @@ class ResourceType:
     """The services that its operations ask for changes; each has a budget."""
     member_property: str | None
     """The property that names the resource's member."""
+    words: Mapping[Operation, str]
+    """What an operation does, with ``{name}`` and ``{member}``; see ``model.steps``."""
     attributes: tuple[str, ...]
     """What ``get_attr`` may ask for, sorted."""
     operations: Mapping[Operation, OperationSpec]
@@ -163,6 +171,7 @@ def load_type(source: str | bytes | Mapping[str, Any]) -> ResourceType:
         repairable=document.get("repairable", False),
         services=tuple(document.get("services", ())),
         member_property=document.get("member"),
+        words=document.get("words", {}),
         attributes=tuple(sorted(document.get("attributes", {}))),
         operations=_operations(document["operations"]),
         document=document,
@@ -251,7 +260,20 @@ def _operation(given: Mapping[str, Any], path: str) -> OperationSpec:
     )
 
 
+def _check_words(resource_type: ResourceType) -> None:
+    known = ["{name}"] if resource_type.member_property is None else ["{name}", "{member}"]
+    for verb, words in resource_type.words.items():
+        for found in _PLACEHOLDER.findall(words):
+            if found not in known:
+                raise InvalidDocument(
+                    f"words.{verb}",
+                    f'"{found}" is not known here',
+                    f"Use {' and '.join(known)}. For {{member}} the type needs the key member.",
+                )
+
+
 def _check_meaning(resource_type: ResourceType) -> None:
+    _check_words(resource_type)
     properties = resource_type.schema["properties"]
     if "create" not in resource_type.operations:
         raise InvalidDocument(

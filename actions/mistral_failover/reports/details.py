@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from mistral_failover.alarms import held_alarms
@@ -11,6 +11,8 @@ from mistral_failover.convergence.sentences import because
 from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.mistral import executions
 from mistral_failover.mistral.executions import execution_of
+from mistral_failover.model.steps import step
+from mistral_failover.model.types import ResourceType
 from mistral_failover.reports import status
 from mistral_failover.reports.durations import critical_path, stage_of, stages
 from mistral_failover.runtime.request import Request
@@ -145,6 +147,7 @@ def _traversal(request: Request, tx: SqlTransaction, match: Match) -> _Found:
     found = views.traversal(tx, match.id)
     assert found is not None
     operations, now = details.carried_out(tx, traversal_id=match.id), tx.now()
+    types = _types(request, tx, match)
     since, ended = found["started_at"], found["ended_at"]
     goal = tx.goal(found["group_id"], found["goal_version"])
     begun = incidents.get(tx, request.project_id, found["incident_id"] or "")
@@ -168,7 +171,8 @@ def _traversal(request: Request, tx: SqlTransaction, match: Match) -> _Found:
         "seconds": (now if ended is None else ended) - since,
         "superseded_by": found["superseded_by"],
         "operations": [
-            _operation_row(row, now) | {"stage": stage.value, "resource_id": row["resource_id"]}
+            _operation_row(row, types, now)
+            | {"stage": stage.value, "resource_id": row["resource_id"]}
             for row, stage in zip(operations, stage_of(graph, operations), strict=True)
         ],
         "stages": stages(graph, operations, since, now),
@@ -209,7 +213,7 @@ def _operation(request: Request, tx: SqlTransaction, match: Match) -> _Found:
     (row,) = details.carried_out(tx, key=match.id)
     entry = views.operation(tx, match.id) or {}
     document = {
-        **_operation_row(row, tx.now()),
+        **_operation_row(row, _types(request, tx, match), tx.now()),
         "traversal": row["traversal_id"],
         "resource_id": row["resource_id"],
         "goal": row["goal_version"],
@@ -225,6 +229,7 @@ def _resource(request: Request, tx: SqlTransaction, match: Match) -> _Found:
     assert record is not None
     operations = details.carried_out(tx, resource_id=match.id, limit=OPERATIONS)
     held = details.locks(tx, request.project_id, resource_id=match.id)
+    types = _types(request, tx, match)
     document = {
         "name": record.name,
         "type": record.type,
@@ -241,7 +246,7 @@ def _resource(request: Request, tx: SqlTransaction, match: Match) -> _Found:
         "replaced_by": record.replaced_by,
         "token": record.token,
         "lock": held[0] if held else None,
-        "operations": [_operation_row(row, now) for row in operations],
+        "operations": [_operation_row(row, types, now) for row in operations],
     }
     return document, operations[-10:], []
 
@@ -278,10 +283,16 @@ def _operations_of(tx: SqlTransaction, traversals: Iterable[str]) -> list[Row]:
     return [row for each in traversals for row in details.carried_out(tx, traversal_id=each)]
 
 
-def _operation_row(row: Row, now: float) -> Row:
+def _types(request: Request, tx: SqlTransaction, match: Match) -> Mapping[str, ResourceType]:
+    state = groups.get(tx, match.group_id) if match.group_id is not None else None
+    return request.runtime.definitions.group(tx, state).types if state else {}
+
+
+def _operation_row(row: Row, types: Mapping[str, ResourceType], now: float) -> Row:
     ended = row["ended_at"]
     return {
         "key": row["key"],
+        "what": step(row["verb"], row["resource"], row["member"], types.get(row["type"])),
         "verb": row["verb"],
         "resource": row["resource"],
         "type": row["type"],

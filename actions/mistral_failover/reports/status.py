@@ -11,8 +11,8 @@ from typing import Any
 from mistral_failover.alarms import suspensions
 from mistral_failover.alarms.suspensions import still
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.convergence import sentences
 from mistral_failover.convergence.records import GroupState, Record
+from mistral_failover.convergence.sentences import doing
 from mistral_failover.groups import agent_health
 from mistral_failover.groups.agent_health import sends_commands
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
@@ -23,6 +23,7 @@ from mistral_failover.model.group import Group
 from mistral_failover.model.observation import EngineView, Presence, standing
 from mistral_failover.model.rungs import rung_kind
 from mistral_failover.model.stages import at
+from mistral_failover.model.steps import step
 from mistral_failover.orders import switchover
 from mistral_failover.orders.failover import chain_of
 from mistral_failover.runtime import rights
@@ -364,15 +365,17 @@ def _work(
         of_type = definitions[identity].types.get(row.pop("type"))
         spec = of_type.operations.get(row["verb"]) if of_type else None
         more = {
-            "sentence": sentences.doing_to(row["verb"], row["resource"], row["member"], of_type),
+            "sentence": step(row["verb"], row["resource"], row["member"], of_type),
             "seconds": now - row["started_at"],
             "limit": spec.timeout if spec else None,
         }
         found[identity]["under_way"].append(row | more)
     for row in views.waiting(tx, list(group_of)):
         identity = group_of[row.pop("traversal_id")]
+        of_type = definitions[identity].types.get(row.pop("type"))
+        what = step(row["verb"], row["resource"], row["member"], of_type)
         soon = max(0.0, row["next_try"] - now)
-        found[identity]["waiting"].append(row | {"next_try": soon})
+        found[identity]["waiting"].append(row | {"what": what, "next_try": soon})
     for row in views.deferred(tx, list(group_of)):
         found[group_of[row.pop("traversal_id")]]["deferred"].append(row)
     for row in views.ready(tx, list(group_of)):
@@ -489,7 +492,7 @@ def _failure(
     error = found["error"]
     return {
         "resource": record.name,
-        "what": sentences.doing(found["verb"], record, snapshot.group.types.get(record.type)),
+        "what": doing(found["verb"], record, snapshot.group.types.get(record.type)),
         "code": str(error.get("code", "FAILED")),
         "message": str(error.get("message", "")),
         "remedy": str(error.get("remedy", "")),

@@ -27,7 +27,7 @@ class StoredObservation:
 
 
 def of_group(tx: Session, group_id: str) -> StoredObservation | None:
-    """What was last seen of a group."""
+    """Return what was last seen of a group."""
     query = sa.select(
         observations.c.at, observations.c.service, observations.c.since, observations.c.document
     ).where(observations.c.group_id == group_id)
@@ -61,8 +61,8 @@ def _last_seen(tx: Session, project_id: str, what: str) -> dict[str, Any]:
 
 
 def due(tx: Session, project_id: str, interval: float, group_id: str | None = None) -> list[str]:
-    """The ids of the project's groups at rest that were not looked at for ``interval`` seconds, nor
-    since their last traversal ended; those not looked at for longest come first."""
+    """Return the ids of the project's groups at rest that were not looked at for ``interval``
+    seconds, nor since their last traversal ended; those not looked at for longest come first."""
     query = (
         sa.select(groups.c.id)
         .join(traversals, traversals.c.id == groups.c.current_traversal)

@@ -170,7 +170,7 @@ def chain_waits(
 
 
 def _workable() -> tuple[sa.ColumnElement[bool], ...]:
-    """The conditions for a node that waits for nothing, in an open stage."""
+    """Return the conditions for a node that waits for nothing, in an open stage."""
     return (
         nodes.c.status == "WAITING",
         nodes.c.remaining == 0,

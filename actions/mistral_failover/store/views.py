@@ -96,7 +96,7 @@ def told(tx: Session, traversal_id: str, resource_id: str, kind: str) -> int:
 
 
 def ended_at(tx: Session, traversal_id: str) -> float | None:
-    """When a traversal ended; None: it has not."""
+    """Return when a traversal ended; None: it has not."""
     query = sa.select(traversals.c.ended_at).where(traversals.c.id == traversal_id)
     return tx.connection.execute(query).scalar_one_or_none()
 
@@ -168,12 +168,13 @@ def deferred(tx: Session, traversal_ids: Collection[str]) -> list[dict[str, Any]
 
 def waiting(tx: Session, traversal_ids: Collection[str]) -> list[dict[str, Any]]:
     """Return the nodes of these traversals that wait for a temporary failure to pass, the longest
-    wait first, each with ``traversal_id``, ``resource``, ``member``, ``verb`` (what is retried),
-    ``waiting_for``, ``since``, ``next_try`` and ``tries``."""
+    wait first, each with ``traversal_id``, ``resource``, ``type``, ``member``, ``verb`` (what is
+    retried), ``waiting_for``, ``since``, ``next_try`` and ``tries``."""
     query = (
         sa.select(
             nodes.c.traversal_id,
             resources.c.name.label("resource"),
+            resources.c.type,
             resources.c.member,
             sa.func.lower(resources.c.action).label("verb"),
             nodes.c.waiting_for,

@@ -158,13 +158,11 @@ def draw_plan(plan: PlanView) -> Markup:
 
 def _planned(step: PlannedStep, y: float, whole: float) -> Markup:
     start, end = _x(step.start, whole), _x(step.end, whole)
-    needed = "" if step.certain else ", only if needed"
     wide = max(end - start - 1, 3.0)
     return node(
         "g",
         title(
-            f"{step.number}. {step.what}{needed}. "
-            f"After steps: {step.after}. Took before: {step.expected}"
+            f"{step.number}. {step.what}. After steps: {step.after}. Took before: {step.expected}"
         ),
         text(0, y + 17, shortened(f"{step.number}. {step.what}", 36), "step-name"),
         node("rect", x=start, y=y + 5, width=wide, height=16, rx=3, class_="bar"),

@@ -175,9 +175,8 @@ def _moving(status: Mapping[str, Any], since: float | None) -> tuple[Level, str,
         return Level.TROUBLE, f"Stuck: {status['reason']}", since
     if status["waiting"]:
         row = status["waiting"][0]
-        on = f" on {row['member']}" if row["member"] else ""
-        said = f"{row['verb']} {row['resource']}{on} waits for {row['waiting_for']}"
-        return Level.ATTENTION, f"Waiting: {said} since {clock(row['since'])}", row["since"]
+        said = f"Waiting for {row['waiting_for']} since {clock(row['since'])}: {row['what']}"
+        return Level.ATTENTION, said, row["since"]
     cause = (status["traversal"] or {}).get("cause", "")
     return Level.WORKING, f"Not stuck: at work ({cause})", since
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from mistral_failover.cli.base import lasted, when
-from mistral_failover.ui import words
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ def _steps(rows: Sequence[Mapping[str, Any]]) -> tuple[PlannedStep, ...]:
 def _step(row: Mapping[str, Any], start: float, end: float) -> PlannedStep:
     return PlannedStep(
         number=row["number"],
-        what=words.step(row["verb"], row["type"], row["resource"], row["member"]),
+        what=row["what"],
         after=", ".join(map(str, row["after"])) or "at once",
         expected=lasted(row["expected"]) or "not known",
         certain=row["certain"],

@@ -10,7 +10,6 @@ from typing import Any
 
 from mistral_failover.cli.base import clock, counted, lasted, when
 from mistral_failover.model.stages import Stage
-from mistral_failover.ui import words
 from mistral_failover.ui.levels import Level, of_status
 
 _SAME = 0.001  # seconds
@@ -181,7 +180,7 @@ def _step(
     end = max(start, (row["ended_at"] if over else moment) - since)
     return Step(
         key=row["key"],
-        label=words.step(row["verb"], row["type"], row["resource"], row["member"]),
+        label=row["what"],
         start=start,
         end=end,
         outcome=_OUTCOMES.get(row["status"], Outcome.UNKNOWN) if over else _unfinished(row),
@@ -209,7 +208,7 @@ def _unfinished(row: Mapping[str, Any]) -> Outcome:
 
 def _stage(stage: Stage, steps: Sequence[Step]) -> StageBar:
     return StageBar(
-        label=words.STAGES[stage],
+        label=_STAGES[stage],
         start=min(step.start for step in steps),
         end=max(step.end for step in steps),
         running=any(step.outcome is Outcome.RUNNING for step in steps),
@@ -217,4 +216,12 @@ def _stage(stage: Stage, steps: Sequence[Step]) -> StageBar:
     )
 
 
+_STAGES = {
+    Stage.FENCE: "Fence",
+    Stage.QUIESCE: "Quiesce",
+    Stage.MOVE_VOLUMES: "Move volumes",
+    Stage.ACTIVATE: "Activate",
+    Stage.UPDATE_STACK: "Update stack",
+    Stage.END: "Finish",
+}
 _OUTCOMES = {"done": Outcome.DONE, "failed": Outcome.FAILED}

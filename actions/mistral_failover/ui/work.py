@@ -96,11 +96,9 @@ def _steps(group: Mapping[str, Any], now: float) -> Iterable[tuple[float, WorkRo
         limit = lasted(each["limit"]) if known else ""
         yield row(each["sentence"], level, state, each["started_at"], limit, *notes)
     for each in group["waiting"]:
-        on = f" on {each['member']}" if each["member"] else ""
         soon = f"next try in {lasted(each['next_try'])}" if each["next_try"] else "trying again"
         notes = [f"for {each['waiting_for']}", soon, counted(each["tries"], "attempt")]
-        step = f"{each['verb']} {each['resource']}{on}"
-        yield row(step, Level.ATTENTION, "waits", each["since"], "", *notes)
+        yield row(each["what"], Level.ATTENTION, "waits", each["since"], "", *notes)
     for each in group["deferred"]:
         owner = f"for the lock of {each['deferred_to']}"
         yield row(each["node"], Level.ATTENTION, "waits", each["deferred_at"], "", owner)

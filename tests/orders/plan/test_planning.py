@@ -15,12 +15,12 @@ def test_a_plan_tells_each_step_with_what_it_waits_for(group: Any) -> None:
 
     assert plan["roles"] == {"active": "db_b"}
     assert [(step["number"], step["what"], step["after"]) for step in plan["steps"]] == [
-        (1, "fence: fence:db_a", []),
-        (2, "quiesce: active_application on db_a", [1]),
-        (3, "detach volume: data_0 on db_a", [2]),
-        (4, "attach volume: data_0 on db_b", [3]),
-        (5, "activate: active_application on db_b", [4]),
-        (6, "patch stack: active_routing", [5]),
+        (1, "Fence db_a", []),
+        (2, "Stop active_application on db_a", [1]),
+        (3, "Detach data_0 from db_a", [2]),
+        (4, "Attach data_0 to db_b", [3]),
+        (5, "Start active_application on db_b", [4]),
+        (6, "Update the stack (active_routing)", [5]),
     ]
     assert all(step["certain"] for step in plan["steps"])
     assert plan["parallel"] == [[1], [2], [3], [4], [5], [6]]

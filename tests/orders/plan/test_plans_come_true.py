@@ -154,7 +154,7 @@ def compare(group: Any, verb: str, inputs: dict[str, Any]) -> None:
     assert (begun["goal"], begun["roles"]) == (plan["goal"], plan["roles"])
     certain = Counter(step["what"] for step in plan["steps"] if step["certain"])
     possible = Counter(
-        step["what"].removeprefix("if needed ") for step in plan["steps"] if not step["certain"]
+        step["what"].partition(" (if needed")[0] for step in plan["steps"] if not step["certain"]
     )
     report = group.ask(recovery.Report(group.name, begun["traversal"]))
     arrived = not isinstance(report, Result)

@@ -171,8 +171,14 @@ def test_how_long_it_takes_is_known_from_earlier_operations(group: Any) -> None:
 
     back = group.plan(verb="switchover")
 
-    (detach,) = (step for step in back["steps"] if step["what"].startswith("detach"))
-    (quiesce,) = (step for step in back["steps"] if step["what"].startswith("quiesce"))
+    (detach,) = (
+        step
+        for step in back["steps"]
+        if step["type"] == "volume_attachment" and step["verb"] == "delete"
+    )
+    (quiesce,) = (
+        step for step in back["steps"] if step["type"] == "activation" and step["verb"] == "delete"
+    )
     deletes = [r["ended_at"] - r["started_at"] for r in ledger if r["verb"] == "delete"]
     assert [quiesce["expected"], detach["expected"]] == pytest.approx(deletes)
     assert took.keys() == {"create", "update", "delete"}

@@ -307,7 +307,7 @@ def test_the_limit_of_the_rung_bounds_all_levels_together(fencing: Fencing) -> N
     evidence = fencing.prove(limit=1.5)
 
     assert "level 1: fence_simulated off: it did not end within" in evidence.observed
-    assert "level 3: the time of the rung was over" in evidence.observed
+    assert "level 3: the rung timed out" in evidence.observed
     assert fencing.seconds < 3
 
 

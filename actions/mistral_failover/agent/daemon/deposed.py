@@ -57,7 +57,7 @@ class DeposedCleanup(threading.Thread):
                 self._end.wait(pauses.next())
 
     def finish(self, seconds: float) -> None:
-        """End; a running command is killed after so many seconds."""
+        """End; a running command is killed after this many seconds."""
         self._end.set()
         self._desk.close()
         self.join(max(0.0, seconds))

@@ -83,11 +83,11 @@ class Outbox:
             self._changed.notify_all()
 
     def rest(self, seconds: float) -> None:
-        """Wait until there is something new since :meth:`first`, or for so many seconds."""
+        """Wait until there is something new since :meth:`first`, or for this many seconds."""
         with self._changed:
             self._changed.wait_for(lambda: self._news or self._woken, max(0.0, seconds))
 
     def empty(self, seconds: float) -> bool:
-        """Wait until everything is sent; return False if that takes longer than so many seconds."""
+        """Wait until everything is sent; return False if that takes more than ``seconds``."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._waiting, seconds)

@@ -36,7 +36,7 @@ class AgentReports:
         self._outbox = outbox
 
     def word(self, request: Request, state: str, seconds: float) -> None:
-        """Report that a command was ``accepted``, or has been ``running`` for so many seconds. A
+        """Report that a command was ``accepted``, or has been ``running`` for this many seconds. A
         later report replaces one that the broker does not have yet."""
         document = messages.result(self._identity, request, state, seconds=seconds)
         self._put(("word", _about(request)), request, document, final=False)
@@ -204,7 +204,7 @@ class ResultPublisher(threading.Thread):
                 self._end.wait(pauses.next())
 
     def finish(self, seconds: float) -> None:
-        """Send what still waits, within so many seconds, and end."""
+        """Send what still waits, within this many seconds, and end."""
         deadline = time.monotonic() + seconds
         self._outbox.empty(seconds)
         self._end.set()

@@ -47,8 +47,8 @@ def _what(each: DryRunStep, resource_type: ResourceType) -> str:
     what = doing(each.verb, each.record, resource_type)
     if each.certain:
         return what
-    waits = f"wait for {each.record.owner}, then " if each.record.owner is not None else ""
-    return f"{waits}if needed {what}"
+    owner = each.record.owner
+    return f"{what} (if needed{f', after {owner}' if owner is not None else ''})"
 
 
 def waves_of(waves: Sequence[Sequence[DryRunStep]]) -> list[list[int]]:

@@ -315,11 +315,11 @@ class _Fence:
         seconds = min(seconds, self.switch.left)
         self._renew(max(seconds, 0.0))
         if seconds <= 0:
-            raise Unproven("the time of the rung was over")
+            raise Unproven("the rung timed out")
         return seconds
 
     def _renew(self, seconds: float) -> None:
-        """Have the claim last for a call of so many seconds. Raises ClaimLost."""
+        """Extend the claim for a call of this many seconds. Raises ClaimLost."""
         asked = time.clock_gettime(time.CLOCK_BOOTTIME)
         renewed = self.switch.store.atomically(
             lambda tx: host_fences.renew(tx, self.claim, seconds + self.switch.lease)
@@ -355,7 +355,7 @@ class _Signs:
             if time.monotonic() >= end:
                 return
             if self._switch.left <= 0:
-                raise Unproven("the time of the rung was over while it listened for signs of life")
+                raise Unproven("the rung timed out while it listened for signs of life")
             hold()
             self._switch.sleep(min(2 * _PAUSE, max(0.0, end - time.monotonic())))
 

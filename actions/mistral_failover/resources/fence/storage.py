@@ -64,7 +64,7 @@ class Storage(DeviceRung):
             guard.permit("POST")
             left = deadline - time.monotonic()
             if left <= 0:
-                raise power.Unproven("the time of the rung was over")
+                raise power.Unproven("the rung timed out")
             return min(seconds, left)
 
         if devices.ceph is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The guard of a climb: it ends the rung that is under way once the fence is confirmed."""
+"""A guard for fencing: it ends the current rung once an operator has confirmed the fence."""
 
 from __future__ import annotations
 
