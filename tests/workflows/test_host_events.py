@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 from oslo_config import cfg
 
+from mistral_failover import fault_points
 from mistral_failover import settings as configuration
 from mistral_failover.actions import alarms, recovery
 from mistral_failover.runtime import process
@@ -323,6 +324,34 @@ def test_what_an_operator_admitted_starts_when_nova_is_back_whatever_the_agent_s
 
     assert len(run.output["refused"]) == 1
     assert ([row["group"] for row in back["started"]], back["dismissed"]) == ([group.name], [])
+
+
+def test_of_two_sweeps_at_once_one_does_not_start_what_the_other_has_dismissed(
+    alone: None, protect: Callable[..., Any]
+) -> None:
+    group = protect()
+    group.activate()
+    control_plane_fails(group)
+    run = group.run("on_event", body=group.cloud.alarm_body(group.server("db_a")))
+    run.assert_failed_with("NO_ELIGIBLE_MEMBER")
+    others: list[dict[str, Any]] = []
+
+    def other(point: str) -> None:
+        if point == "start.before" and not others:
+            others.append({})
+            age(120)
+            others.append(recovery.Sweep().run(OUTSIDE))
+
+    group.cloud.clear_api_faults()
+    fault_points.arm(other)
+    try:
+        swept = sweep(group)  # has read the alarm before the other sweep dismisses it
+    finally:
+        fault_points.disarm()
+
+    assert [row["group"] for row in others[1]["dismissed"]] == [group.name]
+    assert [row["error"]["code"] for row in swept["refused"]] == ["NOT_ADMITTED"]
+    assert (len(group.traversals()), group.runs_on()) == (1, ["db_a"])
 
 
 def lost_host(host: str) -> dict[str, Any]:

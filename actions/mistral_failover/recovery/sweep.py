@@ -21,7 +21,7 @@ from mistral_failover.mistral import event_hooks
 from mistral_failover.mistral.api import Mistral, mistral_of
 from mistral_failover.model.goal import REPLACE_TYPE, fence_name
 from mistral_failover.orders import alarm_failovers
-from mistral_failover.orders.failover import chain_of
+from mistral_failover.orders.failover import chain_of, traversal_of
 from mistral_failover.recovery import observe, retention, stuck_executions
 from mistral_failover.recovery.retry_blocked_volumes import retry_blocked
 from mistral_failover.recovery.retry_held_alarms import retry_held
@@ -339,7 +339,8 @@ def _out_of_service(request: Request, incident: incidents.Incident) -> str | Non
 
 
 def _too_old(request: Request, incident: incidents.Incident) -> str | None:
-    """Hold an admitted incident that could not be started for too long. Return the reason, or None.
+    """Hold an admitted incident that could not be started for too long. Return the sentence, or
+    None.
     The time in which members are being replaced does not count, because there may be no member to
     take over."""
 
@@ -361,6 +362,8 @@ def _held_back(
     judge: Callable[[Any, incidents.Incident], str | None],
     rule: str,
 ) -> str | None:
+    """Hold an admitted incident if ``judge`` gives a reason. Return the sentence, None if it was
+    not held."""
     assert incident.group_id is not None  # every admitted incident has a group
     group_id = incident.group_id
 
@@ -371,6 +374,8 @@ def _held_back(
         found = incidents.get(tx, request.project_id, incident.id)
         if found is None or found.decision != "ADMITTED" or found.traversal_id is not None:
             return None
+        if tx.traversal(traversal_of(group_id, incident.id)) is not None:
+            return None  # the process that started it died before it recorded that
         why = judge(tx, found)
         if why is None:
             return None
