@@ -234,6 +234,7 @@ class Admit(Order):
             raise CommandLineWrong("--group, --lost and --to are about a single alarm.")
         admitted: list[str] = []
         refused: dict[str, str] = {}
+        tried: set[str] = set()
         with Progress(sys.stderr, "asking Mistral") as tell:
             while True:
                 answer = self.ask(
@@ -244,7 +245,10 @@ class Admit(Order):
                 for row in answer["admitted"]:
                     admitted.append(row["group"])
                     tell(None, "admitted", f"{row['group']}: its failover started; {left} left")
-                again = [row for row in answer["refused"] if row["group"] in refused]
+                # A refused alarm is admitted, and a sweep starts it. If it is the next one again,
+                # it stayed held.
+                again = [row for row in answer["refused"] if row["incident"] in tried]
+                tried |= {row["incident"] for row in answer["refused"]}
                 for row in answer["refused"]:
                     refused[row["group"]] = row["error"]["message"]
                     tell(None, "failed", f"{row['group']}: {row['error']['message']}; {left} left")
