@@ -117,6 +117,14 @@ def test_silence_of_a_host_without_an_alarm_points_to_the_channel() -> None:
     assert judged(g1=SILENT_ONE, g2=HEARD, g3=replace(quiet, lost=True)).step is Step.RELEASE
 
 
+def test_a_host_whose_alarms_have_all_started_does_not_hold_those_of_the_next_one() -> None:
+    """Its members are declared lost, and the standbys on it are silent."""
+    started = replace(SILENT_ONE, host="h3", lost=True)
+    standby = replace(SILENT_ONE, host="h3")
+
+    assert judged(g1=SILENT_ONE, g2=HEARD, g3=started, g4=standby).step is Step.RELEASE
+
+
 def test_one_agent_that_is_heard_shows_that_its_host_is_up() -> None:
     neighbour = replace(HEARD, host="h1")
 

@@ -201,8 +201,10 @@ def _death(known: MemberEvidence, age: float, silent_hosts: Collection[str]) -> 
 
 def _silent_hosts(held: Iterable[HeldAlarm], evidence: Evidence) -> frozenset[str]:
     """Return the hosts all of whose agents are silent, if agents of other hosts are heard, and no
-    other host is silent without an alarm: then these hosts died, and not the agents' network."""
+    other host is silent without an alarm: then these hosts died, and not the agents' network. A
+    host with a member that is declared lost had its alarm."""
     alarmed = {evidence.of(key).host for each in held for key in each.keys}
+    alarmed |= {known.host for known in evidence.members.values() if known.lost}
     silent: set[str] = set()
     heard: set[str] = set()
     for known in evidence.members.values():
