@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +19,10 @@ from oslo_config import cfg
 from mistral_failover import fault_points
 from mistral_failover import settings as configuration
 from mistral_failover.actions import alarms, recovery
+from mistral_failover.agent.channel.emulated import EmulatedChannel
+from mistral_failover.agent.channel.interface import Heartbeat
+from mistral_failover.agent.wire import Address
+from mistral_failover.groups import observing
 from mistral_failover.runtime import process
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.store.tables import incidents
@@ -246,6 +252,98 @@ def test_the_storm_guard_lets_alarms_go_at_a_limited_rate_when_the_servers_died(
     assert at_once["released"] == []
     assert [row["group"] for row in later["released"]] == [groups[0].name]
     assert [len(group.status()["lost"]) for group in groups] == [1, 1]
+
+
+@pytest.fixture
+def beats(monkeypatch: pytest.MonkeyPatch) -> dict[str, float | None]:
+    """By server, the age of the agent's last heartbeat; None: the channel has none."""
+    ages: dict[str, float | None] = {}
+    real = EmulatedChannel.heard
+
+    def heard(channel: EmulatedChannel, to: Address) -> Heartbeat | None:
+        found = real(channel, to)
+        age = ages.get(to.server_id, 0.0)
+        if age is None or found is None:
+            return None
+        return replace(found, ago=found.ago + age)
+
+    monkeypatch.setattr(EmulatedChannel, "heard", heard)
+    return ages
+
+
+def test_an_agent_stays_silent_when_the_broker_has_dropped_its_last_heartbeat(
+    alone: None,
+    protect: Callable[..., Any],
+    options: Callable[..., None],
+    beats: dict[str, float | None],
+) -> None:
+    group = protect(fence=["stop"])
+    group.activate()
+    options(storm_groups=1, storm_share=0.0)
+    server = group.server("db_a")
+    beats[server] = 2 * 3600.0
+    recovery.Observe(group.name).run(OUTSIDE)
+    beats[server] = None
+    group.run("on_event", body=event(host_of(group))).assert_succeeded()
+    age(120)
+
+    swept = sweep(group)
+
+    assert [row["group"] for row in swept["released"]] == [group.name]
+    assert "the agents on its host are silent" in swept["released"][0]["sentence"]
+
+
+def test_agents_that_do_not_answer_leave_time_to_hear_those_without_an_alarm(
+    alone: None,
+    protect: Callable[..., Any],
+    options: Callable[..., None],
+    beats: dict[str, float | None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    groups = [protect(fence=["stop"]) for _ in range(2)]
+    for group in groups:
+        group.activate()
+        beats[group.server("db_a")] = 600.0
+    options(storm_groups=1, storm_share=0.0)
+    clock = [0.0]
+    before = EmulatedChannel.heard
+
+    def slow(channel: EmulatedChannel, to: Address) -> Heartbeat | None:
+        clock[0] += 0.75 * observing.LISTEN if to.server_id in beats else 0.0
+        return before(channel, to)
+
+    groups[0].run("on_event", body=event(host_of(groups[0]))).assert_succeeded()
+    age(120)
+    monkeypatch.setattr(EmulatedChannel, "heard", slow)
+    monkeypatch.setattr(observing, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+
+    swept = sweep(groups[0])
+
+    assert {row["group"] for row in swept["released"]} == {group.name for group in groups}
+
+
+@pytest.mark.parametrize("before", [60.0, None], ids=["was heard lately", "was never heard"])
+def test_no_heartbeat_at_all_is_no_silence_of_an_agent_that_may_be_well(
+    alone: None,
+    protect: Callable[..., Any],
+    options: Callable[..., None],
+    beats: dict[str, float | None],
+    before: float | None,
+) -> None:
+    """The broker may have lost what it kept."""
+    group = protect(fence=["stop"])
+    server = group.server("db_a")
+    beats[server] = before
+    group.activate()
+    options(storm_groups=1, storm_share=0.0)
+    recovery.Observe(group.name).run(OUTSIDE)
+    beats[server] = None
+    group.run("on_event", body=event(host_of(group))).assert_succeeded()
+    age(120)
+
+    swept = sweep(group)
+
+    assert (swept["released"], swept["dismissed"]) == ([], [])
 
 
 def test_an_alarm_whose_cause_has_cleared_is_dismissed_with_the_reason(

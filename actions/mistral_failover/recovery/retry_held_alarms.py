@@ -8,10 +8,11 @@ the agents' heartbeats. `alarms.storm` judges it. Any number of sweeps may do th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import Any
 
 from mistral_failover.agent.wire import Address
@@ -20,6 +21,7 @@ from mistral_failover.alarms.recording import RELEASED
 from mistral_failover.alarms.storm import (
     RULE,
     SETTLED,
+    SILENT,
     Evidence,
     Fate,
     HeldAlarm,
@@ -34,7 +36,7 @@ from mistral_failover.alarms.storm import (
 )
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.groups.agent_health import sends_commands
-from mistral_failover.groups.observing import ProjectView
+from mistral_failover.groups.observing import REMEMBERED, ProjectView
 from mistral_failover.groups.snapshot import group_snapshot_in
 from mistral_failover.model.observation import Presence
 from mistral_failover.orders.failover import traversal_of
@@ -159,20 +161,20 @@ def _is_of_server(incident: Incident) -> bool:
 
 @dataclass(frozen=True)
 class _Known:
-    """A member. ``address``: of its agent, None if agents start nothing in its group."""
+    """A member. ``address``: of its agent, None if agents start nothing in its group. ``heard``:
+    seconds since an observation heard its agent, at least; None if it never did."""
 
     key: MemberKey
     server: str
     address: Address | None
     lost: bool
+    heard: float | None
 
 
 def _evidence(request: Request, candidates: Iterable[_Candidate]) -> Evidence:
-    """Gather what Nova and the agents say about the members of the project. Members with held
-    alarms come first, because the time for asking agents is limited."""
+    """Gather what Nova and the agents say about the members of the project."""
     wanted = {key for each in candidates for key in each.alarm.keys}
     known, hosts = request.runtime.database.reading(partial(_members, request))
-    known.sort(key=lambda each: each.key not in wanted)
     try:
         view = ProjectView(request)
     except (ActionError, CloudError) as error:
@@ -184,22 +186,50 @@ def _evidence(request: Request, candidates: Iterable[_Candidate]) -> Evidence:
     except CloudError as error:
         unreachable.append(f"Nova does not answer [{error.code}]")
     members: dict[MemberKey, MemberEvidence] = {}
-    for each in known:
+    for each in _alternating(known, wanted, hosts):
         fate, why = Fate.UNKNOWN, ""
         if each.key in wanted and not unreachable:
             fate, why = _fate(view, each.server)
-        beat = view.heartbeat(each.address) if each.address else None
-        ago = beat.ago if beat else None
+        ago = _silence(view, each)
         members[each.key] = MemberEvidence(hosts.get(each.server), fate, why, ago, each.lost)
     if view.unheard:
         unreachable.append(f"the agents' channel does not answer: {view.unheard}")
     return Evidence(members, tuple(unreachable))
 
 
+def _alternating(
+    known: Iterable[_Known], wanted: Collection[MemberKey], hosts: Mapping[str, str]
+) -> list[_Known]:
+    """Return the members in the order in which to ask their agents: one with an alarm and one
+    without in turn, and of each kind one of every host before the second one of any. The time is
+    limited, and an agent without a heartbeat takes longer than one that is heard."""
+    of_host: Counter[tuple[bool, str | None]] = Counter()
+    kinds: tuple[list[tuple[int, _Known]], list[tuple[int, _Known]]] = ([], [])
+    for each in known:
+        kind = each.key in wanted, hosts.get(each.server)
+        kinds[kind[0]].append((of_host[kind], each))
+        of_host[kind] += 1
+    turns = (sorted(kind, key=lambda turn: turn[0]) for kind in kinds)
+    return [turn[1] for pair in zip_longest(*turns) for turn in pair if turn is not None]
+
+
+def _silence(view: ProjectView, each: _Known) -> float | None:
+    """Return the seconds since an agent's last heartbeat, None if that is not known. If the channel
+    has none any more, what an observation remembers counts, but only as silence: the channel may
+    have lost the heartbeat of an agent that is well."""
+    if each.address is None:
+        return None
+    if beat := view.heartbeat(each.address):
+        return beat.ago
+    asked = each.address in view.heard
+    return each.heard if asked and each.heard is not None and each.heard > SILENT else None
+
+
 def _members(request: Request, tx: SqlTransaction) -> tuple[list[_Known], dict[str, str]]:
     """Return the members of the project, and the host ids on which they were last observed."""
     found: list[_Known] = []
     about: dict[str, tuple[bool, frozenset[str]]] = {}
+    now, heard = tx.now(), observations.heard(tx, request.project_id)
     for each in groups.members_in(tx, request.project_id):
         if each.group_id not in about:
             state = groups.get(tx, each.group_id)
@@ -215,6 +245,7 @@ def _members(request: Request, tx: SqlTransaction) -> tuple[list[_Known], dict[s
                 each.server_id,
                 address if commanded else None,
                 each.name in lost,
+                now - at - REMEMBERED if (at := heard.get(each.server_id)) is not None else None,
             )
         )
     seen = observations.hosts(tx, request.project_id)
