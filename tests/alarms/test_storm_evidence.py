@@ -24,6 +24,7 @@ from mistral_failover.alarms.storm import (
     allowance,
     in_order,
     judge,
+    per_minute,
 )
 
 AGE = 120.0
@@ -257,6 +258,15 @@ def test_nothing_starves_however_many_with_a_higher_priority_arrive(
         waiting += [Turn(f"new{number}-{n}", 9, 0.0) for n in range(rate)]
 
     assert not [each.item for each in waiting if each.item.startswith("old")]
+
+
+@pytest.mark.parametrize(
+    ("alarms", "rate"), [(3, 10), (100, 10), (400, 40), (1000, 100), (5000, 100)]
+)
+def test_the_rate_follows_from_the_number_of_alarms_as_far_as_one_server_can(
+    alarms: int, rate: int
+) -> None:
+    assert per_minute(alarms) == rate
 
 
 def test_only_so_many_are_let_go_within_a_minute() -> None:

@@ -40,6 +40,13 @@ def test_it_multiplies_what_was_measured() -> None:
     assert found["all_failed_over"]["value"] > 100 * each, "looking goes on meanwhile"
 
 
+def test_it_tells_how_long_the_storm_guard_takes_to_let_all_go() -> None:
+    few, many = asked("--groups", "50"), asked("--groups", "1000")
+
+    assert few["let_go"]["value"] == pytest.approx(300), "ten a minute"
+    assert many["let_go"]["value"] == pytest.approx(sweep.STALE)
+
+
 def test_every_line_names_the_benchmark_that_measured_it() -> None:
     found = asked("--groups", "10")
 

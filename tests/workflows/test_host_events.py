@@ -22,7 +22,9 @@ from mistral_failover.actions import alarms, recovery
 from mistral_failover.agent.channel.emulated import EmulatedChannel
 from mistral_failover.agent.channel.interface import Heartbeat
 from mistral_failover.agent.wire import Address
+from mistral_failover.alarms import storm
 from mistral_failover.groups import observing
+from mistral_failover.orders import alarm_failovers
 from mistral_failover.runtime import process
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.store.tables import incidents
@@ -252,6 +254,40 @@ def test_the_storm_guard_lets_alarms_go_at_a_limited_rate_when_the_servers_died(
     assert at_once["released"] == []
     assert [row["group"] for row in later["released"]] == [groups[0].name]
     assert [len(group.status()["lost"]) for group in groups] == [1, 1]
+
+
+def test_without_a_limit_of_the_operator_the_more_are_held_the_more_are_let_go(
+    light: Callable[..., Any], options: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = [light() for _ in range(4)]
+    options(storm_groups=1, storm_share=0.0)
+    monkeypatch.setattr(storm, "LEAST", 1)
+    monkeypatch.setattr(storm, "WITHIN", 120.0)
+    host = host_of(groups[0])
+    groups[0].run("on_event", body=event(host)).assert_succeeded()
+    for group in groups:
+        Operator(group.cloud).stop_server(group.server(on(host, group)))
+
+    first, at_once = sweep(groups[0]), sweep(groups[0])
+    age(61)
+    second = sweep(groups[0])
+
+    assert [len(swept["released"]) for swept in (first, at_once, second)] == [2, 0, 2]
+    assert [len(swept["started"]) for swept in (first, at_once, second)] == [2, 0, 2]
+
+
+def test_what_the_guard_lets_go_does_not_wait_for_those_who_start_other_alarms(
+    light: Callable[..., Any], options: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = [light(), light()]
+    options(storm_groups=1, storm_share=0.0)
+    monkeypatch.setattr(alarm_failovers, "BATCH", 1)
+    host = host_of(groups[0])
+    groups[0].run("on_event", body=event(host)).assert_succeeded()
+    for group in groups:
+        Operator(group.cloud).stop_server(group.server(on(host, group)))
+
+    assert len(sweep(groups[0])["started"]) == 2
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from typing import Any
 
 from cliff.lister import Lister
 
+from mistral_failover.alarms.storm import per_minute
 from mistral_failover.cli.base import for_people
 
 FAILOVER_CPU, VOLUME_CPU = 0.50, 0.03
@@ -81,6 +82,13 @@ def estimate(groups: int, volumes: int, failing: int, interval: float) -> Iterat
     )
     yield Line(
         "executions", "alarms decided by executions", 1 / EXECUTION_CPU, "a second", "admission"
+    )
+    yield Line(
+        "let_go",
+        "until the storm guard has let all go, if their servers died",
+        failing / per_minute(failing) * 60,
+        "s",
+        "many",
     )
     store = groups * (GROUP_KIB + more * VOLUME_KIB) / 1024
     yield Line("store", "state store, groups", store, "MiB", "capacity")

@@ -16,7 +16,7 @@ from itertools import chain, zip_longest
 from typing import Any
 
 from mistral_failover.agent.wire import Address
-from mistral_failover.alarms import host_events, recording
+from mistral_failover.alarms import host_events, recording, storm
 from mistral_failover.alarms.recording import RELEASED
 from mistral_failover.alarms.storm import (
     RULE,
@@ -84,6 +84,7 @@ def retry_held(request: Request, group_id: str | None) -> dict[str, list[Any]]:
     if not any(group_id in (None, each.alarm.group_id) for each in held):
         return found
     judged = judge([each.alarm for each in held], _evidence(request, held))
+    rate = request.runtime.settings.storm_release or _rate(request)
     room, left = True, DECIDED
     for each in in_order(candidates):
         judgement = judged[each.alarm.id]
@@ -95,7 +96,7 @@ def retry_held(request: Request, group_id: str | None) -> dict[str, list[Any]]:
             left -= 1
             found["dismissed"] += _dismiss(request, each.row, judgement.why)
         elif judgement.step is Step.RELEASE and room:
-            rows = _release(request, each.row, judgement.why)
+            rows = _release(request, each.row, judgement.why, rate)
             room = rows is not None
             found["released"] += rows or []
         elif judgement.step is Step.HOLD and each.alarm.rule == RULE:
@@ -307,7 +308,18 @@ def _withdraw(request: Request, tx: SqlTransaction, incident: Incident, sentence
     return True
 
 
-def _release(request: Request, row: HeldOfGroup, why: str) -> list[Row] | None:
+def _rate(request: Request) -> int:
+    """Return how many alarms may be let go within a minute. It stays the same until all are."""
+    project = request.project_id
+
+    def rate(tx: SqlTransaction) -> int:
+        released = incidents.decided_since(tx, project, RELEASED, tx.now() - storm.WITHIN)
+        return storm.per_minute(incidents.held_by(tx, project, RULE) + released)
+
+    return request.runtime.database.reading(rate)
+
+
+def _release(request: Request, row: HeldOfGroup, why: str, rate: int) -> list[Row] | None:
     """Judge an alarm without the storm guard; None if no more may be let go within this minute."""
     project = request.project_id
 
@@ -319,7 +331,7 @@ def _release(request: Request, row: HeldOfGroup, why: str) -> list[Row] | None:
             tx.lock_group(first, shared=False)
         since = tx.now() - MINUTE
         released = incidents.decided_since(tx, project, RELEASED, since)
-        if not allowance(released, request.runtime.settings.storm_release):
+        if not allowance(released, rate):
             return None
         verdict = recording.release(request, tx, row.incident, f"let go, because {why}")
         if verdict is None or verdict.decision != Decision.ADMITTED:
