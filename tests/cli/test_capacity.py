@@ -11,7 +11,6 @@ import pytest
 from bench.__main__ import PARTS
 from mistral_failover.cli import capacity
 from mistral_failover.recovery import sweep
-from mistral_failover.server import intake
 from support.commands import failover
 
 
@@ -54,7 +53,6 @@ def test_every_line_names_the_benchmark_that_measured_it() -> None:
 
 
 def test_constants_of_the_code_are_those_of_the_code() -> None:
-    assert (capacity.SENDER_RATE, capacity.SENDER_BURST) == (intake.RATE, intake.BURST)
     assert capacity.STALE == sweep.STALE
 
 
