@@ -17,6 +17,7 @@ from typing import Any
 
 from mistral_failover.agent.wire import Address
 from mistral_failover.alarms import host_events, recording, storm
+from mistral_failover.alarms.adapters import is_of_server
 from mistral_failover.alarms.recording import RELEASED
 from mistral_failover.alarms.storm import (
     RULE,
@@ -54,8 +55,6 @@ continues."""
 RETRIED = ("storm", "cooldown", "per_hour", "paused", "maintenance", "too_late")
 """The rules whose held alarms are dismissed when their cause has cleared. The others hold an alarm
 because it is not clear what it is about."""
-_OF_SERVERS = ("nova", "masakari")
-"""The sources whose alarms are about servers and hosts, not about what runs there."""
 
 Row = dict[str, Any]
 
@@ -142,19 +141,9 @@ def _judged_form(incident: Incident, now: float) -> HeldAlarm:
         reported_lost(incident),
         incident.rule,
         now - incident.last_at,
-        _is_of_server(incident),
+        incident.parent is not None or is_of_server(incident.source, incident.payload),
         "because" in incident.fact,
     )
-
-
-def _is_of_server(incident: Incident) -> bool:
-    """Return whether an alarm reports the failure of a server or its host."""
-    if incident.parent is not None or incident.source in _OF_SERVERS:
-        return True
-    reason = incident.payload.get("reason_data")
-    event = reason.get("event") if isinstance(reason, Mapping) else None
-    kind = event.get("event_type") if isinstance(event, Mapping) else None
-    return isinstance(kind, str) and kind.startswith("compute.instance.")
 
 
 # -- the evidence
