@@ -243,11 +243,12 @@ _OPTIONS = [
     ),
     cfg.IntOpt(
         "storm_release",
-        default=6,
-        min=1,
+        default=0,
+        min=0,
         help=(
-            "Number of alarms of a project that a sweep releases within a minute, once the "
-            "evidence says that servers died and the control plane works."
+            "Number of alarms of a project that a sweep releases within a minute, once the evidence "
+            "says that servers died and the control plane works; 0: a tenth of those of the storm, "
+            "from 10 to 100."
         ),
     ),
 ]
@@ -291,7 +292,7 @@ class Settings:
     storm_window: float = 600.0
     storm_share: float = 0.5
     storm_groups: int = 3
-    storm_release: int = 6
+    storm_release: int = 0
 
     def __repr__(self) -> str:
         """Omit the two URLs: they may carry passwords."""

@@ -431,6 +431,19 @@ def test_held_alarms_are_admitted_by_priority_and_so_many_at_once(
     assert rest["children"] == 1
 
 
+@pytest.mark.parametrize("decide", [alarms.AdmitHeld, alarms.DismissHeld])
+def test_a_host_whose_alarms_were_all_decided_in_the_meantime_is_no_error(
+    held: str, context: ActionContext, decide: Any
+) -> None:
+    alarms.DismissHeld("a drill", host=CMP1).run(context)
+
+    answer = decide("it burned", host=CMP1).run(context)
+
+    assert answer["left"] == 0
+    assert not answer.get("admitted")
+    assert not answer.get("dismissed")
+
+
 def test_a_host_and_an_incident_of_another_host_admit_nothing(
     held: str, on_hosts: Any, hear: Any, context: ActionContext
 ) -> None:

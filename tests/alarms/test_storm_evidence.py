@@ -24,6 +24,7 @@ from mistral_failover.alarms.storm import (
     allowance,
     in_order,
     judge,
+    per_minute,
 )
 
 AGE = 120.0
@@ -115,6 +116,14 @@ def test_silence_of_a_host_without_an_alarm_points_to_the_channel() -> None:
 
     assert judged(g1=SILENT_ONE, g2=HEARD, g3=quiet).step is Step.HOLD
     assert judged(g1=SILENT_ONE, g2=HEARD, g3=replace(quiet, lost=True)).step is Step.RELEASE
+
+
+def test_a_host_whose_alarms_have_all_started_does_not_hold_those_of_the_next_one() -> None:
+    """Its members are declared lost, and the standbys on it are silent."""
+    started = replace(SILENT_ONE, host="h3", lost=True)
+    standby = replace(SILENT_ONE, host="h3")
+
+    assert judged(g1=SILENT_ONE, g2=HEARD, g3=started, g4=standby).step is Step.RELEASE
 
 
 def test_one_agent_that_is_heard_shows_that_its_host_is_up() -> None:
@@ -249,6 +258,15 @@ def test_nothing_starves_however_many_with_a_higher_priority_arrive(
         waiting += [Turn(f"new{number}-{n}", 9, 0.0) for n in range(rate)]
 
     assert not [each.item for each in waiting if each.item.startswith("old")]
+
+
+@pytest.mark.parametrize(
+    ("alarms", "rate"), [(3, 10), (100, 10), (400, 40), (1000, 100), (5000, 100)]
+)
+def test_the_rate_follows_from_the_number_of_alarms_as_far_as_one_server_can(
+    alarms: int, rate: int
+) -> None:
+    assert per_minute(alarms) == rate
 
 
 def test_only_so_many_are_let_go_within_a_minute() -> None:

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from support.operators import Operator
+
 ONLY = {"admitted": [], "refused": {}, "passed_over": {}, "left": 0}
 """What admitting several alarms answers, if there was none."""
 
@@ -182,6 +184,30 @@ def test_all_held_alarms_are_admitted_at_once(
     assert json.loads(done.stdout) == ONLY | {"admitted": [group]}
     assert deployment.status(group)["lost"] == ["db_a"]
     assert deployment.shown("alarms") == []
+
+
+def test_two_alarms_of_a_group_that_can_not_start_do_not_keep_other_groups_from_it(
+    deployment: Any, held: tuple[str, str], alone: None
+) -> None:
+    group, _ = held
+    hear(deployment, group, f"again-{group}", member="db_a")
+    deployment.protect("no-standby", priority=9)
+    deployment.shown("pause", "no-standby", "--because", "we look")
+    standby = deployment.cloud.resources("no-standby")["db_b"]["physical_resource_id"]
+    operator = Operator(deployment.cloud)
+    operator.stop_server(standby)
+    for number in range(2):
+        hear(deployment, "no-standby", f"w-no-standby-{number}", member="db_a")
+
+    done = deployment.failover(
+        "admit", "--all", "--rate", "600", "--because", "it is off", "-f", "json"
+    )
+
+    assert done.returncode == 1
+    told = json.loads(done.stdout)
+    assert (told["admitted"], list(told["refused"]), told["left"]) == ([group], ["no-standby"], 0)
+    operator.start_server(standby)
+    deployment.run("sweep", group="no-standby")  # for the other tests, which look at this host too
 
 
 def test_all_held_alarms_are_dismissed_at_once(

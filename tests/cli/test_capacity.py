@@ -11,7 +11,6 @@ import pytest
 from bench.__main__ import PARTS
 from mistral_failover.cli import capacity
 from mistral_failover.recovery import sweep
-from mistral_failover.server import intake
 from support.commands import failover
 
 
@@ -40,6 +39,13 @@ def test_it_multiplies_what_was_measured() -> None:
     assert found["all_failed_over"]["value"] > 100 * each, "looking goes on meanwhile"
 
 
+def test_it_tells_how_long_the_storm_guard_takes_to_let_all_go() -> None:
+    few, many = asked("--groups", "50"), asked("--groups", "1000")
+
+    assert few["let_go"]["value"] == pytest.approx(300), "ten a minute"
+    assert many["let_go"]["value"] == pytest.approx(sweep.STALE)
+
+
 def test_every_line_names_the_benchmark_that_measured_it() -> None:
     found = asked("--groups", "10")
 
@@ -47,7 +53,6 @@ def test_every_line_names_the_benchmark_that_measured_it() -> None:
 
 
 def test_constants_of_the_code_are_those_of_the_code() -> None:
-    assert (capacity.SENDER_RATE, capacity.SENDER_BURST) == (intake.RATE, intake.BURST)
     assert capacity.STALE == sweep.STALE
 
 

@@ -28,9 +28,9 @@ GOAL = {
 }
 NOT_ENDED_WITH = {
     # An incident that could not be started is a row of `refused`.
-    "failover.sweep": {*GOAL, "NOT_IN_SERVICE"},
-    "failover.admit_event": {*GOAL, "NOT_IN_SERVICE"},
-    "failover.start_admitted": {*GOAL, "NOT_IN_SERVICE"},
+    "failover.sweep": {*GOAL, "NOT_ADMITTED", "NOT_IN_SERVICE"},
+    "failover.admit_event": {*GOAL, "NOT_ADMITTED", "NOT_IN_SERVICE"},
+    "failover.start_admitted": {*GOAL, "NOT_ADMITTED", "NOT_IN_SERVICE"},
     # An alarm and a replacement come through.
     "failover.admit": {"HOLDER_GONE"},
     "failover.replace_member": {"HOLDER_GONE"},

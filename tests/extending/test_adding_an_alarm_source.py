@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.actions import alarms, orders
+from mistral_failover.actions import alarms, orders, recovery, suspensions
 from mistral_failover.alarms import adapters
 from mistral_failover.model.errors import InvalidDocument
+from mistral_failover.store.tables import incidents
 from support.packages import Install
 from support.pages import ROOT
 
@@ -27,10 +28,13 @@ def read(body):
     return [Alarm(
         source="house_pager", key=digest(["house_pager", page]), firing=True, unique=True,
         sentence=f"the pager says that {server} is dead", servers=(server,),
-        payload=reader.kept("page", "server"),
+        payload=reader.kept("page", "server", "what"),
     )]
 
-SOURCE = AlarmSource("page", lambda body: "page" in body, read)
+SOURCE = AlarmSource(
+    "page", lambda body: "page" in body, read,
+    of_server=lambda payload: payload["what"].startswith("server"),
+)
 """
 ENTRY_POINTS = {"mistral_failover.alarm_sources": "house_pager = house_pager:SOURCE"}
 
@@ -52,6 +56,28 @@ def test_its_alarm_starts_a_failover(protect: Callable[..., Any]) -> None:
     (admission,), (repeat,) = answer["admissions"], again["admissions"]
     assert (admission["decision"], repeat["decision"]) == ("ADMITTED", "DUPLICATE")
     assert f"the pager says that {group.server('db_a')} is dead" in admission["sentence"]
+
+
+@pytest.mark.parametrize(
+    ("what", "dismissed"),
+    [("server", True), ("application", False), (None, False)],
+    ids=["a server", "an application", "what its source cannot tell"],
+)
+def test_its_held_alarm_is_dismissed_if_it_is_about_a_server_that_runs(
+    protect: Callable[..., Any], what: str | None, dismissed: bool
+) -> None:
+    group = protect()
+    group.order(orders.Begin(group.name, lost=[]))
+    group.done(suspensions.Pause(group.name, "we look"))
+    body = {"page": group.name, "server": group.server("db_a"), "what": what or ["?"]}
+    (held,) = group.done(alarms.AdmitEvent(body))["admissions"]
+    earlier = {name: incidents.c[name] - 120 for name in ("decided_at", "first_at", "last_at")}
+    mine = incidents.update().where(incidents.c.id == held["incident"])
+    group.state.database.atomically(lambda tx: tx.execute(mine.values(**earlier)))
+
+    swept = group.done(recovery.Sweep(group.name))
+
+    assert [row["group"] for row in swept["dismissed"]] == [group.name] * dismissed
 
 
 def test_it_is_asked_before_signals_whose_words_it_may_use() -> None:

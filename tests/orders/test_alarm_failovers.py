@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from mistral_lib.actions.context import ActionContext
 
+from mistral_failover import fault_points
 from mistral_failover.actions import alarms, orders, recovery, reports
 from mistral_failover.convergence.records import Ready
 from mistral_failover.model.goal import render_goal
@@ -17,6 +18,7 @@ from mistral_failover.orders import failover
 from mistral_failover.orders.failover import FailoverRequest
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.store import groups, incidents, tables
+from mistral_failover.store.tables import Decision
 from mistral_failover.store.tables import incidents as table
 
 
@@ -347,6 +349,94 @@ def test_a_sweep_keeps_on_about_an_alarm_whose_failover_can_not_be_started(
 
     assert [r["error"]["code"] for r in swept["refused"]] == ["CONFIG"]
     assert [row["traversal"] for row in swept["chains"]] == [begun.traversal_id]
+
+
+@pytest.fixture
+def movable(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Let failovers move to db_b without a cloud. ``meanwhile`` runs while the goal is derived."""
+
+    def move(meanwhile: Callable[[], None] = lambda: None) -> None:
+        def moving(request: Any, facts: FailoverRequest) -> Any:
+            def derive(snapshot: Any) -> Any:
+                meanwhile()
+                return render_goal(snapshot.group, {"active": "db_b"}, ["db_a"])
+
+            return derive
+
+        monkeypatch.setattr(failover, "moving", moving)
+
+    return move
+
+
+@pytest.mark.parametrize("decision", ["DISMISSED", "HELD"])
+@pytest.mark.parametrize("starter", ["the sweep", "the batch", "a repeat of the alarm"])
+def test_an_alarm_that_is_no_longer_admitted_starts_nothing(
+    hear: Callable[..., Any],
+    movable: Callable[..., None],
+    state: Runtime,
+    begun: Ready,
+    context: ActionContext,
+    kept: Callable[[], Any],
+    decision: Decision,
+    starter: str,
+) -> None:
+    """Another sweep decides after this one has read what is to be started."""
+    hear(alarm())
+    (incident,) = kept()
+    movable(
+        lambda: state.database.atomically(
+            lambda tx: incidents.decide(tx, incident["id"], decision, "its server is well")
+        )
+    )
+
+    if starter == "the sweep":
+        (row,) = recovery.Sweep("payments").run(context)["refused"]
+        error = row["error"]
+    elif starter == "the batch":
+        (row,) = alarms.StartAdmitted([incident["id"]]).run(context)["refused"]
+        error = row["error"]
+    else:
+        error = hear(alarm()).error
+
+    assert error["code"] == "NOT_ADMITTED"
+    assert f"is now {decision}" in error["message"]
+    status = reports.Status("payments").run(context)
+    assert status["traversal"]["id"] == begun.traversal_id
+    assert status["lost"] == []
+    assert kept()[0]["decision"] == decision
+
+
+def test_a_failover_that_has_started_is_not_held_although_its_alarm_does_not_name_it_yet(
+    hear: Callable[..., Any],
+    movable: Callable[..., None],
+    state: Runtime,
+    context: ActionContext,
+    kept: Callable[[], Any],
+) -> None:
+    """The process died after the start, and the sweep comes long after that."""
+
+    def die(point: str) -> None:
+        if point == "link.before":
+            raise ConnectionError("the process died")
+
+    movable()
+    fault_points.arm(die)
+    try:
+        hear(alarm())
+    finally:
+        fault_points.disarm()
+    old = table.update().where(table.c.id == kept()[0]["id"])
+    times = ("first_at", "last_at", "decided_at")
+    state.database.atomically(
+        lambda tx: tx.execute(old.values(dict.fromkeys(times, tx.now() - 3600)))
+    )
+
+    swept = recovery.Sweep("payments").run(context)
+
+    assert swept["held"] == []
+    (row,) = swept["started"]
+    current = reports.Status("payments").run(context)["traversal"]["id"]
+    assert (kept()[0]["decision"], row["traversal"]) == ("ADMITTED", current)
 
 
 def test_a_sweep_of_one_group_leaves_the_others_alone(

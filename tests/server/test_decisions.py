@@ -22,6 +22,7 @@ from mistral_failover.runtime.request import Request
 from mistral_failover.server import intake, secret
 from mistral_failover.store import tables
 from server.conftest import KEY, Started
+from support.alarm_bodies import aodh
 
 TOKEN = secret.Secret(KEY).token
 
@@ -214,6 +215,39 @@ def test_repeats_of_an_incident_with_a_final_decision_hardly_count_for_the_rate(
 
     for _ in range(100):
         door.take(delivery(signal()))
+
+
+def test_the_first_alarm_about_a_member_is_taken_whatever_else_its_sender_sends(
+    serve: Any, door: intake.Intake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Aodh sends each alarm once: one that is refused is lost."""
+    names = [serve(f"g{number}") for number in range(4)]
+    monkeypatch.setattr(intake, "RATE", 0.0)
+    monkeypatch.setattr(intake, "BURST", 3.0)
+    for number in range(3):
+        door.take(delivery({"server": f"s-{number}", "id": f"noise-{number}"}))
+
+    def refused(body: dict[str, Any], query: str = "") -> bool:
+        try:
+            door.take(delivery(body, query))
+        except intake.Refused as found:
+            return found.status == 429
+        return False
+
+    by_name = [refused(signal(f"f-{name}", group=name)) for name in names]
+    by_server = [refused(aodh(f"m-{name}", server=f"{name}-b")) for name in names]
+    cleared = refused({**aodh("m", server="g0-a"), "current": "ok", "previous": "alarm"})
+    again = refused(signal("another", group="g0"))
+    strangers = [
+        refused({"server": "s-x", "id": "x"}),
+        refused(signal("y", group="g0", member="db_x")),
+        refused(signal("z", group="gx")),
+    ]
+
+    assert not any(by_name + by_server)
+    assert cleared
+    assert again, "it is another one about the same member, within a minute"
+    assert all(strangers)
 
 
 def test_a_held_alarm_starts_nothing_until_it_is_judged_again(

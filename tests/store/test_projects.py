@@ -233,7 +233,11 @@ def fill(connection: sa.Connection, project: str) -> None:
             group_id=group,
             service="DOWN",
             at=1.0,
-            document={"hosts": {SERVER: [project, project, ""]}, "zones": {SERVER: project}},
+            document={
+                "hosts": {SERVER: [project, project, ""]},
+                "zones": {SERVER: project},
+                "heard": {SERVER: float(len(project))},
+            },
         ),
         row(tables.journal, group_id=group, traversal_id=traversal, kind="held", sentence=project),
         row(tables.journal, group_id=group, kind="sweep", sentence=project),

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.cli.alarms import RATE
 from mistral_failover.ui.asking import Trouble
+from mistral_failover.ui.orders import AT_ONCE
 from support.ui_answers import (
     HOST_EVENT,
     INCIDENT,
@@ -186,7 +186,7 @@ def test_only_those_are_planned_that_one_order_admits(opened: Opened) -> None:
     opened(found).get(ADMIT)
 
     planned = {asked["group"] for action, asked in found.asked if action == "failover.plan"}
-    assert planned == {f"group{n:02}" for n in range(50 - RATE, 50)}, "the first in turn"
+    assert planned == {f"group{n:02}" for n in range(50 - AT_ONCE, 50)}, "the first in turn"
 
 
 def test_all_alarms_of_a_host_are_admitted_once_its_name_is_typed(opened: Opened) -> None:
@@ -204,7 +204,7 @@ def test_all_alarms_of_a_host_are_admitted_once_its_name_is_typed(opened: Opened
     assert "failover.admit_held" not in [action for action, _ in found.asked]
     done = browser.post("/order", **order, typed="compute-1")
 
-    assert ("failover.admit_held", {"incident": HOST_EVENT, **WHY, "limit": RATE}) in found.asked
+    assert ("failover.admit_held", {"incident": HOST_EVENT, **WHY, "limit": AT_ONCE}) in found.asked
     assert found.started == [
         ("failover.converge", {"traversal": "t1"}),
         ("shop.failover", {"traversal": "t2"}),
@@ -274,8 +274,8 @@ def test_what_is_not_known_about_a_host_is_said(opened: Opened) -> None:
     page = browser.get(REPORT).text
 
     assert f"some may be missing: {unsure}" in page
-    assert f"below are the plans of the first {RATE} groups" in page
-    assert [action for action, _ in found.asked].count("failover.plan") == RATE
+    assert f"below are the plans of the first {AT_ONCE} groups" in page
+    assert [action for action, _ in found.asked].count("failover.plan") == AT_ONCE
 
 
 def test_a_host_without_members_has_no_form(opened: Opened) -> None:

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,8 +16,15 @@ import sqlalchemy as sa
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 from oslo_config import cfg
 
+from mistral_failover import fault_points
 from mistral_failover import settings as configuration
 from mistral_failover.actions import alarms, recovery
+from mistral_failover.agent.channel.emulated import EmulatedChannel
+from mistral_failover.agent.channel.interface import Heartbeat
+from mistral_failover.agent.wire import Address
+from mistral_failover.alarms import storm
+from mistral_failover.groups import observing
+from mistral_failover.orders import alarm_failovers
 from mistral_failover.runtime import process
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.store.tables import incidents
@@ -247,6 +256,132 @@ def test_the_storm_guard_lets_alarms_go_at_a_limited_rate_when_the_servers_died(
     assert [len(group.status()["lost"]) for group in groups] == [1, 1]
 
 
+def test_without_a_limit_of_the_operator_the_more_are_held_the_more_are_let_go(
+    light: Callable[..., Any], options: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = [light() for _ in range(4)]
+    options(storm_groups=1, storm_share=0.0)
+    monkeypatch.setattr(storm, "LEAST", 1)
+    monkeypatch.setattr(storm, "WITHIN", 120.0)
+    host = host_of(groups[0])
+    groups[0].run("on_event", body=event(host)).assert_succeeded()
+    for group in groups:
+        Operator(group.cloud).stop_server(group.server(on(host, group)))
+
+    first, at_once = sweep(groups[0]), sweep(groups[0])
+    age(61)
+    second = sweep(groups[0])
+
+    assert [len(swept["released"]) for swept in (first, at_once, second)] == [2, 0, 2]
+    assert [len(swept["started"]) for swept in (first, at_once, second)] == [2, 0, 2]
+
+
+def test_what_the_guard_lets_go_does_not_wait_for_those_who_start_other_alarms(
+    light: Callable[..., Any], options: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = [light(), light()]
+    options(storm_groups=1, storm_share=0.0)
+    monkeypatch.setattr(alarm_failovers, "BATCH", 1)
+    host = host_of(groups[0])
+    groups[0].run("on_event", body=event(host)).assert_succeeded()
+    for group in groups:
+        Operator(group.cloud).stop_server(group.server(on(host, group)))
+
+    assert len(sweep(groups[0])["started"]) == 2
+
+
+@pytest.fixture
+def beats(monkeypatch: pytest.MonkeyPatch) -> dict[str, float | None]:
+    """By server, the age of the agent's last heartbeat; None: the channel has none."""
+    ages: dict[str, float | None] = {}
+    real = EmulatedChannel.heard
+
+    def heard(channel: EmulatedChannel, to: Address) -> Heartbeat | None:
+        found = real(channel, to)
+        age = ages.get(to.server_id, 0.0)
+        if age is None or found is None:
+            return None
+        return replace(found, ago=found.ago + age)
+
+    monkeypatch.setattr(EmulatedChannel, "heard", heard)
+    return ages
+
+
+def test_an_agent_stays_silent_when_the_broker_has_dropped_its_last_heartbeat(
+    alone: None,
+    protect: Callable[..., Any],
+    options: Callable[..., None],
+    beats: dict[str, float | None],
+) -> None:
+    group = protect(fence=["stop"])
+    group.activate()
+    options(storm_groups=1, storm_share=0.0)
+    server = group.server("db_a")
+    beats[server] = 2 * 3600.0
+    recovery.Observe(group.name).run(OUTSIDE)
+    beats[server] = None
+    group.run("on_event", body=event(host_of(group))).assert_succeeded()
+    age(120)
+
+    swept = sweep(group)
+
+    assert [row["group"] for row in swept["released"]] == [group.name]
+    assert "the agents on its host are silent" in swept["released"][0]["sentence"]
+
+
+def test_agents_that_do_not_answer_leave_time_to_hear_those_without_an_alarm(
+    alone: None,
+    protect: Callable[..., Any],
+    options: Callable[..., None],
+    beats: dict[str, float | None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    groups = [protect(fence=["stop"]) for _ in range(2)]
+    for group in groups:
+        group.activate()
+        beats[group.server("db_a")] = 600.0
+    options(storm_groups=1, storm_share=0.0)
+    clock = [0.0]
+    before = EmulatedChannel.heard
+
+    def slow(channel: EmulatedChannel, to: Address) -> Heartbeat | None:
+        clock[0] += 0.75 * observing.LISTEN if to.server_id in beats else 0.0
+        return before(channel, to)
+
+    groups[0].run("on_event", body=event(host_of(groups[0]))).assert_succeeded()
+    age(120)
+    monkeypatch.setattr(EmulatedChannel, "heard", slow)
+    monkeypatch.setattr(observing, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+
+    swept = sweep(groups[0])
+
+    assert {row["group"] for row in swept["released"]} == {group.name for group in groups}
+
+
+@pytest.mark.parametrize("before", [60.0, None], ids=["was heard lately", "was never heard"])
+def test_no_heartbeat_at_all_is_no_silence_of_an_agent_that_may_be_well(
+    alone: None,
+    protect: Callable[..., Any],
+    options: Callable[..., None],
+    beats: dict[str, float | None],
+    before: float | None,
+) -> None:
+    """The broker may have lost what it kept."""
+    group = protect(fence=["stop"])
+    server = group.server("db_a")
+    beats[server] = before
+    group.activate()
+    options(storm_groups=1, storm_share=0.0)
+    recovery.Observe(group.name).run(OUTSIDE)
+    beats[server] = None
+    group.run("on_event", body=event(host_of(group))).assert_succeeded()
+    age(120)
+
+    swept = sweep(group)
+
+    assert (swept["released"], swept["dismissed"]) == ([], [])
+
+
 def test_an_alarm_whose_cause_has_cleared_is_dismissed_with_the_reason(
     alone: None, protect: Callable[..., Any], options: Callable[..., None]
 ) -> None:
@@ -323,6 +458,34 @@ def test_what_an_operator_admitted_starts_when_nova_is_back_whatever_the_agent_s
 
     assert len(run.output["refused"]) == 1
     assert ([row["group"] for row in back["started"]], back["dismissed"]) == ([group.name], [])
+
+
+def test_of_two_sweeps_at_once_one_does_not_start_what_the_other_has_dismissed(
+    alone: None, protect: Callable[..., Any]
+) -> None:
+    group = protect()
+    group.activate()
+    control_plane_fails(group)
+    run = group.run("on_event", body=group.cloud.alarm_body(group.server("db_a")))
+    run.assert_failed_with("NO_ELIGIBLE_MEMBER")
+    others: list[dict[str, Any]] = []
+
+    def other(point: str) -> None:
+        if point == "start.before" and not others:
+            others.append({})
+            age(120)
+            others.append(recovery.Sweep().run(OUTSIDE))
+
+    group.cloud.clear_api_faults()
+    fault_points.arm(other)
+    try:
+        swept = sweep(group)  # has read the alarm before the other sweep dismisses it
+    finally:
+        fault_points.disarm()
+
+    assert [row["group"] for row in others[1]["dismissed"]] == [group.name]
+    assert [row["error"]["code"] for row in swept["refused"]] == ["NOT_ADMITTED"]
+    assert (len(group.traversals()), group.runs_on()) == (1, ["db_a"])
 
 
 def lost_host(host: str) -> dict[str, Any]:

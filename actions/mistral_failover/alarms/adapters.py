@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -12,6 +13,7 @@ from mistral_failover.alarms.alarm import Alarm, AlarmSource
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.installed import installed
 
+LOG = logging.getLogger(__name__)
 SOURCES = "mistral_failover.alarm_sources"
 """The group of the entry points."""
 MOST = 500
@@ -56,6 +58,17 @@ def read(body: Any, kind: str | None = None) -> list[Alarm]:
             "Send fewer at once (Alertmanager: max_alerts of the webhook's receiver).",
         )
     return alarms
+
+
+def is_of_server(source: str, payload: Mapping[str, Any]) -> bool:
+    """Return whether an alarm of a source reports that a server or its host failed; False if the
+    source is not installed or cannot tell."""
+    known = sources().get(source)
+    try:
+        return known is not None and bool(known.of_server(payload))
+    except Exception:  # noqa: BLE001 - one source's error must not stop the alarms of others
+        LOG.exception("Alarm source %s cannot tell what an alarm of it is about.", source)
+        return False
 
 
 def writable(body: Any) -> Any:

@@ -70,6 +70,10 @@ class AlarmSource:
     """Return whether a body is of this kind. Only one kind may claim a body."""
     read: Callable[[Mapping[str, Any]], list[Alarm]]
     """Return the alarms of a body, at least one. Raises InvalidDocument, which names the field."""
+    of_server: Callable[[Mapping[str, Any]], bool] = lambda payload: False
+    """Return whether an alarm with this payload, as it was recorded, reports that a server or its
+    host failed. Such an alarm is dismissed when the server runs; any other one is not, because an
+    application may be down on a server that runs."""
     last: bool = False
     """Whether it is asked after all others, because their bodies may have its keys too."""
 

@@ -76,4 +76,12 @@ def looks_like(body: Mapping[str, Any]) -> bool:
     return "alarm_id" in body or {"previous", "current"} <= set(body)
 
 
-SOURCE = AlarmSource("alarm_id", looks_like, lambda body: [from_aodh(body)])
+def _of_server(payload: Mapping[str, Any]) -> bool:
+    """Return whether it is about an event of a server."""
+    reason = payload.get("reason_data")
+    event = reason.get("event") if isinstance(reason, Mapping) else None
+    kind = event.get("event_type") if isinstance(event, Mapping) else None
+    return isinstance(kind, str) and kind.startswith("compute.instance.")
+
+
+SOURCE = AlarmSource("alarm_id", looks_like, lambda body: [from_aodh(body)], of_server=_of_server)

@@ -141,7 +141,7 @@ def _found(request: Request, tx: SqlTransaction, selection: Selection) -> list[H
         if not parents:
             raise ActionError(
                 "UNKNOWN_HOST",
-                f"no alarm about host {plain(selection.host)} is held",
+                f"no failure of host {plain(selection.host)} was reported",
                 "To list the held alarms and their hosts: failover alarms.",
             )
     if selection.incident is not None:

@@ -68,4 +68,9 @@ def looks_like(body: Mapping[str, Any]) -> bool:
     )
 
 
-SOURCE = AlarmSource("notification", looks_like, lambda body: [from_masakari(body)])
+SOURCE = AlarmSource(
+    "notification",
+    looks_like,
+    lambda body: [from_masakari(body)],
+    of_server=lambda payload: True,
+)

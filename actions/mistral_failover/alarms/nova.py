@@ -121,4 +121,9 @@ def looks_like(body: Mapping[str, Any]) -> bool:
     return "event_type" in body and "payload" in body
 
 
-SOURCE = AlarmSource("event_type and payload", looks_like, lambda body: [from_nova(body)])
+SOURCE = AlarmSource(
+    "event_type and payload",
+    looks_like,
+    lambda body: [from_nova(body)],
+    of_server=lambda payload: True,
+)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import ceil
 from typing import Generic, TypeVar
 
 SILENT = 60.0
@@ -20,6 +21,11 @@ SETTLED = 30.0
 been sent before the server died."""
 LONGEST_WAIT = 900.0
 """Seconds after which an alarm starts before those with a higher priority."""
+WITHIN = 600.0
+"""Seconds within which many alarms start. After that an admitted alarm is too old to start
+(``recovery.sweep``)."""
+LEAST, MOST = 10, 100
+"""Alarms that start within a minute: the most even if there are few, and what one server can do."""
 RULE = "storm"
 """The rule of admission by which the guard holds an alarm."""
 
@@ -201,8 +207,10 @@ def _death(known: MemberEvidence, age: float, silent_hosts: Collection[str]) -> 
 
 def _silent_hosts(held: Iterable[HeldAlarm], evidence: Evidence) -> frozenset[str]:
     """Return the hosts all of whose agents are silent, if agents of other hosts are heard, and no
-    other host is silent without an alarm: then these hosts died, and not the agents' network."""
+    other host is silent without an alarm: then these hosts died, and not the agents' network. A
+    host with a member that is declared lost had its alarm."""
     alarmed = {evidence.of(key).host for each in held for key in each.keys}
+    alarmed |= {known.host for known in evidence.members.values() if known.lost}
     silent: set[str] = set()
     heard: set[str] = set()
     for known in evidence.members.values():
@@ -213,10 +221,16 @@ def _silent_hosts(held: Iterable[HeldAlarm], evidence: Evidence) -> frozenset[st
     return frozenset(silent) if heard and silent <= alarmed else frozenset()
 
 
-def allowance(released: int, per_minute: int) -> int:
-    """Return how many more alarms may be let go now, if ``released`` were within the last
-    minute."""
-    return max(0, per_minute - released)
+def per_minute(alarms: int) -> int:
+    """Return how many of so many alarms may start within a minute, unless an operator gives the
+    rate: all of them within `WITHIN`, as far as one server can do that."""
+    return max(LEAST, min(MOST, ceil(alarms * 60 / WITHIN)))
+
+
+def allowance(released: int, rate: int) -> int:
+    """Return how many more alarms may be let go now, if ``released`` were within the last minute,
+    and ``rate`` is the most in a minute."""
+    return max(0, rate - released)
 
 
 T = TypeVar("T")

@@ -14,14 +14,13 @@ from typing import Any
 
 from cliff.lister import Lister
 
+from mistral_failover.alarms.storm import LEAST, MOST, per_minute
 from mistral_failover.cli import connection
 from mistral_failover.cli.base import FAILED, Asking, counted, for_people, given, when, worded
 from mistral_failover.cli.connection import CommandFailed, CommandLineWrong
 from mistral_failover.cli.order import Order
 from mistral_failover.cli.progress import Progress
 
-RATE = 10
-"""Alarms that are admitted within a minute, unless another rate is given."""
 _AT_ONCE = 100  # alarms that one request dismisses
 _MINUTE = 60.0
 
@@ -195,9 +194,11 @@ class Admit(Order):
         parser.add_argument(
             "--rate",
             type=float,
-            default=RATE,
             metavar="N",
-            help=f"of several alarms, how many to admit in a minute (default {RATE})",
+            help=(
+                "of several alarms, how many to admit in a minute (default: a tenth of them, from "
+                f"{LEAST} to {MOST})"
+            ),
         )
 
     def add_because(self, parser: argparse.ArgumentParser) -> None:
@@ -215,7 +216,7 @@ class Admit(Order):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
         """Find the group and the member, then start and follow; or start several."""
         _check_selection(parsed_args, parsed_args.incident)
-        if parsed_args.rate <= 0:
+        if parsed_args.rate is not None and parsed_args.rate <= 0:
             raise CommandLineWrong("--rate must be more than 0.")
         if parsed_args.incident is None:
             return self._several(parsed_args, host=parsed_args.host, zone=parsed_args.zone)
@@ -234,8 +235,11 @@ class Admit(Order):
             raise CommandLineWrong("--group, --lost and --to are about a single alarm.")
         admitted: list[str] = []
         refused: dict[str, str] = {}
+        tried: set[str] = set()
+        rate: float | None = parsed_args.rate
         with Progress(sys.stderr, "asking Mistral") as tell:
             while True:
+                began = time.monotonic()
                 answer = self.ask(
                     "failover.admit_held", because=parsed_args.because, limit=1, **given(selection)
                 )
@@ -244,13 +248,17 @@ class Admit(Order):
                 for row in answer["admitted"]:
                     admitted.append(row["group"])
                     tell(None, "admitted", f"{row['group']}: its failover started; {left} left")
-                again = [row for row in answer["refused"] if row["group"] in refused]
+                # A refused alarm is admitted, and a sweep starts it. If it is the next one again,
+                # it stayed held.
+                again = [row for row in answer["refused"] if row["incident"] in tried]
+                tried |= {row["incident"] for row in answer["refused"]}
                 for row in answer["refused"]:
                     refused[row["group"]] = row["error"]["message"]
                     tell(None, "failed", f"{row['group']}: {row['error']['message']}; {left} left")
                 if not answer["left"] or again or not (answer["admitted"] or answer["refused"]):
                     break
-                time.sleep(_MINUTE / parsed_args.rate)
+                rate = rate or per_minute(answer["left"] + 1)
+                time.sleep(max(0.0, began + _MINUTE / rate - time.monotonic()))
         if refused:
             self.exit_code = FAILED
         facts = {

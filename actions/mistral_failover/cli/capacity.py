@@ -14,6 +14,7 @@ from typing import Any
 
 from cliff.lister import Lister
 
+from mistral_failover.alarms.storm import per_minute
 from mistral_failover.cli.base import for_people
 
 FAILOVER_CPU, VOLUME_CPU = 0.50, 0.03
@@ -35,8 +36,6 @@ BASE_MIB, GROUP_MIB = 193.0, 0.8
 """MiB of memory of a server's process, and for each group that fails over at the same time."""
 MEMBER_KIB = 393.0
 """KiB of the broker's memory for each agent."""
-SENDER_RATE, SENDER_BURST = 10.0, 200.0
-"""Alarms that the webhook accepts of one sender: a second, and at once (``server.intake``)."""
 MEMBERS = 2
 """Members of a group, as in the benchmarks."""
 
@@ -74,13 +73,18 @@ def estimate(groups: int, volumes: int, failing: int, interval: float) -> Iterat
     yield Line(
         "requests", "requests to cloud and agents then, one volume", requests, "a second", "many"
     )
-    arriving = max(0.0, (failing - SENDER_BURST) / SENDER_RATE)
-    yield Line("alarms_arrived", "until one sender's alarms are accepted", arriving, "s", "webhook")
     yield Line(
         "repeats", "repeated alarms decided by a webhook", 1 / REPEAT_CPU, "a second", "webhook"
     )
     yield Line(
         "executions", "alarms decided by executions", 1 / EXECUTION_CPU, "a second", "admission"
+    )
+    yield Line(
+        "let_go",
+        "until the storm guard has let all go, if their servers died",
+        failing / per_minute(failing) * 60,
+        "s",
+        "many",
     )
     store = groups * (GROUP_KIB + more * VOLUME_KIB) / 1024
     yield Line("store", "state store, groups", store, "MiB", "capacity")

@@ -9,7 +9,7 @@ Mistral as well as in a loop (``convergence.loop``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from mistral_failover.convergence.check import Terms, check
@@ -67,15 +67,17 @@ class Engine:
         cause: str,
         incident_id: str | None = None,
         through: Stage | None = None,
+        confirm: Callable[[Transaction], None] | None = None,
     ) -> Started:
         """Start the traversal to ``goal``, in place of the current one, ``expected``.
 
         If another traversal has become current in the meantime, nothing changes and ``won`` is
         False: derive the goal again from what is current now. Starting the same traversal id again
         changes nothing and returns its ready nodes. ``through``: the last stage that may run until
-        :meth:`open_through` opens more; None: all.
+        :meth:`open_through` opens more; None: all. ``confirm`` is called in the same transaction,
+        with the group locked, before a new traversal starts; it raises if that may not start.
 
-        Raises UnknownGroup, UnknownType, GoalCycle.
+        Raises UnknownGroup, UnknownType, GoalCycle, and what ``confirm`` raises.
         """
 
         def swap(tx: Transaction) -> Started:
@@ -91,6 +93,8 @@ class Engine:
                 incident_id=incident_id,
                 through=None if through is None else rank(through),
             )
+            if confirm is not None and tx.traversal(traversal_id) is None:
+                confirm(tx)
             return begin(tx, self._definitions, group, goal, traversal, expected)
 
         reach("start.before")

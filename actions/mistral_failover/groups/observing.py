@@ -22,6 +22,9 @@ from mistral_failover.runtime.request import Request
 
 LISTEN = 20.0
 """Seconds of a round after which no further agent is asked."""
+REMEMBERED = 1800.0
+"""Seconds by which an observation's record of when an agent was last heard may be too old: so that
+agents that send all the time do not change it in each round."""
 _NOT_RUNNING = frozenset(
     {"SHUTOFF", "ERROR", "DELETED", "SOFT_DELETED", "SHELVED", "SHELVED_OFFLOADED", "SUSPENDED"}
     | {"PAUSED", "RESCUE", "BUILD", "REBUILD"}
@@ -42,7 +45,8 @@ class ProjectView:
         self._listen_until = time.monotonic() + LISTEN
         self.unheard = ""
         """Why the channel to the agents could not be asked, in words; empty if it could."""
-        self._heard: dict[Address, Heartbeat | None] = {}
+        self.heard: dict[Address, Heartbeat | None] = {}
+        """Of each agent that was asked in this round its last heartbeat; None: there is none."""
         self._known: Mapping[str, str] = {}
         self.well: dict[str, str] = {}
         """By record, the version of the cloud's state that matched the record."""
@@ -113,16 +117,16 @@ class ProjectView:
     def heartbeat(self, to: Address) -> Heartbeat | None:
         """Return the last heartbeat of an agent; None if there is none, or if the channel is
         unreachable."""
-        if to in self._heard:
-            return self._heard[to]
+        if to in self.heard:
+            return self.heard[to]
         if self.unheard or time.monotonic() > self._listen_until:
             return None
         try:
-            self._heard[to] = self._channel.heard(to)
+            self.heard[to] = self._channel.heard(to)
         except (ChannelError, CloudError) as error:
             self.unheard = f"{error.message.rstrip('.')} [{error.code}]"  # for the others as well
             return None
-        return self._heard[to]
+        return self.heard[to]
 
 
 def unknown(error: CloudError) -> Look:

@@ -90,7 +90,7 @@ def start_admitted(request: Request, identities: Sequence[str]) -> dict[str, Any
     priority first.
 
     Return ``started``, ``refused`` and ``left`` as :func:`on_event` does. An incident is in none of
-    them if another execution has started it, or if it is not admitted any more.
+    them if another execution has started it, or if it was not admitted any more when it was read.
     """
 
     def read(tx: SqlTransaction) -> list[Incident]:
@@ -156,13 +156,34 @@ def start(request: Request, incident: Incident) -> dict[str, Any]:
     """Start the traversal of an admitted incident, unless it was started before.
 
     Raises what :func:`failover.begin` raises; ActionError NOT_IN_SERVICE if the group was taken out
-    of service after the alarm was admitted.
+    of service after the alarm was admitted, NOT_ADMITTED if the alarm was dismissed or held.
     """
     derive = failover.moving(request, _facts_in(incident))
     if "asked_for" not in incident.fact:  # only an operator may activate the group
         derive = _in_service(derive)
+    return _begin(request, incident.fact["group"], derive, incident.id, incident.sentence)
+
+
+def _begin(
+    request: Request, group: str, derive: failover.Derive, incident_id: str, cause: str
+) -> dict[str, Any]:
+    """Start the traversal of an alarm if it is still admitted at that moment: since it was read, a
+    sweep may have dismissed or held it. Raises as :func:`start`."""
+
+    def confirm(tx: SqlTransaction) -> None:
+        found = incidents.get(tx, request.project_id, incident_id)
+        if found is None or found.decision != Decision.ADMITTED:
+            now = f"is now {found.decision}" if found else "does not exist any more"
+            raise ActionError(
+                "NOT_ADMITTED",
+                f"its failover was not started: alarm {incident_id} {now}",
+                f"To see the reason: failover show {incident_id}"
+                if found
+                else "To list the held alarms: failover alarms.",
+            )
+
     return failover.begin(
-        request, incident.fact["group"], derive, incident_id=incident.id, cause=incident.sentence
+        request, group, derive, incident_id=incident_id, cause=cause, confirm=confirm
     )
 
 
@@ -188,7 +209,7 @@ def admit(
     """Start the failover of an alarm by an operator's decision. No rule of admission applies.
 
     The first digits of the incident's id are enough. Raises what :func:`held_alarms.admit` and
-    :func:`failover.begin` raise.
+    :func:`failover.begin` raise, and ActionError NOT_ADMITTED.
     """
     incident = held_alarms.admit(
         request, group, incident_id, cause, to=facts.to, lost=facts.lost, recovered=facts.recovered
@@ -196,7 +217,7 @@ def admit(
     reach("held.after")
     lost = held_alarms.lost_members(incident, facts.lost)
     derive = failover.moving(request, replace(facts, lost=lost, heal=True))
-    answer = failover.begin(request, group, derive, incident_id=incident.id, cause=cause)
+    answer = _begin(request, group, derive, incident.id, cause)
     return answer | {"incident": incident.id}
 
 

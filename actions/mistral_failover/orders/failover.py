@@ -244,13 +244,21 @@ def look_at_new_volumes(request: Request, snapshot: GroupSnapshot, goal: Goal) -
 
 
 def begin(
-    request: Request, name: str, derive: Derive, *, incident_id: str, cause: str
+    request: Request,
+    name: str,
+    derive: Derive,
+    *,
+    incident_id: str,
+    cause: str,
+    confirm: Callable[[Any], None] | None = None,
 ) -> dict[str, Any]:
-    """Start the traversal that an incident causes. Repeated calls start it only once.
+    """Start the traversal that an incident causes. Repeated calls start it only once. ``confirm``
+    is called in the transaction that starts it, with the group locked; it raises if that may not
+    start.
 
     Return ``{"group", "traversal", "goal", "roles", "lost", "workflow", "sentence"}``; ``workflow``
     names the one that carries out the traversal (:func:`chain_of`). Raises UnknownGroup,
-    ActionError CONTENDED, and what ``derive`` raises.
+    ActionError CONTENDED, and what ``derive`` and ``confirm`` raise.
     """
     snapshot = group_snapshot(request, name)
     traversal_id = traversal_of(snapshot.state.id, incident_id)
@@ -277,6 +285,7 @@ def begin(
             incident_id=incident_id,
             # A group's own chain may put its own tasks between the stages.
             through=None if snapshot.group.workflow is None else Stage.FENCE,
+            confirm=confirm,
         )
         if started.won or started.traversal_id == traversal_id:
             reach("link.before")

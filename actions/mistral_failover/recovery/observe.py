@@ -20,7 +20,7 @@ from mistral_failover.cloud.event_alarms import WatchingAlarm
 from mistral_failover.convergence.records import GroupState, Record, TraversalStatus
 from mistral_failover.groups import unfinished_replacements
 from mistral_failover.groups.agent_health import commands_of, lacking, sends_commands, silent
-from mistral_failover.groups.observing import ProjectView
+from mistral_failover.groups.observing import REMEMBERED, ProjectView
 from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.model.goal import ALARM, goal_resources
 from mistral_failover.model.group import Group
@@ -104,6 +104,7 @@ def observe(request: Request, group: str | None, *, at_once: bool = False) -> li
             "well": dict(view.well),
             "hosts": _hosts(view, facts),
             "zones": _zones(view, facts),
+            "heard": _heard(view, facts, begun),
         }
         if alarms or _alarmed(facts.before):
             kept["alarmed"] = True
@@ -178,6 +179,27 @@ def _zones(view: ProjectView, facts: _Facts) -> dict[str, str]:
         for server in _servers(facts).values()
         if server is not None and (zone := view.zone(server) or before.get(server))
     }
+
+
+def _heard(view: ProjectView, facts: _Facts, now: float) -> dict[str, float]:
+    """When the members' agents were last heard, by server id. A broker drops a heartbeat after an
+    hour; the silence of the agent counts all the same."""
+    before = facts.before.document.get("heard", {}) if facts.before else {}
+    found: dict[str, float] = {}
+    for member in facts.members.values():
+        if member.server_id is None:
+            continue
+        beat, known = view.heard.get(_agent_of(facts, member)), before.get(member.server_id)
+        at = None if beat is None else now - beat.ago
+        if at is None or (known is not None and known >= at - REMEMBERED):
+            at = known
+        if at is not None:
+            found[member.server_id] = at
+    return found
+
+
+def _agent_of(facts: _Facts, member: MemberRow) -> Address:
+    return Address(facts.state.id, facts.group.name, member.name, member.server_id or "")
 
 
 def _is_as_before(facts: _Facts, seen: Observation, also: dict[str, Any]) -> bool:
@@ -266,8 +288,7 @@ def _member(view: ProjectView, facts: _Facts, member: MemberRow) -> ObservedMemb
     look = view.server(member.server_id)
     quiet = ""
     if look.presence is Presence.PRESENT and sends_commands(facts.group):
-        to = Address(facts.state.id, facts.group.name, member.name, member.server_id or "")
-        beat = view.heartbeat(to)
+        beat = view.heartbeat(_agent_of(facts, member))
         quiet = silent(beat) or lacking(beat, commands_of(facts.group, roles or None))
     if member.name in facts.lost:
         why_not: str | None = "it was declared lost"

@@ -8,18 +8,21 @@ the agents' heartbeats. `alarms.storm` judges it. Any number of sweeps may do th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import Any
 
 from mistral_failover.agent.wire import Address
-from mistral_failover.alarms import host_events, recording
+from mistral_failover.alarms import host_events, recording, storm
+from mistral_failover.alarms.adapters import is_of_server
 from mistral_failover.alarms.recording import RELEASED
 from mistral_failover.alarms.storm import (
     RULE,
     SETTLED,
+    SILENT,
     Evidence,
     Fate,
     HeldAlarm,
@@ -34,7 +37,7 @@ from mistral_failover.alarms.storm import (
 )
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.groups.agent_health import sends_commands
-from mistral_failover.groups.observing import ProjectView
+from mistral_failover.groups.observing import REMEMBERED, ProjectView
 from mistral_failover.groups.snapshot import group_snapshot_in
 from mistral_failover.model.observation import Presence
 from mistral_failover.orders.failover import traversal_of
@@ -52,8 +55,6 @@ continues."""
 RETRIED = ("storm", "cooldown", "per_hour", "paused", "maintenance", "too_late")
 """The rules whose held alarms are dismissed when their cause has cleared. The others hold an alarm
 because it is not clear what it is about."""
-_OF_SERVERS = ("nova", "masakari")
-"""The sources whose alarms are about servers and hosts, not about what runs there."""
 
 Row = dict[str, Any]
 
@@ -82,6 +83,7 @@ def retry_held(request: Request, group_id: str | None) -> dict[str, list[Any]]:
     if not any(group_id in (None, each.alarm.group_id) for each in held):
         return found
     judged = judge([each.alarm for each in held], _evidence(request, held))
+    rate = request.runtime.settings.storm_release or _rate(request)
     room, left = True, DECIDED
     for each in in_order(candidates):
         judgement = judged[each.alarm.id]
@@ -93,7 +95,7 @@ def retry_held(request: Request, group_id: str | None) -> dict[str, list[Any]]:
             left -= 1
             found["dismissed"] += _dismiss(request, each.row, judgement.why)
         elif judgement.step is Step.RELEASE and room:
-            rows = _release(request, each.row, judgement.why)
+            rows = _release(request, each.row, judgement.why, rate)
             room = rows is not None
             found["released"] += rows or []
         elif judgement.step is Step.HOLD and each.alarm.rule == RULE:
@@ -139,19 +141,9 @@ def _judged_form(incident: Incident, now: float) -> HeldAlarm:
         reported_lost(incident),
         incident.rule,
         now - incident.last_at,
-        _is_of_server(incident),
+        incident.parent is not None or is_of_server(incident.source, incident.payload),
         "because" in incident.fact,
     )
-
-
-def _is_of_server(incident: Incident) -> bool:
-    """Return whether an alarm reports the failure of a server or its host."""
-    if incident.parent is not None or incident.source in _OF_SERVERS:
-        return True
-    reason = incident.payload.get("reason_data")
-    event = reason.get("event") if isinstance(reason, Mapping) else None
-    kind = event.get("event_type") if isinstance(event, Mapping) else None
-    return isinstance(kind, str) and kind.startswith("compute.instance.")
 
 
 # -- the evidence
@@ -159,20 +151,20 @@ def _is_of_server(incident: Incident) -> bool:
 
 @dataclass(frozen=True)
 class _Known:
-    """A member. ``address``: of its agent, None if agents start nothing in its group."""
+    """A member. ``address``: of its agent, None if agents start nothing in its group. ``heard``:
+    seconds since an observation heard its agent, at least; None if it never did."""
 
     key: MemberKey
     server: str
     address: Address | None
     lost: bool
+    heard: float | None
 
 
 def _evidence(request: Request, candidates: Iterable[_Candidate]) -> Evidence:
-    """Gather what Nova and the agents say about the members of the project. Members with held
-    alarms come first, because the time for asking agents is limited."""
+    """Gather what Nova and the agents say about the members of the project."""
     wanted = {key for each in candidates for key in each.alarm.keys}
     known, hosts = request.runtime.database.reading(partial(_members, request))
-    known.sort(key=lambda each: each.key not in wanted)
     try:
         view = ProjectView(request)
     except (ActionError, CloudError) as error:
@@ -184,22 +176,50 @@ def _evidence(request: Request, candidates: Iterable[_Candidate]) -> Evidence:
     except CloudError as error:
         unreachable.append(f"Nova does not answer [{error.code}]")
     members: dict[MemberKey, MemberEvidence] = {}
-    for each in known:
+    for each in _alternating(known, wanted, hosts):
         fate, why = Fate.UNKNOWN, ""
         if each.key in wanted and not unreachable:
             fate, why = _fate(view, each.server)
-        beat = view.heartbeat(each.address) if each.address else None
-        ago = beat.ago if beat else None
+        ago = _silence(view, each)
         members[each.key] = MemberEvidence(hosts.get(each.server), fate, why, ago, each.lost)
     if view.unheard:
         unreachable.append(f"the agents' channel does not answer: {view.unheard}")
     return Evidence(members, tuple(unreachable))
 
 
+def _alternating(
+    known: Iterable[_Known], wanted: Collection[MemberKey], hosts: Mapping[str, str]
+) -> list[_Known]:
+    """Return the members in the order in which to ask their agents: one with an alarm and one
+    without in turn, and of each kind one of every host before the second one of any. The time is
+    limited, and an agent without a heartbeat takes longer than one that is heard."""
+    of_host: Counter[tuple[bool, str | None]] = Counter()
+    kinds: tuple[list[tuple[int, _Known]], list[tuple[int, _Known]]] = ([], [])
+    for each in known:
+        kind = each.key in wanted, hosts.get(each.server)
+        kinds[kind[0]].append((of_host[kind], each))
+        of_host[kind] += 1
+    turns = (sorted(kind, key=lambda turn: turn[0]) for kind in kinds)
+    return [turn[1] for pair in zip_longest(*turns) for turn in pair if turn is not None]
+
+
+def _silence(view: ProjectView, each: _Known) -> float | None:
+    """Return the seconds since an agent's last heartbeat, None if that is not known. If the channel
+    has none any more, what an observation remembers counts, but only as silence: the channel may
+    have lost the heartbeat of an agent that is well."""
+    if each.address is None:
+        return None
+    if beat := view.heartbeat(each.address):
+        return beat.ago
+    asked = each.address in view.heard
+    return each.heard if asked and each.heard is not None and each.heard > SILENT else None
+
+
 def _members(request: Request, tx: SqlTransaction) -> tuple[list[_Known], dict[str, str]]:
     """Return the members of the project, and the host ids on which they were last observed."""
     found: list[_Known] = []
     about: dict[str, tuple[bool, frozenset[str]]] = {}
+    now, heard = tx.now(), observations.heard(tx, request.project_id)
     for each in groups.members_in(tx, request.project_id):
         if each.group_id not in about:
             state = groups.get(tx, each.group_id)
@@ -215,6 +235,7 @@ def _members(request: Request, tx: SqlTransaction) -> tuple[list[_Known], dict[s
                 each.server_id,
                 address if commanded else None,
                 each.name in lost,
+                now - at - REMEMBERED if (at := heard.get(each.server_id)) is not None else None,
             )
         )
     seen = observations.hosts(tx, request.project_id)
@@ -276,7 +297,18 @@ def _withdraw(request: Request, tx: SqlTransaction, incident: Incident, sentence
     return True
 
 
-def _release(request: Request, row: HeldOfGroup, why: str) -> list[Row] | None:
+def _rate(request: Request) -> int:
+    """Return how many alarms may be let go within a minute. It stays the same until all are."""
+    project = request.project_id
+
+    def rate(tx: SqlTransaction) -> int:
+        released = incidents.decided_since(tx, project, RELEASED, tx.now() - storm.WITHIN)
+        return storm.per_minute(incidents.held_by(tx, project, RULE) + released)
+
+    return request.runtime.database.reading(rate)
+
+
+def _release(request: Request, row: HeldOfGroup, why: str, rate: int) -> list[Row] | None:
     """Judge an alarm without the storm guard; None if no more may be let go within this minute."""
     project = request.project_id
 
@@ -288,7 +320,7 @@ def _release(request: Request, row: HeldOfGroup, why: str) -> list[Row] | None:
             tx.lock_group(first, shared=False)
         since = tx.now() - MINUTE
         released = incidents.decided_since(tx, project, RELEASED, since)
-        if not allowance(released, request.runtime.settings.storm_release):
+        if not allowance(released, rate):
             return None
         verdict = recording.release(request, tx, row.incident, f"let go, because {why}")
         if verdict is None or verdict.decision != Decision.ADMITTED:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from mistral_failover.alarms.recording import RELEASED
 from mistral_failover.alarms.storm import Turn, in_order
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import Ready
@@ -21,7 +22,7 @@ from mistral_failover.mistral import event_hooks
 from mistral_failover.mistral.api import Mistral, mistral_of
 from mistral_failover.model.goal import REPLACE_TYPE, fence_name
 from mistral_failover.orders import alarm_failovers
-from mistral_failover.orders.failover import chain_of
+from mistral_failover.orders.failover import chain_of, traversal_of
 from mistral_failover.recovery import observe, retention, stuck_executions
 from mistral_failover.recovery.retry_blocked_volumes import retry_blocked
 from mistral_failover.recovery.retry_held_alarms import retry_held
@@ -203,14 +204,16 @@ def _tell_end(project_id: str, found: stuck_executions.StuckExecution, tx: SqlTr
 
 
 def _unstarted(request: Request, tx: SqlTransaction) -> list[Turn[incidents.Incident]]:
-    """Return the admitted incidents that have no traversal; none while others start many of them,
-    batch by batch: a sweep would do the same work again."""
+    """Return the admitted alarms that have no traversal. While others start many of them, batch by
+    batch, only those that the storm guard let go, which sweeps start: a sweep would do the same
+    work again. An operator saw that an order did not start, and may have chosen another way."""
     project, now = request.project_id, tx.now()
-    found = incidents.unstarted(tx, project)
-    if len(found) > alarm_failovers.BATCH and now - found[0].decided_at < BUSY:
+    found = [each for each in incidents.unstarted(tx, project) if each.source != incidents.OPERATOR]
+    others = [each for each in found if each.rule != RELEASED]
+    if len(others) > alarm_failovers.BATCH and now - others[0].decided_at < BUSY:
         quiet = request.runtime.settings.sweep_after
         if stalled_work.started_since(tx, project, now - quiet):
-            return []
+            found = [each for each in found if each.rule == RELEASED]
     priorities = groups.priorities(tx, project) if found else {}
     return [
         Turn(each, priorities.get(each.group_id or "", 0), now - each.first_at) for each in found
@@ -236,8 +239,6 @@ def _incidents(request: Request, group: str | None) -> dict[str, list[Any]]:
     for incident in in_order(unstarted):
         if group is not None and incident.fact.get("group") != group:
             continue
-        if incident.source == incidents.OPERATOR:
-            continue  # the operator saw the failed execution, and may have chosen another way
         row: Row = {"incident": incident.id}
         try:
             if sentence := _out_of_service(request, incident) or _too_old(request, incident):
@@ -339,7 +340,8 @@ def _out_of_service(request: Request, incident: incidents.Incident) -> str | Non
 
 
 def _too_old(request: Request, incident: incidents.Incident) -> str | None:
-    """Hold an admitted incident that could not be started for too long. Return the reason, or None.
+    """Hold an admitted incident that could not be started for too long. Return the sentence, or
+    None.
     The time in which members are being replaced does not count, because there may be no member to
     take over."""
 
@@ -361,6 +363,8 @@ def _held_back(
     judge: Callable[[Any, incidents.Incident], str | None],
     rule: str,
 ) -> str | None:
+    """Hold an admitted incident if ``judge`` gives a reason. Return the sentence, None if it was
+    not held."""
     assert incident.group_id is not None  # every admitted incident has a group
     group_id = incident.group_id
 
@@ -371,6 +375,8 @@ def _held_back(
         found = incidents.get(tx, request.project_id, incident.id)
         if found is None or found.decision != "ADMITTED" or found.traversal_id is not None:
             return None
+        if tx.traversal(traversal_of(group_id, incident.id)) is not None:
+            return None  # the process that started it died before it recorded that
         why = judge(tx, found)
         if why is None:
             return None

@@ -39,6 +39,9 @@ _KEPT = (
 )  # a signature may be of the near future, and is remembered to the window's end
 RATE, BURST = 10.0, 200.0
 """Alarms per second that are accepted from one sender in the long run, and in a burst."""
+ALWAYS = 60.0
+"""Seconds in which one alarm about each member is accepted whatever its sender has sent: Aodh sends
+an alarm once, and the one that reports a failure must not be lost."""
 INVALID = 10
 """Alarms that an invalid request counts as."""
 REPEAT = 0.02
@@ -165,6 +168,8 @@ class Intake:
         self._project = request.project_id
         self._clock = clock
         self._rates: dict[Sender, _Rate] = {}  # at most two for each line of the secret's file
+        self._first: dict[tuple[str, str] | None, float] = {}
+        """By member, when an alarm was accepted above the rate of its sender."""
         self._lock = threading.Lock()
         self._deciding: Batches[_Arrived, _Decided] = Batches(self._decide, DECIDED)
         self._starting: Batches[tuple[str, ...], str] = Batches(self._start, STARTED)
@@ -178,24 +183,27 @@ class Intake:
         """
         sender, signature = self._authenticated(delivery)
         rate = self._rate_of(sender)
-        if not rate.allows():
+        allowed = rate.allows()
+        try:
+            inputs, alarms = _read(delivery, signed=signature is not None)
+        except Refused:
+            if allowed:
+                rate.charge(INVALID - 1)
+            raise
+        group, member = inputs.get("group"), inputs.get("member")
+        reports = [Report(alarm, group, member) for alarm in alarms]
+        if allowed:
+            rate.charge(len(alarms) - 1)
+        elif not self._is_first_of_a_member(reports):
             raise Refused(
                 429,
                 "TOO_MANY",
                 "this sender sent too many alarms at once",
                 "Send it again in a few seconds.",
             )
-        try:
-            inputs, alarms = _read(delivery, signed=signature is not None)
-        except Refused:
-            rate.charge(INVALID - 1)
-            raise
-        rate.charge(len(alarms) - 1)
-        group, member = inputs.get("group"), inputs.get("member")
         if any(each.is_host_event and not (member or each.member) for each in alarms):
             # Nova says which members are there, and that takes its time.
             return Taken((), self._passed_on(inputs, signature))
-        reports = [Report(alarm, group, member) for alarm in alarms]
         try:
             taken = self._judged(_Arrived(reports, signature))
         except Refused:
@@ -203,9 +211,31 @@ class Intake:
         except Exception as error:  # noqa: BLE001 - logged; the sender is to try again
             LOG.exception("An alarm could not be decided.")
             raise _unavailable("the state store does not answer") from error
-        repeats = sum(each.verdict.rule == REPEATED for each in taken.decisions)
-        rate.charge(-repeats * (1 - REPEAT))
+        if allowed:
+            repeats = sum(each.verdict.rule == REPEATED for each in taken.decisions)
+            rate.charge(-repeats * (1 - REPEAT))
         return taken
+
+    def _is_first_of_a_member(self, reports: Sequence[Report]) -> bool:
+        """Return whether one of these alarms reports the failure of a known member, and none about
+        this member was accepted for that reason within `ALWAYS`. Raises Refused."""
+        firing = [each for each in reports if each.alarm.firing or each.alarm.still]
+        if not firing:
+            return False
+
+        def read(tx: SqlTransaction) -> set[tuple[str, str] | None]:
+            return {recording.known_member(self._request, tx, each) for each in firing}
+
+        try:
+            members = self._database.reading(read) - {None}
+        except Exception as error:  # noqa: BLE001 - logged; the sender is to try again
+            LOG.exception("An alarm could not be decided.")
+            raise _unavailable("the state store does not answer") from error
+        now = time.monotonic()
+        with self._lock:
+            first = {each for each in members if now - self._first.get(each, -ALWAYS) >= ALWAYS}
+            self._first |= dict.fromkeys(first, now)
+        return bool(first)
 
     def _judged(self, arrived: _Arrived) -> Taken:
         decided = self._deciding.do(arrived)

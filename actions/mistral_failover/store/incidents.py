@@ -576,10 +576,9 @@ def children_of(tx: Session, project_id: str, parent: str) -> list[tuple[Inciden
 
 
 def events_of_host(tx: Session, project_id: str, host: str) -> list[str]:
-    """Return the ids of the host events about this host that have held children."""
-    held = sa.exists().where(_other.c.parent == incidents.c.id, _other.c.decision == Decision.HELD)
+    """Return the ids of the host events about this host that were passed on to groups."""
     query = sa.select(incidents.c.id, incidents.c.fact).where(
-        incidents.c.project_id == project_id, _HOST_EVENT, held.correlate(incidents)
+        incidents.c.project_id == project_id, _HOST_EVENT
     )
     rows = tx.connection.execute(query)
     return [identity for identity, fact in rows if fact.get("host") == host]

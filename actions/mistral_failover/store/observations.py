@@ -47,6 +47,12 @@ def zones(tx: Session, project_id: str) -> dict[str, str]:
     return _last_seen(tx, project_id, "zones")
 
 
+def heard(tx: Session, project_id: str) -> dict[str, float]:
+    """Return when the agents of a project's members were last heard, by server id; up to
+    ``groups.observing.REMEMBERED`` seconds too early."""
+    return _last_seen(tx, project_id, "heard")
+
+
 def _last_seen(tx: Session, project_id: str, what: str) -> dict[str, Any]:
     query = (
         sa.select(observations.c.document)

@@ -9,11 +9,12 @@ from functools import partial
 from typing import Any, Protocol
 from urllib.parse import urlencode
 
-from mistral_failover.cli.alarms import RATE
 from mistral_failover.cli.base import counted
 from mistral_failover.ui.asking import Trouble
 
 Fields = Mapping[str, str]
+AT_ONCE = 10
+"""Held alarms of a host event that one order admits at most."""
 
 
 class Ordering(Protocol):
@@ -126,7 +127,7 @@ def _admit(ordering: Ordering, fields: Fields) -> Done:
 def _admit_event(ordering: Ordering, fields: Fields) -> Done:
     """Admit held alarms of a host event as ``failover admit`` does: what is left stays held."""
     inputs = _of(fields, "incident", "because")
-    answer = ordering.order("failover.admit_held", limit=RATE, **inputs)
+    answer = ordering.order("failover.admit_held", limit=AT_ONCE, **inputs)
     admitted = ", ".join(row["group"] for row in answer["admitted"])
     said = [f"Admitted: {admitted or 'none'}", *_refused(answer["refused"], "group")]
     said += _continued(ordering, answer["admitted"])
@@ -256,7 +257,7 @@ ORDERS: Mapping[str, Order] = {
             "admit-event",
             "Admit the alarms of the event",
             "Starts the failovers that the held alarms of the event's groups ask for, regardless "
-            f"of the rules of admission: at most {RATE} at once, groups with a higher priority "
+            f"of the rules of admission: at most {AT_ONCE} at once, groups with a higher priority "
             "first. The others stay held. Admit them when these have moved.",
             _admit_event,
             dangerous=True,

@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from mistral_failover.cli.alarms import RATE
 from mistral_failover.cli.base import counted
 from mistral_failover.ui import drawing
 from mistral_failover.ui.alarm import alarm_view
@@ -21,7 +20,7 @@ from mistral_failover.ui.group import group_view, held_alarm
 from mistral_failover.ui.groups import SORTS, GroupsView, Query, groups_view
 from mistral_failover.ui.history import episodes
 from mistral_failover.ui.levels import Level
-from mistral_failover.ui.orders import Order, chosen
+from mistral_failover.ui.orders import AT_ONCE, Order, chosen
 from mistral_failover.ui.plan import GroupPlan, PlanView, plan_view
 from mistral_failover.ui.timeline import timeline
 from mistral_failover.ui.topology import topology, topology_at
@@ -255,7 +254,7 @@ class Pages:
         admitting = order.name == "admit-event"
         if not view.failed or not (view.held if admitting else view.waits):
             raise Trouble("No alarm of that event is held.", "Begin at its page.", "NOT_HELD")
-        alarms = view.held[:RATE] if admitting else ()
+        alarms = view.held[:AT_ONCE] if admitting else ()
         said = f"{view.sentence}; {counted(len(view.held), 'alarm')} held"
         return self._about_members(
             order,
@@ -281,13 +280,13 @@ class Pages:
         lost = [f"{row['group']} ({', '.join(row['members'])})" for row in rows]
         said = f"members {where}: {', '.join(lost) or 'none known'}"
         said += f"; some may be missing: {unsure}" if unsure else ""
-        if len(rows) > RATE:
-            said += f"; below are the plans of the first {RATE} groups"
+        if len(rows) > AT_ONCE:
+            said += f"; below are the plans of the first {AT_ONCE} groups"
         return self._about_members(
             order,
             {what: name, "report": str(uuid.uuid4())},
             said,
-            [(row["group"], row["members"]) for row in rows[:RATE]],
+            [(row["group"], row["members"]) for row in rows[:AT_ONCE]],
         )
 
     def _about_members(
