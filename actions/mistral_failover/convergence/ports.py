@@ -131,6 +131,10 @@ class Transaction(Protocol):
         """Record the intent. Return True if the outcome of an earlier attempt is unknown: of this
         operation, or of another one on the resource that no success has followed since."""
 
+    def waits_since(self, lock: Lock) -> float | None:
+        """Since when the operation under a lock has waited for a service that does not answer;
+        None: it does not."""
+
     def close_operation(self, ticket: Ticket, outcome: Outcome) -> None:
         """Record the outcome."""
 
@@ -167,10 +171,17 @@ class Transaction(Protocol):
         """The nodes of a traversal that are blocked."""
 
     def wait_out(
-        self, traversal_id: str, node: Node, *, waiting_for: str, since: float, next_try: float
+        self,
+        traversal_id: str,
+        node: Node,
+        *,
+        waiting_for: str,
+        since: float,
+        own_since: float | None = None,
+        next_try: float,
     ) -> None:
-        """Record one more transient failure of a node's operation since ``since``. A report or a
-        failure of the node ends the wait."""
+        """Record one more transient failure of a node's operation. A report or a failure of the
+        node ends the wait."""
 
     def progress(self, traversal_id: str) -> list[NodeProgress]:
         """The progress of each node of a traversal, in one query; empty when it was superseded."""
