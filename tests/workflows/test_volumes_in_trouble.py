@@ -297,6 +297,24 @@ def test_a_service_that_is_overloaded_is_asked_by_fewer_and_the_failover_goes_on
     assert re.search(r"Nova is overloaded: at most \d+ operations of project", caplog.text)
 
 
+def test_the_status_says_which_service_does_not_answer_an_operation_that_runs(
+    group: Any, cloud: Any
+) -> None:
+    group.activate()
+    cloud.api_fault("detach", "error", status=503, times=10_000)
+    execution = group.workflows.start("failover.on_alarm", group.fails())
+    while not (waits := [row for row in group.status()["under_way"] if row["waiting_for"]]):
+        assert group.workflows.look(execution).state == "RUNNING"
+
+    (row,) = waits
+    assert (row["resource"], row["waiting_for"]) == ("data", "Nova: HTTP 503")
+    assert row["started_at"] <= row["waiting_since"]
+    cloud.clear_api_faults()
+    group.ended(execution)
+
+    is_on(group, "db_b")
+
+
 # -- what Nova does not know
 
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Guard, Listener, NoLongerNeeded
 
 LOOK = 1.0
@@ -47,3 +48,8 @@ class WatchfulGuard:
         """See ``cloud.guard.Listener``."""
         if isinstance(self._guard, Listener):
             self._guard.overloaded(service, pause)
+
+    def waits_for(self, error: CloudError | None) -> None:
+        """See ``cloud.guard.Listener``."""
+        if isinstance(self._guard, Listener):
+            self._guard.waits_for(error)
