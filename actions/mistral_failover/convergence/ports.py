@@ -158,8 +158,9 @@ class Transaction(Protocol):
     def retry_now(self, traversal_id: str) -> None:
         """Let the nodes that wait for a service be retried at once."""
 
-    def reopen_node(self, traversal_id: str, node: Node) -> bool:
-        """Let a blocked node be retried; return False if it is not blocked."""
+    def reopen_node(self, traversal_id: str, node: Node, *, once: bool = False) -> bool:
+        """Let a blocked node be retried; return False if it is not blocked. ``once``: an error with
+        a patience of its own is not waited out again."""
 
     def defer(self, traversal_id: str, node: Node, holder: str) -> None:
         """Record, for operators to see, which worker holds what this node needs."""

@@ -192,11 +192,11 @@ class SyncPoints(Session):
             .values(next_try=self.clock())
         )
 
-    def reopen_node(self, traversal_id: str, node: Node) -> bool:
+    def reopen_node(self, traversal_id: str, node: Node, *, once: bool = False) -> bool:
         return self.changed(
             nodes.update()
             .where(*_node_is(traversal_id, node.key), nodes.c.status == "BLOCKED")
-            .values(status="WAITING", reason=None)
+            .values(status="WAITING", reason=None, own_since=0.0 if once else None)
         )
 
     def defer(self, traversal_id: str, node: Node, holder: str) -> None:
