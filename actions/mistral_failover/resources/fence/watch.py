@@ -16,6 +16,17 @@ LOOK = 1.0
 """Seconds at least between two looks into the state store."""
 
 
+def going(guard: Guard) -> Callable[[], None]:
+    """Return what raises LeaseLost as soon as the process stops or has lost its lease. Neither an
+    operator's confirmation nor a state store that is away ends a program."""
+
+    def check() -> None:
+        with suppress(NoLongerNeeded, SQLAlchemyError):
+            guard.permit("GET")
+
+    return check
+
+
 class WatchfulGuard:
     """Permits what another guard permits, until an operator has confirmed the fence.
 
