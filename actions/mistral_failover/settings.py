@@ -246,9 +246,9 @@ _OPTIONS = [
         default=0,
         min=0,
         help=(
-            "Number of alarms of a project that a sweep releases within a minute, once the evidence "
-            "says that servers died and the control plane works; 0: a tenth of those of the storm, "
-            "from 10 to 100."
+            "Number of alarms of a project that a sweep releases within a minute, once the "
+            "evidence says that servers died and the control plane works; 0: a tenth of those of "
+            "the storm, from 10 to 100."
         ),
     ),
 ]

@@ -129,9 +129,10 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "deferrals": "how often that was",
         "stage": "its stage (0: `fence`, to 5: `end`); never earlier than those that it waits for",
         "waiting_for": "what it waits for after a transient failure; null: nothing",
-        "waiting_since": "when the first try failed",
+        "waiting_since": "when the first try failed, later by the time in which tries worked",
         "next_try": "when its operation may be tried again",
         "tries": "the number of tries since then",
+        "own_since": "since when each try has failed with an error that has a patience of its own",
     },
     "edges": {
         "node": "the node that waits",
@@ -151,6 +152,8 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "result": "`physical_id`, `attributes`, `error`; null: it has not ended",
         "started_at": "when its intent was written",
         "ended_at": "when its outcome was written",
+        "waiting_for": "the service that does not answer it now; null: none, or it does not run",
+        "waiting_since": "since when",
     },
     "incidents": {
         "id": "UUID that follows from the alarm itself, so that a repeat is the same incident",

@@ -10,6 +10,7 @@ import pytest
 
 from mistral_failover.cli import groups, locks, order, status_screen
 from mistral_failover.cli import status as status_commands
+from mistral_failover.cli.base import clock
 from mistral_failover.cli.follow import Watched
 from mistral_failover.cli.live import live
 
@@ -138,6 +139,15 @@ def test_what_is_under_way_says_for_how_long_and_what_is_in_doubt() -> None:
     assert f"Waiting for: {status_screen.step(moving)[13:]}\n" in screen(moving, 120)
     assert status_screen.helps(moving) == ["failover watch payments"]
     assert status_screen.step(status()) == ""
+
+
+def test_a_step_that_a_service_does_not_answer_says_so() -> None:
+    waits = {"waiting_for": "Cinder: connection refused", "waiting_since": NOW - 30}
+    row = {**RUNNING, "seconds": 61.0, "status": "started", "attempts": 1, **waits}
+
+    assert status_screen.step(status("IN_PROGRESS", under_way=[row])).endswith(
+        f": waiting for Cinder: connection refused, since {clock(NOW - 30)}"
+    )
 
 
 @pytest.mark.parametrize(

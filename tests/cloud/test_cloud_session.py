@@ -148,6 +148,9 @@ class Hearing(Recorder):
     def overloaded(self, service, pause):
         self.heard.append((service, pause))
 
+    def waits_for(self, error):
+        """Nothing waits here."""
+
 
 def ask(server, guard, raise_exc, timeout=5):
     """Ask Nova; returns nothing, whatever it answers."""

@@ -185,3 +185,19 @@ def test_a_wait_ends_when_the_lease_does():
     with pytest.raises(LeaseLost):
         wait(Script(NOT_YET), time, guard=Lost())
     assert time.pauses == []
+
+
+def test_a_guard_hears_what_a_wait_is_kept_from_and_when_it_goes_on():
+    class Hearing(Unguarded):
+        def overloaded(self, service, pause):
+            """Nothing is overloaded here."""
+
+        def waits_for(self, error):
+            heard.append(error)
+
+    heard = []
+    away = CloudError("UNREACHABLE", "no answer", service="Cinder")
+
+    wait(Script(NOT_YET, away, away, DONE), Time(), guard=Hearing(5.0))
+
+    assert heard == [None, away, away, None]

@@ -5,6 +5,7 @@ is no attachment, and Nova attaches the volume nowhere else."""
 from __future__ import annotations
 
 import dataclasses
+import re
 import time
 from typing import Any
 
@@ -114,3 +115,43 @@ def test_an_attempt_that_died_over_it_is_gone_on_with(
     assert own == listed(patient, pair)
     assert len(own) == (1 if verb is attach else 0)
     assert made not in own
+
+
+@pytest.mark.usefixtures("device")
+@pytest.mark.parametrize("fault", ["hold", "drop"])
+@pytest.mark.parametrize(
+    ("operation", "method", "path"),
+    [
+        ("volume_attachment_create", "POST", r"/attachments\Z"),
+        ("detach", "DELETE", r"/os-volume_attachments/[^/]+\Z"),
+    ],
+)
+def test_a_request_for_it_that_is_not_answered_is_sent_once(
+    patient: Cloud,
+    pair: Pair,
+    emulator: EmulatorClient,
+    operation: str,
+    method: str,
+    path: str,
+    fault: str,
+) -> None:
+    """It takes effect late, or at once and without an answer."""
+    patient.session.timeout = 0.2
+    patient.settings = dataclasses.replace(
+        patient.settings, http_timeout=0.2, poll_ceiling=0.05, repeat_after=1.2
+    )
+    emulator.api_fault(operation, fault, seconds=0.6, times=9)
+
+    detach(patient, pair.volume, pair.a, 20)
+
+    emulator.clear_api_faults()
+    sent = [
+        event["path"]
+        for event in emulator.audit()
+        if event["kind"] == "request"
+        and event["method"] == method
+        and re.search(path, event["path"])
+    ]
+    assert len(sent) == 1, sent
+    assert listed(patient, pair) == []
+    assert holders_of(patient, pair.volume) == []

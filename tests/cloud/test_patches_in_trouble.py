@@ -3,6 +3,7 @@
 
 import pytest
 
+from mistral_failover.cloud import patches as heat_patches
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.patches import patch_parameters, same_value
 
@@ -79,6 +80,26 @@ def test_after_a_failed_update_the_same_parameters_are_sent_again(cloud, pair, e
         patch_parameters(cloud, pair.name, {"active": "db_b"}, 10)
     patched = patch_parameters(cloud, pair.name, {"active": "db_b"}, 10)
     assert (patched.status, patched.adopted) == ("UPDATE_COMPLETE", False)
+
+
+def test_the_failure_of_an_earlier_update_is_not_taken_for_that_of_this_one(
+    cloud, pair, emulator, monkeypatch
+):
+    """Heat accepts the update, and still shows the failed one when it should have begun."""
+    emulator.api_fault("stack_patch", "fail")
+    with pytest.raises(CloudError):
+        patch_parameters(cloud, pair.name, {"active": "db_b"}, 10)
+    failed, sent = cloud.heat.stacks.get(pair.name), len(patches(emulator))
+    shown = heat_patches.stack_shown
+
+    def late(*arguments):
+        return failed if len(patches(emulator)) == sent + 1 else shown(*arguments)
+
+    monkeypatch.setattr(heat_patches, "SETTLE", 0.0)
+    monkeypatch.setattr(heat_patches, "stack_shown", late)
+
+    assert patch_parameters(cloud, pair.name, {"active": "db_b"}, 10).status == "UPDATE_COMPLETE"
+    assert len(patches(emulator)) == sent + 2
 
 
 def test_a_hidden_parameter_is_sent_each_time_because_it_cannot_be_compared(cloud, pair, emulator):

@@ -235,6 +235,93 @@ def test_no_wait_is_longer_than_the_group_allows(simulation: Simulation) -> None
     assert simulation.status() == "FAILED"
 
 
+def test_an_error_with_a_patience_of_its_own_has_all_of_it_after_others(
+    simulation: Simulation,
+) -> None:
+    """Cinder was away for longer than that; then the host is found down for the first time."""
+    ready = begin(simulation, patience=3600)
+    for _ in range(70):
+        fail_once(simulation, ready)
+        simulation.clock.seconds += 10
+    host_down = replace(away(), blocked=True, patience=600)
+
+    assert fail_once(simulation, ready, host_down).retry_at is not None
+    for _ in range(59):
+        simulation.clock.seconds += 10
+        assert fail_once(simulation, ready, host_down).retry_at is not None
+    simulation.clock.seconds += 10
+    fail_once(simulation, ready, host_down)
+
+    assert simulation.status() == "BLOCKED"
+
+
+def test_errors_that_alternate_end_with_the_patience_of_the_group(simulation: Simulation) -> None:
+    ready = begin(simulation, patience=100)
+    for error in (away(), replace(away("Nova"), patience=60)) * 5:
+        assert fail_once(simulation, ready, error).retry_at is not None
+        simulation.clock.seconds += 10
+
+    fail_once(simulation, ready)
+
+    assert simulation.status() == "FAILED"
+
+
+def test_the_time_in_which_a_try_worked_does_not_count(simulation: Simulation) -> None:
+    ready = begin(simulation, patience=3600)
+    fail_once(simulation, ready)
+    simulation.clock.seconds += 1
+    again = simulation.operation(ready)
+    simulation.clock.seconds += 3700
+
+    step = simulation.engine.conclude(again.ticket, away())
+
+    assert step.retry_at is not None
+    now = simulation.clock.seconds
+    assert node_of(simulation, ready).waiting_since == now - 1, "the pause before it counts"
+
+
+def test_failures_with_work_between_them_come_to_an_end(simulation: Simulation) -> None:
+    ready = begin(simulation, patience=100)
+    tries = 0
+    while simulation.status() == "IN_PROGRESS":
+        tries += 1
+        assert tries < 20
+        again = simulation.operation(ready)
+        simulation.clock.seconds += 120
+        simulation.engine.conclude(again.ticket, away())
+        simulation.clock.seconds = node_of(simulation, ready).next_try or 0.0
+
+    assert tries > 10
+
+
+def test_a_try_that_itself_waits_for_the_service_does_not_work_meanwhile(
+    simulation: Simulation,
+) -> None:
+    ready = begin(simulation, patience=500)
+    fail_once(simulation, ready)
+    since = simulation.clock.seconds
+    simulation.clock.seconds += 1
+    ticket = simulation.operation(ready).ticket
+    simulation.database.atomically(lambda tx: tx.waits_for(ticket.lock, "Cinder: HTTP 503"))
+    simulation.clock.seconds += 300
+
+    simulation.engine.conclude(ticket, away())
+
+    assert node_of(simulation, ready).waiting_since == since
+
+
+def test_the_wait_of_the_first_try_counts(simulation: Simulation, ready: Ready) -> None:
+    operation = simulation.operation(ready)
+    lock = operation.ticket.lock
+    simulation.database.atomically(lambda tx: tx.waits_for(lock, "Cinder: connection refused"))
+    since = simulation.clock.seconds
+    simulation.clock.seconds += 20
+
+    simulation.engine.conclude(operation.ticket, away())
+
+    assert node_of(simulation, ready).waiting_since == since
+
+
 def test_a_word_of_a_person_ends_the_pause_between_two_tries(
     simulation: Simulation, ready: Ready
 ) -> None:

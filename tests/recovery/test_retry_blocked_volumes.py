@@ -16,6 +16,7 @@ from mistral_failover.mistral.operation_documents import outcome_of
 from mistral_failover.recovery import retry_blocked_volumes
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
+from mistral_failover.store.tables import operations
 from support.driving import ready_nodes
 from support.together import together
 
@@ -119,3 +120,81 @@ def test_a_cloud_that_can_not_be_asked_does_not_keep_a_sweep_from_the_rest(
     sight["now"] = CloudError("UNREACHABLE", "Cinder is away")
 
     assert swept(context) == ([], ["blocked volumes: Cinder is away"])
+
+
+# -- a compute host that is out of reach, of which the project sees nothing
+
+HOST_DOWN = {
+    "code": "HOST_DOWN",
+    "message": "Nova cannot reach the guest",
+    "remedy": "Start the host again.",
+    "blocked": True,
+    "transient": True,
+    "patience": 600.0,
+}
+
+
+def lasted(state: Runtime, seconds: float, *, ended: float) -> None:
+    """Let the operations of the store have lasted for so long, and have ended so long ago."""
+
+    def write(tx: Any) -> None:
+        now = tx.now()
+        tx.execute(
+            operations.update().values(started_at=now - ended - seconds, ended_at=now - ended)
+        )
+
+    state.database.atomically(write)
+
+
+@pytest.fixture
+def waited(state: Runtime, begun: Ready) -> Ready:
+    """A node that was blocked after it had waited for its host for ten minutes."""
+    block(state, begun, **{**HOST_DOWN, "patience": 0.0}, about=ABOUT)
+    return begun
+
+
+def test_what_waited_for_a_host_is_tried_again_after_half_of_the_time_that_it_has_lasted(
+    state: Runtime, waited: Ready, context: ActionContext, sight: dict[str, Any]
+) -> None:
+    lasted(state, 600, ended=290)
+    assert swept(context) == ([], [])
+
+    lasted(state, 600, ended=310)
+    ((row,), unable) = swept(context)
+
+    assert unable == []
+    assert row["sentence"] == ("thing: reopened by a sweep, because what it waits for may be back")
+    assert ready_nodes(state, waited.traversal_id) == [waited]
+
+
+def test_a_host_that_is_still_away_blocks_at_once_and_keeps_its_time(
+    state: Runtime, waited: Ready, context: ActionContext, sight: dict[str, Any]
+) -> None:
+    lasted(state, 600, ended=310)
+    assert len(swept(context)[0]) == 1
+
+    block(state, waited, **HOST_DOWN, about=ABOUT)
+
+    assert report_actions.Status("payments").run(context)["status"] == "BLOCKED"
+    assert swept(context) == ([], []), "the next try is due after half of 910 s"
+
+
+def test_a_service_that_is_away_at_the_retry_is_waited_for(
+    state: Runtime, waited: Ready, context: ActionContext, sight: dict[str, Any]
+) -> None:
+    lasted(state, 600, ended=310)
+    assert len(swept(context)[0]) == 1
+    away = {"code": "UNREACHABLE", "transient": True, "blocked": False, "patience": None}
+
+    block(state, waited, **{**HOST_DOWN, **away})
+
+    assert report_actions.Status("payments").run(context)["status"] == "IN_PROGRESS"
+
+
+def test_what_only_an_operator_can_change_is_not_tried_again(
+    state: Runtime, begun: Ready, context: ActionContext, sight: dict[str, Any]
+) -> None:
+    block(state, begun, about=ABOUT)
+    lasted(state, 600, ended=100_000)
+
+    assert swept(context) == ([], [])

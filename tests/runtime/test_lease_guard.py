@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 from mistral_lib.actions.context import ActionContext
+from sqlalchemy.exc import OperationalError
 
 from mistral_failover.actions import locks, operations
+from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import HandedBack, LeaseLost
 from mistral_failover.convergence.records import Lock, Ready
 from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.lease_guard import LeaseGuard
+from mistral_failover.runtime.lease_guard import LeaseGuard, WaitRecord
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.settings import Settings
 from mistral_failover.store.leases import Lease
@@ -151,3 +153,47 @@ def test_an_operation_that_is_a_workflow_is_locked_for_one_lease_like_any_other(
     (held,) = locks.Locks("payments").run(context)
     assert lock["lease"] == state.settings.lease
     assert held["lease_left"] <= state.settings.lease
+
+
+# -- what an operation waits for
+
+
+class Ledger:
+    """What was recorded; a store that may be away."""
+
+    def __init__(self) -> None:
+        self.rows: list[str | None] = []
+        self.away = False
+
+    def atomically(self, function: Callable[[Any], Any]) -> Any:
+        if self.away:
+            raise OperationalError("UPDATE", {}, Exception("gone"))
+        return function(self)
+
+    def waits_for(self, lock: Lock, what: str | None) -> None:
+        self.rows.append(what)
+
+
+def test_what_an_operation_waits_for_is_recorded_now_and_then_and_its_end_at_once() -> None:
+    ledger, now = Ledger(), 100.0
+    record = WaitRecord(ledger, Lock("r", "o", 1, LENGTH), lambda: now)  # type: ignore[arg-type]
+
+    def away(detail: str) -> CloudError:
+        return CloudError("UNREACHABLE", "no answer", service="Cinder", detail=detail)
+
+    record(None)
+    assert ledger.rows == [], "nothing is written for a wait that gets its answers"
+    record(away("HTTP 503"))
+    record(away("HTTP 503"))
+    record(away("no answer"))
+    now += 5
+    record(away("no answer"))
+    record(None)
+    record(away("HTTP 503"))
+    now += 5
+    ledger.away = True
+    record(away("HTTP 503"))
+    ledger.away = False
+    record(None)
+
+    assert ledger.rows == ["Cinder: HTTP 503", "Cinder: no answer", None]

@@ -5,7 +5,7 @@ which quote statements."""
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ import sqlalchemy as sa
 from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.settings import Settings
-from mistral_failover.store.database import Database
+from mistral_failover.store import schema
+from mistral_failover.store.database import ANSWERS_WITHIN, Database
 
 STATEMENT = "SELECT traversal FROM secrets_of_the_schema"
 
@@ -51,6 +52,36 @@ def test_a_store_that_does_not_answer(
     assert facts["message"] == f"The state store is not available: {detail}"
     assert "Start the database" in facts["remedy"]
     assert "hunter2" not in str(facts)
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """The URL of a server that accepts connections and says nothing, as a frozen machine does."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"mysql+pymysql://root:hunter2@127.0.0.1:{server.getsockname()[1]}/failover"
+
+
+def test_a_store_that_accepts_and_says_nothing_is_given_up(silent: str) -> None:
+    database = Database(silent, timeout=0.2)
+    with pytest.raises(sa.exc.SQLAlchemyError) as raised:
+        database.reading(lambda tx: tx.now())
+
+    facts = describe(raised.value)
+
+    assert (facts["code"], facts["transient"]) == ("STORE_UNREACHABLE", True)
+    assert facts["message"] == "The state store is not available: no answer"
+
+
+def test_a_schema_is_not_changed_on_a_store_that_says_nothing(silent: str) -> None:
+    with pytest.raises(sa.exc.SQLAlchemyError) as raised:
+        schema.upgrade(Database(silent, timeout=0.2))
+
+    assert describe(raised.value)["code"] == "STORE_UNREACHABLE"
+
+
+def test_a_call_waits_for_the_store_for_a_third_of_a_lease_at_most() -> None:
+    """So the renewal that gets no answer can be repeated before the lease ends."""
+    assert Settings().lease / 3 >= ANSWERS_WITHIN
 
 
 def of_mysql(number: int, kind: type[Exception] = pymysql.OperationalError) -> Exception:

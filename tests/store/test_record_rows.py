@@ -195,6 +195,8 @@ def test_the_ledger_says_who_does_what_to_what_and_what_came_of_it(
         "intent": intent,
         "result": None,
         "ended_at": None,
+        "waiting_for": None,
+        "waiting_since": None,
     }
     outcome = Outcome(physical_id="p", attributes={"device": "vdb"})
     database.atomically(lambda tx: tx.close_operation(mine, outcome))
@@ -206,6 +208,28 @@ def test_the_ledger_says_who_does_what_to_what_and_what_came_of_it(
         "attributes": {"device": "vdb"},
         "error": None,
     }
+
+
+def test_an_operation_that_waits_says_for_what_and_since_when(
+    database: Database, record: Record, neighbour: Record
+) -> None:
+    lock = take_both(database, record, neighbour, 60.0)
+    for one, of in ((record, lock), (neighbour, replace(lock, resource_id="s"))):
+        mine = ticket(of, f"key of {one.id}")
+        database.atomically(lambda tx: tx.open_operation(mine, one, {}))  # noqa: B023
+
+    def waits(what: str | None) -> float | None:
+        with only_these_change(database, operations, ("key",), "key of r"):
+            database.atomically(lambda tx: tx.waits_for(lock, what))
+        return database.reading(lambda tx: tx.waits_since(lock))
+
+    since = waits("Cinder: HTTP 503")
+    assert since is not None
+    assert waits("Cinder: no answer") == since
+    assert rows(database, operations, "key")["key of r"]["waiting_for"] == "Cinder: no answer"
+    assert waits(None) is None
+    database.atomically(lambda tx: tx.waits_for(replace(lock, token=7), "Nova"))
+    assert database.reading(lambda tx: tx.waits_since(lock)) is None, "another token"
 
 
 def test_an_operation_taken_up_again_belongs_to_its_new_owner(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mistral_failover.cli.base import when
 from mistral_failover.ui.levels import Level
 from mistral_failover.ui.work import WorkRow, work_view
 from support.ui_answers import NOW, WAIT, Answers, overview, under_way
@@ -44,6 +45,14 @@ def test_a_limit_that_is_not_known_or_says_nothing_is_not_shown(limit: float | N
     (row,) = rows(under_way=[under_way(ATTACH, 61.0, limit=limit)])
 
     assert (row.level, row.limit, row.notes) == (Level.WORKING, "", ())
+
+
+def test_a_step_that_a_service_does_not_answer_waits_for_it() -> None:
+    waits = {"waiting_for": "Cinder: HTTP 503", "waiting_since": NOW - 5}
+    (row,) = rows(under_way=[under_way(ATTACH, 12.0, **waits)])
+
+    assert (row.level, row.state) == (Level.ATTENTION, "waits")
+    assert row.notes == (f"for Cinder: HTTP 503 since {when(NOW - 5)}",)
 
 
 def test_a_wait_shows_its_reason_and_the_next_attempt() -> None:

@@ -14,7 +14,9 @@ from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
 from mistral_failover.actions import groups, plans
+from mistral_failover.cloud import volume_trouble
 from mistral_failover.runtime.process import Runtime
+from mistral_failover.store.tables import operations
 from support.operators import Operator
 
 CONFIRMED = "I pulled the plug"
@@ -179,6 +181,26 @@ def test_a_compute_service_that_is_out_of_reach_after_it_stopped_the_server_is_w
     is_on(group, "db_b")
 
 
+def test_a_compute_service_that_returns_after_that_time_is_found_by_a_sweep(
+    make: Callable[..., Any], state: Runtime, cloud: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The project does not see whether the host is back: Nova's answer to the detach shows it."""
+    monkeypatch.setattr(volume_trouble, "HOST_RETURNS", 0.0)
+    group = make(["stop"])
+    cloud.api_fault("detach", status=409, says="Service is unavailable at this time.", times=1)
+    group.run("on_alarm", **group.fails("crash")).assert_failed_with("BLOCKED")
+    quiet = group.run("sweep", group=group.name).assert_succeeded()
+    assert quiet.output["swept"]["restarted"] == [], "it is too early"
+
+    def an_hour_ago(tx: Any) -> None:
+        tx.execute(operations.update().values(ended_at=operations.c.ended_at - 3600))
+
+    state.database.atomically(an_hour_ago)
+    group.run("sweep", group=group.name).assert_succeeded()
+
+    is_on(group, "db_b")
+
+
 def test_without_a_fence_no_server_is_deleted(
     make: Callable[..., Any], operator: Operator, cloud: Any
 ) -> None:
@@ -295,6 +317,24 @@ def test_a_service_that_is_overloaded_is_asked_by_fewer_and_the_failover_goes_on
 
     is_on(group, "db_b")
     assert re.search(r"Nova is overloaded: at most \d+ operations of project", caplog.text)
+
+
+def test_the_status_says_which_service_does_not_answer_an_operation_that_runs(
+    group: Any, cloud: Any
+) -> None:
+    group.activate()
+    cloud.api_fault("detach", "error", status=503, times=10_000)
+    execution = group.workflows.start("failover.on_alarm", group.fails())
+    while not (waits := [row for row in group.status()["under_way"] if row["waiting_for"]]):
+        assert group.workflows.look(execution).state == "RUNNING"
+
+    (row,) = waits
+    assert (row["resource"], row["waiting_for"]) == ("data", "Nova: HTTP 503")
+    assert row["started_at"] <= row["waiting_since"]
+    cloud.clear_api_faults()
+    group.ended(execution)
+
+    is_on(group, "db_b")
 
 
 # -- what Nova does not know

@@ -423,7 +423,10 @@ def _under_way(status: Mapping[str, Any]) -> Iterable[str]:
         limit = f" of at most {row['limit']:.0f} s" if known else ""
         doubt = "; its outcome is unknown" if row["status"] == "unknown" else ""
         times = f", attempt {row['attempts']}" if row["attempts"] > 1 else ""
-        yield f"{row['sentence']} ({lasted(row['seconds'])}{limit}{times}{doubt})"
+        waits = ""
+        if row.get("waiting_for"):  # a server of an earlier version does not say it
+            waits = f": waiting for {row['waiting_for']}, since {clock(row['waiting_since'])}"
+        yield f"{row['sentence']} ({lasted(row['seconds'])}{limit}{times}{doubt}){waits}"
 
 
 def _trouble(status: Mapping[str, Any]) -> Iterable[str]:

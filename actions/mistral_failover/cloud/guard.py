@@ -59,12 +59,17 @@ class Guard(Protocol):
 
 @runtime_checkable
 class Listener(Protocol):
-    """A guard that hears when a service is overloaded."""
+    """A guard that hears how services answer."""
 
     def overloaded(self, service: str, pause: float) -> None:
         """Record that a service (Nova, Cinder, ...) answered that it has too much to do, or did
         not answer in time. ``pause``: the seconds that it asked to wait, else 0. Called from
         several threads."""
+        ...
+
+    def waits_for(self, error: CloudError | None) -> None:
+        """Record that a wait goes on in spite of a transient error, since the service may return;
+        None: the wait got an answer. Called at each look, from several threads."""
         ...
 
 

@@ -26,7 +26,7 @@ from mistral_failover.cloud.waits import Look, Repeats
 from mistral_failover.fault_points import reach
 
 SETTLE = 3.0  # seconds; convergence shows IN_PROGRESS at once, the older engine from a thread
-SENDS = 3  # of an update that Heat reports as cancelled
+SENDS = 3  # of an update that Heat reports as cancelled, or that leaves no trace on a failed stack
 _HIDDEN = "******"  # what Heat shows for the value of a hidden parameter
 
 
@@ -220,6 +220,8 @@ class _Patch:
                     return self._send(stack) if self._repeats.allow() else self._repeats.look(state)
             elif self._clock() - self._sent_at < SETTLE:
                 return Look(f"{state}, as before the update")
+            elif status == "FAILED" and self._sends < SENDS:
+                return self._send(stack)  # the failure is that of an earlier update
         if cancelled(stack) and carries is not False and self._sends < SENDS:
             return self._send(stack)
         if status == "FAILED":

@@ -20,6 +20,7 @@ from typing import Any
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.servers import deletion, server_state, takes_along
+from mistral_failover.cloud.waits import Repeats
 from mistral_failover.fault_points import reach
 
 ANOTHER = (
@@ -122,20 +123,20 @@ def _shown(cloud: Cloud, server_id: str, volume_id: str) -> dict[str, Any] | Non
         raise
 
 
-def holder_for(cloud: Cloud, volume_id: str, server_id: str) -> VolumeHolder:
+def holder_for(cloud: Cloud, volume_id: str, server_id: str, repeats: Repeats) -> VolumeHolder:
     """Make Cinder show the volume as attached to the server, by an attachment that connects
-    nothing.
+    nothing. ``repeats``: allows a request now.
 
     One that an earlier attempt made is reused. Until it is deleted Cinder gives the volume to no
     other server. Raises `CloudError`, VOLUME_IN_USE if another server has it.
     """
     found = next((c for c in holders_of(cloud, volume_id) if c.server_id == server_id), None)
     if found is None:
-        with translated(f"reserve volume {volume_id} for server {server_id}", changes=True):
+        with repeats.sending(f"reserve volume {volume_id} for server {server_id}"):
             made = cloud.volumes.attachments.create(volume_id, None, server_id)
         found = VolumeHolder(made["id"], server_id, "reserved")
     if found.status == "reserved":
-        with translated(f"complete attachment {found.id} of volume {volume_id}", changes=True):
+        with repeats.sending(f"complete attachment {found.id} of volume {volume_id}"):
             cloud.volumes.attachments.complete(found.id)
     return found
 

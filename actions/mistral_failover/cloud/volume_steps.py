@@ -11,7 +11,7 @@ from openstack.compute.v2.server import Server
 
 from mistral_failover.cloud import servers, volume_trouble
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import LeaseLost
 from mistral_failover.cloud.volume_holders import (
     delete_orphan_attachment,
@@ -56,6 +56,8 @@ class Steps:
         self.volume_id = volume_id
         self.server_id = server_id
         self.accepted = 0
+        self._repair = Repeats(cloud.settings)
+        """Of the requests by which `clear_left` removes a device."""
         self.repeats = Repeats(cloud.settings, unknown=unknown)
         self.patience = self.repeats.soon
         self._state = ""
@@ -80,7 +82,8 @@ class Steps:
             ):
                 failure = self._why_it_stands_still() or error
             # A request without an answer or a visible effect may take effect after this call.
-            failure.unknown = failure.unknown or self.repeats.unanswered is not None
+            unanswered = self.repeats.unanswered or self._repair.unanswered
+            failure.unknown = failure.unknown or unanswered is not None
             if failure.blocked:
                 failure.about = self._about()
             raise failure from None
@@ -144,7 +147,9 @@ class Steps:
                 return None
             if not left(self.cloud, server_id, self.volume_id):
                 return None
-        claim = holder_for(self.cloud, self.volume_id, server_id)
+        if not self._repair.allow():
+            return self._repair.look(f"a device on server {server_id} is being removed")
+        claim = holder_for(self.cloud, self.volume_id, server_id, self._repair)
         if not self._let_go(server_id):
             delete_orphan_attachment(self.cloud, self.volume_id, claim, "it connects nothing")
             raise volume_trouble.device_left(self.volume_id, server_id)
@@ -162,7 +167,7 @@ class Steps:
 
     def _let_go(self, server_id: str) -> bool:
         """Make Nova detach the rest; return whether it did."""
-        with translated(f"detach volume {self.volume_id} from server {server_id}", changes=True):
+        with self._repair.sending(f"detach volume {self.volume_id} from server {server_id}"):
             self.cloud.compute.delete_volume_attachment(
                 Server.new(id=server_id), self.volume_id, ignore_missing=True
             )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mistral_failover.cloud.errors import CloudError, translated
-from mistral_failover.cloud.guard import Guard
+from mistral_failover.cloud.guard import Guard, Listener
 from mistral_failover.settings import Settings
 
 SEVERAL = 2.5  # longest pause, in durations of a look
@@ -113,25 +113,28 @@ def wait_until(
     services also answer 503 to a token that Keystone no longer confirms to them. So after every
     ``patience`` such errors in a row, ``refused`` asks Keystone whether it refuses the request; a
     refusal ends the wait. Other retryable errors end it after ``patience`` in a row. ``guard`` is
-    asked before each pause, and bounds it. ``crowd``: the waits that share the services with this
-    one, which is one of them; they make no pause longer than ``ceiling``.
+    asked before each pause, and bounds it; a `Listener` hears each error that is waited out, and
+    each answer. ``crowd``: the waits that share the services with this one, which is one of them;
+    they make no pause longer than ``ceiling``.
 
     Raises `CloudError` TIMEOUT with the last state seen or, if the last look saw nothing, the
     reason for that; `LeaseLost`; or whatever the probe raises.
     """
     deadline = clock() + limit
+    listener = guard if isinstance(guard, Listener) else None
     pause = first
     errors = 0
     state = "nothing yet"
     while True:
         last = clock() >= deadline
-        kept_from: CloudError | None = None
         try:
             look = probe()
         except CloudError as error:
             errors += 1
-            if error.transient and error.retryable:
-                kept_from = error
+            kept_from = error if error.transient and error.retryable else None
+            if listener is not None:
+                listener.waits_for(kept_from)
+            if kept_from is not None:
                 if errors % patience == 0 and (why := refused()) is not None:
                     raise why from None
             elif not error.retryable or errors > patience:
@@ -140,6 +143,8 @@ def wait_until(
                 state = f"{state}, then {error.message}"
         else:
             errors = 0
+            if listener is not None:
+                listener.waits_for(None)
             state, kept_from = look.state, look.error
             if look.done:
                 return look.result

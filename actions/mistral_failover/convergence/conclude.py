@@ -82,6 +82,7 @@ def conclude(tx: Transaction, definitions: Definitions, ticket: Ticket, outcome:
     state = tx.node(traversal.id, ticket.node)
     if outcome.transient:  # an earlier try may have got further than the last one
         outcome = replace(outcome, unknown=True)
+    failing = tx.waits_since(ticket.lock) if outcome.transient else None
     if not tx.release(ticket.lock, **_changes(ticket, outcome, record, state)):
         sentence = f"{what}: a late result under an old token was ignored"
         tell(tx, traversal, record, "late", sentence)
@@ -94,9 +95,14 @@ def conclude(tx: Transaction, definitions: Definitions, ticket: Ticket, outcome:
         if (outcome.error or {}).get("code") == TARGET_DOWN:
             back = goal_to_fall_back_to(tx, group, traversal, blocked=False)
             patience = patience if back is None else 0.0
-        if outcome.patience is not None:
-            patience = min(patience, outcome.patience)
-        wait = wait_on(state, outcome.error or {}, tx.now(), patience)
+        wait = wait_on(
+            state,
+            outcome.error or {},
+            tx.now(),
+            patience,
+            own=outcome.patience,
+            failing=failing,
+        )
         if wait is not None:
             return _wait_out(tx, traversal, record, state, wait, what)
     end = "done" if outcome.ok else because(outcome.error or {})
@@ -126,6 +132,7 @@ def _wait_out(
         state.node,
         waiting_for=wait.what,
         since=wait.since,
+        own_since=wait.own_since,
         next_try=wait.next_try,
     )
     sentence = f"{what}: waiting for {wait.what}"

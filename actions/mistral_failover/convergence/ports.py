@@ -132,6 +132,10 @@ class Transaction(Protocol):
         """Record the intent. Return True if the outcome of an earlier attempt is unknown: of this
         operation, or of another one on the resource that no success has followed since."""
 
+    def waits_since(self, lock: Lock) -> float | None:
+        """Since when the operation under a lock has waited for a service that does not answer;
+        None: it does not."""
+
     def close_operation(self, ticket: Ticket, outcome: Outcome) -> None:
         """Record the outcome."""
 
@@ -155,8 +159,9 @@ class Transaction(Protocol):
     def retry_now(self, traversal_id: str) -> None:
         """Let the nodes that wait for a service be retried at once."""
 
-    def reopen_node(self, traversal_id: str, node: Node) -> bool:
-        """Let a blocked node be retried; return False if it is not blocked."""
+    def reopen_node(self, traversal_id: str, node: Node, *, once: bool = False) -> bool:
+        """Let a blocked node be retried; return False if it is not blocked. ``once``: an error with
+        a patience of its own is not waited out again."""
 
     def defer(self, traversal_id: str, node: Node, holder: str) -> None:
         """Record, for operators to see, which worker holds what this node needs."""
@@ -168,10 +173,17 @@ class Transaction(Protocol):
         """Return the nodes of a traversal that are blocked."""
 
     def wait_out(
-        self, traversal_id: str, node: Node, *, waiting_for: str, since: float, next_try: float
+        self,
+        traversal_id: str,
+        node: Node,
+        *,
+        waiting_for: str,
+        since: float,
+        own_since: float | None = None,
+        next_try: float,
     ) -> None:
-        """Record one more transient failure of a node's operation since ``since``. A report or a
-        failure of the node ends the wait."""
+        """Record one more transient failure of a node's operation. A report or a failure of the
+        node ends the wait."""
 
     def progress(self, traversal_id: str) -> list[NodeProgress]:
         """Return the progress of each node of a traversal, in one query; empty when it was

@@ -201,9 +201,9 @@ class NodeState:
     """A node's sync point: how many predecessors have not reported yet, and the node's outcome.
 
     ``stage`` is a rank (``model.stages``). While the node waits out transient failures,
-    ``waiting_for`` names what it waits for, ``waiting_since`` is when the first try failed,
-    ``tries`` counts the failures, and ``next_try`` is when the next try may begin, in seconds of
-    the database's clock.
+    ``waiting_for`` names what it waits for, ``waiting_since`` and ``own_since`` are as in
+    ``waiting.Wait``, ``tries`` counts the failures, and ``next_try`` is when the next try may
+    begin, in seconds of the database's clock.
     """
 
     node: Node
@@ -215,6 +215,7 @@ class NodeState:
     waiting_since: float | None = None
     next_try: float | None = None
     tries: int = 0
+    own_since: float | None = None
 
 
 @dataclass(frozen=True)

@@ -13,17 +13,21 @@ TARGET_DOWN = "TARGET_DOWN"
 """The code of an operation whose member can take nothing now, but another member may."""
 _LONGEST = 10.0  # seconds between two tries
 _DOUBLINGS = 4  # after which a pause is the longest
+_WORKED = 60.0
+"""Seconds without a failure after which a try counts as one that worked for a while."""
 _SHOWN = 200  # characters of a message
 
 
 @dataclass(frozen=True)
 class Wait:
     """A node waits for ``what`` since ``since`` and is tried again at ``next_try``; times in
-    seconds of the database's clock."""
+    seconds of the database's clock. ``own_since``: since when each try has failed with an error
+    that has a patience of its own; None: the last one had none."""
 
     what: str
     since: float
     next_try: float
+    own_since: float | None = None
 
 
 def backoff(tries: int) -> float:
@@ -32,18 +36,40 @@ def backoff(tries: int) -> float:
     return min(_LONGEST, 2.0 ** min(tries - 1, _DOUBLINGS))
 
 
-def wait_on(state: NodeState, error: Mapping[str, Any], now: float, patience: float) -> Wait | None:
-    """Return how a node continues after one more transient failure.
+def wait_on(
+    state: NodeState,
+    error: Mapping[str, Any],
+    now: float,
+    patience: float,
+    *,
+    own: float | None = None,
+    failing: float | None = None,
+) -> Wait | None:
+    """Return how a node continues after one more transient failure. None: it waited long enough.
 
-    ``patience``: seconds from the first failure in which it is retried. None: they are over.
+    ``patience``: the seconds of failures, whatever their kinds, after which it is not retried.
+    ``own``: the error's own patience, for an unbroken series of errors that have one. ``failing``:
+    since when this try was failing, if it waited for the service itself.
+
+    The time in which a try worked does not count. The pauses always count, so even failures of
+    changing kinds, with work between them, come to an end.
     """
-    since = now if state.waiting_since is None else state.waiting_since
-    if now - since >= patience:
+    began = now if failing is None else failing
+    worked = began - (began if state.next_try is None else state.next_try)
+    if worked < _WORKED:
+        worked = 0.0
+    since = began if state.waiting_since is None else state.waiting_since + worked
+    own_since = None
+    if own is not None:
+        own_since = began if state.own_since is None else state.own_since + worked
+    if now - since >= patience or (
+        own is not None and own_since is not None and now - own_since >= own
+    ):
         return None
-    return Wait(_named(error), since, now + backoff(state.tries + 1))
+    return Wait(named(error), since, now + backoff(state.tries + 1), own_since)
 
 
-def _named(error: Mapping[str, Any]) -> str:
+def named(error: Mapping[str, Any]) -> str:
     """Return what an error makes a node wait for, such as ``Cinder: connection refused``."""
     service, detail = error.get("service"), error.get("detail")
     if service:

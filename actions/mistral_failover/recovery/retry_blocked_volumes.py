@@ -3,7 +3,8 @@
 
 A node that was blocked by a volume has recorded the state of the volume that was seen
 (``cloud.volume_holders.volume_fingerprint``). If a sweep sees a different state, it retries the
-node. Only the retry shows if the change was the right one.
+node. Only the retry shows if the change was the right one. A project does not see whether a compute
+host is back, so what waits for one is also retried from time to time, once: Nova's answer shows it.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from mistral_failover.store.transaction import SqlTransaction
 
 
 def retry_blocked(request: Request, group_id: str | None) -> Iterator[dict[str, Any]]:
-    """Reopen the nodes whose volume has changed since they were blocked. Only one of two
-    simultaneous sweeps does so. Yield ``traversal``, ``group``, ``sentence``. Raises CloudError."""
+    """Reopen the nodes whose volume has changed since they were blocked, and those that are due for
+    another try. Only one of two simultaneous sweeps does so. Yield ``traversal``, ``group``,
+    ``sentence``. Raises CloudError."""
     database = request.runtime.database
     found = database.reading(
         lambda tx: stalled_work.blocked_by_volume(tx, request.project_id, group_id)
@@ -39,20 +41,24 @@ def retry_blocked(request: Request, group_id: str | None) -> Iterator[dict[str, 
         except CloudError as error:
             trouble = error  # raised after the other groups had their turn
             continue
-        if seen == held.sight:
+        if seen == held.sight and not held.due:
             continue
-        sentence = f"{held.resource}: reopened by a sweep, because it has changed: {seen}"
-        if database.atomically(partial(_reopened, held, sentence)):
+        once = seen == held.sight
+        why = "what it waits for may be back" if once else f"it has changed: {seen}"
+        sentence = f"{held.resource}: reopened by a sweep, because {why}"
+        if database.atomically(partial(_reopened, held, sentence, once)):
             traversal = held.ready.traversal_id
             yield {"traversal": traversal, "group": held.group, "sentence": sentence}
     if trouble is not None:
         raise trouble
 
 
-def _reopened(held: stalled_work.BlockedByVolume, sentence: str, tx: SqlTransaction) -> bool:
+def _reopened(
+    held: stalled_work.BlockedByVolume, sentence: str, once: bool, tx: SqlTransaction
+) -> bool:
     tx.lock_group(held.group_id, shared=False)
     traversal = held.ready.traversal_id
-    if not tx.reopen_node(traversal, held.ready.node):
+    if not tx.reopen_node(traversal, held.ready.node, once=once):
         return False
     if not tx.stopped_nodes(traversal):
         tx.mark_traversal(traversal, TraversalStatus.IN_PROGRESS, "")

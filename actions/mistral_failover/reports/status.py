@@ -351,8 +351,9 @@ def _work(
     tx: SqlTransaction, groups: Mapping[GroupState, Group], now: float
 ) -> dict[str, dict[str, list[dict[str, Any]]]]:
     """Return by group id what these groups do and wait for now: ``under_way`` (operations, each
-    with ``sentence``, ``seconds`` since its start, and ``limit``, the seconds that it may take;
-    None for a type that is not defined any more), ``waiting`` (for a service), ``deferred`` (to
+    with ``sentence``, ``seconds`` since its start, ``limit``, the seconds that it may take, None
+    for a type that is not defined any more, and ``waiting_for``, the service that does not answer
+    it, and ``waiting_since``, None while it works), ``waiting`` (for a service), ``deferred`` (to
     the owner of a lock) and ``ready`` (for a free worker, and for room in the budgets of its
     ``services``)."""
     definitions = {state.id: group for state, group in groups.items()}
@@ -369,6 +370,8 @@ def _work(
             "seconds": now - row["started_at"],
             "limit": spec.timeout if spec else None,
         }
+        if row["status"] != "started":  # of its last try
+            more |= {"waiting_for": None, "waiting_since": None}
         found[identity]["under_way"].append(row | more)
     for row in views.waiting(tx, list(group_of)):
         identity = group_of[row.pop("traversal_id")]

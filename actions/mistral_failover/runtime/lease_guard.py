@@ -3,12 +3,28 @@
 
 from __future__ import annotations
 
+import logging
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from sqlalchemy.exc import SQLAlchemyError
+
+from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import HandedBack, LeaseLost
+from mistral_failover.convergence.records import Lock
+from mistral_failover.convergence.waiting import named
 from mistral_failover.model.ids import derived_id
+from mistral_failover.runtime.errors import describe
+from mistral_failover.store.database import Database
 from mistral_failover.store.leases import Lease
+
+LOG = logging.getLogger(__name__)
+
+EVERY = 5.0
+"""Seconds at least between two records of what an operation waits for; an answer is recorded at
+once."""
 
 
 def request_id(resource_id: str, token: int) -> str:
@@ -24,13 +40,14 @@ class LeaseGuard:
     Before a call that changes something, the lease is renewed in the database, so a lost lock is
     noticed before the call. ``stopping`` says whether the process releases its work: then no
     further call starts. ``on_overload`` is called with the name of a service that is overloaded and
-    the seconds that it asked to wait.
+    the seconds that it asked to wait. ``on_wait`` is called as ``waits_for`` is.
     """
 
     lease: Lease
     margin: float
     stopping: Callable[[], bool] = lambda: False
     on_overload: Callable[[str, float], None] = lambda _service, _pause: None
+    on_wait: Callable[[CloudError | None], None] = lambda _error: None
 
     @property
     def request_id(self) -> str:
@@ -52,3 +69,37 @@ class LeaseGuard:
     def overloaded(self, service: str, pause: float) -> None:
         """See ``cloud.guard.Listener``."""
         self.on_overload(service, pause)
+
+    def waits_for(self, error: CloudError | None) -> None:
+        """See ``cloud.guard.Listener``."""
+        self.on_wait(error)
+
+
+class WaitRecord:
+    """Records in the ledger what the operation under a lock waits for, for operators to see."""
+
+    def __init__(
+        self, database: Database, lock: Lock, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._database = database
+        self._lock = lock
+        self._clock = clock
+        self._mutex = threading.Lock()
+        self._said: str | None = None
+        self._next = 0.0
+
+    def __call__(self, error: CloudError | None) -> None:
+        """See ``cloud.guard.Listener.waits_for``. Nothing fails by it: without the store, the next
+        look tries again."""
+        what = None if error is None else named(describe(error))
+        with self._mutex:
+            now = self._clock()
+            if what == self._said or (what is not None and now < self._next):
+                return
+            self._next = now + EVERY
+            try:
+                self._database.atomically(lambda tx: tx.waits_for(self._lock, what))
+            except SQLAlchemyError:
+                LOG.debug("What an operation waits for was not recorded", exc_info=True)
+            else:
+                self._said = what

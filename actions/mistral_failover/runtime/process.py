@@ -12,7 +12,7 @@ from mistral_failover.convergence.engine import Engine
 from mistral_failover.runtime import executor_stop
 from mistral_failover.runtime.budgets import Budgets
 from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.lease_guard import LeaseGuard
+from mistral_failover.runtime.lease_guard import LeaseGuard, WaitRecord
 from mistral_failover.runtime.workers import Workers
 from mistral_failover.settings import Settings
 from mistral_failover.store import schema
@@ -71,6 +71,7 @@ class Runtime:
             self.settings.lease_margin,
             lambda: self.workers.stopping,
             lambda service, pause: self.workers.overloaded(project_id, service, pause),
+            WaitRecord(self.database, lease.lock),
         )
 
 

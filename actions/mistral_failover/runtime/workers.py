@@ -169,28 +169,34 @@ class Workers:
             self._start()
 
     def _run(self, job: _Job, need: Need) -> None:
-        found: Iterable[Ready] = ()
         try:
-            if not self.stopping:
-                found = job.work(job.ready)
+            # Before the end is told: a loop that sees it must not find the pool empty meanwhile.
+            # And before the next one starts: these may come first.
+            for node in self._worked(job):
+                self.submit(job.group_id, node, job.work, job.needs)
+        except Exception:  # noqa: BLE001 - the thread and the budget must come free in any case
+            LOG.warning("Nodes that became ready are left to the next loop", exc_info=True)
+        finally:
+            with self._changed:
+                self._free += 1
+                self._queue.ended(need)
+                self._start()
+                self._end(job.group_id)
+                self._changed.notify_all()
+
+    def _worked(self, job: _Job) -> Iterable[Ready]:
+        """Process a node. Return the nodes that became ready by that."""
+        try:
+            return () if self.stopping else job.work(job.ready)
         except Exception:  # noqa: BLE001 - the pool must survive whatever one node raises
             LOG.warning("Node %s failed and was left unchanged", job.ready.node.key, exc_info=True)
             with self._changed:  # a loop puts it in again at once, and it may raise for ever
                 self._changed.wait_for(lambda: self.stopping, REST)
+            return ()
         finally:
             with self._changed:
                 self._nodes.discard(job.ready)
                 self._changed.notify_all()
-        # Before the end is told: a loop that sees it must not find the pool empty meanwhile. And
-        # before the next one starts: these may come first.
-        for node in found:
-            self.submit(job.group_id, node, job.work, job.needs)
-        with self._changed:
-            self._free += 1
-            self._queue.ended(need)
-            self._start()
-            self._end(job.group_id)
-            self._changed.notify_all()
 
     def _end(self, group_id: str) -> None:
         """Record that a node of a group left the pool. The caller has the lock."""

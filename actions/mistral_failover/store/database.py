@@ -25,6 +25,10 @@ from mistral_failover.store.transaction import SqlTransaction
 
 T = TypeVar("T")
 
+ANSWERS_WITHIN = 10.0
+"""Seconds within which MySQL must answer. One that does not, as behind a partition, counts as away.
+It is a third of a lease, so a renewal without an answer is repeated before the lease ends."""
+_ROW_LOCK = 0.8  # of that: within it a statement gets its row lock, or an error that is repeated
 _BUSY_SECONDS = 30
 _ATTEMPTS = 10
 # MySQL's deadlock, lock wait timeout, and duplicate row. In the last case another transaction has
@@ -86,12 +90,15 @@ class Database:
         *,
         clock: Callable[[], float] | None = None,
         pool_size: int = 32,
+        timeout: float = ANSWERS_WITHIN,
     ) -> None:
         """Open the database. ``clock`` replaces the database's clock, to simulate time.
+        ``timeout``: the seconds within which a server must answer.
 
         Raises as :func:`supported`.
         """
         self._clock = clock
+        self._timeout = timeout
         self.url = supported(url)
         self.engine = self._connectable(pool_size)
         self._reader = self.engine.execution_options(failover_reads=True)
@@ -110,9 +117,11 @@ class Database:
         if self.url.get_backend_name() != "sqlite":
             return sa.create_engine(
                 self.url,
+                connect_args=bounded(self.url, self._timeout),
                 isolation_level="READ COMMITTED",
                 pool_size=pool_size,
                 max_overflow=pool_size,
+                pool_timeout=self._timeout,
                 pool_pre_ping=True,
                 pool_recycle=1800,
                 hide_parameters=True,  # an exception's text must not show stored data
@@ -166,6 +175,20 @@ class Database:
     def close(self) -> None:
         """Close every connection."""
         self.engine.dispose()
+
+
+def bounded(url: sa.URL, seconds: float) -> dict[str, Any]:
+    """Return the driver's arguments that bound the time without an answer from a server. By default
+    PyMySQL waits for ever. (Another driver is configured in the URL.)"""
+    if url.get_driver_name() != "pymysql":
+        return {}
+    lock = max(1, int(seconds * _ROW_LOCK))
+    return {
+        "connect_timeout": seconds,
+        "read_timeout": seconds,
+        "write_timeout": seconds,
+        "init_command": f"SET SESSION innodb_lock_wait_timeout = {lock}",
+    }
 
 
 def _in_memory(url: sa.URL) -> bool:

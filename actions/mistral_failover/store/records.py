@@ -75,8 +75,20 @@ _AMENDED = (
 _AGAIN = (
     operations.update()
     .where(operations.c.key == sa.bindparam("this_key"))
-    .values(status="started", attempts=operations.c.attempts + 1)
+    .values(
+        status="started",
+        attempts=operations.c.attempts + 1,
+        waiting_for=None,
+        waiting_since=None,
+    )
 )
+_RUNNING = (
+    operations.c.resource_id == sa.bindparam("this_record"),
+    operations.c.token == sa.bindparam("this_token"),
+    operations.c.status == "started",
+)
+_WAITS = operations.update().where(*_RUNNING)
+_WAITED = sa.select(operations.c.waiting_since).where(*_RUNNING)
 _CLOSED = (
     operations.update()
     .where(
@@ -200,6 +212,17 @@ class Records(Session):
                 started_at=self.clock(),
             )
         return bool(again) or left_unknown
+
+    def waits_for(self, lock: Lock, what: str | None) -> None:
+        """Record what the operation under a lock waits for now, a service that does not answer;
+        None: it continues."""
+        here = {"this_record": lock.resource_id, "this_token": lock.token}
+        since = None if what is None else sa.func.coalesce(operations.c.waiting_since, self.clock())
+        self.connection.execute(_WAITS.values(waiting_for=what, waiting_since=since), here)
+
+    def waits_since(self, lock: Lock) -> float | None:
+        here = {"this_record": lock.resource_id, "this_token": lock.token}
+        return self.connection.execute(_WAITED, here).scalar_one_or_none()
 
     def close_operation(self, ticket: Ticket, outcome: Outcome) -> None:
         result = {

@@ -21,7 +21,7 @@ import sqlalchemy as sa
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from mistral_failover.store.database import Database
+from mistral_failover.store.database import Database, bounded
 
 VERSION_TABLE = "failover_schema"
 """The table that holds the revision of the schema."""
@@ -29,6 +29,7 @@ _SCRIPTS = Path(__file__).parent / "migrations"
 
 
 _SECONDS = 120  # to wait for another process that is changing the schema
+_STATEMENT = 3600.0  # seconds for one statement, which may rewrite a large table
 _mutex = threading.Lock()  # alembic keeps the running migration in a global
 
 
@@ -49,6 +50,8 @@ def upgrade(database: Database, revision: str = "head") -> None:
     Several processes may call this at once: they take turns. Raises SchemaTooNew; TimeoutError if
     another process does not finish.
     """
+    if revision == "head" and revisions(database)[0] == head():
+        return
     with _alone(database) as connection:
         has = _revision(connection)
         if has is None or knows(has):
@@ -111,12 +114,29 @@ def _alone(database: Database) -> Iterator[sa.Connection]:
     this anyway."""
     with (
         _mutex,
-        database.engine.connect() as connection,
+        _patient(database) as engine,
+        engine.connect() as connection,
         _tables_can_be_replaced(connection),
         _locked(connection),
         connection.begin(),
     ):
         yield connection
+
+
+@contextmanager
+def _patient(database: Database) -> Iterator[sa.Engine]:
+    """Open an engine whose statements may take as long as a change of the schema."""
+    if database.engine.dialect.name == "sqlite":
+        yield database.engine
+        return
+    engine = sa.create_engine(
+        database.url,
+        connect_args=bounded(database.url, _STATEMENT),
+        isolation_level="READ COMMITTED",
+        poolclass=sa.pool.NullPool,
+        hide_parameters=True,
+    )
+    yield engine
 
 
 @contextmanager

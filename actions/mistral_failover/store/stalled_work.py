@@ -29,6 +29,9 @@ SWEPT = "sweep"
 """The kind of journal entries about what a sweep did."""
 HANDED_BACK = "handed_back"
 """The kind of journal entries about work that a stopping process handed back."""
+_RETRY_AFTER = 60.0
+_RETRY_SHARE = 0.5
+"""What may pass by itself is tried again after half of the time that the operation has lasted."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,8 @@ class ChainWait:
 @dataclass(frozen=True)
 class BlockedByVolume:
     """A node that is blocked by a volume. ``sight``: the state of ``volume`` and ``server`` (ids)
-    that was seen then."""
+    that was seen then. ``due``: its cause may have passed unseen, and it is time for another try.
+    """
 
     ready: Ready
     group_id: str
@@ -67,6 +71,7 @@ class BlockedByVolume:
     volume: str
     server: str
     sight: str
+    due: bool
 
 
 def stalled(tx: Session, project_id: str, group_id: str | None, quiet: float) -> list[Stalled]:
@@ -245,6 +250,7 @@ def targets_down(tx: Session, traversal_id: str) -> list[TargetDown]:
 
 def blocked_by_volume(tx: Session, project_id: str, group_id: str | None) -> list[BlockedByVolume]:
     """Return the blocked nodes whose operation said what has to change about a volume."""
+    now = tx.connection.execute(sa.select(tx.clock())).scalar_one()
     blocked = [groups.c.project_id == project_id, nodes.c.status == "BLOCKED"]
     if group_id is not None:
         blocked.append(groups.c.id == group_id)
@@ -255,10 +261,20 @@ def blocked_by_volume(tx: Session, project_id: str, group_id: str | None) -> lis
             row.group,
             row.resource,
             **error["about"],
+            due=_is_due(row, error, now),
         )
         for row, error in _latest_errors(tx, *blocked)
         if error.get("about") is not None
     ]
+
+
+def _is_due(row: Any, error: Mapping[str, Any], now: float) -> bool:
+    """Return whether a blocked operation should be tried again although nothing has changed. An
+    error that was waited out for a while can pass later as well."""
+    if not error.get("transient") or row.ended_at is None:
+        return False
+    pause = max(_RETRY_AFTER, (row.ended_at - row.started_at) * _RETRY_SHARE)
+    return bool(now - row.ended_at >= pause)
 
 
 def _latest_errors(
@@ -276,6 +292,8 @@ def _latest_errors(
             resources.c.name.label("resource"),
             resources.c.member,
             operations.c.result,
+            operations.c.started_at,
+            operations.c.ended_at,
         )
         .join(groups, groups.c.current_traversal == nodes.c.traversal_id)
         .join(resources, resources.c.id == nodes.c.resource_id)

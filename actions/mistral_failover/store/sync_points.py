@@ -40,6 +40,7 @@ _STATE = sa.select(
     nodes.c.waiting_since,
     nodes.c.next_try,
     nodes.c.tries,
+    nodes.c.own_since,
 ).where(*_HERE)
 _REMAINING = sa.select(nodes.c.remaining).where(*_HERE)
 _READY = sa.select(nodes.c.node).where(
@@ -62,7 +63,13 @@ _PROGRESS = (
     .where(nodes.c.traversal_id == sa.bindparam("this_traversal"), nodes.c.node != END)
     .order_by(nodes.c.stage, nodes.c.node)
 )
-_WAITS_NO_MORE = {"waiting_for": None, "waiting_since": None, "next_try": None, "tries": 0}
+_WAITS_NO_MORE = {
+    "waiting_for": None,
+    "waiting_since": None,
+    "next_try": None,
+    "tries": 0,
+    "own_since": None,
+}
 _WAITING_FOR = sa.select(edges.c.node).where(
     edges.c.traversal_id == sa.bindparam("this_traversal"),
     edges.c.predecessor == sa.bindparam("this_node"),
@@ -185,11 +192,11 @@ class SyncPoints(Session):
             .values(next_try=self.clock())
         )
 
-    def reopen_node(self, traversal_id: str, node: Node) -> bool:
+    def reopen_node(self, traversal_id: str, node: Node, *, once: bool = False) -> bool:
         return self.changed(
             nodes.update()
             .where(*_node_is(traversal_id, node.key), nodes.c.status == "BLOCKED")
-            .values(status="WAITING", reason=None)
+            .values(status="WAITING", reason=None, own_since=0.0 if once else None)
         )
 
     def defer(self, traversal_id: str, node: Node, holder: str) -> None:
@@ -213,7 +220,14 @@ class SyncPoints(Session):
         return _parsed(self.connection.execute(query))
 
     def wait_out(
-        self, traversal_id: str, node: Node, *, waiting_for: str, since: float, next_try: float
+        self,
+        traversal_id: str,
+        node: Node,
+        *,
+        waiting_for: str,
+        since: float,
+        own_since: float | None = None,
+        next_try: float,
     ) -> None:
         self.execute(
             nodes.update()
@@ -221,6 +235,7 @@ class SyncPoints(Session):
             .values(
                 waiting_for=waiting_for,
                 waiting_since=since,
+                own_since=own_since,
                 next_try=next_try,
                 tries=nodes.c.tries + 1,
             )

@@ -246,6 +246,7 @@ nodes = _table(
     sa.Column("waiting_since", _Time),
     sa.Column("next_try", _Time),
     sa.Column("tries", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("own_since", _Time),
 )
 
 edges = _table(
@@ -273,6 +274,8 @@ operations = _table(
     sa.Column("result", PlainJson),
     sa.Column("started_at", _Time, nullable=False),
     sa.Column("ended_at", _Time),
+    sa.Column("waiting_for", _Reason),
+    sa.Column("waiting_since", _Time),
     sa.Index("ix_failover_operations_group_id_status", "group_id", "status"),
 )
 

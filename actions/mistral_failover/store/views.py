@@ -70,6 +70,8 @@ def under_way(tx: Session, group_ids: Collection[str]) -> list[dict[str, Any]]:
             operations.c.attempts,
             operations.c.owner,
             operations.c.started_at,
+            operations.c.waiting_for,
+            operations.c.waiting_since,
             resources.c.name.label("resource"),
             resources.c.member,
             resources.c.type,

@@ -90,8 +90,10 @@ def _steps(group: Mapping[str, Any], now: float) -> Iterable[tuple[float, WorkRo
         late = each["limit"] is not None and each["seconds"] > each["limit"]
         notes = [counted(each["attempts"], "attempt")] if each["attempts"] > 1 else []
         notes += ["it takes longer than its limit"] if late else []
-        level = Level.ATTENTION if unknown or late else Level.WORKING
-        state = "outcome unknown" if unknown else "running"
+        waits_for = each.get("waiting_for")
+        notes += [f"for {waits_for} since {when(each['waiting_since'])}"] if waits_for else []
+        level = Level.ATTENTION if unknown or late or waits_for else Level.WORKING
+        state = "outcome unknown" if unknown else "waits" if waits_for else "running"
         known = each["limit"] is not None and each["limit"] <= LONGEST
         limit = lasted(each["limit"]) if known else ""
         yield row(each["sentence"], level, state, each["started_at"], limit, *notes)

@@ -20,6 +20,8 @@ import pytest
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.guard import HandedBack
+from mistral_failover.resources.fence import host_power
 from mistral_failover.store import host_fences
 from support.fencing import AGENT, PASSWORD, Fencing
 from support.together import together
@@ -309,6 +311,29 @@ def test_the_limit_of_the_rung_bounds_all_levels_together(fencing: Fencing) -> N
     assert "level 1: fence_simulated off: it did not end within" in evidence.observed
     assert "level 3: the rung timed out" in evidence.observed
     assert fencing.seconds < 3
+
+
+def test_a_process_that_stops_breaks_the_call_off_and_gives_its_claim_back(
+    fencing: Fencing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the process that continues waits neither for the device's limit nor for the claim."""
+    fencing.dies()
+    fencing.configure([fencing.device(fencing.machines.board("hangs"), limit=40)])
+    attempt = fencing.attempt()
+
+    def permit(_method: str) -> float:
+        if fencing.actions():  # the agent has begun
+            raise HandedBack
+        return 60.0
+
+    monkeypatch.setattr(attempt.tools.cloud.guard, "permit", permit)
+
+    with pytest.raises(HandedBack):
+        host_power.HostPower("host_power").prove(attempt, {"kind": "host_power", "limit": 60})
+
+    assert not alive(fencing)
+    database = fencing.runtime.database
+    assert database.reading(lambda tx: host_fences.of_host(tx, fencing.host)).owner is None
 
 
 def test_a_server_that_is_elsewhere_after_the_fence_is_not_fenced(fencing: Fencing) -> None:

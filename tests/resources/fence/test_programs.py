@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from mistral_failover.cloud.guard import HandedBack
 from mistral_failover.resources.fence import programs
 
 SECRET = "s3cret-of-the-board"
@@ -93,3 +94,21 @@ def test_a_program_of_another_user_is_not_found(tmp_path: Path) -> None:
     os.chown(theirs, 12345, 12345)
 
     assert programs.find(str(theirs)) is None
+
+
+def test_a_program_that_may_not_go_on_is_killed_with_its_group(tmp_path: Path) -> None:
+    started = tmp_path / "pid"
+
+    def going() -> None:
+        if started.exists() and started.read_text():
+            raise HandedBack
+
+    with pytest.raises(HandedBack):
+        python(
+            f"import os, time; open({str(started)!r}, 'w').write(str(os.getpid())); time.sleep(60)",
+            limit=30.0,
+            going=going,
+        )
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(started.read_text()), 0)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import NoLongerNeeded, Unguarded
 from mistral_failover.resources.fence import watch
 from mistral_failover.resources.fence.watch import WatchfulGuard
@@ -58,12 +59,19 @@ def test_a_store_that_does_not_answer_ends_no_wait(monkeypatch: pytest.MonkeyPat
     assert store.reads == 1
 
 
-def test_the_guard_below_hears_which_service_is_overloaded() -> None:
+def test_the_guard_below_hears_how_services_answer() -> None:
     class Hearing(Unguarded):
         def overloaded(self, service: str, pause: float) -> None:
             heard.append((service, pause))
 
+        def waits_for(self, error: CloudError | None) -> None:
+            waits.append(error)
+
     heard: list[tuple[str, float]] = []
+    waits: list[CloudError | None] = []
     WatchfulGuard(Hearing(), lambda: None).overloaded("Nova", 5.0)
     WatchfulGuard(Unguarded(), lambda: None).overloaded("Nova", 5.0)  # which hears nothing
+    WatchfulGuard(Hearing(), lambda: None).waits_for(None)
+    WatchfulGuard(Unguarded(), lambda: None).waits_for(None)
     assert heard == [("Nova", 5.0)]
+    assert waits == [None]

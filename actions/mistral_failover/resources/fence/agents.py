@@ -46,15 +46,25 @@ Permit = Callable[[float], float]
 """Returns for how many seconds a call of at most so many may run; raises if none may start."""
 
 
-def off(device: Device, permit: Permit) -> Answer:
+Going = Callable[[], None]
+"""Is called again and again while a call runs. If it raises, the call is broken off: a device may
+have carried it out or not, as at the end of its time. A repeat of ``off`` changes nothing, and only
+a ``status`` after it is a proof."""
+
+
+def always() -> None:
+    """Break off no call."""
+
+
+def off(device: Device, permit: Permit, going: Going = always) -> Answer:
     """Have a device switch its host off."""
-    answer, _ = _call(device, "off", permit)
+    answer, _ = _call(device, "off", permit, going)
     return answer
 
 
-def status(device: Device, permit: Permit) -> Answer:
+def status(device: Device, permit: Permit, going: Going = always) -> Answer:
     """Return what a device says about the power of its host."""
-    answer, code = _call(device, "status", permit)
+    answer, code = _call(device, "status", permit, going)
     power = {0: Power.ON, _OFF: Power.OFF}.get(-1 if code is None else code, Power.UNKNOWN)
     if power is Power.UNKNOWN:
         return answer
@@ -64,11 +74,11 @@ def status(device: Device, permit: Permit) -> Answer:
 
 def monitor(device: Device, permit: Permit) -> Answer:
     """Return whether a device answers and accepts the credential; nothing is switched."""
-    answer, _ = _call(device, "monitor", permit)
+    answer, _ = _call(device, "monitor", permit, always)
     return answer
 
 
-def _call(device: Device, action: str, permit: Permit) -> tuple[Answer, int | None]:
+def _call(device: Device, action: str, permit: Permit, going: Going) -> tuple[Answer, int | None]:
     name = _name(device)
     path = programs.find(device.agent)
     if path is None:
@@ -88,6 +98,7 @@ def _call(device: Device, action: str, permit: Permit) -> tuple[Answer, int | No
         stdin=text.encode(),
         environment=dict.fromkeys(trust, device.ca_file) if device.ca_file else None,
         secrets=_forms(device.options.get("username", ""), secrets.values()),
+        going=going,
     )
     end = ended.why if ended.code is None else f"exit code {ended.code}"
     words, detail = f"{name} {action}: {end}", masked(f"{name} {action}: {ended.words}")

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mistral_failover.resources.fence import programs
+from mistral_failover.resources.fence.agents import Going, always
 from mistral_failover.resources.fence.devices import Ceph
 from mistral_failover.resources.fence.power import Unproven
 
@@ -42,9 +43,11 @@ class Image:
 class Cluster:
     """The cluster of the operator's file."""
 
-    def __init__(self, ceph: Ceph, permit: Permit) -> None:
+    def __init__(self, ceph: Ceph, permit: Permit, going: Going = always) -> None:
+        """``going``: see `agents.Going`."""
         self._ceph = ceph
         self._permit = permit
+        self._going = going
 
     def image_of(self, volume_id: str) -> Image:
         """Return the image of a volume with its clients. Raises Unproven if it is in none of the
@@ -143,7 +146,7 @@ class Cluster:
                 else (f"--rados_mon_op_timeout={seconds}", f"--rados_osd_op_timeout={seconds}")
             ),
         ]
-        ended = programs.run([path, *options, *arguments], limit=limit)
+        ended = programs.run([path, *options, *arguments], limit=limit, going=self._going)
         if ended.code == 0:
             return ended.stdout
         if absent is not None and ended.code == absent:

@@ -64,13 +64,14 @@ def _watching(attempt: FenceAttempt, known: Devices) -> Callable[[Permit], tuple
     """Return what tells which of the member's volumes are still open; None if the storage is not
     known. A storage that cannot be asked contradicts nothing."""
     from mistral_failover.resources.fence import ceph, power, storage
+    from mistral_failover.resources.fence.watch import going
 
     if known.ceph is None or not attempt.target.volumes:
         return None
     configured = known.ceph
 
     def watching(permit: Permit) -> tuple[str, str]:
-        cluster = ceph.Cluster(configured, permit)
+        cluster = ceph.Cluster(configured, permit, going(attempt.tools.cloud.guard))
         for volume_id in attempt.target.volumes:
             try:
                 own = storage.own_clients(attempt, known, volume_id)

@@ -25,6 +25,7 @@ from mistral_failover.fault_points import reach
 from mistral_failover.resources.fence import agents
 from mistral_failover.resources.fence.agents import Power
 from mistral_failover.resources.fence.devices import Device, Devices, Levels
+from mistral_failover.resources.fence.watch import going
 from mistral_failover.store import host_fences
 from mistral_failover.store.database import Database
 from mistral_failover.store.host_fences import Claim, HostFence
@@ -79,6 +80,11 @@ class Switch:
     guests: tuple[Address, ...] = ()
     watching: Callable[[agents.Permit], tuple[str, str]] | None = None
     sleep: Callable[[float], None] = time.sleep
+
+    @property
+    def going(self) -> Callable[[], None]:
+        """See `agents.Going`."""
+        return going(self.guard)
 
     @property
     def left(self) -> float:
@@ -227,7 +233,7 @@ def _usable(switch: Switch, found: HostFence, levels: Levels, since: float) -> s
         return min(seconds, switch.left)
 
     for level in levels:
-        said = [agents.status(device, permit).power for device in level]
+        said = [agents.status(device, permit, switch.going).power for device in level]
         if all(power is Power.OFF for power in said):
             return found.proof
         if Power.ON in said:
@@ -268,13 +274,13 @@ class _Fence:
         """Switch off by every device of a level, then ask each one separately."""
         for device in level:
             reach("power.before")
-            answer = agents.off(device, self._permit)
+            answer = agents.off(device, self._permit, self.switch.going)
             reach("power.after")
             if not answer.ok:
                 raise Unproven(answer.words, answer.detail)
         said = []
         for device in level:
-            answer = agents.status(device, self._permit)
+            answer = agents.status(device, self._permit, self.switch.going)
             if answer.power is Power.ON:
                 self._on.append(device)
                 raise Unproven(
@@ -287,7 +293,7 @@ class _Fence:
 
     def _contradicted_by_devices(self) -> None:
         for device in self._on:
-            answer = agents.status(device, self._permit)
+            answer = agents.status(device, self._permit, self.switch.going)
             if answer.power is Power.ON:
                 raise Unproven(f"contradicted: {answer.words}")
 

@@ -12,7 +12,7 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -55,8 +55,11 @@ def run(
     stdin: bytes = b"",
     environment: Mapping[str, str] | None = None,
     secrets: Iterable[str] = (),
+    going: Callable[[], None] = lambda: None,
 ) -> Ended:
     """Run a program to its end, at most ``limit`` seconds; then its process group is killed.
+    ``going`` is called several times a second; if it raises, that ends the program, too, and is
+    passed on.
 
     ``environment``: variables besides PATH, HOME and the locale. ``secrets``: texts that are
     removed from what the program wrote. Processes that the program leaves behind are killed too.
@@ -81,7 +84,7 @@ def run(
         reason = getattr(error, "strerror", None) or type(error).__name__
         return Ended(None, f"it cannot be run ({reason})", "", "", _elapsed() - began)
     try:
-        late, out, err = _converse(process, stdin, began + limit)
+        late, out, err = _converse(process, stdin, began + limit, going)
     finally:
         # Its group, whatever became of its leader; the leader is not reaped yet, so the number
         # belongs to no other group.
@@ -117,7 +120,7 @@ def find(name: str) -> str | None:
 
 
 def _converse(
-    process: subprocess.Popen[bytes], stdin: bytes, deadline: float
+    process: subprocess.Popen[bytes], stdin: bytes, deadline: float, going: Callable[[], None]
 ) -> tuple[bool, bytes, bytes]:
     """Write the input and read the output until the program ends. Return whether it is late, and
     the beginning of both streams."""
@@ -134,6 +137,7 @@ def _converse(
         selector.register(process.stdin, selectors.EVENT_WRITE)
         open_pipes, ended = len(kept), False
         while open_pipes:
+            going()
             now = _elapsed()
             if not ended and _has_ended(process.pid):
                 # A process that it left behind may hold its output open.
@@ -150,6 +154,7 @@ def _converse(
                     selector.unregister(key.fileobj)
                     open_pipes -= 1
     while not _has_ended(process.pid):  # it closed its output
+        going()
         if _elapsed() >= deadline:
             return True, bytes(kept[process.stdout]), bytes(kept[process.stderr])
         time.sleep(0.01)

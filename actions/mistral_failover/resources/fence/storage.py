@@ -56,6 +56,7 @@ class Storage(DeviceRung):
         """Block the clients of every volume of the member, and see that they are gone."""
         from mistral_failover.resources.fence import ceph, power
         from mistral_failover.resources.fence.devices import NoDevices
+        from mistral_failover.resources.fence.watch import going
 
         deadline = time.monotonic() + float(rung["limit"])
         guard = attempt.tools.cloud.guard
@@ -69,7 +70,7 @@ class Storage(DeviceRung):
 
         if devices.ceph is None:
             raise NoDevices(self.without)
-        return _fenced(attempt, devices, ceph.Cluster(devices.ceph, permit), deadline)
+        return _fenced(attempt, devices, ceph.Cluster(devices.ceph, permit, going(guard)), deadline)
 
 
 def _fenced(attempt: FenceAttempt, known: Devices, cluster: Cluster, deadline: float) -> str:

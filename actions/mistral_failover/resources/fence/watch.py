@@ -9,10 +9,22 @@ from contextlib import suppress
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Guard, Listener, NoLongerNeeded
 
 LOOK = 1.0
 """Seconds at least between two looks into the state store."""
+
+
+def going(guard: Guard) -> Callable[[], None]:
+    """Return what raises LeaseLost as soon as the process stops or has lost its lease. Neither an
+    operator's confirmation nor a state store that is away ends a program."""
+
+    def check() -> None:
+        with suppress(NoLongerNeeded, SQLAlchemyError):
+            guard.permit("GET")
+
+    return check
 
 
 class WatchfulGuard:
@@ -47,3 +59,8 @@ class WatchfulGuard:
         """See ``cloud.guard.Listener``."""
         if isinstance(self._guard, Listener):
             self._guard.overloaded(service, pause)
+
+    def waits_for(self, error: CloudError | None) -> None:
+        """See ``cloud.guard.Listener``."""
+        if isinstance(self._guard, Listener):
+            self._guard.waits_for(error)

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pool of workers keeps its threads, whatever the work on a node does."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from mistral_failover.convergence.records import Node, Ready
+from mistral_failover.runtime.budgets import Budgets, Need
+from mistral_failover.runtime.workers import Workers
+
+
+@pytest.fixture
+def workers() -> Iterator[Workers]:
+    """A pool of one thread."""
+    pool = Workers(1, Budgets({}, 8))
+    yield pool
+    pool.hand_back(5.0)
+
+
+def node(name: str) -> Ready:
+    return Ready("t", Node("update", name))
+
+
+def test_a_node_that_became_ready_and_can_not_be_put_in_costs_no_thread(workers: Workers) -> None:
+    ran = threading.Event()
+
+    def needs(ready: Ready) -> Need:
+        if ready == node("second"):
+            raise ValueError("what it needs is not known")
+        return Need()
+
+    workers.submit("g", node("first"), lambda _: [node("second")], needs)
+    workers.settle("g", 60)
+
+    assert workers.busy("g") == 0
+    assert workers.ended("g") == 1
+
+    def work(_ready: Ready) -> list[Ready]:
+        ran.set()
+        return []
+
+    assert workers.submit("g", node("third"), work, needs)
+    assert ran.wait(60), "the only thread is free again"
+
+
+def test_a_node_that_became_ready_again_by_its_own_work_is_put_in_again(workers: Workers) -> None:
+    ran: list[Ready] = []
+
+    def work(ready: Ready) -> list[Ready]:
+        ran.append(ready)
+        return [ready] if len(ran) < 3 else []
+
+    workers.submit("g", node("first"), work, lambda _: Need())
+    workers.settle("g", 60)
+
+    assert ran == [node("first")] * 3
