@@ -47,13 +47,13 @@ Permit = Callable[[float], float]
 
 
 Going = Callable[[], None]
-"""Is called again and again while a call runs. If it raises, the call is broken off: a device may
-have carried it out or not, as at the end of its time. A repeat of ``off`` changes nothing, and only
-a ``status`` after it is a proof."""
+"""Is called again and again while a call runs. If it raises, the agent is killed: the device may
+have carried the call out or not, as at the end of its time. A repeat of ``off`` changes nothing,
+and only a ``status`` after it is a proof."""
 
 
 def always() -> None:
-    """Break off no call."""
+    """Let every call run to its end."""
 
 
 def off(device: Device, permit: Permit, going: Going = always) -> Answer:
