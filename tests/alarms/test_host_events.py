@@ -311,6 +311,32 @@ def test_a_host_with_no_known_member_is_held_and_looked_at_again_by_the_sweep(
     assert len(swept["refused"]) == 1, "it was admitted, and there is no cloud to start it"
 
 
+def test_events_that_are_settled_do_not_hide_one_that_is_not(
+    on_hosts: Any,
+    hear: Any,
+    context: ActionContext,
+    state: Runtime,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(host_events, "UNSETTLED", 1)
+    monkeypatch.setattr(incidents, "PAGE", 2)
+    on_hosts("payments")
+    events = [hear(lost(CMP1, f"report {number}"))[0]["incident"] for number in range(4)]
+    project = Request(state, context).project_id
+
+    def settle(tx: SqlTransaction) -> None:
+        for identity in events[:3]:
+            known = incidents.get(tx, project, identity)
+            assert known is not None
+            incidents.complete(tx, identity, {**known.fact, "open": False})
+
+    state.database.atomically(settle)
+
+    found = state.database.reading(lambda tx: host_events.unsettled(tx, project))
+
+    assert [each.id for each in found] == events[3:]
+
+
 def test_the_name_may_be_with_or_without_its_domain(on_hosts: Any, hear: Any) -> None:
     on_hosts("payments", "node7", CMP2)
 

@@ -15,6 +15,7 @@ from mistral_failover.alarms.storm import (
     RULE,
     SETTLED,
     SILENT,
+    TOO_LATE,
     Evidence,
     Fate,
     HeldAlarm,
@@ -68,6 +69,14 @@ def test_several_lost_members_must_all_have_died() -> None:
 
     assert judge([both], Evidence(known))["a"].step is Step.HOLD
     assert judge([both], Evidence({**known, ("g1", "db_b"): ENDED}))["a"].step is Step.RELEASE
+
+
+def test_an_alarm_that_could_not_start_in_time_is_let_go_when_its_server_died() -> None:
+    late = replace(ALARM, rule=TOO_LATE)
+
+    assert judged(late, g1=ENDED).step is Step.RELEASE
+    assert judged(late, g1=MemberEvidence("h1")).step is Step.HOLD
+    assert judged(late, "Nova does not answer", g1=ENDED).step is Step.HOLD
 
 
 # -- the control plane failed
@@ -182,7 +191,7 @@ alarms = st.builds(
     st.uuids().map(str),
     st.sampled_from(["g1", "g2", "g3"]),
     st.lists(st.sampled_from(["db_a", "db_b"]), min_size=1, max_size=2, unique=True).map(tuple),
-    st.sampled_from([RULE, "paused"]),
+    st.sampled_from([RULE, TOO_LATE, "paused"]),
     st.floats(0, 1000),
     st.booleans(),
 )
@@ -201,7 +210,7 @@ def test_nothing_is_let_go_without_a_death_or_dismissed_without_a_life(
         step = found[each.id].step
         assert found[each.id].why
         if step is Step.RELEASE:
-            assert each.rule == RULE
+            assert each.rule in (RULE, TOO_LATE)
             assert not evidence.unreachable
             assert all(one.fate is not Fate.RUNNING or one.silent_for for one in known)
             assert not any(

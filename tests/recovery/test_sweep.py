@@ -18,7 +18,15 @@ from mistral_failover.convergence.records import Ready, Record
 from mistral_failover.recovery import sweep as sweeping
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.store import groups
-from mistral_failover.store.tables import incidents, journal, operations, resources, traversals
+from mistral_failover.store import incidents as incident_store
+from mistral_failover.store.tables import (
+    Decision,
+    incidents,
+    journal,
+    operations,
+    resources,
+    traversals,
+)
 from support.driving import ready_nodes
 from support.together import together
 
@@ -83,6 +91,35 @@ def test_many_alarms_are_left_to_those_who_start_them_batch_by_batch(
     state.database.atomically(lambda tx: tx.execute(earlier))
 
     assert sweep(context)[0] == [identity]
+
+
+def test_an_old_order_that_did_not_start_changes_nothing_about_that(
+    stuck: Callable[[float], str],
+    state: Runtime,
+    begun: Ready,
+    project: str,
+    context: ActionContext,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stuck(60.0)
+    monkeypatch.setattr(sweeping.alarm_failovers, "BATCH", 0)
+    monkeypatch.setattr(state, "settings", replace(state.settings, sweep_after=30.0))
+    group_id, order = groups.group_id(project, "payments"), str(uuid.uuid4())
+    fact = {"group": "payments", "lost": None}
+
+    def died(tx: Any) -> None:
+        incident_store.add(
+            tx,
+            incident_store.Incident(
+                order, project, group_id, "operator", fact, {}, Decision.ADMITTED, "by hand"
+            ),
+        )
+        old = incidents.update().where(incidents.c.id == order)
+        tx.execute(old.values(number=0, decided_at=tx.now() - 2 * sweeping.BUSY))
+
+    state.database.atomically(died)
+
+    assert recovery.Sweep("payments").run(context)["refused"] == []
 
 
 def test_many_alarms_are_not_left_for_long(

@@ -442,6 +442,28 @@ def test_an_admitted_alarm_that_could_not_start_does_so_if_its_server_died(
     assert ([row["group"] for row in back["started"]], back["dismissed"]) == ([group.name], [])
 
 
+def test_an_alarm_that_could_not_start_in_time_does_so_when_its_server_is_known_to_have_died(
+    alone: None, protect: Callable[..., Any], beats: dict[str, float | None]
+) -> None:
+    group = protect()
+    group.activate()
+    body = group.fails("crash")
+    Operator(group.cloud).stop_server(group.server("db_a"))
+    control_plane_fails(group)
+    group.run("on_event", body=body).assert_failed_with("NO_ELIGIBLE_MEMBER")
+    age(700)
+    beats[group.server("db_a")] = 700.0
+    away = sweep(group)
+    rules = [row["rule"] for row in held(group)]
+    group.cloud.clear_api_faults()
+
+    back = sweep(group)
+
+    assert (len(away["held"]), away["released"], rules) == (1, [], ["too_late"])
+    assert [row["group"] for row in back["released"]] == [group.name]
+    assert [row["group"] for row in back["started"]] == [group.name]
+
+
 def test_what_an_operator_admitted_starts_when_nova_is_back_whatever_the_agent_says(
     alone: None, protect: Callable[..., Any]
 ) -> None:

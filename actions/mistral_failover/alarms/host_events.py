@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 
 from mistral_failover.alarms import recording
 from mistral_failover.alarms.admission import Verdict, without_group
@@ -99,8 +100,8 @@ def unsettled(tx: SqlTransaction, project_id: str) -> list[Incident]:
     """Return the open host events of the last hour, oldest first: Nova could not be asked for all
     members, or the process that recorded the event died before it recorded all children."""
     since = tx.now() - RETRIED
-    found = incidents.host_events_since(tx, project_id, (RULE, NOWHERE), since, UNSETTLED)
-    return [event for event in found if event.fact.get("open")]
+    found = incidents.host_events_since(tx, project_id, (RULE, NOWHERE), since)
+    return list(islice((event for event in found if event.fact.get("open")), UNSETTLED))
 
 
 def _passed_on(request: Request, identity: str, tx: SqlTransaction) -> Affected | None:

@@ -218,19 +218,6 @@ def _target(
     return AlarmTarget(group, member, () if member else strangers, state)
 
 
-def known_member(request: Request, tx: SqlTransaction, report: Report) -> tuple[str, str] | None:
-    """Return the group's id and the member that an alarm is about, the member empty if it names
-    none; None if the project does not know them."""
-    alarm = report.alarm
-    group, member = report.group or alarm.group, report.member or alarm.member
-    whom = _target(request, tx, alarm, group, member)
-    if whom.state is None or whom.strangers:
-        return None
-    if whom.member is not None and whom.member not in tx.epochs(whom.state.id):
-        return None
-    return whom.state.id, whom.member or ""
-
-
 def _about_no_member(
     request: Request, tx: SqlTransaction, alarm: Alarm, group: str | None, member: str | None
 ) -> Recorded:

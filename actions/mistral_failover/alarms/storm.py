@@ -28,6 +28,10 @@ LEAST, MOST = 10, 100
 """Alarms that start within a minute: the most even if there are few, and what one server can do."""
 RULE = "storm"
 """The rule of admission by which the guard holds an alarm."""
+TOO_LATE = "too_late"
+"""The rule that holds an admitted alarm that could not be started for long."""
+RELEASABLE = frozenset({RULE, TOO_LATE})
+"""The rules whose alarms start when their servers are known to have died."""
 
 
 @dataclass(frozen=True)
@@ -145,8 +149,8 @@ def judge(held: Collection[HeldAlarm], evidence: Evidence) -> dict[str, Judgemen
     - DISMISS: each of its servers runs on a host that is up, and each agent was heard since the
       alarm. Only alarms about a server or a host that no operator reports, whatever rule holds
       them.
-    - RELEASE: each of its members died. Only alarms that the storm guard holds, and only while
-      nothing points to the control plane.
+    - RELEASE: each of its members died. Only alarms that the storm guard holds or that could not be
+      started in time, and only while nothing points to the control plane.
     - HOLD: everything else.
     """
     suspicion = control_plane(held, evidence)
@@ -180,8 +184,8 @@ def _judged(
         one = "its server runs, and its agent was heard since the alarm"
         several = "its servers run, and their agents were heard since the alarm"
         return Judgement(Step.DISMISS, several if known[1:] else one)
-    if each.rule != RULE:
-        return Judgement(Step.HOLD, "the storm guard does not hold it")
+    if each.rule not in RELEASABLE:
+        return Judgement(Step.HOLD, "another rule holds it")
     if suspicion is not None:
         return Judgement(Step.HOLD, suspicion)
     deaths = [_death(one, each.age, silent_hosts) for one in known]

@@ -20,6 +20,7 @@ from mistral_failover.alarms import host_events, recording, storm
 from mistral_failover.alarms.adapters import is_of_server
 from mistral_failover.alarms.recording import RELEASED
 from mistral_failover.alarms.storm import (
+    RELEASABLE,
     RULE,
     SETTLED,
     SILENT,
@@ -52,7 +53,7 @@ MINUTE = 60.0
 DECIDED = 500
 """Held alarms that one sweep dismisses, or whose evidence it records, at most. The next one
 continues."""
-RETRIED = ("storm", "cooldown", "per_hour", "paused", "maintenance", "too_late")
+RETRIED = (*RELEASABLE, "cooldown", "per_hour", "paused", "maintenance")
 """The rules whose held alarms are dismissed when their cause has cleared. The others hold an alarm
 because it is not clear what it is about."""
 
@@ -128,7 +129,7 @@ def _candidates(request: Request, tx: SqlTransaction) -> list[Turn[_Candidate]]:
         admitted = row.incident.decision == Decision.ADMITTED
         if admitted and (alarm.age <= SETTLED or "asked_for" in row.incident.fact):
             continue
-        if alarm.lost and (alarm.rule == RULE or alarm.of_server):
+        if alarm.lost and (alarm.rule in RELEASABLE or alarm.of_server):
             candidate = _Candidate(row.without_payload(), alarm)
             found.append(Turn(candidate, row.priority, row.waited(now)))
     return found
@@ -309,7 +310,7 @@ def _rate(request: Request) -> int:
 
 
 def _release(request: Request, row: HeldOfGroup, why: str, rate: int) -> list[Row] | None:
-    """Judge an alarm without the storm guard; None if no more may be let go within this minute."""
+    """Judge an alarm again, without the storm guard; None if no more may be let go now."""
     project = request.project_id
 
     def release(tx: SqlTransaction) -> list[Row] | None:

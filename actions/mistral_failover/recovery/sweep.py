@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from mistral_failover.alarms.recording import RELEASED
-from mistral_failover.alarms.storm import Turn, in_order
+from mistral_failover.alarms.storm import TOO_LATE, Turn, in_order
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import Ready
 from mistral_failover.fault_points import reach
@@ -354,7 +354,7 @@ def _too_old(request: Request, incident: incidents.Incident) -> str | None:
         late = tx.now() - max(found.last_at, found.decided_at, replaced_at) > STALE
         return f"it could not be started for {STALE / 60:.0f} minutes" if late else None
 
-    return _held_back(request, incident, why, "too_late")
+    return _held_back(request, incident, why, TOO_LATE)
 
 
 def _held_back(

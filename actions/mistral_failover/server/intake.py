@@ -9,7 +9,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Protocol
@@ -25,7 +25,7 @@ from mistral_failover.model.ids import derived_id
 from mistral_failover.runtime.request import Request
 from mistral_failover.server.batches import Batches
 from mistral_failover.server.secret import Secret
-from mistral_failover.store import deliveries
+from mistral_failover.store import deliveries, groups
 from mistral_failover.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)
@@ -42,6 +42,9 @@ RATE, BURST = 10.0, 200.0
 ALWAYS = 60.0
 """Seconds in which one alarm about each member is accepted whatever its sender has sent: Aodh sends
 an alarm once, and the one that reports a failure must not be lost."""
+KNOWN = 5.0
+"""Seconds for which the members of the project are remembered for that, so that a flood reads
+nothing."""
 INVALID = 10
 """Alarms that an invalid request counts as."""
 REPEAT = 0.02
@@ -168,8 +171,10 @@ class Intake:
         self._project = request.project_id
         self._clock = clock
         self._rates: dict[Sender, _Rate] = {}  # at most two for each line of the secret's file
-        self._first: dict[tuple[str, str] | None, float] = {}
+        self._first: dict[tuple[str, str], float] = {}
         """By member, when an alarm was accepted above the rate of its sender."""
+        self._members: Mapping[str, set[tuple[str, str]]] = {}
+        self._members_at = -KNOWN
         self._lock = threading.Lock()
         self._deciding: Batches[_Arrived, _Decided] = Batches(self._decide, DECIDED)
         self._starting: Batches[tuple[str, ...], str] = Batches(self._start, STARTED)
@@ -220,22 +225,28 @@ class Intake:
         """Return whether one of these alarms reports the failure of a known member, and none about
         this member was accepted for that reason within `ALWAYS`. Raises Refused."""
         firing = [each for each in reports if each.alarm.firing or each.alarm.still]
-        if not firing:
-            return False
+        with self._lock:
+            now = time.monotonic()
+            if firing and now - self._members_at >= KNOWN:
+                self._members, self._members_at = self._read_members(), now
+            about = {each for report in firing for each in _about(report, self._members)}
+            first = {each for each in about if now - self._first.get(each, -ALWAYS) >= ALWAYS}
+            self._first |= dict.fromkeys(first, now)
+        return bool(first)
 
-        def read(tx: SqlTransaction) -> set[tuple[str, str] | None]:
-            return {recording.known_member(self._request, tx, each) for each in firing}
-
+    def _read_members(self) -> Mapping[str, set[tuple[str, str]]]:
+        """Return the members of the project, as group and name, by their group and by their server.
+        Raises Refused."""
+        found: dict[str, set[tuple[str, str]]] = {}
         try:
-            members = self._database.reading(read) - {None}
+            members = self._database.reading(lambda tx: groups.members_in(tx, self._project))
         except Exception as error:  # noqa: BLE001 - logged; the sender is to try again
             LOG.exception("An alarm could not be decided.")
             raise _unavailable("the state store does not answer") from error
-        now = time.monotonic()
-        with self._lock:
-            first = {each for each in members if now - self._first.get(each, -ALWAYS) >= ALWAYS}
-            self._first |= dict.fromkeys(first, now)
-        return bool(first)
+        for each in members:
+            for name in (each.group, each.server_id):
+                found.setdefault(name, set()).add((each.group, each.name))
+        return found
 
     def _judged(self, arrived: _Arrived) -> Taken:
         decided = self._deciding.do(arrived)
@@ -443,6 +454,24 @@ class _Rate:
         """Take more tokens for a request that was allowed, or give some back."""
         with self._lock:
             self._left -= cost
+
+
+def _about(
+    report: Report, members: Mapping[str, set[tuple[str, str]]]
+) -> Collection[tuple[str, str]]:
+    """Return the member that an alarm is about, as group and name, the name empty if it names none;
+    nothing if the project has no such member."""
+    alarm = report.alarm
+    group, member = report.group or alarm.group, report.member or alarm.member
+    if group and member:
+        return members.get(group, set()) & {(group, member)}
+    for server in alarm.servers:
+        found = {each for each in members.get(server, ()) if group in (None, "", each[0])}
+        if found:
+            return found
+    if group and group in members and not (alarm.servers or alarm.others):
+        return [(group, "")]
+    return ()
 
 
 def _portions(batch: Sequence[_Arrived], most: int) -> Iterator[Sequence[_Arrived]]:

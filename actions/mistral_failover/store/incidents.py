@@ -258,10 +258,10 @@ def complete(tx: Session, incident_id: str, fact: Mapping[str, Any]) -> None:
 
 
 def host_events_since(
-    tx: Session, project_id: str, rules: Collection[str], since: float, limit: int
-) -> list[Incident]:
-    """Return the project's incidents without a group that these rules held or admitted and that
-    arrived since a time: at most ``limit``, the oldest first."""
+    tx: Session, project_id: str, rules: Collection[str], since: float
+) -> Iterator[Incident]:
+    """Yield the project's incidents without a group that these rules held or admitted and that
+    arrived since a time, the oldest first, read in pages."""
     query = sa.select(incidents).where(
         incidents.c.project_id == project_id,
         incidents.c.decision.in_((Decision.HELD, Decision.ADMITTED)),
@@ -269,8 +269,7 @@ def host_events_since(
         incidents.c.rule.in_(rules),
         incidents.c.first_at >= since,
     )
-    rows = tx.connection.execute(query.order_by(*_IN_ORDER).limit(limit))
-    return [_incident(row._mapping) for row in rows]
+    return (_incident(row._mapping) for row in _in_pages(tx, query))
 
 
 def adopt(tx: Session, incident_id: str, group_id: str) -> bool:
