@@ -136,7 +136,7 @@ def test_a_webhook_is_told_of_the_events_that_were_asked_for(
         "id": row["id"],
         "group": "told",
         "event": "complete",
-        "sentence": "Done: db_b is active",
+        "sentence": "Done: db_a is active",
         "incident": None,
         "traversal": row["traversal_id"],
         "roles": {"active": "db_a"},
