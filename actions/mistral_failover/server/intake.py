@@ -192,20 +192,16 @@ class Intake:
         try:
             inputs, alarms = _read(delivery, signed=signature is not None)
         except Refused:
-            if allowed:
-                rate.charge(INVALID - 1)
+            if not allowed:
+                raise _too_many() from None  # what it sent is read only to find an alarm in it
+            rate.charge(INVALID - 1)
             raise
         group, member = inputs.get("group"), inputs.get("member")
         reports = [Report(alarm, group, member) for alarm in alarms]
         if allowed:
             rate.charge(len(alarms) - 1)
         elif not self._is_first_of_a_member(reports):
-            raise Refused(
-                429,
-                "TOO_MANY",
-                "this sender sent too many alarms at once",
-                "Send it again in a few seconds.",
-            )
+            raise _too_many()
         if any(each.is_host_event and not (member or each.member) for each in alarms):
             # Nova says which members are there, and that takes its time.
             return Taken((), self._passed_on(inputs, signature))
@@ -543,6 +539,15 @@ def _replayed(came_of_it: str) -> Refused:
         "this request was taken before",
         "Nothing to do. To send the alarm again, sign it again.",
         taken_as=came_of_it,
+    )
+
+
+def _too_many() -> Refused:
+    return Refused(
+        429,
+        "TOO_MANY",
+        "this sender sent too many alarms at once",
+        "Send it again in a few seconds.",
     )
 
 
