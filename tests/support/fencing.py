@@ -57,9 +57,13 @@ class Machines:
         """Add a machine."""
         (self._folder / host).write_text(power, "utf-8")
 
+    def file(self, host: str) -> Path:
+        """Return the file with the true power of a machine."""
+        return self._folder / host
+
     def power(self, host: str) -> str:
         """Return the true power of a machine."""
-        return (self._folder / host).read_text("utf-8")
+        return self.file(host).read_text("utf-8")
 
     def board(self, mode: str = "works", *, certificate: Path | None = None) -> int:
         """Start a board; return its port."""
