@@ -25,6 +25,7 @@ from support.emulated import Pair
 from support.fencing import PROJECT, SIMULATORS, Fencing, since
 
 SUSPECT, STANDBY = "172.31.251.11:0/1234567", "172.31.251.12:0/7654321"
+CINDER = "172.31.251.5:0/555"
 
 
 @dataclass
@@ -143,6 +144,45 @@ def test_a_client_that_comes_back_under_another_address_is_blocked_too(stored: S
 
     assert evidence.proven, evidence.observed
     assert stored.state["blocklist"] == [SUSPECT, f"{SUSPECT}7"]
+
+
+def test_a_service_that_has_the_volume_open_is_not_blocked(stored: Stored) -> None:
+    """Cinder may copy it meanwhile."""
+    stored.cluster(SUSPECT, CINDER)
+    stored.configure(services=["172.31.251.5"])
+
+    evidence = stored.prove()
+
+    assert evidence.proven, evidence.observed
+    assert stored.state["blocklist"] == [SUSPECT]
+    assert stored.state["watchers"][stored.image] == [CINDER]
+
+
+def test_a_service_alone_is_no_client_of_the_member(stored: Stored) -> None:
+    stored.cluster(CINDER)
+    stored.configure(services=["172.31.251.5"])
+
+    assert "open, so the storage can block none" in stored.prove().observed
+    assert stored.state["blocklist"] == []
+
+
+def test_a_client_elsewhere_than_nova_says_is_blocked_too(stored: Stored) -> None:
+    """The server was evacuated, and its old guest still runs behind a partition."""
+    stored.cluster(SUSPECT, STANDBY)
+    stored.configure(addresses={stored.fencing.host: ["172.31.251.11"]})
+
+    assert stored.prove().proven
+    assert stored.state["blocklist"] == [SUSPECT, STANDBY]
+
+
+def test_an_address_of_a_compute_host_is_no_service(
+    stored: Stored, caplog: pytest.LogCaptureFixture
+) -> None:
+    stored.cluster(SUSPECT)
+    stored.configure(addresses={"cmp1": ["172.31.251.11"]}, services=["172.31.251.11"])
+
+    assert stored.prove().observed == "the operator's fence devices cannot be used"
+    assert "is also an address of cmp1" in caplog.text
 
 
 FAULTS = {
@@ -308,11 +348,13 @@ def test_two_servers_of_a_shared_volume_on_one_host_cannot_be_told_apart(shared:
 # -- a host that is reported off
 
 
-def power_off(stored: Stored, board: str = "works", **more: Any) -> Evidence:
+def power_off(
+    stored: Stored, board: str = "works", services: Sequence[str] = (), **more: Any
+) -> Evidence:
     """Have the board switch the host off, with the cluster known."""
     stored.fencing.dies()
     device = stored.fencing.device(stored.fencing.machines.board(board))
-    stored.configure(levels=[[device]])
+    stored.configure(levels=[[device]], **({"services": list(services)} if services else {}))
     return stored.fencing.prove(**{"volumes": (stored.pair.volume,), **more})
 
 
@@ -334,6 +376,12 @@ def test_a_host_whose_clients_are_gone_is_off(stored: Stored) -> None:
     stored.cluster()
 
     assert power_off(stored).proven
+
+
+def test_a_service_that_has_the_volume_open_does_not_contradict_the_board(stored: Stored) -> None:
+    stored.cluster(CINDER)
+
+    assert power_off(stored, services=["172.31.251.5"]).proven
 
 
 def test_a_cluster_that_cannot_be_asked_contradicts_nothing(stored: Stored) -> None:
