@@ -19,7 +19,9 @@ $(STAMP): setup.cfg pyproject.toml
 drill: $(STAMP)
 	$(BIN)/failover drill
 
+# Debian's fence agents are installed if they are missing and you are root.
 test: $(STAMP)
+	PYTHONPATH=tests:. $(BIN)/python -m support.fence_agents
 	$(BIN)/pytest -n 3 --dist worksteal --durations=10
 
 # The contract of the cloud, and whole failovers, on real services: see docs/developing.md.

@@ -142,6 +142,17 @@ def test_a_host_that_nova_reports_up_is_switched_off_only_if_told_so(
     assert run(host=fencing.host, because="maintenance", even_if_up=True)["fenced"]
 
 
+def test_a_device_that_hangs_does_not_take_the_time_of_the_next_level(
+    fencing: Fencing, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mistral_failover.orders.fence_host.LIMIT", 14.0)
+    fencing.dies()
+    hangs = fencing.device(fencing.machines.board("hangs"), limit=4)
+    fencing.configure([hangs], [fencing.device(fencing.machines.board(), limit=4)])
+
+    assert run(host=fencing.host, because="it burns")["fenced"]
+
+
 def test_a_user_who_may_only_read_compute_services_gets_a_dry_run_and_no_fence(
     fencing: Fencing, run: Run
 ) -> None:

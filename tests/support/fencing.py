@@ -18,18 +18,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from mistral_failover.agent.channel.interface import Means, channel_for
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.hosts import operator_cloud
 from mistral_failover.cloud.servers import Evidence
 from mistral_failover.emulator.server import EmulatedCloud
-from mistral_failover.resources.fence import host_power
+from mistral_failover.resources.fence import host_power, power
+from mistral_failover.resources.fence.devices import load
 from mistral_failover.resources.fence.rung import FenceAttempt, FenceTarget
 from mistral_failover.resources.operation_tools import Tools
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.settings import Settings
+from mistral_failover.store import host_fences
 from mistral_failover.store.groups import MemberRow
 from support.pages import ROOT
 
@@ -53,9 +57,13 @@ class Machines:
         """Add a machine."""
         (self._folder / host).write_text(power, "utf-8")
 
+    def file(self, host: str) -> Path:
+        """Return the file with the true power of a machine."""
+        return self._folder / host
+
     def power(self, host: str) -> str:
         """Return the true power of a machine."""
-        return (self._folder / host).read_text("utf-8")
+        return self.file(host).read_text("utf-8")
 
     def board(self, mode: str = "works", *, certificate: Path | None = None) -> int:
         """Start a board; return its port."""
@@ -160,6 +168,24 @@ class Fencing:
         finally:
             self.seconds = time.monotonic() - self.began
 
+    def by_hand(self, limit: float = LIMIT) -> str:
+        """Switch the host off as an operator does, for no group; return the proof."""
+        guard, settings = Unguarded(), self.runtime.settings
+        switch = power.Switch(
+            devices=load(settings),
+            nova=operator_cloud("operator", guard, settings),
+            store=self.runtime.database,
+            guard=guard,
+            deadline=time.monotonic() + limit,
+            owner="an operator",
+            lease=settings.lease,
+        )
+        return power.switch_off(switch, self.host, self.now())
+
+    def now(self) -> float:
+        """Return the time by the clock of the state store."""
+        return self.runtime.database.reading(lambda tx: tx.now())
+
     def actions(self) -> list[str]:
         """Return what the agents were asked for, in order."""
         return [call["action"] for call in self.logged()]
@@ -230,6 +256,14 @@ def runtime_for(folder: Path, **more: Any) -> Runtime:
         **more,
     )
     return Runtime(settings, eager=False)
+
+
+@contextmanager
+def since(moment: float) -> Iterator[None]:
+    """Meanwhile the incident began at a moment, by the clock of the state store."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(host_fences, "began", lambda tx, traversal: moment)
+        yield
 
 
 Make = Callable[..., Fencing]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,9 +22,10 @@ from mistral_failover.resources.fence import power
 from mistral_failover.resources.fence.rung import Examined
 from mistral_failover.resources.fence.storage import Storage
 from support.emulated import Pair
-from support.fencing import PROJECT, SIMULATORS, Fencing
+from support.fencing import PROJECT, SIMULATORS, Fencing, since
 
 SUSPECT, STANDBY = "172.31.251.11:0/1234567", "172.31.251.12:0/7654321"
+CINDER = "172.31.251.5:0/555"
 
 
 @dataclass
@@ -142,6 +144,45 @@ def test_a_client_that_comes_back_under_another_address_is_blocked_too(stored: S
 
     assert evidence.proven, evidence.observed
     assert stored.state["blocklist"] == [SUSPECT, f"{SUSPECT}7"]
+
+
+def test_a_service_that_has_the_volume_open_is_not_blocked(stored: Stored) -> None:
+    """Cinder may copy it meanwhile."""
+    stored.cluster(SUSPECT, CINDER)
+    stored.configure(services=["172.31.251.5"])
+
+    evidence = stored.prove()
+
+    assert evidence.proven, evidence.observed
+    assert stored.state["blocklist"] == [SUSPECT]
+    assert stored.state["watchers"][stored.image] == [CINDER]
+
+
+def test_a_service_alone_is_no_client_of_the_member(stored: Stored) -> None:
+    stored.cluster(CINDER)
+    stored.configure(services=["172.31.251.5"])
+
+    assert "open, so the storage can block none" in stored.prove().observed
+    assert stored.state["blocklist"] == []
+
+
+def test_a_client_elsewhere_than_nova_says_is_blocked_too(stored: Stored) -> None:
+    """The server was evacuated, and its old guest still runs behind a partition."""
+    stored.cluster(SUSPECT, STANDBY)
+    stored.configure(addresses={stored.fencing.host: ["172.31.251.11"]})
+
+    assert stored.prove().proven
+    assert stored.state["blocklist"] == [SUSPECT, STANDBY]
+
+
+def test_an_address_of_a_compute_host_is_no_service(
+    stored: Stored, caplog: pytest.LogCaptureFixture
+) -> None:
+    stored.cluster(SUSPECT)
+    stored.configure(addresses={"cmp1": ["172.31.251.11"]}, services=["172.31.251.11"])
+
+    assert stored.prove().observed == "the operator's fence devices cannot be used"
+    assert "is also an address of cmp1" in caplog.text
 
 
 FAULTS = {
@@ -307,12 +348,14 @@ def test_two_servers_of_a_shared_volume_on_one_host_cannot_be_told_apart(shared:
 # -- a host that is reported off
 
 
-def power_off(stored: Stored, **more: Any) -> Evidence:
+def power_off(
+    stored: Stored, board: str = "works", services: Sequence[str] = (), **more: Any
+) -> Evidence:
     """Have the board switch the host off, with the cluster known."""
     stored.fencing.dies()
-    device = stored.fencing.device(stored.fencing.machines.board())
-    stored.configure(levels=[[device]])
-    return stored.fencing.prove(volumes=(stored.pair.volume,), **more)
+    device = stored.fencing.device(stored.fencing.machines.board(board))
+    stored.configure(levels=[[device]], **({"services": list(services)} if services else {}))
+    return stored.fencing.prove(**{"volumes": (stored.pair.volume,), **more})
 
 
 def test_a_client_that_still_watches_contradicts_a_board_that_reports_the_host_off(
@@ -335,7 +378,75 @@ def test_a_host_whose_clients_are_gone_is_off(stored: Stored) -> None:
     assert power_off(stored).proven
 
 
+def test_a_service_that_has_the_volume_open_does_not_contradict_the_board(stored: Stored) -> None:
+    stored.cluster(CINDER)
+
+    assert power_off(stored, services=["172.31.251.5"]).proven
+
+
 def test_a_cluster_that_cannot_be_asked_contradicts_nothing(stored: Stored) -> None:
     stored.cluster(SUSPECT, modes=("denied",))
+
+    assert power_off(stored).proven
+
+
+def test_a_client_that_watches_until_the_time_is_over_contradicts(stored: Stored) -> None:
+    stored.cluster(SUSPECT)
+
+    evidence = power_off(stored, board="lies", limit=3)
+
+    assert not evidence.proven
+    assert not stored.fencing.forced_down()
+
+
+def test_a_client_that_was_seen_contradicts_though_ceph_cannot_be_asked_again(
+    stored: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(power, "WATCH", 2.5)
+    stored.cluster(SUSPECT, modes=("denied later",))
+
+    evidence = power_off(stored, board="lies", limit=10)
+
+    assert "contradicted: a client still has volume" in evidence.observed
+
+
+def test_a_proof_of_others_is_contradicted_by_a_client_of_the_group_s_own_volume(
+    stored: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(power, "WATCH", 0.5)
+    stored.cluster(SUSPECT)
+    before = stored.fencing.now()
+    assert power_off(stored, board="lies", volumes=()).proven, "a group without a volume"
+
+    with since(before):
+        evidence = stored.fencing.prove(volumes=(stored.pair.volume,))
+
+    assert not evidence.proven
+    assert "contradicted: a client still has volume" in evidence.observed
+
+
+def test_a_proof_of_others_counts_once_the_group_s_own_clients_are_gone(stored: Stored) -> None:
+    """Ceph ends the watch of a client that died half a minute later."""
+    stored.cluster(SUSPECT)
+    before = stored.fencing.now()
+    assert power_off(stored, volumes=()).proven
+    gone = threading.Timer(1.5, stored.cluster)
+    gone.start()
+
+    with since(before):
+        evidence = stored.fencing.prove(limit=10, volumes=(stored.pair.volume,))
+
+    gone.join()
+    assert evidence.proven, evidence.observed
+    assert stored.fencing.actions().count("off") == 1
+    assert stored.fencing.seconds > 1
+
+
+def test_a_cinder_that_does_not_answer_after_the_host_is_off_contradicts_nothing(
+    stored: Stored,
+) -> None:
+    """The devices have proven it."""
+    stored.cluster(SUSPECT)
+    stored.fencing.emulated.client.api_fault("volume_attachment_list", status=503, times=100)
 
     assert power_off(stored).proven

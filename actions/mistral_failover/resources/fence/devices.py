@@ -47,6 +47,11 @@ _DEVICE: dict[str, Any] = {
     "required": ["agent"],
     "additionalProperties": False,
 }
+_ADDRESSES: dict[str, Any] = {
+    "type": "array",
+    "items": {"type": "string", "pattern": r"^[0-9A-Fa-f.:]+\Z"},
+    "minItems": 1,
+}
 _CEPH: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -61,14 +66,8 @@ _CEPH: dict[str, Any] = {
         "limit": _SECONDS,
         "ceph": {"type": "string", "pattern": _ABSOLUTE},
         "rbd": {"type": "string", "pattern": _ABSOLUTE},
-        "addresses": {
-            "type": "object",
-            "additionalProperties": {
-                "type": "array",
-                "items": {"type": "string", "pattern": r"^[0-9A-Fa-f.:]+\Z"},
-                "minItems": 1,
-            },
-        },
+        "addresses": {"type": "object", "additionalProperties": _ADDRESSES},
+        "services": _ADDRESSES,
     },
     "required": ["pools"],
     "additionalProperties": False,
@@ -132,7 +131,9 @@ Levels = tuple[tuple[Device, ...], ...]
 class Ceph:
     """How clients are blocked in a Ceph cluster. ``pools``: where the volumes are, as images
     ``volume-<id>``. ``addresses``: by compute host, its addresses in the storage network; they tell
-    the clients of a shared volume apart. ``limit``: seconds for one command."""
+    the clients of a shared volume apart. ``services``: addresses of services that open volumes
+    themselves, and where no guest runs: their clients are not a member's. ``limit``: seconds for
+    one command."""
 
     pools: tuple[str, ...]
     conf: str | None = None
@@ -142,6 +143,7 @@ class Ceph:
     ceph: str = "ceph"
     rbd: str = "rbd"
     addresses: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    services: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -246,9 +248,20 @@ def _device(document: Mapping[str, Any], path: str) -> Device:
 
 
 def _ceph(document: Mapping[str, Any]) -> Ceph:
-    given = {key: document[key] for key in document if key not in ("pools", "addresses")}
-    addresses = {host: tuple(each) for host, each in document.get("addresses", {}).items()}
-    return Ceph(tuple(document["pools"]), addresses=addresses, **given)
+    given = dict(document)
+    addresses = {
+        host: tuple(each.lower() for each in found)
+        for host, found in given.pop("addresses", {}).items()
+    }
+    services = tuple(each.lower() for each in given.pop("services", ()))
+    for host, found in addresses.items():
+        if both := sorted({*services} & {*found}):
+            raise InvalidDocument(
+                "ceph.services",
+                f"{both[0]} is also an address of {host}",
+                "Name only addresses where no guest runs.",
+            )
+    return Ceph(tuple(given.pop("pools")), addresses=addresses, services=services, **given)
 
 
 def _option(value: Any) -> str:

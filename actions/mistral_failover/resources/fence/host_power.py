@@ -62,13 +62,17 @@ def _switch(attempt: FenceAttempt, known: Devices, limit: float) -> Switch:
 
 def _watching(attempt: FenceAttempt, known: Devices) -> Callable[[Permit], tuple[str, str]] | None:
     """Return what tells which of the member's volumes are still open; None if the storage is not
-    known. A storage that cannot be asked contradicts nothing."""
+    known. If Ceph, Cinder or Nova cannot be asked about a volume, its last answer counts; without
+    any answer it contradicts nothing."""
+    from mistral_failover.cloud.errors import CloudError
+    from mistral_failover.cloud.guard import LeaseLost
     from mistral_failover.resources.fence import ceph, power, storage
     from mistral_failover.resources.fence.watch import going
 
     if known.ceph is None or not attempt.target.volumes:
         return None
     configured = known.ceph
+    open_volumes: dict[str, tuple[str, str]] = {}
 
     def watching(permit: Permit) -> tuple[str, str]:
         cluster = ceph.Cluster(configured, permit, going(attempt.tools.cloud.guard))
@@ -77,15 +81,18 @@ def _watching(attempt: FenceAttempt, known: Devices) -> Callable[[Permit], tuple
                 own = storage.own_clients(attempt, known, volume_id)
                 image = cluster.image_of(volume_id)
                 clients = own(cluster.watchers(image.name))
-            except power.ClaimLost:
+            except (power.ClaimLost, power.TimeOver, LeaseLost):
                 raise
-            except power.Unproven as unknown:
-                LOG.warning("Ceph does not tell who watches %s: %s", volume_id, unknown.detail)
+            except (power.Unproven, CloudError) as unknown:
+                why = unknown.message if isinstance(unknown, CloudError) else unknown.detail
+                LOG.warning("It is not known who watches volume %s: %s", volume_id, why)
                 continue
+            open_volumes.pop(volume_id, None)
             if clients:
                 words = f"a client still has volume {volume_id} open"
-                return words, f"{image.name} is watched by {', '.join(sorted(clients))}"
-        return "", ""
+                watched = f"{image.name} is watched by {', '.join(sorted(clients))}"
+                open_volumes[volume_id] = (words, watched)
+        return next(iter(open_volumes.values()), ("", ""))
 
     return watching
 

@@ -3,15 +3,17 @@
 
 One process at a time switches a host off, and records the proof for all groups with a member there.
 A device that reports the host off is contradicted by any sign of life of the host after that: an
-agent's heartbeat, a report of its compute service, another device. A contradicted report is no
-proof.
+agent's heartbeat, a report of its compute service, a client that has a volume open, another device.
+A contradicted report is no proof. Each group knows other signs, so a group that uses the proof of
+another one looks for its own before.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from mistral_failover.agent.channel.interface import Channel, ChannelError, Heartbeat
@@ -38,8 +40,12 @@ RECENT = 25.0
 WATCH = 40.0
 """Seconds after which a client that died has certainly lost its watch of a volume: Ceph ends it
 after 30 s."""
+LOOK = 10.0
+"""Seconds for the answer of a device that has failed before."""
 _SETTLE = 1.0
 """Seconds for what was on its way when the host was switched off."""
+_NOTICE = 3.0
+"""Seconds until a board has noticed that another device switched its host off."""
 _PAUSE = 0.25
 
 
@@ -55,6 +61,13 @@ class Unproven(Exception):  # noqa: N818 - it names the finding
 
 class ClaimLost(Unproven):
     """The claim of the host ended before there was a proof."""
+
+
+class TimeOver(Unproven):
+    """No time is left for a call that could contradict the proof."""
+
+    def __init__(self) -> None:
+        super().__init__("the time of the rung was over")
 
 
 @dataclass(frozen=True)
@@ -96,7 +109,8 @@ def switch_off(switch: Switch, host: str, since: float) -> str:
     """Switch a host off; return the proof, a sentence without the host's name.
 
     ``since``: a proof from that time on, in seconds by the database's clock, counts if a device
-    still reports the host off. Raises Unproven, CloudError, LeaseLost.
+    still reports the host off, and nothing that this caller knows contradicts it. Raises Unproven,
+    CloudError, LeaseLost.
     """
     levels = switch.devices.hosts.get(host)
     if not levels:
@@ -206,8 +220,10 @@ def _claim(switch: Switch, host: str, levels: Levels, since: float) -> Claim | s
     while True:
         found = switch.store.reading(lambda tx: host_fences.of_host(tx, host))
         if found.owner is None:
-            if proof := _usable(switch, found, levels, since):
-                return proof
+            if (proof := _usable(switch, host, found, levels, since)) is not None:
+                if switch.store.reading(lambda tx: host_fences.of_host(tx, host)) == found:
+                    return proof
+                continue  # another process has found it contradicted meanwhile
             claim = switch.store.atomically(
                 lambda tx: host_fences.claim(tx, host, switch.owner, switch.lease)
             )
@@ -222,23 +238,80 @@ def _claim(switch: Switch, host: str, levels: Levels, since: float) -> Claim | s
         switch.sleep(_PAUSE)
 
 
-def _usable(switch: Switch, found: HostFence, levels: Levels, since: float) -> str | None:
-    """Return a proof of another process if it is recent enough and the host is still off: it may
-    have been switched on again."""
+def _usable(
+    switch: Switch, host: str, found: HostFence, levels: Levels, since: float
+) -> str | None:
+    """Return a proof of another process if it is recent enough, the host is still off (it may have
+    been switched on again), and nothing that this process knows contradicts it."""
     if found.proof is None or found.proven_at is None or found.proven_at < since:
         return None
 
-    def permit(seconds: float) -> float:
+    def hold() -> None:
         switch.guard.permit("GET")
+
+    def permit(seconds: float) -> float:
+        hold()
+        if switch.left <= 0:
+            raise TimeOver
         return min(seconds, switch.left)
 
-    for level in levels:
-        said = [agents.status(device, permit, switch.going).power for device in level]
-        if all(power is Power.OFF for power in said):
-            return found.proof
-        if Power.ON in said:
+    age = switch.store.reading(lambda tx: tx.now()) - found.proven_at
+    try:
+        if not _still_off(levels, permit, switch.going):
             return None
-    return None
+        _Signs(switch, host).contradict(hold)
+        _contradicted_by_storage(switch, permit, hold, max(0.0, WATCH - age))
+    except Unproven as error:
+        if switch.left <= _PAUSE:
+            raise
+        LOG.warning("%s: the proof of another process does not count: %s", host, error.detail)
+        return None
+    return found.proof
+
+
+def _still_off(levels: Levels, permit: agents.Permit, going: agents.Going) -> bool:
+    """Return whether a level reports the host off, and no device of the levels before reports it
+    on."""
+    for level in levels:
+        said = [agents.status(device, permit, going).power for device in level]
+        if all(power is Power.OFF for power in said):
+            return True
+        if Power.ON in said:
+            return False
+    return False
+
+
+def _statuses(
+    devices: Sequence[Device], seconds: float, going: agents.Going
+) -> list[agents.Answer]:
+    """Return what devices say about the power, asked all at once, each for at most so many
+    seconds."""
+
+    def ask(device: Device) -> agents.Answer:
+        return agents.status(device, lambda limit: min(limit, seconds), going)
+
+    with ThreadPoolExecutor(len(devices)) as pool:
+        return list(pool.map(ask, devices))
+
+
+def _contradicted_by_storage(
+    switch: Switch, permit: agents.Permit, hold: Callable[[], None], seconds: float
+) -> None:
+    """Wait for so many seconds until no client on the host has a volume open: one that died
+    disappears after half a minute. ``hold`` is called meanwhile. Raises Unproven if one has."""
+    if switch.watching is None:
+        return
+    end = time.monotonic() + seconds
+    found = switch.watching(permit)
+    while found[0]:
+        left = min(end - time.monotonic(), switch.left)
+        if left <= 0:
+            words, detail = found
+            raise Unproven(f"contradicted: {words}", f"contradicted: {detail}")
+        hold()
+        switch.sleep(min(4 * _PAUSE, left))
+        if switch.left > 0:
+            found = switch.watching(permit)
 
 
 @dataclass
@@ -248,7 +321,7 @@ class _Fence:
     switch: Switch
     host: str
     claim: Claim
-    _on: list[Device] = field(default_factory=list)
+    _failed: list[Device] = field(default_factory=list)
 
     def through(self, levels: Levels) -> str:
         """Try level by level; return the first proof. Raises Unproven."""
@@ -257,58 +330,69 @@ class _Fence:
         details: list[str] = []
         for number, level in enumerate(levels, 1):
             try:
-                words = self._level(level)
+                words = self._level(level, time.monotonic() + self._share(levels[number - 1 :]))
                 self._contradicted_by_devices()
                 signs.contradict(self._hold)
-                self._contradicted_by_storage()
+                _contradicted_by_storage(self.switch, self._permit, self._hold, WATCH)
             except ClaimLost:
                 raise
             except Unproven as error:
+                self._failed += level
                 tried.append(f"level {number}: {error.message}")
                 details.append(f"level {number}: {error.detail}")
                 continue
             return words
         raise Unproven("; ".join(tried), f"{self.host}: {'; '.join(details)}")
 
-    def _level(self, level: Iterable[Device]) -> str:
+    def _share(self, levels: Sequence[Sequence[Device]]) -> float:
+        """Return the seconds for the first of these levels: all that are left if they are enough
+        for the limits of all devices, and otherwise its part of them. So a device that hangs leaves
+        time for the next level."""
+        limits = [sum(device.limit for device in level) for level in levels]
+        left = self.switch.left
+        return left if sum(limits) <= left else left * limits[0] / sum(limits)
+
+    def _level(self, level: Iterable[Device], until: float) -> str:
         """Switch off by every device of a level, then ask each one separately."""
+
+        def permit(seconds: float) -> float:
+            return self._permit(min(seconds, until - time.monotonic()))
+
         for device in level:
             reach("power.before")
-            answer = agents.off(device, self._permit, self.switch.going)
+            answer = agents.off(device, permit, self.switch.going)
             reach("power.after")
             if not answer.ok:
                 raise Unproven(answer.words, answer.detail)
         said = []
         for device in level:
-            answer = agents.status(device, self._permit, self.switch.going)
+            answer = agents.status(device, permit, self.switch.going)
             if answer.power is Power.ON:
-                self._on.append(device)
-                raise Unproven(
-                    f"{answer.words}, although it reported success for off",
-                )
+                raise Unproven(f"{answer.words}, although it reported success for off")
             if answer.power is not Power.OFF:
                 raise Unproven(answer.words, answer.detail)
             said.append(answer.words)
         return f"{' and '.join(said)} of its host"
 
     def _contradicted_by_devices(self) -> None:
-        for device in self._on:
-            answer = agents.status(device, self._permit, self.switch.going)
-            if answer.power is Power.ON:
-                raise Unproven(f"contradicted: {answer.words}")
-
-    def _contradicted_by_storage(self) -> None:
-        """Wait until no client on the host has a volume open: one that died disappears after half a
-        minute."""
-        if self.switch.watching is None:
-            return
-        end = time.monotonic() + min(WATCH, self.switch.left)
-        while (found := self.switch.watching(self._permit))[0]:
-            if time.monotonic() >= end:
-                words, detail = found
-                raise Unproven(f"contradicted: {words}", f"contradicted: {detail}")
-            self._hold()
-            self.switch.sleep(4 * _PAUSE)
+        """Ask the devices of the levels that failed, all at once. One that reports the host on
+        contradicts the level that reported it off, if it still does so after a moment. One that
+        does not answer contradicts nothing: it may have died with the host."""
+        end = time.monotonic() + _NOTICE
+        asked = self._failed
+        while asked:
+            answers = _statuses(asked, self._permit(LOOK), self.switch.going)
+            on = [
+                (device, answer.words)
+                for device, answer in zip(asked, answers, strict=True)
+                if answer.power is Power.ON
+            ]
+            if on and time.monotonic() >= end:
+                raise Unproven(f"contradicted: {on[0][1]}")
+            asked = [device for device, _ in on]
+            if asked:
+                self._hold()
+                self.switch.sleep(4 * _PAUSE)
 
     def _hold(self) -> None:
         """Keep the claim while nothing is called."""
@@ -321,7 +405,7 @@ class _Fence:
         seconds = min(seconds, self.switch.left)
         self._renew(max(seconds, 0.0))
         if seconds <= 0:
-            raise Unproven("the rung timed out")
+            raise TimeOver
         return seconds
 
     def _renew(self, seconds: float) -> None:

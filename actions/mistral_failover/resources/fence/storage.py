@@ -131,26 +131,29 @@ def _until_gone(
 
 
 def own_clients(attempt: FenceAttempt, known: Devices, volume_id: str) -> Own:
-    """Return what picks the member's clients from those of a volume. A volume that only the member
-    has, has no others. Of a shared one only the clients on the member's host are its own, by the
-    operator's list of addresses. Raises Unproven if that does not tell them apart, or if Cinder
-    does not show the volume to the project; CloudError."""
+    """Return what picks the member's clients from those of a volume. If only the member has it, all
+    are its own, wherever Nova says that the server is, except those of the operator's services. Of
+    a shared one only the clients on the member's host are its own, by the operator's list of
+    addresses. Raises Unproven if that does not tell them apart, or if Cinder does not show the
+    volume to the project; CloudError."""
     from mistral_failover.cloud import volumes
     from mistral_failover.cloud.hosts import operator_cloud, place_of
     from mistral_failover.cloud.volume_holders import holders_of
     from mistral_failover.resources.fence import power
     from mistral_failover.resources.fence.ceph import address_of
 
-    target, tools = attempt.target, attempt.tools
+    target, tools, ceph = attempt.target, attempt.tools, known.ceph
+    assert ceph is not None
     if not volumes.exists(tools.cloud, volume_id):
         raise power.Unproven(f"Cinder does not show volume {volume_id} to the project")
     holders = {holder.server_id for holder in holders_of(tools.cloud, volume_id)}
     others = holders - {*target.servers, None}
     if not others:
-        return lambda clients: clients
-    runtime, ceph = tools.runtime, known.ceph
+        return lambda clients: frozenset(
+            each for each in clients if address_of(each) not in ceph.services
+        )
+    runtime = tools.runtime
     assert runtime is not None
-    assert ceph is not None
     nova = operator_cloud(known.cloud, tools.cloud.guard, runtime.settings)
     hosts = {place_of(nova, server).host for server in target.servers}
     if hosts & {place_of(nova, str(server)).host for server in others}:
@@ -158,7 +161,7 @@ def own_clients(attempt: FenceAttempt, known: Devices, volume_id: str) -> Own:
             f"volume {volume_id} is attached to another server on the same host, and their clients "
             "cannot be told apart"
         )
-    addresses = {each.lower() for host in hosts for each in ceph.addresses.get(host or "", ())}
+    addresses = {each for host in hosts for each in ceph.addresses.get(host or "", ())}
     if not addresses:
         raise power.Unproven(
             f"volume {volume_id} is shared, and the storage address of the member's host is not "

@@ -8,8 +8,9 @@ prints its port, then serves until it is killed. With a CERTIFICATE (with its ke
 
 MODE: ``works``; ``refuses`` answers 503 to every change; ``hangs`` takes requests and never
 answers; ``lies`` reports a change that it does not make; ``late`` answers after 3 s; ``half-open``
-accepts connections and says nothing; ``returns`` switches the machine on again right after it was
-off.
+accepts connections and says nothing; ``returns`` switches the machine on again after the first look
+that showed it off; ``slow`` switches it off at the third look; ``dies`` with the machine that it
+switches off; ``garbage`` answers what is not JSON.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import os
 import socket
 import ssl
 import sys
-import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -41,6 +42,7 @@ class Board(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Request)
         self.folder, self.mode = folder, mode
         self.claimed: dict[str, str] = {}
+        self.looks: dict[str, int] = {}
         if certificate:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(certificate)
@@ -51,17 +53,28 @@ class Board(ThreadingHTTPServer):
         file = self.folder / host
         if not file.is_file():
             return None
+        if host in self.looks:
+            self._looked(host, file)
         return self.claimed.get(host) or file.read_text("utf-8").strip().title()
+
+    def _looked(self, host: str, file: Path) -> None:
+        """Change the power by the number of looks since the switching, as far as the mode does."""
+        self.looks[host] += 1
+        if self.mode == "slow" and self.looks[host] == 3:
+            file.write_text("off", "utf-8")
+        if self.mode == "returns" and self.looks[host] == 2:
+            file.write_text("on", "utf-8")
 
     def switch(self, host: str, to: str) -> None:
         """Switch a machine on or off, as far as the mode does."""
         if self.mode == "lies":
             self.claimed[host] = to.title()
             return
-        (self.folder / host).write_text(to, "utf-8")
-        if self.mode == "returns" and to == "off":
-            # Right after the first look that the agent takes to verify it.
-            threading.Timer(0.6, (self.folder / host).write_text, ("on", "utf-8")).start()
+        self.looks[host] = 0
+        if self.mode != "slow":
+            (self.folder / host).write_text(to, "utf-8")
+        if self.mode == "dies":
+            os._exit(0)
 
 
 class Request(BaseHTTPRequestHandler):
@@ -122,7 +135,7 @@ class Request(BaseHTTPRequestHandler):
         return False
 
     def _answer(self, status: int, body: dict[str, Any]) -> None:
-        data = json.dumps(body).encode()
+        data = b"<html>" if self.server.mode == "garbage" else json.dumps(body).encode()
         with contextlib.suppress(OSError):
             self.send_response(status)
             self.send_header("Content-Type", "application/json")

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``python -m support.fence_agents``: see that fence agents and boards are there (root).
+
+Without them their tests are skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from support.chromium import Traces
+from testcloud.errors import CloudError
+from testcloud.packages import DEBIAN_FOR_MACHINES, install_debian
+
+DEBIAN = {name: DEBIAN_FOR_MACHINES[name] for name in ("fence-agents", "openipmi", "ipmitool")}
+"""The packages, and the programs by which they are seen to be there."""
+
+
+def main() -> None:
+    """Install what is missing, if that is possible."""
+    if os.geteuid() != 0:
+        return
+    try:
+        install_debian({**DEBIAN, "openssl": "openssl"}, Traces(), print)
+    except CloudError as error:
+        print(f"{error}\n{error.remedy}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
