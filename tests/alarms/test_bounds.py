@@ -144,7 +144,7 @@ def test_a_sweep_dismisses_a_limited_number_and_the_next_one_continues(
         hear(number, group=name, member="db_a")
     cleared = retry_held_alarms.Judgement(retry_held_alarms.Step.DISMISS, "it runs")
     monkeypatch.setattr(retry_held_alarms, "DECIDED", 2)
-    monkeypatch.setattr(retry_held_alarms, "_is_of_server", lambda incident: True)
+    monkeypatch.setattr(retry_held_alarms, "is_of_server", lambda source, payload: True)
     monkeypatch.setattr(retry_held_alarms, "_evidence", lambda request, held: None)
     monkeypatch.setattr(
         retry_held_alarms, "judge", lambda held, evidence: {each.id: cleared for each in held}
