@@ -67,7 +67,7 @@ class TimeOver(Unproven):
     """No time is left for a call that could contradict the proof."""
 
     def __init__(self) -> None:
-        super().__init__("the time of the rung was over")
+        super().__init__("the rung timed out")
 
 
 @dataclass(frozen=True)
