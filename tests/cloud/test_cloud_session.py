@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every HTTP call asks the guard first, and a request's token is used as it is."""
 
+import socket
 import threading
 import time
 from contextlib import suppress
@@ -119,6 +120,25 @@ def test_who_was_frozen_after_the_permission_does_not_use_it(server):
             guarded(Recorder(seconds=0.2)).post(server.url, json={})
     finally:
         disarm()
+    assert server.seen == []
+
+
+@pytest.mark.parametrize("through", ["", "a proxy"])
+def test_what_connects_for_longer_than_the_permission_sends_nothing(server, monkeypatch, through):
+    session = guarded(Recorder(seconds=0.1))
+    if through:
+        session.session.proxies = {"http": server.url}
+    look_up = socket.getaddrinfo
+
+    def slowly(*asked, **options):
+        time.sleep(0.2)
+        return look_up(*asked, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slowly)
+
+    with pytest.raises(LeaseLost, match="this POST has expired"):
+        session.post(f"{server.url}/x")
+
     assert server.seen == []
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import threading
 import time
@@ -210,10 +211,10 @@ class _GuardedTransport(requests.adapters.BaseAdapter):
         if changes(method):
             reach("call.before")
         # If the process was frozen after the permission, the permission may have expired: ask once
-        # more.
-        seconds = permitted - (_elapsed() - asked)
-        if seconds <= 0:
-            raise LeaseLost(f"the permission for this {method} has expired")
+        # more. The connection asks again when it sends.
+        _call.ends = asked + permitted
+        _call.method = method
+        seconds = _call.rest()
         if timeout is not None:
             seconds = min(seconds, timeout)
         # As a total limit: otherwise connecting and waiting for the answer could take that long
@@ -238,14 +239,75 @@ def _elapsed() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+class _Call(threading.local):
+    """The call that this thread is making."""
+
+    ends = math.inf  # when its permission expires, by the clock of `_elapsed`
+    method = ""
+
+    def rest(self) -> float:
+        """Return the seconds that the permission lasts. Raises `LeaseLost` if it has expired."""
+        seconds = self.ends - _elapsed()
+        if seconds <= 0:
+            raise LeaseLost(f"the permission for this {self.method} has expired")
+        return seconds
+
+
+_call = _Call()
+
+
+class _SendsWhilePermitted:
+    """A connection that asks right before the bytes leave. Looking up a name, connecting and TLS
+    take time, and a thread may wait for the processor, or be frozen, anywhere before."""
+
+    def send(self, data: Any) -> None:
+        connection: Any = self
+        if connection.sock is None and connection.auto_open:
+            connection.connect()
+        _call.rest()
+        super().send(data)  # type: ignore[misc]  # http.client's
+
+
+class _HTTPConnection(_SendsWhilePermitted, urllib3.connection.HTTPConnection):
+    pass
+
+
+class _HTTPSConnection(_SendsWhilePermitted, urllib3.connection.HTTPSConnection):
+    pass
+
+
+class _HTTPPool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _HTTPConnection
+
+
+class _HTTPSPool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _HTTPSConnection
+
+
+_POOLS = {"http": _HTTPPool, "https": _HTTPSPool}
+
+
+class _Adapter(TCPKeepAliveAdapter):
+    """Makes such connections, also through a proxy."""
+
+    def init_poolmanager(self, *args: Any, **options: Any) -> None:
+        super().init_poolmanager(*args, **options)
+        self.poolmanager.pool_classes_by_scheme = _POOLS
+
+    def proxy_manager_for(self, proxy: str, **options: Any) -> urllib3.ProxyManager:
+        manager: urllib3.ProxyManager = super().proxy_manager_for(proxy, **options)
+        manager.pool_classes_by_scheme = _POOLS
+        return manager
+
+
 class _Connections:
     """Kept-alive connections, shared because an operation's own session lives only seconds."""
 
-    shared: TCPKeepAliveAdapter
+    shared: _Adapter
 
     @classmethod
     def renew(cls) -> None:
-        cls.shared = TCPKeepAliveAdapter(pool_connections=32, pool_maxsize=32)
+        cls.shared = _Adapter(pool_connections=32, pool_maxsize=32)
 
 
 _Connections.renew()
