@@ -220,3 +220,20 @@ def test_the_record_of_a_question_is_deleted_where_mistral_lets_one(
 
     assert found == 7
     assert asked[-1] == ("DELETE", "/v2/action_executions/a-1")
+
+
+def test_a_wait_outlives_a_mistral_that_is_away_for_a_moment(served: Callable[..., str]) -> None:
+    answers = iter([(503, {}), (200, {"state": "RUNNING"}), (503, {}), (503, {})])
+    success = (200, {"id": "1", "state": "SUCCESS"})
+    client = MistralClient(served(lambda *_asked: next(answers, success)))
+
+    assert client.wait("1", timeout=5)["state"] == "SUCCESS"
+
+
+def test_a_wait_ends_when_mistral_stays_away(served: Callable[..., str]) -> None:
+    client = MistralClient(served(lambda *_asked: (503, {})))
+
+    with pytest.raises(MistralError) as raised:
+        client.wait("1", timeout=0.2)
+
+    assert raised.value.code == "MISTRAL_UNREACHABLE"

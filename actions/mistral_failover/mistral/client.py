@@ -36,6 +36,8 @@ ENDED = frozenset({"SUCCESS", "ERROR", "CANCELLED"})
 """The states that an execution, a task or an action execution does not leave."""
 PAGE = 100  # of Mistral's lists, which end at 1000 however much is asked for
 _PAGES = 10
+_RESTS = ENDED | {"PAUSED"}
+_SILENT = 10.0  # seconds without an answer before a wait ends
 _AWAY = frozenset({502, 503, 504})  # what a proxy says of a Mistral that is away
 _FAILURES = (requests.RequestException, keystone.ClientException)
 _UNANSWERED = (
@@ -383,22 +385,38 @@ class MistralClient:
     def wait(self, id: str, timeout: float = 60) -> ExecutionBody:  # noqa: A002
         """Wait until the execution has ended (or is PAUSED); ``timeout`` in seconds.
 
+        A Mistral that does not answer for a few seconds is asked again: the execution goes on.
+
         :raises MistralError: ``STILL_RUNNING`` when the time is over.
         """
         # A poll costs Mistral some 5 ms of the processor that the workflow needs.
-        end, pause = time.monotonic() + timeout, 0.02
+        answered, pause = time.monotonic(), 0.02
+        end = answered + timeout
         while True:
-            state = self.request("GET", f"executions/{quoted(id)}", params={"fields": "state"})
-            if state["state"] in ENDED or state["state"] == "PAUSED":
-                return self.execution(id)
-            if time.monotonic() > end:
-                raise MistralError(
-                    "STILL_RUNNING",
-                    f"execution {id} is {state['state']} after {timeout:g} s",
-                    "wait longer, or check its tasks",
-                )
+            try:
+                execution = self._ended(id)
+            except MistralError as error:
+                silent = time.monotonic() - answered
+                if error.code != "MISTRAL_UNREACHABLE" or silent > min(_SILENT, timeout):
+                    raise
+            else:
+                answered = time.monotonic()
+                if execution["state"] in _RESTS:
+                    return execution
+                if answered > end:
+                    raise MistralError(
+                        "STILL_RUNNING",
+                        f"execution {id} is {execution['state']} after {timeout:g} s",
+                        "wait longer, or check its tasks",
+                    )
             time.sleep(pause)
             pause = min(pause * 1.2, 0.25)
+
+    def _ended(self, id: str) -> ExecutionBody:  # noqa: A002
+        """Return the execution if it has ended or is paused, otherwise only its state."""
+        path = f"executions/{quoted(id)}"
+        found: ExecutionBody = self.request("GET", path, params={"fields": "state"})
+        return self.execution(id) if found["state"] in _RESTS else found
 
     def run(
         self,
