@@ -3,11 +3,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from mistral_failover.store import host_fences
+import networkx as nx
+
+from mistral_failover.convergence.graph import Plan
+from mistral_failover.convergence.records import Traversal
+from mistral_failover.store import host_fences, incidents
 from mistral_failover.store.database import Database
 from mistral_failover.store.host_fences import Claim, HostFence
+from mistral_failover.store.incidents import Incident
+from mistral_failover.store.tables import Decision
 from mistral_failover.store.tables import host_fences as table
 from support.together import together
 
@@ -29,6 +36,15 @@ def fence(database: Database, host: str = HOST) -> HostFence:
 def expire(database: Database) -> None:
     """Let the lease of every owner end, as if its process was dead."""
     database.atomically(lambda tx: tx.execute(table.update().values(lease_until=tx.now() - 1)))
+
+
+def begin(database: Database, traversal: Traversal) -> None:
+    nothing = Plan(nx.DiGraph(), {}, (), (), {}, (), {})
+    database.atomically(lambda tx: tx.open_traversal(traversal, nothing))
+
+
+def counts_since(database: Database, traversal: str) -> float:
+    return database.reading(lambda tx: host_fences.counts_since(tx, traversal))
 
 
 def test_a_host_that_no_process_fences_has_neither_owner_nor_proof(database: Database) -> None:
@@ -130,8 +146,31 @@ def test_an_owner_of_any_length_and_with_any_character_fits(database: Database) 
     assert database.atomically(claimed) is not None
 
 
-def test_a_traversal_that_is_unknown_began_now(database: Database) -> None:
-    """So no proof from before counts."""
-    before = database.reading(lambda tx: tx.now())
+def test_no_proof_from_before_a_traversal_counts_for_it(
+    database: Database, traversal: Traversal
+) -> None:
+    earlier = database.reading(lambda tx: tx.now())
+    begin(database, traversal)
+    later = database.reading(lambda tx: tx.now())
 
-    assert database.reading(lambda tx: host_fences.began(tx, "gone")) >= before
+    assert earlier <= counts_since(database, traversal.id) <= later
+    assert counts_since(database, "gone") >= later, "of an unknown one no proof counts"
+
+
+def test_a_proof_since_the_report_about_a_host_counts_for_every_traversal_that_it_starts(
+    database: Database, traversal: Traversal
+) -> None:
+    fact = {"host": HOST}
+    report = Incident("report", "elsewhere", None, "nova", fact, {}, Decision.ADMITTED, "")
+    child = replace(report, id="child", group_id="g", parent="report")
+    database.atomically(lambda tx: incidents.add(tx, report))
+    held = claim(database)
+    assert held is not None
+    prove(database, held)
+    database.atomically(lambda tx: incidents.add(tx, child))
+    begin(database, replace(traversal, incident_id="child"))
+
+    proven_at = fence(database).proven_at
+
+    assert proven_at is not None
+    assert counts_since(database, traversal.id) <= proven_at

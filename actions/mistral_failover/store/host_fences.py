@@ -14,8 +14,9 @@ import sqlalchemy as sa
 
 from mistral_failover.model.text import clean
 from mistral_failover.store.session import Session
-from mistral_failover.store.tables import host_fences, traversals
+from mistral_failover.store.tables import host_fences, incidents, traversals
 
+_reports = incidents.alias("report")
 _OWNER = 255  # characters that the column holds
 
 
@@ -96,11 +97,19 @@ def of_host(tx: Session, host: str) -> HostFence:
     return HostFence(row.owner if held else None, row.proof, row.proven_at)
 
 
-def began(tx: Session, traversal_id: str) -> float:
-    """Return when a traversal began: no proof from before it counts for its fences."""
-    query = sa.select(traversals.c.started_at).where(traversals.c.id == traversal_id)
-    found = tx.connection.execute(query).scalar_one_or_none()
-    return tx.now() if found is None else float(found)
+def counts_since(tx: Session, traversal_id: str) -> float:
+    """Return when a traversal began, or when its host was first reported lost, if that report
+    started it. No proof from before counts for its fences: one proof serves all groups of a report,
+    however late their failovers begin."""
+    query = (
+        sa.select(traversals.c.started_at, _reports.c.first_at)
+        .outerjoin(incidents, incidents.c.id == traversals.c.incident_id)
+        .outerjoin(_reports, _reports.c.id == incidents.c.parent)
+        .where(traversals.c.id == traversal_id)
+    )
+    found = tx.connection.execute(query).one_or_none()
+    times = [float(time) for time in found or () if time is not None]
+    return min(times, default=tx.now())
 
 
 def _held(held: Claim) -> sa.Update:
