@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 import yaml
 
-from mistral_failover.agent.channel.interface import Means, channel_for
+from mistral_failover.agent.channel.interface import ChannelContext, channel_for
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.hosts import operator_cloud
@@ -143,7 +143,7 @@ class Fencing:
         """Return an attempt to fence the member."""
         guard = Unguarded()
         channel = channel_for(
-            f"emulator+{self.emulated.url}", Means(self.cloud.session, guard, None)
+            f"emulator+{self.emulated.url}", ChannelContext(self.cloud.session, guard, None)
         )
         tools = Tools(
             self.cloud, channel, runtime=self.runtime, project_id=more.pop("project", PROJECT)

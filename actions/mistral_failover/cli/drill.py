@@ -158,7 +158,7 @@ class Drill(ShowOne):
         """Check that the agents can be commanded over the broker, before anything starts. Raises
         CommandFailed; a URL that is none is a wrong command line."""
         from mistral_failover.agent.broker import ERRORS, BadUrl, Broker, forget
-        from mistral_failover.agent.channel.links import Away
+        from mistral_failover.agent.channel.links import BrokerUnavailable
 
         form = "amqp://user:password@host/vhost, or amqps://..."
         try:
@@ -172,7 +172,7 @@ class Drill(ShowOne):
             forget(broker.connect())
         except ERRORS as error:
             raise CommandFailed(
-                Away(broker.shown, error),
+                BrokerUnavailable(broker.shown, error),
                 "Check its URL, user and password, and that it runs. [UNREACHABLE]",
             ) from None
 
