@@ -12,7 +12,7 @@ from mistral_failover.agent.channel.interface import Command, CommandResult, Hea
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud import servers
 from mistral_failover.cloud.servers import Evidence, ServerState
-from mistral_failover.cloud.waits import Look, wait_until
+from mistral_failover.cloud.waits import ProbeResult, wait_until
 from mistral_failover.resources.fence.ladder import fence
 from mistral_failover.resources.fence.rung import FenceTarget
 from mistral_failover.resources.operation_tools import Tools
@@ -30,7 +30,7 @@ class Cloud:
     """What waits without a guard, and shortly."""
 
     @staticmethod
-    def wait(probe: Callable[[], Look], *, what: str, limit: float) -> Any:
+    def wait(probe: Callable[[], ProbeResult], *, what: str, limit: float) -> Any:
         return wait_until(probe, what=what, limit=limit, first=0.001, ceiling=0.01)
 
 

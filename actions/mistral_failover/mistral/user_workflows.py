@@ -16,7 +16,7 @@ from typing import Any
 
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import LeaseLost, NoLongerNeeded
-from mistral_failover.cloud.waits import Look, wait_until
+from mistral_failover.cloud.waits import ProbeResult, wait_until
 from mistral_failover.convergence.records import Outcome
 from mistral_failover.fault_points import reach
 from mistral_failover.mistral import api
@@ -75,7 +75,7 @@ def run_to_its_end(
     """
     execution, state = start.execution, ""
 
-    def step() -> Look:
+    def step() -> ProbeResult:
         nonlocal state, execution
         found = mistral.outcome(execution)
         if not state and found and found.state in ENDED and stale(found):
@@ -86,9 +86,9 @@ def run_to_its_end(
             reach("workflow.before")
             _start(mistral, start, execution)
             reach("workflow.after")
-            return Look(state)
+            return ProbeResult(state)
         state = found.state
-        return Look(state, done=state in ENDED, result=found)
+        return ProbeResult(state, done=state in ENDED, result=found)
 
     deadline = time.monotonic() + limit
     try:

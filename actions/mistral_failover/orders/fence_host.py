@@ -148,7 +148,7 @@ def _host_of(request: Request, own: Cloud, asked: FenceRequest) -> str:
             f"{asked.member} is not a member of {asked.group} with a server",
             f"List the members: failover member list {asked.group}",
         )
-    place = hosts.place_of(own, member.server_id)
+    place = hosts.location_of(own, member.server_id)
     if place.host is None or place.moving:
         raise CloudError(
             "CONFLICT",

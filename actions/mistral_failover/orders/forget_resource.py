@@ -99,7 +99,7 @@ def _guest(view: ProjectView, cloud: Cloud, record: Record) -> Look | None:
         return None
     state = view.listing.server(server_id)
     if not state.exists:
-        proof = servers.deletion(cloud, server_id)
+        proof = servers.deletion_proof(cloud, server_id)
         return Look(Presence.GONE if proof.proven else Presence.UNKNOWN, proof.observed)
     if not state.off and (state.status == "UNKNOWN" or state.host_status in HOST_NOT_SEEN):
         return Look(Presence.UNKNOWN, f"its server is {state}")

@@ -102,7 +102,7 @@ def _was_deleted(tools: Tools, operation: OperationDocument, server_id: str) -> 
         return False
     if servers.server_state(tools.cloud, server_id).exists:
         return False
-    return servers.deletion(tools.cloud, server_id).proven
+    return servers.deletion_proof(tools.cloud, server_id).proven
 
 
 def _start(

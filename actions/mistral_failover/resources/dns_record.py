@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mistral_failover.cloud import names
+from mistral_failover.cloud import dns_records
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.observing import ProjectView, unknown
@@ -25,7 +25,7 @@ def point(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
     server_id, properties = member_server(operation), operation["properties"]
     kind = properties.get("type", "A")
     with going_on(operation["group"]):
-        target = names.target_of(
+        target = dns_records.target_of(
             tools.cloud,
             member_of(operation)["name"],
             server_id,
@@ -33,15 +33,15 @@ def point(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
             properties.get("network"),
             properties.get("targets"),
         )
-        wanted = names.Wanted(
-            names.resolve_zone(tools.cloud, properties["zone"]),
+        wanted = dns_records.WantedRecordset(
+            dns_records.resolve_zone(tools.cloud, properties["zone"]),
             properties["name"],
             kind,
             target,
             properties["ttl"],
-            names.owner(operation["group"], operation["resource"]["name"]),
+            dns_records.owner(operation["group"], operation["resource"]["name"]),
         )
-        identity, attributes = names.point(
+        identity, attributes = dns_records.point(
             tools.cloud, wanted, operation["timeout"], unknown=operation["unknown"]
         )
     return {"physical_id": identity, "attributes": {**attributes, "server_id": server_id}}
@@ -54,10 +54,10 @@ def remove(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
     with going_on(operation["group"]):
         found = _found(tools, operation)
         if found is not None:
-            names.remove(
+            dns_records.remove(
                 tools.cloud,
                 *found,
-                names.owner(operation["group"], operation["resource"]["name"]),
+                dns_records.owner(operation["group"], operation["resource"]["name"]),
                 operation["timeout"],
                 unknown=operation["unknown"],
             )
@@ -71,9 +71,9 @@ def _found(tools: Tools, operation: OperationDocument) -> tuple[str, str] | None
     if record["physical_id"] is not None:
         return str(record["attributes"]["zone_id"]), str(record["physical_id"])
     try:
-        zone_id = names.resolve_zone(tools.cloud, properties["zone"])
+        zone_id = dns_records.resolve_zone(tools.cloud, properties["zone"])
         kind = properties.get("type", "A")
-        found = names.named(tools.cloud, zone_id, properties["name"], kind)
+        found = dns_records.named(tools.cloud, zone_id, properties["name"], kind)
     except CloudError as error:
         if error.code == "NOT_FOUND":
             return None
@@ -104,10 +104,12 @@ def observe(view: ProjectView, record: Record, group: str) -> Look:
 def examine(subject: Candidate) -> str:
     """Return what is right about a DNS name. Raises CloudError for what would fail."""
     cloud, given = subject.cloud, subject.spec.properties
-    zone_id, kind = names.resolve_zone(cloud, str(given["zone"])), given.get("type", "A")
-    found = names.named(cloud, zone_id, str(given["name"]), kind)
+    zone_id, kind = dns_records.resolve_zone(cloud, str(given["zone"])), given.get("type", "A")
+    found = dns_records.named(cloud, zone_id, str(given["name"]), kind)
     if found is not None:
-        names.refuse_foreign(found, names.owner(subject.group, subject.spec.name))
+        dns_records.refuse_foreign(found, dns_records.owner(subject.group, subject.spec.name))
     for server, member in subject.members.items():
-        names.target_of(cloud, member, server, kind, given.get("network"), given.get("targets"))
-    return f"{names.absolute(given['name'])} can lead to {len(subject.members)} members"
+        dns_records.target_of(
+            cloud, member, server, kind, given.get("network"), given.get("targets")
+        )
+    return f"{dns_records.absolute(given['name'])} can lead to {len(subject.members)} members"

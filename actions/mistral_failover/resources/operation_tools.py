@@ -137,7 +137,7 @@ def refuse_unproven(tools: Tools, operation: OperationDocument, server_id: str) 
     its host was dead; then its guest may still run with it, and only a fence can tell."""
     if servers.server_state(tools.cloud, server_id).exists:
         return
-    evidence = servers.deletion(tools.cloud, server_id)
+    evidence = servers.deletion_proof(tools.cloud, server_id)
     if not evidence.proven:
         member = member_of(operation)["name"]
         raise ActionError(
