@@ -127,8 +127,8 @@ class Drill(ShowOne):
         for handler in logging.getLogger().handlers:
             handler.setLevel(logging.ERROR)  # Mistral's own log goes to the state directory
         # Imported here, because every other command would wait a second for these imports.
-        from mistral_failover.drill.active_active import SpreadPlay
-        from mistral_failover.drill.play import Play
+        from mistral_failover.drill.active_active import ActiveActiveRun
+        from mistral_failover.drill.run import DrillRun
         from mistral_failover.drill.scene import Scene
 
         stream = sys.stdout if parsed_args.formatter == "table" else sys.stderr
@@ -144,7 +144,7 @@ class Drill(ShowOne):
                     broker=parsed_args.broker,
                 ) as scene,
             ):
-                made = SpreadPlay if parsed_args.active_active else Play
+                made = ActiveActiveRun if parsed_args.active_active else DrillRun
                 play = made(scene, tell=tell, fault=parsed_args.fault, volumes=parsed_args.volumes)
                 outcome = play.run()
             (folder / _DONE).touch()

@@ -12,21 +12,21 @@ from typing import Any
 from mistral_failover.cloud import dns_records
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import Record
-from mistral_failover.groups.observing import ProjectView, unknown
+from mistral_failover.groups.project_view import ProjectView, unknown
 from mistral_failover.mistral.operation_documents import OperationDocument
-from mistral_failover.model.observation import AS_RECORDED, Look, Presence
-from mistral_failover.resources.modules import Candidate
-from mistral_failover.resources.operation_tools import Tools, member_of, member_server
-from mistral_failover.runtime.remedies import going_on
+from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
+from mistral_failover.resources.modules import ExaminedResource
+from mistral_failover.resources.operation_context import OperationContext, member_of, member_server
+from mistral_failover.runtime.remedies import says_how_to_continue
 
 
-def point(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
+def point(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
     """Point the name to the member."""
     server_id, properties = member_server(operation), operation["properties"]
     kind = properties.get("type", "A")
-    with going_on(operation["group"]):
+    with says_how_to_continue(operation["group"]):
         target = dns_records.target_of(
-            tools.cloud,
+            context.cloud,
             member_of(operation)["name"],
             server_id,
             kind,
@@ -34,7 +34,7 @@ def point(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
             properties.get("targets"),
         )
         wanted = dns_records.WantedRecordset(
-            dns_records.resolve_zone(tools.cloud, properties["zone"]),
+            dns_records.resolve_zone(context.cloud, properties["zone"]),
             properties["name"],
             kind,
             target,
@@ -42,20 +42,20 @@ def point(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
             dns_records.owner(operation["group"], operation["resource"]["name"]),
         )
         identity, attributes = dns_records.point(
-            tools.cloud, wanted, operation["timeout"], unknown=operation["unknown"]
+            context.cloud, wanted, operation["timeout"], unknown=operation["unknown"]
         )
     return {"physical_id": identity, "attributes": {**attributes, "server_id": server_id}}
 
 
-def remove(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
+def remove(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
     """Delete the name, unless the goal has another record that takes its place."""
     if operation.get("wanted", True):
         return {}
-    with going_on(operation["group"]):
-        found = _found(tools, operation)
+    with says_how_to_continue(operation["group"]):
+        found = _found(context, operation)
         if found is not None:
             dns_records.remove(
-                tools.cloud,
+                context.cloud,
                 *found,
                 dns_records.owner(operation["group"], operation["resource"]["name"]),
                 operation["timeout"],
@@ -64,16 +64,16 @@ def remove(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
     return {}
 
 
-def _found(tools: Tools, operation: OperationDocument) -> tuple[str, str] | None:
+def _found(context: OperationContext, operation: OperationDocument) -> tuple[str, str] | None:
     """Return the ids of the zone and the recordset that the resource was created with; without a
     record, of those that the group file names. None if there are none."""
     record, properties = operation["resource"], operation["properties"]
     if record["physical_id"] is not None:
         return str(record["attributes"]["zone_id"]), str(record["physical_id"])
     try:
-        zone_id = dns_records.resolve_zone(tools.cloud, properties["zone"])
+        zone_id = dns_records.resolve_zone(context.cloud, properties["zone"])
         kind = properties.get("type", "A")
-        found = dns_records.named(tools.cloud, zone_id, properties["name"], kind)
+        found = dns_records.named(context.cloud, zone_id, properties["name"], kind)
     except CloudError as error:
         if error.code == "NOT_FOUND":
             return None
@@ -81,27 +81,29 @@ def _found(tools: Tools, operation: OperationDocument) -> tuple[str, str] | None
     return None if found is None else (found.zone_id, found.id)
 
 
-def observe(view: ProjectView, record: Record, group: str) -> Look:
+def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
     """Return whether Designate still leads the name to the recorded target."""
     zone_id, target = record.attributes.get("zone_id"), record.attributes.get("target")
     if zone_id is None or target is None or record.physical_id is None:
-        return Look(Presence.UNKNOWN, "no zone or no target is recorded")
+        return ObservedPresence(Presence.UNKNOWN, "no zone or no target is recorded")
     try:
         found = view.listing.recordset(zone_id, record.physical_id)
     except CloudError as error:
         return unknown(error)
     if found is None:
         name = record.attributes.get("name", record.physical_id)
-        return Look(Presence.GONE, f"record {name} no longer exists in zone {zone_id}")
+        return ObservedPresence(Presence.GONE, f"record {name} no longer exists in zone {zone_id}")
     if not found.leads_to(target):
         there = ", ".join(found.records)
-        return Look(Presence.CHANGED, f"{found} leads to {there}, not {target}")
+        return ObservedPresence(Presence.CHANGED, f"{found} leads to {there}, not {target}")
     if found.status == "ERROR":
-        return Look(Presence.UNKNOWN, f"{found} is in ERROR: some name server may lack it")
+        return ObservedPresence(
+            Presence.UNKNOWN, f"{found} is in ERROR: some name server may lack it"
+        )
     return AS_RECORDED
 
 
-def examine(subject: Candidate) -> str:
+def examine(subject: ExaminedResource) -> str:
     """Return what is right about a DNS name. Raises CloudError for what would fail."""
     cloud, given = subject.cloud, subject.spec.properties
     zone_id, kind = dns_records.resolve_zone(cloud, str(given["zone"])), given.get("type", "A")

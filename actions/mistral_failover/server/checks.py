@@ -42,7 +42,7 @@ class Finding:
     remedy: str
 
 
-def look(options: Options) -> list[Finding]:
+def run_checks(options: Options) -> list[Finding]:
     """Return all findings, grave or not."""
     found: list[Finding] = []
     for check in (_place, _doors, _secret, _certificate, _database, _cloud, _channel):
