@@ -19,9 +19,10 @@ from typing import Any
 import pytest
 import requests
 
+from mistral_failover.loopback import NotLoopback
 from mistral_failover.ui.asking import OverMistral, Trouble
 from mistral_failover.ui.command import Ui
-from mistral_failover.ui.serving import NotLoopback, serving
+from mistral_failover.ui.serving import serving
 from support.commands import failover
 from support.ui_answers import Answers
 

@@ -251,7 +251,7 @@ def test_the_stop_goes_to_the_server_that_it_was_started_on_unless_that_was_prov
     state = ServerState("ACTIVE" if exists else None, None, None, exists=exists)
     monkeypatch.setattr(servers, "server_state", lambda cloud, server: state)
     monkeypatch.setattr(
-        servers, "deletion", lambda cloud, server: Evidence(proven, "delete", "as recorded")
+        servers, "deletion_proof", lambda cloud, server: Evidence(proven, "delete", "as recorded")
     )
 
     moved = {**OPERATION, "member": {**MEMBER, "server_id": "s-new"}}
@@ -303,7 +303,7 @@ def test_a_volume_of_a_server_that_is_gone_moves_only_with_a_proof(
     state = ServerState("ACTIVE" if exists else "", None, None, exists)
     monkeypatch.setattr(servers, "server_state", lambda *_: state)
     monkeypatch.setattr(
-        servers, "deletion", lambda *_: Evidence(proven, "delete", "it may be running")
+        servers, "deletion_proof", lambda *_: Evidence(proven, "delete", "it may be running")
     )
 
     def detach(_c: Any, _v: str, server: str, _l: float, _r: Release, *, unknown: bool) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from cliff.command import Command
 
 from mistral_failover.cli import connection
+from mistral_failover.loopback import NotLoopback
 
 if TYPE_CHECKING:
     from mistral_failover.mistral.client import MistralClient
@@ -75,7 +76,7 @@ class Exporter(Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Serve until a signal comes."""
-        from mistral_failover.metrics.server import MetricsServer, NotLoopback
+        from mistral_failover.metrics.server import MetricsServer
 
         host, port = parsed_args.listen
         ask = _Asking(self.app, parsed_args.group_limit)

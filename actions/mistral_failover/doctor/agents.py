@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import time
 from collections.abc import Iterable
 from shlex import quote
@@ -13,6 +12,7 @@ from mistral_failover.agent.channel.interface import Channel, ChannelError, Hear
 from mistral_failover.agent.wire import Address
 from mistral_failover.doctor.checks import Examination, ExaminedGroup, Finding, error, ok, warn
 from mistral_failover.groups.agent_health import SILENT, commands_of, lacking, sends_commands
+from mistral_failover.loopback import is_loopback
 from mistral_failover.runtime.deadlines import within
 from mistral_failover.store import groups
 
@@ -37,7 +37,9 @@ def channel(examination: Examination) -> Iterable[Finding]:
         return
     parts = urlsplit(url)
     unsigned = parts.scheme.startswith(_PLAIN) and not examination.settings.agent_key_file
-    open_to_all = parts.scheme == _PLAIN and not _loopback(parts.hostname)
+    open_to_all = parts.scheme == _PLAIN and not (
+        parts.hostname == "localhost" or is_loopback(parts.hostname or "")
+    )
     if unsigned:
         yield error(
             "agent_key_file is not set: commands cannot be signed",
@@ -159,10 +161,3 @@ def _shifted(
             if again is not None and again.ago < grown - EVERY / 2:
                 found[name] = again.ago
     return found
-
-
-def _loopback(host: str | None) -> bool:
-    try:
-        return ipaddress.ip_address(host or "").is_loopback
-    except ValueError:
-        return host == "localhost"

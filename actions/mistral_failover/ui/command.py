@@ -16,6 +16,7 @@ from cliff.command import Command
 
 from mistral_failover.cli import connection
 from mistral_failover.cli.exporter import address, told_to_end
+from mistral_failover.loopback import NotLoopback, require_loopback
 
 LISTEN = "127.0.0.1:8991"
 _NEEDED = ("jinja2", "starlette", "uvicorn")
@@ -98,10 +99,8 @@ class Ui(Command):
 
 def check_address(host: str, port: int) -> None:
     """Check that the page may be served there. Raises CommandFailed."""
-    from mistral_failover.ui.serving import check_loopback
-
     with _cannot_listen(host, port):
-        check_loopback(host)
+        require_loopback(host)
 
 
 @contextlib.contextmanager
@@ -129,13 +128,11 @@ def page(
 @contextlib.contextmanager
 def _cannot_listen(host: str, port: int) -> Iterator[None]:
     """Turn what keeps a server from listening into a failed command."""
-    from mistral_failover.ui.serving import NotLoopback
-
     try:
         yield
-    except NotLoopback:
+    except NotLoopback as error:
         raise connection.CommandFailed(
-            f"{host} is not an address of loopback",
+            str(error),
             "Use 127.0.0.1 and a tunnel: ssh -L 8991:127.0.0.1:8991 HOST. [LOOPBACK_ONLY]",
         ) from None
     except (OSError, ValueError) as error:

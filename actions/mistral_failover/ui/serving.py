@@ -11,22 +11,12 @@ from collections.abc import Callable, Iterator
 
 import uvicorn
 
-from mistral_failover.ui.access import Door, is_loopback
+from mistral_failover.loopback import require_loopback
+from mistral_failover.ui.access import Door
 from mistral_failover.ui.app import application
 from mistral_failover.ui.asking import Asking
 
 _STARTS = 10.0  # seconds
-
-
-class NotLoopback(Exception):
-    """The address can be reached from other machines."""
-
-
-def check_loopback(host: str) -> None:
-    """Check that other machines cannot reach an address. Raises NotLoopback; ValueError if it is
-    no IP address."""
-    if not is_loopback(host):
-        raise NotLoopback(host)
 
 
 @contextlib.contextmanager
@@ -43,7 +33,7 @@ def serving(
 
     Raises NotLoopback, and OSError if the port is taken.
     """
-    check_loopback(host)
+    require_loopback(host)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
