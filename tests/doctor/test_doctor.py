@@ -133,7 +133,7 @@ def test_a_state_store_that_can_not_be_opened_is_a_finding(
 def test_what_several_checks_meet_is_told_once_and_the_time_is_bounded(
     state: Runtime, context: ActionContext
 ) -> None:
-    def away(look: Examination) -> Iterator[Finding]:
+    def away(examination: Examination) -> Iterator[Finding]:
         yield ok("begun")
         raise CloudError("UNREACHABLE", "Nova does not answer.")
 

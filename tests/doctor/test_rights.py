@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import requests
 
-from mistral_failover.doctor import examination, trusts
+from mistral_failover.doctor import all_checks, trusts
 from mistral_failover.doctor import rights as rights_checks
 from mistral_failover.doctor.checks import Examination, Finding
 from mistral_failover.emulator.server import EmulatedCloud
@@ -88,7 +88,7 @@ def person(emulated: EmulatedCloud, state: Runtime) -> Person:
 Check = Callable[[Examination], Any]
 
 
-def said(check: Check, look: Examination) -> list[tuple[str, str]]:
+def said(check: Check, examination: Examination) -> list[tuple[str, str]]:
     found: list[Finding] = list(check(examination))
     assert all(each.remedy for each in found if each.level != "ok")
     return [(each.level, each.sentence) for each in found]
@@ -222,7 +222,7 @@ def test_the_token_of_an_application_credential_is_shown_no_trusts(person: Perso
 
 
 def test_the_doctor_asks_both() -> None:
-    checks = dict(examination.CHECKS)
+    checks = dict(all_checks.CHECKS)
 
     assert checks["rights"] is rights_checks.token
     assert checks["trusts"] is trusts.trusts

@@ -85,7 +85,7 @@ class Session:
         return said
 
 
-class Door:
+class LoginSessions:
     """Knows the link that works once, and the sessions; thread-safe.
 
     :param announce: is given each new token of a link: one at the start, and a new one whenever one
@@ -176,10 +176,10 @@ async def form(request: Request, session: Session) -> dict[str, str]:
     return fields
 
 
-class Guard:
+class AccessGuard:
     """An ASGI application that lets requests through to another one; see the module."""
 
-    def __init__(self, app: ASGIApp, door: Door) -> None:
+    def __init__(self, app: ASGIApp, door: LoginSessions) -> None:
         self._app = app
         self._door = door
 

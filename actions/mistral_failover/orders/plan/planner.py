@@ -8,8 +8,9 @@ again and compared. If the state has changed, it is refused; it is never replace
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from shlex import join
 from typing import Any
 
 from mistral_failover.cloud.errors import CloudError
@@ -27,7 +28,6 @@ from mistral_failover.model.ids import derived_id
 from mistral_failover.orders import failover, operator_order
 from mistral_failover.orders.plan import preconditions
 from mistral_failover.orders.plan import steps as plan_steps
-from mistral_failover.orders.plan.command_line import planned_by
 from mistral_failover.orders.plan.preconditions import Preconditions
 from mistral_failover.orders.plan.risks import RiskContext, risks
 from mistral_failover.orders.plan.verbs import PlanRequest, derive
@@ -192,7 +192,7 @@ def _stale(kept: KeptPlan, group: str, changed: list[str]) -> ActionError:
     return ActionError(
         "PLAN_STALE",
         f"the situation has changed since plan {kept.id} was made: {'; '.join(changed)}",
-        f"Nothing was started. To see what would happen now: {planned_by(group, kept)}",
+        f"Nothing was started. To see what would happen now: {_plan_command(group, kept)}",
     )
 
 
@@ -203,7 +203,7 @@ def _refuse_expired(request: Request, kept: KeptPlan, state: GroupState) -> None
             "PLAN_EXPIRED",
             f"plan {kept.id} of {state.name} expired {late:.0f} s ago",
             "Nothing was started. Plan again (if nothing changed, you get the same plan): "
-            f"{planned_by(state.name, kept)}",
+            f"{_plan_command(state.name, kept)}",
         )
 
 
@@ -343,3 +343,17 @@ def _nothing(snapshot: GroupSnapshot, asked: PlanRequest, sentence: str) -> dict
         "expires_at": None,
         "changed": [],
     }
+
+
+def _plan_command(group: str, kept: KeptPlan) -> str:
+    """Return the command that plans for a group again with the inputs of a kept plan."""
+    verb = [] if kept.verb == "failover" else ["--verb", kept.verb]
+    options = [word for name, value in kept.inputs.items() for word in _options(name, value)]
+    return join(["failover", "plan", group, *verb, *options])
+
+
+def _options(name: str, value: Any) -> Iterator[str]:
+    # A mapping of roles to members cannot be typed. An empty list of lost members means none.
+    values = [] if isinstance(value, dict) else value if isinstance(value, list) else [value]
+    for each in values or ([""] if value == [] else []):
+        yield from (f"--{name}", str(each))
