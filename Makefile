@@ -35,7 +35,7 @@ test-octavia: $(STAMP)
 
 # The contract of DNS names on a real Designate.
 test-designate: $(STAMP)
-	$(BIN)/pytest --designate --timeout=900 tests/contract/test_names.py -n 0
+	$(BIN)/pytest --designate --timeout=900 tests/contract/test_dns_records.py -n 0
 
 # Each service of the test cloud away for 5 s, 30 s and 5 minutes: about an hour.
 test-outages: $(STAMP)

@@ -28,7 +28,7 @@ from kombu.messaging import Consumer, Producer
 from bench import members
 from bench.staging import cpu
 from mistral_failover.agent.broker import Broker, wait
-from mistral_failover.agent.channel.interface import Channel, Command, Means, channel_for
+from mistral_failover.agent.channel.interface import Channel, ChannelContext, Command, channel_for
 from mistral_failover.cloud.guard import Unguarded
 from testbroker.broker import PrivateBroker
 from testcloud.errors import CloudError
@@ -63,7 +63,7 @@ def _measure() -> None:
         key_file.touch(mode=0o600)
         key_file.write_bytes(secret)
         with PrivateBroker(folder / "broker") as broker:
-            channel = channel_for(broker.url, Means(Session(), Unguarded(), str(key_file)))
+            channel = channel_for(broker.url, ChannelContext(Session(), Unguarded(), str(key_file)))
             with Broker(broker.url).connect() as connection:
                 Broker(broker.url).declare_exchanges(connection.channel())
             empty = _memory(broker)

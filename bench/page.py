@@ -24,7 +24,7 @@ from bench.observe import observer
 from bench.staging import cpu
 from mistral_failover.embedded.process import MistralProcess
 from mistral_failover.embedded.settings import LOCAL_HTTP
-from mistral_failover.ui.asking import OverMistral
+from mistral_failover.ui.action_client import MistralActionClient
 from mistral_failover.ui.serving import serving
 
 GROUPS = (10, 100, 1000)
@@ -44,9 +44,9 @@ def main(groups: Sequence[int] = GROUPS) -> None:
             overrides=options | LOCAL_HTTP,
         ) as mistral:
             where = SimpleNamespace(mistral_url=mistral.url, mistral_token_file=mistral.token_file)
-            asking = OverMistral(SimpleNamespace(options=where))
+            client = MistralActionClient(SimpleNamespace(options=where))
             links: list[str] = []
-            with serving(asking, "127.0.0.1", 0, read_only=True, announce=links.append):
+            with serving(client, "127.0.0.1", 0, read_only=True, announce=links.append):
                 browser = requests.Session()
                 browser.trust_env = False
                 browser.get(links[0], timeout=60).raise_for_status()
@@ -61,8 +61,8 @@ def main(groups: Sequence[int] = GROUPS) -> None:
                         raise RuntimeError("the page does not show every group")
                     pages = [_page(browser, url, mistral.pid) for _ in range(TRIES)]
                     whole, here, there = map(statistics.median, zip(*pages, strict=True))
-                    status = _median(lambda: asking.ask("failover.status"))
-                    held = _median(lambda: asking.ask("failover.held", limit=100))
+                    status = _median(lambda: client.run_action("failover.status"))
+                    held = _median(lambda: client.run_action("failover.held", limit=100))
                     print(
                         f"   {count:6} {len(page.content) / 1024:6.0f} {whole:7.0f} {here:7.0f}"
                         f" {there:9.0f} {status:8.0f} {held:7.0f}",

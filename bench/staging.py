@@ -17,7 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.drill.play import measure
+from mistral_failover.drill.run import measure
 from mistral_failover.drill.scene import Scene
 from mistral_failover.emulator.latency import profile
 from mistral_failover.mistral.client import ExecutionBody

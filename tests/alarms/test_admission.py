@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mistral_failover.alarms.admission import (
     RULES,
-    Situation,
+    AdmissionContext,
     Storm,
     Suspension,
     admit,
@@ -26,7 +26,7 @@ ALARM = Alarm("aodh", "k", True, True, "alarm x went from ok to alarm", ("s1",),
 PAUSE = Suspension("ann", "an upgrade", NOW)
 WORK = Suspension("bob", "disk", NOW - 60, NOW + 60)
 STORM = Storm(failing=3, groups=6, window=600, share=0.5, fewest=3)
-CALM = Situation("payments", "db_a", True, (), False, frozenset(), [], Limits(60, 3), NOW)
+CALM = AdmissionContext("payments", "db_a", True, (), False, frozenset(), [], Limits(60, 3), NOW)
 
 
 def test_a_calm_group_admits_and_says_who_is_lost() -> None:
@@ -181,7 +181,7 @@ def test_a_rule_that_has_nothing_to_say_stays_silent() -> None:
 
 
 _situations = st.builds(
-    Situation,
+    AdmissionContext,
     group=st.just("payments"),
     member=st.sampled_from([None, "db_a"]),
     in_service=st.booleans(),
@@ -199,7 +199,7 @@ _situations = st.builds(
 
 @given(_situations, st.booleans())
 def test_a_verdict_is_one_of_four_and_begins_with_the_alarm(
-    situation: Situation, firing: bool
+    situation: AdmissionContext, firing: bool
 ) -> None:
     verdict = admit(replace(ALARM, firing=firing), situation)
 
@@ -208,7 +208,9 @@ def test_a_verdict_is_one_of_four_and_begins_with_the_alarm(
 
 
 @given(_situations)
-def test_never_more_are_admitted_within_an_hour_than_the_limit_allows(situation: Situation) -> None:
+def test_never_more_are_admitted_within_an_hour_than_the_limit_allows(
+    situation: AdmissionContext,
+) -> None:
     if admit(ALARM, situation).decision == "ADMITTED":
         recent = [at for at in situation.admitted if at > NOW - 3600]
         assert len(recent) < situation.limits.per_hour

@@ -142,7 +142,7 @@ def test_a_sweep_dismisses_a_limited_number_and_the_next_one_continues(
     name = paused("payments")
     for number in range(3):
         hear(number, group=name, member="db_a")
-    cleared = retry_held_alarms.Judgement(retry_held_alarms.Step.DISMISS, "it runs")
+    cleared = retry_held_alarms.Judgement(retry_held_alarms.HeldAlarmStep.DISMISS, "it runs")
     monkeypatch.setattr(retry_held_alarms, "DECIDED", 2)
     monkeypatch.setattr(retry_held_alarms, "is_of_server", lambda source, payload: True)
     monkeypatch.setattr(retry_held_alarms, "_evidence", lambda request, held: None)

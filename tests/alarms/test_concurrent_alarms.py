@@ -12,7 +12,7 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 
 from mistral_failover.alarms import held_alarms, recording
 from mistral_failover.alarms.alarm import Alarm
-from mistral_failover.alarms.recording import Recorded
+from mistral_failover.alarms.recording import RecordedAlarm
 from mistral_failover.model.goal import render_goal
 from mistral_failover.orders import define_group
 from mistral_failover.runtime.process import Runtime
@@ -77,11 +77,11 @@ def alarm(key: str, server: str, *, unique: bool = True) -> Alarm:
     return Alarm("aodh", key, True, unique, f"alarm {key}", (server,), {})
 
 
-def hear(runtime: Runtime, what: Alarm) -> Recorded:
+def hear(runtime: Runtime, what: Alarm) -> RecordedAlarm:
     return recording.record(request_of(runtime), what, None, None)
 
 
-def decisions(recorded: list[Recorded]) -> Counter[str]:
+def decisions(recorded: list[RecordedAlarm]) -> Counter[str]:
     return Counter(each.verdict.decision for each in recorded)
 
 

@@ -17,11 +17,11 @@ from mistral_failover.alarms.storm import (
     SILENT,
     TOO_LATE,
     Evidence,
-    Fate,
     HeldAlarm,
+    HeldAlarmStep,
     MemberEvidence,
-    Step,
-    Turn,
+    Queued,
+    ServerCondition,
     allowance,
     in_order,
     judge,
@@ -30,8 +30,8 @@ from mistral_failover.alarms.storm import (
 
 AGE = 120.0
 ALARM = HeldAlarm("a", "g1", ("db_a",), RULE, AGE, of_server=True)
-ENDED = MemberEvidence("h1", Fate.ENDED, "its server is gone", silent_for=AGE + 5)
-HEARD = MemberEvidence("h2", Fate.RUNNING, silent_for=3.0)
+ENDED = MemberEvidence("h1", ServerCondition.ENDED, "its server is gone", silent_for=AGE + 5)
+HEARD = MemberEvidence("h2", ServerCondition.RUNNING, silent_for=3.0)
 SILENT_ONE = MemberEvidence("h1", silent_for=AGE + 5)
 
 
@@ -47,19 +47,19 @@ def judged(alarm: HeldAlarm = ALARM, *unreachable: str, **members: MemberEvidenc
 def test_an_alarm_is_let_go_when_nova_says_that_its_server_ended() -> None:
     found = judged(g1=ENDED)
 
-    assert (found.step, found.why) == (Step.RELEASE, "its server is gone")
+    assert (found.step, found.why) == (HeldAlarmStep.RELEASE, "its server is gone")
 
 
 def test_an_alarm_is_let_go_when_nova_says_that_its_host_is_down() -> None:
-    down = MemberEvidence("h1", Fate.HOST_DOWN, "its compute service is DOWN")
+    down = MemberEvidence("h1", ServerCondition.HOST_DOWN, "its compute service is DOWN")
 
-    assert judged(g1=down).step is Step.RELEASE
+    assert judged(g1=down).step is HeldAlarmStep.RELEASE
 
 
 def test_an_alarm_is_let_go_when_only_the_agents_of_its_host_are_silent() -> None:
     found = judged(g1=SILENT_ONE, g2=HEARD)
 
-    assert found.step is Step.RELEASE
+    assert found.step is HeldAlarmStep.RELEASE
     assert "other hosts are heard" in found.why
 
 
@@ -67,16 +67,18 @@ def test_several_lost_members_must_all_have_died() -> None:
     both = replace(ALARM, lost=("db_a", "db_b"))
     known = {("g1", "db_a"): ENDED, ("g1", "db_b"): MemberEvidence("h1")}
 
-    assert judge([both], Evidence(known))["a"].step is Step.HOLD
-    assert judge([both], Evidence({**known, ("g1", "db_b"): ENDED}))["a"].step is Step.RELEASE
+    assert judge([both], Evidence(known))["a"].step is HeldAlarmStep.HOLD
+    assert (
+        judge([both], Evidence({**known, ("g1", "db_b"): ENDED}))["a"].step is HeldAlarmStep.RELEASE
+    )
 
 
 def test_an_alarm_that_could_not_start_in_time_is_let_go_when_its_server_died() -> None:
     late = replace(ALARM, rule=TOO_LATE)
 
-    assert judged(late, g1=ENDED).step is Step.RELEASE
-    assert judged(late, g1=MemberEvidence("h1")).step is Step.HOLD
-    assert judged(late, "Nova does not answer", g1=ENDED).step is Step.HOLD
+    assert judged(late, g1=ENDED).step is HeldAlarmStep.RELEASE
+    assert judged(late, g1=MemberEvidence("h1")).step is HeldAlarmStep.HOLD
+    assert judged(late, "Nova does not answer", g1=ENDED).step is HeldAlarmStep.HOLD
 
 
 # -- the control plane failed
@@ -85,7 +87,7 @@ def test_an_alarm_that_could_not_start_in_time_is_let_go_when_its_server_died() 
 def test_nothing_is_let_go_while_a_service_does_not_answer() -> None:
     found = judged(ALARM, "Nova does not answer", g1=ENDED)
 
-    assert (found.step, found.why) == (Step.HOLD, "Nova does not answer")
+    assert (found.step, found.why) == (HeldAlarmStep.HOLD, "Nova does not answer")
 
 
 def test_nothing_is_let_go_while_agents_on_several_hosts_are_heard_that_are_reported_as_lost() -> (
@@ -97,7 +99,7 @@ def test_nothing_is_let_go_while_agents_on_several_hosts_are_heard_that_are_repo
 
     found = judge(alarms, Evidence(known))
 
-    assert {each.step for each in found.values()} == {Step.HOLD}
+    assert {each.step for each in found.values()} == {HeldAlarmStep.HOLD}
     assert "agents on 2 hosts are heard" in found["a0"].why
 
 
@@ -108,23 +110,25 @@ def test_no_heartbeat_is_evidence_against_an_operator() -> None:
 
     found = judge(said, Evidence(known))
 
-    assert found["a0"].step is Step.RELEASE, "they do not make the control plane suspect"
-    assert {found["a1"].step, found["a2"].step} == {Step.HOLD}
+    assert found["a0"].step is HeldAlarmStep.RELEASE, "they do not make the control plane suspect"
+    assert {found["a1"].step, found["a2"].step} == {HeldAlarmStep.HOLD}
 
 
 def test_a_server_whose_agent_is_heard_has_not_died_whatever_nova_says() -> None:
-    assert judged(g1=replace(ENDED, silent_for=3.0)).step is Step.HOLD
+    assert judged(g1=replace(ENDED, silent_for=3.0)).step is HeldAlarmStep.HOLD
 
 
 def test_silence_everywhere_is_the_channel_and_no_death() -> None:
-    assert judged(g1=SILENT_ONE, g2=replace(SILENT_ONE, host="h2")).step is Step.HOLD
+    assert judged(g1=SILENT_ONE, g2=replace(SILENT_ONE, host="h2")).step is HeldAlarmStep.HOLD
 
 
 def test_silence_of_a_host_without_an_alarm_points_to_the_channel() -> None:
     quiet = replace(SILENT_ONE, host="h3")
 
-    assert judged(g1=SILENT_ONE, g2=HEARD, g3=quiet).step is Step.HOLD
-    assert judged(g1=SILENT_ONE, g2=HEARD, g3=replace(quiet, lost=True)).step is Step.RELEASE
+    assert judged(g1=SILENT_ONE, g2=HEARD, g3=quiet).step is HeldAlarmStep.HOLD
+    assert (
+        judged(g1=SILENT_ONE, g2=HEARD, g3=replace(quiet, lost=True)).step is HeldAlarmStep.RELEASE
+    )
 
 
 def test_a_host_whose_alarms_have_all_started_does_not_hold_those_of_the_next_one() -> None:
@@ -132,13 +136,13 @@ def test_a_host_whose_alarms_have_all_started_does_not_hold_those_of_the_next_on
     started = replace(SILENT_ONE, host="h3", lost=True)
     standby = replace(SILENT_ONE, host="h3")
 
-    assert judged(g1=SILENT_ONE, g2=HEARD, g3=started, g4=standby).step is Step.RELEASE
+    assert judged(g1=SILENT_ONE, g2=HEARD, g3=started, g4=standby).step is HeldAlarmStep.RELEASE
 
 
 def test_one_agent_that_is_heard_shows_that_its_host_is_up() -> None:
     neighbour = replace(HEARD, host="h1")
 
-    assert judged(g1=SILENT_ONE, g2=neighbour, g3=HEARD).step is Step.HOLD
+    assert judged(g1=SILENT_ONE, g2=neighbour, g3=HEARD).step is HeldAlarmStep.HOLD
 
 
 # -- the cause has cleared
@@ -147,7 +151,7 @@ def test_one_agent_that_is_heard_shows_that_its_host_is_up() -> None:
 def test_an_alarm_is_dismissed_when_its_server_runs_and_its_agent_was_heard_since() -> None:
     found = judged(g1=replace(HEARD, host="h1"))
 
-    assert found.step is Step.DISMISS
+    assert found.step is HeldAlarmStep.DISMISS
     assert "heard since the alarm" in found.why
 
 
@@ -157,28 +161,28 @@ def test_it_is_dismissed_whatever_rule_holds_it_and_released_only_from_the_storm
 ) -> None:
     other = replace(ALARM, rule=rule)
 
-    assert judged(other, g1=HEARD).step is Step.DISMISS
-    assert judged(other, g1=ENDED).step is Step.HOLD
+    assert judged(other, g1=HEARD).step is HeldAlarmStep.DISMISS
+    assert judged(other, g1=ENDED).step is HeldAlarmStep.HOLD
 
 
 def test_a_heartbeat_that_may_have_been_under_way_shows_nothing() -> None:
     fresh = replace(ALARM, age=SETTLED)
 
-    assert judged(fresh, g1=HEARD).step is Step.HOLD
-    assert judged(replace(fresh, age=SETTLED + 4), g1=HEARD).step is Step.DISMISS
+    assert judged(fresh, g1=HEARD).step is HeldAlarmStep.HOLD
+    assert judged(replace(fresh, age=SETTLED + 4), g1=HEARD).step is HeldAlarmStep.DISMISS
 
 
 def test_a_running_server_is_no_news_for_an_alarm_about_an_application() -> None:
-    assert judged(replace(ALARM, of_server=False), g1=HEARD).step is Step.HOLD
+    assert judged(replace(ALARM, of_server=False), g1=HEARD).step is HeldAlarmStep.HOLD
 
 
 # -- whatever the evidence
 
-fates = st.sampled_from(Fate)
+conditions = st.sampled_from(ServerCondition)
 silences = st.none() | st.floats(0, 1000)
 hosts = st.none() | st.sampled_from(["h1", "h2", "h3"])
 evidences = st.builds(
-    MemberEvidence, hosts, fates, st.just("why"), silent_for=silences, lost=st.booleans()
+    MemberEvidence, hosts, conditions, st.just("why"), silent_for=silences, lost=st.booleans()
 )
 keys = st.tuples(st.sampled_from(["g1", "g2", "g3"]), st.sampled_from(["db_a", "db_b"]))
 projects = st.builds(
@@ -209,17 +213,19 @@ def test_nothing_is_let_go_without_a_death_or_dismissed_without_a_life(
         heard = [one.silent_for is not None and one.silent_for < SILENT for one in known]
         step = found[each.id].step
         assert found[each.id].why
-        if step is Step.RELEASE:
+        if step is HeldAlarmStep.RELEASE:
             assert each.rule in (RULE, TOO_LATE)
             assert not evidence.unreachable
-            assert all(one.fate is not Fate.RUNNING or one.silent_for for one in known)
+            assert all(
+                one.condition is not ServerCondition.RUNNING or one.silent_for for one in known
+            )
             assert not any(
                 h and one.silent_for < each.age for h, one in zip(heard, known, strict=True)
             )
-        if step is Step.DISMISS:
+        if step is HeldAlarmStep.DISMISS:
             assert each.of_server
             assert all(heard)
-            assert {one.fate for one in known} == {Fate.RUNNING}
+            assert {one.condition for one in known} == {ServerCondition.RUNNING}
 
 
 @given(st.lists(alarms, max_size=6), projects, keys)
@@ -232,23 +238,28 @@ def test_more_life_never_lets_more_go(
 
     after = judge(held, Evidence({**evidence.members, key: alive}, evidence.unreachable))
 
-    assert all(after[each].step is not Step.RELEASE for each in concerned)
+    assert all(after[each].step is not HeldAlarmStep.RELEASE for each in concerned)
 
 
 # -- the order
 
 
 def test_a_higher_priority_goes_first_and_of_equals_the_older_one() -> None:
-    waiting = [Turn("young", 0, 1), Turn("old", 0, 9), Turn("high", 5, 1), Turn("low", -1, 99)]
+    waiting = [
+        Queued("young", 0, 1),
+        Queued("old", 0, 9),
+        Queued("high", 5, 1),
+        Queued("low", -1, 99),
+    ]
 
     assert in_order(waiting) == ["high", "old", "young", "low"]
 
 
 def test_what_has_waited_too_long_goes_before_everything_else() -> None:
     waiting = [
-        Turn("high", 9, 5),
-        Turn("late", -9, LONGEST_WAIT),
-        Turn("later", 0, LONGEST_WAIT + 1),
+        Queued("high", 9, 5),
+        Queued("late", -9, LONGEST_WAIT),
+        Queued("later", 0, LONGEST_WAIT + 1),
     ]
 
     assert in_order(waiting) == ["later", "late", "high"]
@@ -260,11 +271,11 @@ def test_nothing_starves_however_many_with_a_higher_priority_arrive(
 ) -> None:
     """In each round ``rate`` start, and as many of the highest priority arrive anew."""
     step = LONGEST_WAIT / 4
-    waiting = [Turn(f"old{n}", priority, 0.0) for n, priority in enumerate(priorities)]
+    waiting = [Queued(f"old{n}", priority, 0.0) for n, priority in enumerate(priorities)]
     for number in range(4 + len(priorities) * 4 + 4):
         started = set(in_order(waiting)[:rate])
         waiting = [replace(t, waited=t.waited + step) for t in waiting if t.item not in started]
-        waiting += [Turn(f"new{number}-{n}", 9, 0.0) for n in range(rate)]
+        waiting += [Queued(f"new{number}-{n}", 9, 0.0) for n in range(rate)]
 
     assert not [each.item for each in waiting if each.item.startswith("old")]
 

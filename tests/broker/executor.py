@@ -22,7 +22,12 @@ from typing import Any
 from keystoneauth1.session import Session
 
 from mistral_failover import fault_points
-from mistral_failover.agent.channel.interface import ChannelError, Command, Means, channel_for
+from mistral_failover.agent.channel.interface import (
+    ChannelContext,
+    ChannelError,
+    Command,
+    channel_for,
+)
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.guard import LeaseLost
 from support.armed import Faults
@@ -63,9 +68,11 @@ class Lease(threading.Thread):
 def carry_out(order: dict[str, Any]) -> dict[str, Any]:
     """What came of an order."""
     to = Address(**order["to"])
-    means = Means(session=Session(), guard=Lease(order["lease"]), key_file=order["key_file"])
+    context = ChannelContext(
+        session=Session(), guard=Lease(order["lease"]), key_file=order["key_file"]
+    )
     try:
-        channel = channel_for(order["url"], means)
+        channel = channel_for(order["url"], context)
         if order["verb"] == "depose":
             channel.depose(to, order["epoch"])
             return {"result": {}}

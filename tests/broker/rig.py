@@ -27,7 +27,7 @@ from broker import agent
 from broker.processes import Armed, Executor, Outcome
 from faults.slot import until
 from mistral_failover.agent import wire
-from mistral_failover.agent.channel.interface import Channel, Means, channel_for
+from mistral_failover.agent.channel.interface import Channel, ChannelContext, channel_for
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.model.ids import group_id
@@ -290,7 +290,7 @@ class Rig:
 
     def channel(self) -> Channel:
         """The channel, in this process."""
-        return channel_for(self.url, Means(Session(), Unguarded(), str(self.key_file)))
+        return channel_for(self.url, ChannelContext(Session(), Unguarded(), str(self.key_file)))
 
     def carry_out(self, executor: Executor, limit: float = 60.0) -> Outcome:
         """Start it, and again where it died, until it says what came of the order."""

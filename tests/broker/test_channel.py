@@ -26,9 +26,9 @@ from mistral_failover.agent.broker import NOTICES, Broker, reading_channel, take
 from mistral_failover.agent.channel import amqp
 from mistral_failover.agent.channel.interface import (
     Channel,
+    ChannelContext,
     ChannelError,
     Command,
-    Means,
     channel_for,
 )
 from mistral_failover.agent.channel.links import ANSWERS, KEPT
@@ -53,7 +53,7 @@ def channel_to(tmp_path: Path) -> Callable[[str], Channel]:
     key_file = tmp_path / "agents.key"
     key_file.write_bytes(SECRET)
     key_file.chmod(0o600)
-    return lambda url: channel_for(url, Means(Session(), Unguarded(), str(key_file)))
+    return lambda url: channel_for(url, ChannelContext(Session(), Unguarded(), str(key_file)))
 
 
 def command(to: Address, **more: Any) -> Command:

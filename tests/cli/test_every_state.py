@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from cli.conftest import Deployment
-from mistral_failover.cli.status_screen import helps
+from mistral_failover.cli.status_screen import help_lines
 from mistral_failover.drill import examples
 from support.deployments import deployed
 from support.operators import Operator
@@ -43,7 +43,7 @@ class Walk:
 
     def shown(self) -> list[list[str]]:
         """The commands that the status shows, as they are typed."""
-        lines = [re.sub(r"   \(.*", "", line) for line in helps(self.status())]
+        lines = [re.sub(r"   \(.*", "", line) for line in help_lines(self.status())]
         return [shlex.split(line[line.index("failover ") :])[1:] for line in lines]
 
     def obeys(self, number: int = 0, *more: str) -> int:

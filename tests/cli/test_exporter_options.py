@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.cli.exporter import _Asking, address, seconds
+from mistral_failover.cli.exporter import _MetricsQuery, address, seconds
 from mistral_failover.cli.main import main
 
 
@@ -70,7 +70,7 @@ def test_of_its_questions_no_record_stays_and_none_is_answered_by_the_engine(
         return real(self, method, path, **more)
 
     monkeypatch.setattr(type(client), "request", request)
-    answer = _Asking(None, 500)()
+    answer = _MetricsQuery(None, 500)()
 
     assert answer["families"]
     assert asked[0]["params"] == '{"save_result": true, "run_sync": false}'

@@ -32,12 +32,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """The inputs of the action at each call."""
     calls: list[dict[str, Any]] = []
 
-    def ask(self: Fence, action: str, **inputs: Any) -> Any:
+    def run_action(self: Fence, action: str, **inputs: Any) -> Any:
         assert action == "failover.fence_host"
         calls.append(inputs)
         return json.loads(json.dumps(FOUND))
 
-    monkeypatch.setattr(Fence, "ask", ask)
+    monkeypatch.setattr(Fence, "run_action", run_action)
     return calls
 
 

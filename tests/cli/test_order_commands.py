@@ -25,7 +25,7 @@ class Terminal(io.StringIO):
 def followed(client: Any, journal: Any, group: str | None) -> dict[str, Any]:
     """What is made of an execution that was ended from outside."""
     with Progress(io.StringIO()) as tell:
-        following = order._Following(client, journal, tell, group, 60)
+        following = order._ExecutionFollower(client, journal, tell, group, 60)
         execution, facts = following.to_its_end("failover.switchover", dict(ENDED))
     return {"state": execution["state"], **facts}
 
@@ -35,7 +35,7 @@ def test_an_order_whose_execution_was_ended_is_followed_by_its_group(deployment:
     deployment.protect(group)
 
     with Progress(io.StringIO()) as tell:
-        journal = order._Journal(client, group, tell, set())
+        journal = order._JournalPrinter(client, group, tell, set())
         never_begun = followed(client, journal, group)
         deployment.run("switchover", group=group)
         begun = followed(client, journal, group)
@@ -56,7 +56,7 @@ def test_ctrl_c_ends_the_following_alone_and_says_how_to_rejoin(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(order._Following, "_pause", pressed)
+        patched.setattr(order._ExecutionFollower, "_pause", pressed)
         done = deployment.failover("switchover", group, "-f", "json")
 
     assert done.returncode == 4

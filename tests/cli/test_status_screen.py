@@ -11,7 +11,7 @@ import pytest
 from mistral_failover.cli import groups, locks, order, status_screen
 from mistral_failover.cli import status as status_commands
 from mistral_failover.cli.base import clock
-from mistral_failover.cli.follow import Watched
+from mistral_failover.cli.follow import WatchUpdate
 from mistral_failover.cli.live import live
 
 NOW = 1_800_000_000.0
@@ -137,7 +137,7 @@ def test_what_is_under_way_says_for_how_long_and_what_is_in_doubt() -> None:
         "(1 min 01 s of at most 300 s, attempt 2; its outcome is unknown)"
     )
     assert f"Waiting for: {status_screen.step(moving)[13:]}\n" in screen(moving, 120)
-    assert status_screen.helps(moving) == ["failover watch payments"]
+    assert status_screen.help_lines(moving) == ["failover watch payments"]
     assert status_screen.step(status()) == ""
 
 
@@ -182,7 +182,7 @@ def test_a_step_that_a_service_does_not_answer_says_so() -> None:
 def test_each_state_has_the_commands_that_lead_on(
     answer: dict[str, Any], commands: list[str]
 ) -> None:
-    helps = status_screen.helps(answer)
+    helps = status_screen.help_lines(answer)
 
     assert len(helps) == len(commands)
     for line, command in zip(helps, commands, strict=True):
@@ -190,7 +190,7 @@ def test_each_state_has_the_commands_that_lead_on(
 
 
 def test_a_group_s_name_can_be_typed_whatever_is_in_it() -> None:
-    assert status_screen.helps(status("DEFINED", group="it's"))[0] == (
+    assert status_screen.help_lines(status("DEFINED", group="it's"))[0] == (
         "failover group activate 'it'\"'\"'s'"
     )
 
@@ -253,7 +253,7 @@ def test_a_remedy_that_stands_nowhere_else_stays_in_the_reason() -> None:
 
 def test_a_reason_that_was_told_among_the_steps_is_not_told_whole_once_more() -> None:
     answer, stream, terminal = unproven(), io.StringIO(), io.StringIO()
-    look = Watched(answer, [{"id": 1, "at": NOW, "sentence": answer["reason"]}])
+    look = WatchUpdate(answer, [{"id": 1, "at": NOW, "sentence": answer["reason"]}])
 
     list(status_commands._told(iter([look]), stream))
     list(live(iter([look]), terminal))
@@ -263,7 +263,7 @@ def test_a_reason_that_was_told_among_the_steps_is_not_told_whole_once_more() ->
     for told in (stream, terminal):
         assert " ".join(told.getvalue().split()).count("it is not proven") == 1
     ended = {"reason": "its execution was ended", "failure": None}
-    assert status_screen.short(ended) == "its execution was ended"
+    assert status_screen.short_reason(ended) == "its execution was ended"
 
 
 def test_who_holds_a_role_is_told_only_of_a_goal_that_is_reached() -> None:
@@ -370,18 +370,18 @@ def test_a_long_list_is_cut_and_says_how_long_it_is() -> None:
 
 
 def test_lines_stand_beside_their_question() -> None:
-    assert status_screen.beside({"a": "one\ntwo", "long": "three"}, 80) == (
+    assert status_screen.aligned({"a": "one\ntwo", "long": "three"}, 80) == (
         "a     one\n      two\nlong  three\n"
     )
-    assert status_screen.beside({}, 80) == ""
+    assert status_screen.aligned({}, 80) == ""
 
 
 def test_the_live_screen_shows_the_last_look_and_that_mistral_is_away() -> None:
     stream = io.StringIO()
     step = {"id": 1, "at": NOW, "sentence": "Done: db_b is active"}
     looks = [
-        Watched(status("IN_PROGRESS"), [step]),
-        Watched(None, away="no answer from there"),
+        WatchUpdate(status("IN_PROGRESS"), [step]),
+        WatchUpdate(None, away="no answer from there"),
     ]
 
     seen = [look.word for look in live(iter(looks), stream)]
@@ -404,9 +404,9 @@ def test_a_group_that_waits_for_its_chain_says_so_and_offers_a_sweep_once_the_ch
     dead = status("IN_PROGRESS", chain=ended, reason=reason)
 
     assert status_screen.why(running) == "waits for its chain to open the stage activate"
-    assert status_screen.helps(running) == ["failover watch payments"]
+    assert status_screen.help_lines(running) == ["failover watch payments"]
     assert status_screen.why(dead) == "its chain ended with ERROR"
-    assert status_screen.helps(dead) == ["failover sweep payments", "failover watch payments"]
+    assert status_screen.help_lines(dead) == ["failover sweep payments", "failover watch payments"]
 
 
 def test_of_all_groups_each_says_what_it_waits_for() -> None:

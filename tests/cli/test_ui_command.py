@@ -19,9 +19,10 @@ from typing import Any
 import pytest
 import requests
 
-from mistral_failover.ui.asking import OverMistral, Trouble
+from mistral_failover.loopback import NotLoopback
+from mistral_failover.ui.action_client import ActionFailed, MistralActionClient
 from mistral_failover.ui.command import Ui
-from mistral_failover.ui.serving import NotLoopback, serving
+from mistral_failover.ui.serving import serving
 from support.commands import failover
 from support.ui_answers import Answers
 
@@ -49,18 +50,18 @@ class Browser:
         return self.session.post(f"{self.url}/order", data=data, timeout=30).text
 
 
-def asking(deployment: Any) -> OverMistral:
+def client(deployment: Any) -> MistralActionClient:
     """What the command asks with, by its options."""
     options = SimpleNamespace(
         mistral_url=deployment.mistral.url, mistral_token_file=deployment.mistral.token_file
     )
-    return OverMistral(SimpleNamespace(options=options))
+    return MistralActionClient(SimpleNamespace(options=options))
 
 
 @pytest.fixture
 def browser(deployment: Any) -> Iterator[Browser]:
     links: list[str] = []
-    with serving(asking(deployment), "127.0.0.1", 0, read_only=False, announce=links.append):
+    with serving(client(deployment), "127.0.0.1", 0, read_only=False, announce=links.append):
         yield Browser(links[0])
 
 
@@ -156,17 +157,17 @@ def test_a_host_that_is_reported_from_the_page_is_an_alarm_about_each_group_ther
 
 
 def test_an_unknown_group_is_said(deployment: Any) -> None:
-    with pytest.raises(Trouble) as refused:
-        asking(deployment).ask("failover.status", group="nowhere")
+    with pytest.raises(ActionFailed) as refused:
+        client(deployment).run_action("failover.status", group="nowhere")
     assert refused.value.code == "UNKNOWN_GROUP"
 
 
 def test_a_mistral_that_is_away_is_trouble_and_asked_anew() -> None:
     options = SimpleNamespace(mistral_url="http://127.0.0.1:9/v2")
-    away = OverMistral(SimpleNamespace(options=options))
+    away = MistralActionClient(SimpleNamespace(options=options))
     for _ in range(2):
-        with pytest.raises(Trouble) as refused:
-            away.ask("failover.status")
+        with pytest.raises(ActionFailed) as refused:
+            away.run_action("failover.status")
         assert refused.value.code == "MISTRAL_UNREACHABLE"
 
 

@@ -17,14 +17,14 @@ from mistral_failover.cli.main import FailoverApp
 from mistral_failover.mistral.client import MistralError
 
 
-class One(base.Asking, ShowOne):
+class One(base.ActionCommand, ShowOne):
     """Shows one thing."""
 
     def take_action(self, _: Any) -> tuple[list[str], list[Any]]:
         return ["group", "seconds"], ["payments", None]
 
 
-class Many(base.Asking, Lister):
+class Many(base.ActionCommand, Lister):
     """Shows a row."""
 
     def take_action(self, _: Any) -> tuple[list[str], list[Any]]:

@@ -49,7 +49,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
     """A scripted server on a free port of this machine, of which nothing is known yet: an earlier
     one may have had the same port."""
     for known in ("_tokens", "_entries"):
-        monkeypatch.setattr(session, known, session._Remembered())
+        monkeypatch.setattr(session, known, session._AuthenticationCache())
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

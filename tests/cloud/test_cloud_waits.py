@@ -7,7 +7,7 @@ import pytest
 
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import LeaseLost, Unguarded
-from mistral_failover.cloud.waits import CROWD, Crowd, Look, wait_until
+from mistral_failover.cloud.waits import UNSTRETCHED, ConcurrentWaits, ProbeResult, wait_until
 
 
 class Time:
@@ -37,8 +37,8 @@ class Script:
         return look
 
 
-DONE = Look("there", done=True, result="it")
-NOT_YET = Look("it is attaching")
+DONE = ProbeResult("there", done=True, result="it")
+NOT_YET = ProbeResult("it is attaching")
 AWAY = CloudError("SERVER_ERROR", "oops")
 BUSY = CloudError("CONFLICT", "busy")
 
@@ -55,40 +55,42 @@ def test_what_is_there_already_is_returned_without_a_pause():
 
 
 def test_more_waits_than_usual_look_less_often_each_but_not_beyond_the_ceiling():
-    crowd, time = Crowd(), Time()
+    concurrent, time = ConcurrentWaits(), Time()
     with ExitStack() as waits:
-        for _ in range(2 * CROWD):
-            waits.enter_context(crowd.one_more())
-        wait(Script(*[NOT_YET] * 3, DONE), time, first=1, growth=2, ceiling=5, crowd=crowd)
+        for _ in range(2 * UNSTRETCHED):
+            waits.enter_context(concurrent.waiting())
+        wait(
+            Script(*[NOT_YET] * 3, DONE), time, first=1, growth=2, ceiling=5, concurrent=concurrent
+        )
     assert time.pauses == [2, 4, 5]
 
     time = Time()
-    wait(Script(*[NOT_YET] * 3, DONE), time, first=1, growth=2, ceiling=5, crowd=crowd)
+    wait(Script(*[NOT_YET] * 3, DONE), time, first=1, growth=2, ceiling=5, concurrent=concurrent)
     assert time.pauses == [1, 2, 4], "the others have ended"
 
 
 def test_many_waits_for_volumes_with_the_same_rights_share_a_listing_and_count_as_one():
-    crowd = Crowd()
+    concurrent = ConcurrentWaits()
     with ExitStack() as waits:
-        for number in range(2 * CROWD):
-            assert bool(crowd.rows("demo")) is (number >= CROWD)
-            waits.enter_context(crowd.one_more("demo"))
-        assert crowd.rows("demo") > 2 * CROWD
-        assert crowd.rows("other") == 0
-        assert crowd.factor == 1
-    assert crowd.rows("demo") == 0
+        for number in range(2 * UNSTRETCHED):
+            assert bool(concurrent.rows("demo")) is (number >= UNSTRETCHED)
+            waits.enter_context(concurrent.waiting("demo"))
+        assert concurrent.rows("demo") > 2 * UNSTRETCHED
+        assert concurrent.rows("other") == 0
+        assert concurrent.factor == 1
+    assert concurrent.rows("demo") == 0
 
 
 def test_a_project_with_too_many_volumes_is_not_listed_again_by_these_waits():
-    crowd = Crowd()
+    concurrent = ConcurrentWaits()
     for several in (True, False):
         with ExitStack() as waits:
-            for _ in range(2 * CROWD):
-                waits.enter_context(crowd.one_more("demo"))
-            assert (crowd.rows("demo") > 0, crowd.factor) == (True, 1)
+            for _ in range(2 * UNSTRETCHED):
+                waits.enter_context(concurrent.waiting("demo"))
+            assert (concurrent.rows("demo") > 0, concurrent.factor) == (True, 1)
             if several:
-                crowd.too_many("demo")
-                assert (crowd.rows("demo"), crowd.factor) == (0, 2)
+                concurrent.too_many("demo")
+                assert (concurrent.rows("demo"), concurrent.factor) == (0, 2)
 
 
 def test_pauses_grow_up_to_the_ceiling():
@@ -146,7 +148,7 @@ def test_a_service_that_answers_so_because_the_rights_ended_is_not_waited_for():
 def test_a_look_may_say_what_the_wait_ends_with():
     silent = CloudError("TIMEOUT", "no answer", transient=True)
     with pytest.raises(CloudError) as raised:
-        wait(Script(Look("it is available", error=silent)), Time())
+        wait(Script(ProbeResult("it is available", error=silent)), Time())
     assert raised.value is silent
 
 

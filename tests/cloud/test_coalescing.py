@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 from keystoneauth1.exceptions import ConnectTimeout
 
-from mistral_failover.cloud.coalescing import Coalescing
+from mistral_failover.cloud.coalescing import RequestCoalescer
 from mistral_failover.cloud.guard import Guard, LeaseLost, NoLongerNeeded, Unguarded
 
 
@@ -39,7 +39,7 @@ class Askers:
     """Threads that ask."""
 
     def __init__(self, service: Service, pool: ThreadPoolExecutor, limit: float = 10.0) -> None:
-        self.questions = Coalescing()
+        self.questions = RequestCoalescer()
         self._service, self._pool, self._limit = service, pool, limit
 
     def ask(self, key: str = "volumes", guard: Guard | None = None) -> Future[int]:

@@ -12,7 +12,7 @@ from cinderclient import exceptions as cinder
 
 from mistral_failover.cloud import heat_replacements, update_guard
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.heat_replacements import Link
+from mistral_failover.cloud.heat_replacements import ListedResource
 from mistral_failover.cloud.servers import ServerState
 from mistral_failover.cloud.stacks import SERVER, VOLUME, StackResource
 from mistral_failover.cloud.update_guard import KeptParts, refuse_marked
@@ -22,10 +22,10 @@ OTHER = "OS::Heat::TestResource"
 
 def row(
     name: str, type_: str = OTHER, status: str = "CREATE_COMPLETE", stack: str = "s", **more: Any
-) -> Link:
+) -> ListedResource:
     """A resource whose id is its name in capitals, unless said otherwise."""
     identity = more.pop("id", name.upper())
-    return Link(stack, name, StackResource(identity, type_, "2026-11-22", status), **more)
+    return ListedResource(stack, name, StackResource(identity, type_, "2026-11-22", status), **more)
 
 
 def cloud_of(
@@ -51,7 +51,7 @@ def cloud_of(
     )
 
 
-def names(cloud: Any, rows: list[Link], **more: Any) -> set[str]:
+def names(cloud: Any, rows: list[ListedResource], **more: Any) -> set[str]:
     ids = {each.resource.physical_id for each in rows}
     return set(heat_replacements.predicted_replacements(cloud, rows, ids, **more))
 
@@ -150,7 +150,9 @@ def test_a_marked_group_goes_as_a_whole_unless_a_check_of_the_stack_marked_it(
         (row("x", SERVER, "DELETE_IN_PROGRESS"), False),
     ],
 )
-def test_what_is_marked_goes_and_mostly_what_failed_otherwise(one: Link, goes: bool) -> None:
+def test_what_is_marked_goes_and_mostly_what_failed_otherwise(
+    one: ListedResource, goes: bool
+) -> None:
     assert bool(names(cloud_of(), [one])) is goes
 
 
@@ -184,7 +186,9 @@ def test_what_another_one_has_replaced_takes_nothing_along_any_more() -> None:
     assert names(cloud, [old, row("config"), row("node", SERVER)]) == {"OLD"}
 
 
-def refusal(monkeypatch: pytest.MonkeyPatch, rows: list[Link], keep: KeptParts, **more: Any) -> str:
+def refusal(
+    monkeypatch: pytest.MonkeyPatch, rows: list[ListedResource], keep: KeptParts, **more: Any
+) -> str:
     monkeypatch.setattr(update_guard, "rows_of", lambda cloud, stack: rows)
     used = {"node": {"properties": {"of": {"get_resource": "standby"}}}}
     cloud = cloud_of({"s": {"resources": used}}, volumes={"DATA": "error"})

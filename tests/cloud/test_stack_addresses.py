@@ -11,7 +11,7 @@ from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.stacks import stack_map, stack_shown
-from mistral_failover.cloud.waits import Look
+from mistral_failover.cloud.waits import ProbeResult
 from mistral_failover.emulator.client import EmulatorClient
 from support.emulated import PAIR, Pair
 
@@ -29,9 +29,9 @@ class Counting(Unguarded):
 def delete(cloud: Cloud, stack: str) -> None:
     cloud.heat.stacks.delete(stack)
 
-    def look() -> Look:
+    def look() -> ProbeResult:
         left = [each.stack_status for each in cloud.heat.stacks.list()]
-        return Look(str(left), done=not left)
+        return ProbeResult(str(left), done=not left)
 
     cloud.wait(look, what="no stack to be left", limit=10)
 

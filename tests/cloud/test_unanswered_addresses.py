@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import requests
 
-from mistral_failover.cloud import event_alarms, load_balancers, names, networks
+from mistral_failover.cloud import dns_records, event_alarms, load_balancers, networks
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.emulator.client import EmulatorClient
@@ -55,11 +55,13 @@ class Neutron:
         self._balanced(f"pools/{pool}/members", {"member": member})
         return pool
 
-    def name(self) -> names.Wanted:
+    def name(self) -> dns_records.WantedRecordset:
         """Make a zone, and say what a name of it should be."""
         zone = f"z-{self.port['id']}.org."
         made = self._call("POST", "zones", {"name": zone, "email": "a@b.org"}, "dns/v2")
-        return names.Wanted(made["id"], f"db.{zone}", "A", "192.0.2.1", 30, "of the group")
+        return dns_records.WantedRecordset(
+            made["id"], f"db.{zone}", "A", "192.0.2.1", 30, "of the group"
+        )
 
     def alarm(self) -> str:
         """Make an alarm that watches the second server."""
@@ -105,7 +107,7 @@ Change = Callable[[Cloud, Neutron], Any]
 
 
 def _pointed(cloud: Cloud, n: Neutron) -> dict[str, Any]:
-    return {**names.point(cloud, n.name(), 10)[1], "server_id": n.a}
+    return {**dns_records.point(cloud, n.name(), 10)[1], "server_id": n.a}
 
 
 def _watched(cloud: Cloud, n: Neutron) -> dict[str, Any]:

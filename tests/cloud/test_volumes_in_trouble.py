@@ -9,7 +9,7 @@ import time
 import pytest
 from openstack.compute.v2.server import Server
 
-from mistral_failover.cloud import detaching, volume_steps
+from mistral_failover.cloud import detaching, volume_move
 from mistral_failover.cloud.detaching import Release
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.volumes import attach, detach
@@ -74,7 +74,7 @@ def test_what_is_let_go_between_two_looks_is_not_disputed(cloud, pair, emulator,
     attach(cloud, pair.volume, pair.a, 10)
     emulator.set_latency(detach=0.5)
     cloud.compute.delete_volume_attachment(Server.new(id=pair.a), pair.volume)
-    looked = volume_steps.orphaned
+    looked = volume_move.orphaned
     asked = []
 
     def once_it_is_free(*given):
@@ -83,7 +83,7 @@ def test_what_is_let_go_between_two_looks_is_not_disputed(cloud, pair, emulator,
             time.sleep(0.01)
         return looked(*given)
 
-    monkeypatch.setattr(volume_steps, "orphaned", once_it_is_free)
+    monkeypatch.setattr(volume_move, "orphaned", once_it_is_free)
     assert attach(cloud, pair.volume, pair.b, 10)["server_id"] == pair.b
     assert asked
 

@@ -15,11 +15,11 @@ from mistral_failover.cloud import waits
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.volume_holders import volume_of
-from mistral_failover.cloud.waits import CROWD, Look
+from mistral_failover.cloud.waits import UNSTRETCHED, ProbeResult
 from mistral_failover.emulator.client import EmulatorClient
 from support.emulated import PAIR
 
-VOLUMES = CROWD + 4
+VOLUMES = UNSTRETCHED + 4
 NOWHERE = "00000000-0000-4000-8000-000000000000"
 
 
@@ -62,14 +62,14 @@ def read_at_once(
     def wait(volume_id: str) -> Any:
         rounds = iter(range(looks))
 
-        def look() -> Look:
+        def look() -> ProbeResult:
             everybody.wait(10)
             try:
                 seen: Any = volume_of(cloud, volume_id).id
             except CloudError as error:
                 seen = error.code
             all_read.wait(10)
-            return Look("seen", done=next(rounds) == looks - 1, result=seen)
+            return ProbeResult("seen", done=next(rounds) == looks - 1, result=seen)
 
         return cloud.wait(look, what="all to be read", limit=20, for_volume=True)
 
@@ -97,8 +97,8 @@ def test_a_volume_that_is_not_listed_is_asked_for(
 def test_few_waits_ask_for_one_volume_each(
     cloud: Cloud, volumes: list[str], asked: Counter[str]
 ) -> None:
-    assert read_at_once(cloud, volumes[: CROWD - 1]) == volumes[: CROWD - 1]
-    assert asked == {"get": CROWD - 1}
+    assert read_at_once(cloud, volumes[: UNSTRETCHED - 1]) == volumes[: UNSTRETCHED - 1]
+    assert asked == {"get": UNSTRETCHED - 1}
 
 
 def test_a_project_with_many_other_volumes_is_listed_once_and_then_left_alone(

@@ -93,8 +93,8 @@ def test_the_host_of_a_server_is_shown_to_operators_only(
 ) -> None:
     shown = admin.server(server)
     assert shown is not None
-    assert hosts.place_of(operator, server).host == shown["OS-EXT-SRV-ATTR:host"]
+    assert hosts.location_of(operator, server).host == shown["OS-EXT-SRV-ATTR:host"]
 
     with pytest.raises(CloudError) as raised:
-        hosts.place_of(cloud, server)
+        hosts.location_of(cloud, server)
     assert raised.value.code == "FORBIDDEN"

@@ -14,7 +14,7 @@ import pytest
 from contract.rig import Rig
 from contract.test_servers import deletions_of
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.servers import delete_server, deletion, server_state, stop
+from mistral_failover.cloud.servers import delete_server, deletion_proof, server_state, stop
 from mistral_failover.cloud.volumes import attach, detach
 
 SPARE = 7
@@ -120,7 +120,7 @@ def test_a_delete_on_a_dead_host_frees_the_volume_and_proves_nothing(rig, cloud,
     assert "may be running" in evidence.observed
     assert not server_state(cloud, server).exists
     assert deletions_of(demo, server) == [[]]
-    assert not deletion(cloud, server).proven
+    assert not deletion_proof(cloud, server).proven
     detach(cloud, volume, server, 30)
     assert attach(cloud, volume, two.a, 30)["server_id"] == two.a
     detach(cloud, volume, two.a, 30)
@@ -165,7 +165,7 @@ def test_the_record_of_a_deletion_that_waited_is_proof_once_the_host_is_back(
     rig, cloud, demo, returned
 ):
     server, volume = returned.leaving
-    rig.until(lambda: deletion(cloud, server).proven)
+    rig.until(lambda: deletion_proof(cloud, server).proven)
     assert [event["event"] for events in deletions_of(demo, server) for event in events] == [
         "compute_terminate_instance"
     ]
@@ -173,7 +173,7 @@ def test_the_record_of_a_deletion_that_waited_is_proof_once_the_host_is_back(
 
 def test_a_deletion_that_was_not_carried_out_is_no_proof(cloud, returned):
     ((server, _),) = returned.untouched
-    assert not deletion(cloud, server).proven
+    assert not deletion_proof(cloud, server).proven
 
 
 def test_a_detach_that_waited_is_carried_out_once_the_host_is_back(rig, cloud, returned):

@@ -90,12 +90,12 @@ def test_an_update_gives_a_stack_another_version(cloud: Any, pair: Made) -> None
 
 
 def _updated(cloud: Any, name: str, before: str) -> Any:
-    from mistral_failover.cloud.waits import Look
+    from mistral_failover.cloud.waits import ProbeResult
 
     now = ProjectListing(cloud).stack(name)
     assert now is not None
     done = now.status == "UPDATE_COMPLETE" and now.version != before
-    return Look(now.status, done=done)
+    return ProbeResult(now.status, done=done)
 
 
 @pytest.mark.parametrize("kind", ["server", "volume", "stack"])

@@ -5,7 +5,7 @@ import pytest
 
 from contract.rig import UNKNOWN_ID
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.servers import delete_server, deletion, server_state, stop
+from mistral_failover.cloud.servers import delete_server, deletion_proof, server_state, stop
 from mistral_failover.fault_points import arm, disarm
 
 
@@ -181,8 +181,8 @@ def test_a_delete_through_a_live_compute_service_is_proof(cloud, connect, demo, 
     assert all(event["start_time"] and event["finish_time"] for event in events)
     path = f"/servers/{server}/os-instance-actions"
     assert demo.nova("GET", path, version="2.20").status_code == 404
-    assert deletion(connect(), server).proven
-    assert not deletion(connect("other"), server).proven, "no other project may read it"
+    assert deletion_proof(connect(), server).proven
+    assert not deletion_proof(connect("other"), server).proven, "no other project may read it"
 
     # A repeat is proven by the record, whatever deleted it.
     assert delete_server(connect(), server, 30).proven

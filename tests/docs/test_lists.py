@@ -29,7 +29,7 @@ from mistral_failover.cli import connection
 from mistral_failover.cli.drill import Drill
 from mistral_failover.cli.main import FailoverApp
 from mistral_failover.convergence import graph
-from mistral_failover.doctor.examination import CHECKS, GROUP_CHECKS
+from mistral_failover.doctor.all_checks import CHECKS, GROUP_CHECKS
 from mistral_failover.drill import audit
 from mistral_failover.fault_points import BROKER_POINTS, POINTS
 from mistral_failover.metrics import families

@@ -20,7 +20,7 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import Ready
 from mistral_failover.doctor import agents
 from mistral_failover.doctor import store as store_checks
-from mistral_failover.doctor.checks import Finding, Look, examine, ok
+from mistral_failover.doctor.checks import Examination, Finding, examine, ok
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
@@ -133,20 +133,20 @@ def test_a_state_store_that_can_not_be_opened_is_a_finding(
 def test_what_several_checks_meet_is_told_once_and_the_time_is_bounded(
     state: Runtime, context: ActionContext
 ) -> None:
-    def away(look: Look) -> Iterator[Finding]:
+    def away(examination: Examination) -> Iterator[Finding]:
         yield ok("begun")
         raise CloudError("UNREACHABLE", "Nova does not answer.")
 
     request = Request(state, context)
-    twice = examine(Look(request), "unknown", [("a", away), ("b", away)], [])
-    late = examine(Look(request, limit=0.0), "unknown", [("a", away)], [])
+    twice = examine(Examination(request), "unknown", [("a", away), ("b", away)], [])
+    late = examine(Examination(request, limit=0.0), "unknown", [("a", away)], [])
 
     assert [f.check for f in twice if "Nova" in f.sentence] == ["a"]
     assert [(f.level, f.sentence[:11]) for f in late] == [("warn", "not checked")] * 3
 
 
 class Line:
-    """A channel whose agents' last words are of these ages, look after look."""
+    """A channel whose agents' last words are of these ages, look after examination."""
 
     def __init__(self, **ages: list[float]) -> None:
         self.ages = ages
@@ -169,10 +169,10 @@ def heard(
         monkeypatch.setattr(Request, "cloud", lambda self, guard: SimpleNamespace(guard=guard))
         monkeypatch.setattr(agents, "_PAUSE", 0.0)
         monkeypatch.setattr(agents, "LISTEN", listen)
-        look = Look(Request(state, context))
-        look.settings = replace(look.settings, command_channel="memory://")
+        examination = Examination(Request(state, context))
+        examination.settings = replace(examination.settings, command_channel="memory://")
         group = serve("commanded", resources=COMMANDED)
-        found = examine(look, group, [], [("agents", agents.agents)])
+        found = examine(examination, group, [], [("agents", agents.agents)])
         return [(f.level, f.sentence) for f in found if f.check == "agents"]
 
     return ask
@@ -224,10 +224,10 @@ def levels(found: Iterable[Finding]) -> list[str]:
 def test_a_channel_must_be_signed_and_should_be_encrypted(
     options: dict[str, Any], found: list[str]
 ) -> None:
-    look: Any = SimpleNamespace(settings=Settings(**options))
+    examination: Any = SimpleNamespace(settings=Settings(**options))
 
-    assert levels(agents.channel(look)) == found
-    assert "s@" not in str(list(agents.channel(look)))
+    assert levels(agents.channel(examination)) == found
+    assert "s@" not in str(list(agents.channel(examination)))
 
 
 @pytest.mark.parametrize(
@@ -242,6 +242,6 @@ def test_a_channel_must_be_signed_and_should_be_encrypted(
 def test_options_that_do_not_fit_each_other_are_told(
     options: dict[str, Any], found: list[str]
 ) -> None:
-    look: Any = SimpleNamespace(settings=Settings(**options))
+    examination: Any = SimpleNamespace(settings=Settings(**options))
 
-    assert levels(store_checks.settings(look)) == found
+    assert levels(store_checks.settings(examination)) == found

@@ -11,7 +11,7 @@ import pytest
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.doctor.checks import Finding, Look
+from mistral_failover.doctor.checks import Examination, Finding
 from mistral_failover.doctor.fences import fences
 from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.emulator.state import stable_hex
@@ -47,7 +47,7 @@ def check(fencing: Fencing) -> Check:
             region_name="RegionOne",
         )
         context = ActionContext(security, ExecutionContext(workflow_execution_id="e"))
-        return list(fences(Look(Request(fencing.runtime, context), limit)))
+        return list(fences(Examination(Request(fencing.runtime, context), limit)))
 
     return run
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import requests
 
-from mistral_failover.doctor import examination, trusts
+from mistral_failover.doctor import all_checks, trusts
 from mistral_failover.doctor import rights as rights_checks
-from mistral_failover.doctor.checks import Finding, Look
+from mistral_failover.doctor.checks import Examination, Finding
 from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
@@ -66,8 +66,8 @@ class Person:
             trust["expires_at"] = end.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         return str(self.keystone("POST", "/OS-TRUST/trusts", {"trust": trust})["trust"]["id"])
 
-    def look(self, **more: Any) -> Look:
-        """The doctor's look with this person's token, or with another."""
+    def examination(self, **more: Any) -> Examination:
+        """An examination with this person's token, or with another."""
         security = {
             "auth_uri": self.emulated.auth_url,
             "auth_token": self.token,
@@ -77,7 +77,7 @@ class Person:
             **more,
         }
         context: Any = SimpleNamespace(security=SimpleNamespace(**security))
-        return Look(Request(self.state, context))
+        return Examination(Request(self.state, context))
 
 
 @pytest.fixture
@@ -85,11 +85,11 @@ def person(emulated: EmulatedCloud, state: Runtime) -> Person:
     return Person(emulated, state)
 
 
-Check = Callable[[Look], Any]
+Check = Callable[[Examination], Any]
 
 
-def said(check: Check, look: Look) -> list[tuple[str, str]]:
-    found: list[Finding] = list(check(look))
+def said(check: Check, examination: Examination) -> list[tuple[str, str]]:
+    found: list[Finding] = list(check(examination))
     assert all(each.remedy for each in found if each.level != "ok")
     return [(each.level, each.sentence) for each in found]
 
@@ -97,7 +97,7 @@ def said(check: Check, look: Look) -> list[tuple[str, str]]:
 def test_who_may_only_read_is_told_that_no_failover_would_work(person: Person) -> None:
     told = person.told() | {"roles": [{"id": "r1", "name": "reader"}]}
 
-    found = list(rights_checks.token(person.look(service_catalog=told)))
+    found = list(rights_checks.token(person.examination(service_catalog=told)))
 
     assert [each.level for each in found] == ["error", "ok"]
     assert "FORBIDDEN" in found[0].sentence
@@ -109,7 +109,7 @@ def test_who_may_only_read_is_told_that_no_failover_would_work(person: Person) -
 def test_the_role_member_is_enough_however_it_is_written(person: Person, roles: list[str]) -> None:
     told = person.told() | {"roles": [{"id": role, "name": role} for role in roles]}
 
-    ((level, sentence),) = said(rights_checks.token, person.look(service_catalog=told))
+    ((level, sentence),) = said(rights_checks.token, person.examination(service_catalog=told))
 
     assert (level, sentence.partition(";")[0]) == (
         "ok",
@@ -121,22 +121,22 @@ def test_of_a_credential_in_clouds_yaml_the_role_is_looked_at_as_well() -> None:
     access = SimpleNamespace(username="ann", role_names=["reader"], trust_scoped=False)
     session = SimpleNamespace(get_token=str, auth=SimpleNamespace(get_access=lambda _: access))
     security = SimpleNamespace(auth_token=None, trust_id=None, user_name=None)
-    look: Any = SimpleNamespace(
+    examination: Any = SimpleNamespace(
         request=SimpleNamespace(context=SimpleNamespace(security=security)),
         cloud=SimpleNamespace(session=session),
         settings=SimpleNamespace(cloud="shop"),
     )
 
-    grave, acts = rights_checks.token(look)
+    grave, acts = rights_checks.token(examination)
 
     assert (grave.level, acts.level) == ("error", "ok")
     assert "the entry shop of clouds.yaml" in grave.remedy
     assert "--role member" in grave.remedy
-    assert list(trusts.trusts(look)) == []
+    assert list(trusts.trusts(examination)) == []
 
 
 def test_who_gave_no_trust_is_told_that_no_alarm_comes_in_their_name(person: Person) -> None:
-    (found,) = trusts.trusts(person.look())
+    (found,) = trusts.trusts(person.examination())
 
     assert found.level == "warn"
     assert "no trust in this project" in found.sentence
@@ -147,7 +147,7 @@ def test_trusts_that_pass_on_the_role_are_well_and_need_a_rehearsal(person: Pers
     person.trusts("member")
     person.trusts("member", ends_in=30 * 86400)
 
-    ((level, sentence),) = said(trusts.trusts, person.look())
+    ((level, sentence),) = said(trusts.trusts, person.examination())
 
     assert level == "ok"
     assert "2 trusts" in sentence
@@ -157,7 +157,7 @@ def test_trusts_that_pass_on_the_role_are_well_and_need_a_rehearsal(person: Pers
 def test_trusts_that_end_soon_or_pass_on_too_little_are_told(person: Person) -> None:
     shown = [person.trusts("reader"), person.trusts("member", ends_in=7200)]
 
-    found = said(trusts.trusts, person.look())
+    found = said(trusts.trusts, person.examination())
 
     assert [level for level, _ in found] == ["warn", "warn"]
     assert "in 2 h" in found[0][1]
@@ -170,7 +170,7 @@ def test_somebody_else_s_trusts_are_not_taken_for_the_caller_s(
 ) -> None:
     Person(emulated, state).trusts("member")
 
-    assert [level for level, _ in said(trusts.trusts, person.look())] == ["warn"]
+    assert [level for level, _ in said(trusts.trusts, person.examination())] == ["warn"]
 
 
 @pytest.mark.parametrize("role", ["member", "reader"])
@@ -185,8 +185,8 @@ def test_a_request_that_came_by_a_trust_is_judged_by_what_that_passes_on(
     token = made.headers["X-Subject-Token"]
     more: dict[str, Any] = {"service_catalog": made.json()["token"]} if carried else {}
 
-    look = person.look(auth_token=token, trust_id=None if carried else trust, **more)
-    rights, found = said(rights_checks.token, look), said(trusts.trusts, look)
+    examination = person.examination(auth_token=token, trust_id=None if carried else trust, **more)
+    rights, found = said(rights_checks.token, examination), said(trusts.trusts, examination)
 
     assert "trust" in rights[-1][1]
     assert trust not in str(rights + found)
@@ -201,7 +201,7 @@ def test_a_request_that_came_by_a_trust_is_judged_by_what_that_passes_on(
 def test_a_trust_that_keystone_does_not_describe_is_no_proof(person: Person) -> None:
     token = person.emulated.client.mint_token(user=person.name, trust=True)
 
-    ((level, sentence),) = said(trusts.trusts, person.look(auth_token=token))
+    ((level, sentence),) = said(trusts.trusts, person.examination(auth_token=token))
 
     assert (level, "this request's trust" in sentence) == ("warn", True)
 
@@ -216,13 +216,13 @@ def test_the_token_of_an_application_credential_is_shown_no_trusts(person: Perso
     made = requests.post(url, json={"auth": {"identity": way}}, timeout=5)
 
     token = made.headers["X-Subject-Token"]
-    ((level, sentence),) = said(trusts.trusts, person.look(auth_token=token))
+    ((level, sentence),) = said(trusts.trusts, person.examination(auth_token=token))
 
     assert (level, "application credential" in sentence) == ("warn", True)
 
 
 def test_the_doctor_asks_both() -> None:
-    checks = dict(examination.CHECKS)
+    checks = dict(all_checks.CHECKS)
 
     assert checks["rights"] is rights_checks.token
     assert checks["trusts"] is trusts.trusts

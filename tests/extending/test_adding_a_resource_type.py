@@ -51,14 +51,14 @@ words:
 ACTIONS = """
 from mistral_failover.actions.operations import OperationAction
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.model.observation import AS_RECORDED, Look, Presence
+from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
 
 CALLS = []
 ANNOUNCED = []  # if anything is here, nothing else is announced
 
 def observe(view, record, group):
     if ANNOUNCED and record.physical_id not in ANNOUNCED:
-        return Look(Presence.GONE, f"{record.physical_id} is not announced")
+        return ObservedPresence(Presence.GONE, f"{record.physical_id} is not announced")
     return AS_RECORDED
 
 def examine(subject):

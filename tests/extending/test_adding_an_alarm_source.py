@@ -20,10 +20,10 @@ sys.path.insert(0, str(ROOT / "docs" / "_ext"))
 import from_code  # noqa: E402
 
 SOURCE = """
-from mistral_failover.alarms.alarm import Alarm, AlarmSource, Reader, digest
+from mistral_failover.alarms.alarm import Alarm, AlarmSource, BodyReader, digest
 
 def read(body):
-    reader = Reader.of(body, "Hand on the body as the pager posts it.")
+    reader = BodyReader.of(body, "Hand on the body as the pager posts it.")
     page, server = reader.needed("page"), reader.needed("server")
     return [Alarm(
         source="house_pager", key=digest(["house_pager", page]), firing=True, unique=True,

@@ -17,7 +17,7 @@ from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.servers import ServerState
 from mistral_failover.groups import agent_health, candidates
-from mistral_failover.groups.candidates import Seen
+from mistral_failover.groups.candidates import HeatMember
 from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.model.assignment import MemberFact
 from mistral_failover.model.ids import group_id
@@ -63,11 +63,11 @@ def world(
         request = Request(state, context)
         snapshot = group_snapshot(request, "payments")
         seen = [
-            Seen(name, name, 1.0, "CHECK_FAILED" if name == marked else "CREATE_COMPLETE")
+            HeatMember(name, name, 1.0, "CHECK_FAILED" if name == marked else "CREATE_COMPLETE")
             for name in members
         ]
         cloud: Any = SimpleNamespace()
-        found = candidates.look(
+        found = candidates.member_facts(
             request,
             cloud,
             snapshot.group,

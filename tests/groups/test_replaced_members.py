@@ -94,7 +94,7 @@ def look(
         monkeypatch.setattr(refresh_members, "stack_members", lambda *given, **more: found)
         request = Request(state, context)
         snapshot = group_snapshot(request, "payments")
-        failover.look_at_members(request, snapshot, FailoverRequest(), remember=remember)
+        failover.read_members(request, snapshot, FailoverRequest(), remember=remember)
 
     return at
 

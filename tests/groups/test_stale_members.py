@@ -61,7 +61,7 @@ def test_who_wakes_up_behind_a_replacement_looks_again(
 
     snapshot = group_snapshot(request_, group.name)
     monkeypatch.setattr(failover, "members_now", freeze)
-    facts = failover.look_at_members(request_, snapshot, FailoverRequest(lost=()), remember=True)
+    facts = failover.read_members(request_, snapshot, FailoverRequest(lost=()), remember=True)
 
     now = group.servers()[standby]
     assert now != former
@@ -92,7 +92,7 @@ def test_who_sees_nothing_but_the_past_gives_up(
 
     monkeypatch.setattr(failover, "members_now", busy)
     with pytest.raises(ActionError) as raised:
-        failover.look_at_members(request_, snapshot, FailoverRequest(lost=()), remember=True)
+        failover.read_members(request_, snapshot, FailoverRequest(lost=()), remember=True)
 
     assert raised.value.code == "CONTENDED"
     assert deposed == []

@@ -12,26 +12,28 @@ from hypothesis import strategies as st
 from mistral_failover.model.observation import (
     AS_RECORDED,
     EngineView,
-    Look,
     ObservedMember,
+    ObservedPresence,
     ObservedResource,
     Presence,
     Service,
     judged,
-    standing,
+    service_state,
 )
 
 ROLES = {"active": "db_a"}
-GONE = Look(Presence.GONE, "its server is gone")
-HIDDEN = Look(Presence.UNKNOWN, "no service answers")
+GONE = ObservedPresence(Presence.GONE, "its server is gone")
+HIDDEN = ObservedPresence(Presence.UNKNOWN, "no service answers")
 
 
-def member(name: str, look: Look = AS_RECORDED, why_not: str | None = None) -> ObservedMember:
+def member(
+    name: str, look: ObservedPresence = AS_RECORDED, why_not: str | None = None
+) -> ObservedMember:
     roles = tuple(role for role, holder in ROLES.items() if holder == name)
     return ObservedMember(name, roles, look, why_not or look.why or None)
 
 
-def resource(look: Look, *, serves: bool = True) -> ObservedResource:
+def resource(look: ObservedPresence, *, serves: bool = True) -> ObservedResource:
     return ObservedResource("data", "volume_attachment", "db_a", serves, look)
 
 
@@ -46,7 +48,7 @@ WELL = [member("db_a"), member("db_b")]
         ([member("db_a", GONE), member("db_b")], [], Service.DOWN),
         ([member("db_b")], [], Service.DOWN),
         (WELL, [resource(GONE)], Service.DOWN),
-        (WELL, [resource(Look(Presence.CHANGED, "it is elsewhere"))], Service.DOWN),
+        (WELL, [resource(ObservedPresence(Presence.CHANGED, "it is elsewhere"))], Service.DOWN),
         ([member("db_a", HIDDEN), member("db_b")], [], Service.UNKNOWN),
         (WELL, [resource(HIDDEN)], Service.UNKNOWN),
         ([member("db_a", HIDDEN), member("db_b")], [resource(GONE)], Service.DOWN),
@@ -66,7 +68,7 @@ def test_the_worst_finding_decides(
 
 
 def test_a_silent_agent_of_the_active_member_degrades_the_group() -> None:
-    quiet = Look(Presence.PRESENT, "its agent has said nothing for 90 s")
+    quiet = ObservedPresence(Presence.PRESENT, "its agent has said nothing for 90 s")
     assert judged(ROLES, [member("db_a", quiet), member("db_b")], []).service is Service.DEGRADED
 
 
@@ -89,36 +91,40 @@ def seen(service: str) -> dict[str, Any]:
 
 
 def test_a_later_observation_counts() -> None:
-    found = standing(AT_REST, seen("DOWN"), 150.0, 140.0)
+    found = service_state(AT_REST, seen("DOWN"), 150.0, 140.0)
     assert (found.service, found.since, found.seen_at) == (Service.DOWN, 140.0, 150.0)
 
 
 def test_an_observation_from_before_the_last_traversal_does_not() -> None:
-    found = standing(AT_REST, seen("DOWN"), 95.0, 80.0)
+    found = service_state(AT_REST, seen("DOWN"), 95.0, 80.0)
     assert (found.service, found.since, found.seen_at) == (Service.SERVING, 100.0, None)
 
 
 def test_what_the_engine_knows_to_be_missing_counts_first() -> None:
     engine = EngineView(ROLES, started_at=90.0, missing=("database is not there",))
-    found = standing(engine, seen("SERVING"), 95.0, 10.0)
+    found = service_state(engine, seen("SERVING"), 95.0, 10.0)
     assert (found.service, found.since) == (Service.DOWN, 90.0)
 
 
 def test_a_group_that_was_seen_down_before_its_failover_is_down_since_then() -> None:
     engine = EngineView(ROLES, started_at=90.0, missing=("database is not there",))
-    assert standing(engine, seen("DOWN"), 85.0, 60.0).since == 60.0
+    assert service_state(engine, seen("DOWN"), 85.0, 60.0).since == 60.0
 
 
 def test_during_a_planned_move_the_old_holder_serves_until_it_is_stopped() -> None:
     engine = EngineView(ROLES, started_at=90.0)
-    assert standing(engine, seen("SERVING"), 85.0, 10.0).service is Service.SERVING
+    assert service_state(engine, seen("SERVING"), 85.0, 10.0).service is Service.SERVING
 
 
-LOOKS = st.sampled_from([AS_RECORDED, GONE, HIDDEN, Look(Presence.CHANGED, "it changed")])
+LOOKS = st.sampled_from(
+    [AS_RECORDED, GONE, HIDDEN, ObservedPresence(Presence.CHANGED, "it changed")]
+)
 
 
 @given(LOOKS, LOOKS, LOOKS)
-def test_a_group_never_serves_by_what_was_not_seen(a: Look, b: Look, data: Look) -> None:
+def test_a_group_never_serves_by_what_was_not_seen(
+    a: ObservedPresence, b: ObservedPresence, data: ObservedPresence
+) -> None:
     found = judged(ROLES, [member("db_a", a), member("db_b", b)], [resource(data)])
     if a is not AS_RECORDED or data is not AS_RECORDED:
         assert found.service is not Service.SERVING

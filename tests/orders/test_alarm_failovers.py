@@ -250,7 +250,7 @@ def test_a_sweep_starts_what_a_person_admitted_with_all_that_they_said(
         started.append(facts)
         raise ConnectionError("the process died")
 
-    monkeypatch.setattr(failover, "moving", die)
+    monkeypatch.setattr(failover, "goal_function", die)
     orders.Begin("payments", incident=held["incident"], **said).run(context)
     swept = recovery.Sweep("payments").run(context)
 
@@ -363,7 +363,7 @@ def movable(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
             return derive
 
-        monkeypatch.setattr(failover, "moving", moving)
+        monkeypatch.setattr(failover, "goal_function", moving)
 
     return move
 

@@ -63,7 +63,7 @@ def test_an_order_whose_process_died_before_it_began_is_no_alarm_either(
         raise RuntimeError("the process is gone")
 
     with pytest.raises(RuntimeError):
-        operator_order.ordered(Request(state, context), "payments", dies, {}, "a move")
+        operator_order.start_order(Request(state, context), "payments", dies, {}, "a move")
 
     (order,) = incidents(context)
     assert order["decision"] == "ADMITTED", "it is unknown how far it came"
@@ -83,10 +83,10 @@ def test_the_same_execution_may_give_a_refused_order_again(
         return render_goal(snapshot.group, {"active": "db_b"}, [])
 
     with pytest.raises(ActionError):
-        operator_order.ordered(request, "payments", unable, {}, "a move")
+        operator_order.start_order(request, "payments", unable, {}, "a move")
     assert incidents(context)[0]["decision"] == "REFUSED"
 
-    begun_now = operator_order.ordered(request, "payments", able, {}, "a move")
+    begun_now = operator_order.start_order(request, "payments", able, {}, "a move")
 
     (order,) = incidents(context)
     assert (order["id"], order["decision"]) == (begun_now["incident"], "ADMITTED")
@@ -104,11 +104,11 @@ def test_an_order_that_another_delivery_has_begun_is_not_refused(
     def too_late(snapshot: Any) -> Any:
         with monkeypatch.context() as patch:
             patch.setattr(store, "link", lambda *_: None)
-            operator_order.ordered(request, "payments", able, {}, "a move")
+            operator_order.start_order(request, "payments", able, {}, "a move")
         raise ActionError("UNREACHABLE", "the cloud is away", "Wait.")
 
     with pytest.raises(ActionError):
-        operator_order.ordered(request, "payments", too_late, {}, "a move")
+        operator_order.start_order(request, "payments", too_late, {}, "a move")
 
     (order,) = incidents(context)
     assert (order["decision"], order["sentence"]) == ("ADMITTED", "a move")
@@ -121,7 +121,7 @@ def test_an_order_of_what_is_so_already_asked_for_nothing(
         raise operator_order.NothingToDo("db_a holds active already")
 
     with pytest.raises(operator_order.NothingToDo):
-        operator_order.ordered(Request(state, context), "payments", there, {}, "a move")
+        operator_order.start_order(Request(state, context), "payments", there, {}, "a move")
 
     (order,) = incidents(context)
     assert order["decision"] == "IGNORED"

@@ -42,7 +42,7 @@ def acted(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """The operations that were acted on, and under which lease."""
     operations: list[dict[str, Any]] = []
 
-    def perform(tools: Any, operation: dict[str, Any]) -> dict[str, Any]:
+    def perform(context: Any, operation: dict[str, Any]) -> dict[str, Any]:
         operations.append(operation)
         return {}
 

@@ -23,9 +23,9 @@ from mistral_failover.cloud.servers import Evidence, ServerState
 from mistral_failover.convergence.records import Outcome, Record
 from mistral_failover.mistral.operation_documents import outcome_of
 from mistral_failover.resources import activation, volume_attachment
-from mistral_failover.resources.operation_tools import Tools, sharing
+from mistral_failover.resources.operation_context import OperationContext, sharing
 from mistral_failover.runtime.errors import ActionError, describe
-from mistral_failover.runtime.remedies import going_on
+from mistral_failover.runtime.remedies import says_how_to_continue
 
 MEMBER = {"name": "db_a", "server_id": "s-a", "epoch": 3}
 PROPERTIES = {"member": "db_a", "start": "pg-start", "stop": "pg-stop", "device": "/dev/vdb"}
@@ -66,14 +66,14 @@ def volumes_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(volumes, "exists", lambda *_: True)
 
 
-def tools(channel: Obedient) -> Tools:
-    return Tools(None, channel)  # type: ignore[arg-type] - no operation here calls the cloud
+def context(channel: Obedient) -> OperationContext:
+    return OperationContext(None, channel)  # type: ignore[arg-type] - no operation here calls the cloud
 
 
 def test_the_start_command_gets_every_further_property_as_an_argument() -> None:
     channel = Obedient()
 
-    made = activation.activate(tools(channel), OPERATION)
+    made = activation.activate(context(channel), OPERATION)
 
     (command,) = channel.commands
     assert (command.name, command.arguments) == ("pg-start", {"device": "/dev/vdb"})
@@ -85,7 +85,7 @@ def test_the_start_command_gets_every_further_property_as_an_argument() -> None:
 def test_silence_may_not_last_longer_than_the_operation() -> None:
     channel = Obedient()
 
-    activation.activate(tools(channel), {**OPERATION, "timeout": 5.0})
+    activation.activate(context(channel), {**OPERATION, "timeout": 5.0})
 
     assert (channel.commands[0].limit, channel.commands[0].patience) == (5.0, 5.0)
 
@@ -98,7 +98,7 @@ def test_a_command_whose_outcome_the_agent_does_not_know_is_a_person_s_to_settle
 
     channel = Forgetful()
     with pytest.raises(ChannelError) as caught:
-        activation.activate(tools(channel), OPERATION)
+        activation.activate(context(channel), OPERATION)
 
     outcome = outcome_of(None, describe(caught.value))
     assert outcome.unknown, "a repeat carries the same id, and meets what the person said"
@@ -139,7 +139,7 @@ BEAT = Heartbeat(3, 1.0, (), None)
 
 def failure(channel: Late, operation: dict[str, Any]) -> Outcome:
     with pytest.raises(ChannelError) as caught:
-        activation.activate(tools(channel), operation)
+        activation.activate(context(channel), operation)
     return outcome_of(None, describe(caught.value))
 
 
@@ -169,8 +169,8 @@ def test_an_agent_that_made_something_on_the_server_is_not_waited_for() -> None:
 def test_a_repeat_of_an_operation_sends_the_same_command_id() -> None:
     channel = Obedient()
     for _ in range(2):
-        activation.activate(tools(channel), OPERATION)
-    activation.activate(tools(channel), {**OPERATION, "key": "another"})
+        activation.activate(context(channel), OPERATION)
+    activation.activate(context(channel), {**OPERATION, "key": "another"})
 
     first, again, other = (command.id for command in channel.commands)
     assert first == again != other
@@ -187,7 +187,7 @@ OTHER_ARGUMENTS = {**PROPERTIES, "device": "/dev/other"}
 def test_new_arguments_stop_and_start_the_application(previous: Any) -> None:
     channel = Obedient()
 
-    activation.reactivate(tools(channel), {**OPERATION, "previous": previous})
+    activation.reactivate(context(channel), {**OPERATION, "previous": previous})
 
     assert [command.name for command in channel.commands] == ["pg-stop", "pg-start"]
     assert channel.commands[0].arguments == {}
@@ -197,7 +197,7 @@ def test_a_corrected_stop_command_alone_disturbs_nothing() -> None:
     channel = Obedient()
     previous = {**PROPERTIES, "stop": "mistyped"}
 
-    made = activation.reactivate(tools(channel), {**OPERATION, "previous": previous})
+    made = activation.reactivate(context(channel), {**OPERATION, "previous": previous})
 
     assert channel.commands == []
     assert made["attributes"] == OPERATION["resource"]["attributes"]
@@ -206,7 +206,7 @@ def test_a_corrected_stop_command_alone_disturbs_nothing() -> None:
 def test_after_an_attempt_of_unknown_outcome_it_is_stopped_and_started() -> None:
     channel = Obedient()
 
-    activation.reactivate(tools(channel), {**OPERATION, "previous": PROPERTIES, "unknown": True})
+    activation.reactivate(context(channel), {**OPERATION, "previous": PROPERTIES, "unknown": True})
 
     assert [command.name for command in channel.commands] == ["pg-stop", "pg-start"]
 
@@ -227,7 +227,7 @@ def test_a_quiesce_stops_with_the_corrected_name_what_is_the_same_application(
     channel = Obedient()
     applied = {**PROPERTIES, "stop": "mistyped"}
 
-    activation.quiesce(tools(channel), {**OPERATION, "properties": applied, "written": written})
+    activation.quiesce(context(channel), {**OPERATION, "properties": applied, "written": written})
 
     assert [command.name for command in channel.commands] == [stop]
 
@@ -235,7 +235,7 @@ def test_a_quiesce_stops_with_the_corrected_name_what_is_the_same_application(
 def test_a_quiesce_runs_the_stop_command() -> None:
     channel = Obedient()
 
-    activation.quiesce(tools(channel), OPERATION)
+    activation.quiesce(context(channel), OPERATION)
 
     assert [command.name for command in channel.commands] == ["pg-stop"]
 
@@ -251,11 +251,11 @@ def test_the_stop_goes_to_the_server_that_it_was_started_on_unless_that_was_prov
     state = ServerState("ACTIVE" if exists else None, None, None, exists=exists)
     monkeypatch.setattr(servers, "server_state", lambda cloud, server: state)
     monkeypatch.setattr(
-        servers, "deletion", lambda cloud, server: Evidence(proven, "delete", "as recorded")
+        servers, "deletion_proof", lambda cloud, server: Evidence(proven, "delete", "as recorded")
     )
 
     moved = {**OPERATION, "member": {**MEMBER, "server_id": "s-new"}}
-    activation.quiesce(tools(channel), moved)
+    activation.quiesce(context(channel), moved)
 
     assert [command.to.server_id for command in channel.commands] == asked
 
@@ -264,7 +264,7 @@ def test_the_stop_goes_to_the_server_that_it_was_started_on_unless_that_was_prov
 def test_a_member_that_is_off_is_quiesced_by_the_proof_alone(rung: str) -> None:
     channel = Obedient()
 
-    activation.quiesce(tools(channel), {**OPERATION, "inputs": fenced(rung)})
+    activation.quiesce(context(channel), {**OPERATION, "inputs": fenced(rung)})
 
     assert channel.commands == []
 
@@ -273,7 +273,7 @@ def test_a_member_that_quiesced_for_its_fence_is_stopped_all_the_same() -> None:
     """A start that was under way then may have ended since."""
     channel = Obedient()
 
-    activation.quiesce(tools(channel), {**OPERATION, "inputs": fenced("quiesce")})
+    activation.quiesce(context(channel), {**OPERATION, "inputs": fenced("quiesce")})
 
     assert [command.name for command in channel.commands] == ["pg-stop"]
 
@@ -282,7 +282,7 @@ def test_another_members_fence_is_no_proof_for_this_one() -> None:
     channel = Obedient()
     others = {"fence:db_b": fenced("stop")["fence:db_a"]}
 
-    activation.quiesce(tools(channel), {**OPERATION, "inputs": others})
+    activation.quiesce(context(channel), {**OPERATION, "inputs": others})
 
     assert [command.name for command in channel.commands] == ["pg-stop"]
 
@@ -303,7 +303,7 @@ def test_a_volume_of_a_server_that_is_gone_moves_only_with_a_proof(
     state = ServerState("ACTIVE" if exists else "", None, None, exists)
     monkeypatch.setattr(servers, "server_state", lambda *_: state)
     monkeypatch.setattr(
-        servers, "deletion", lambda *_: Evidence(proven, "delete", "it may be running")
+        servers, "deletion_proof", lambda *_: Evidence(proven, "delete", "it may be running")
     )
 
     def detach(_c: Any, _v: str, server: str, _l: float, _r: Release, *, unknown: bool) -> None:
@@ -315,11 +315,11 @@ def test_a_volume_of_a_server_that_is_gone_moves_only_with_a_proof(
 
     if refused:
         with pytest.raises(ActionError, match="it may be running") as caught:
-            volume_attachment.detach_volume(tools(Obedient()), operation)
+            volume_attachment.detach_volume(context(Obedient()), operation)
         assert caught.value.code == "FENCE_UNPROVEN"
         assert "failover start payments --lost db_a" in caught.value.remedy
     else:
-        volume_attachment.detach_volume(tools(Obedient()), operation)
+        volume_attachment.detach_volume(context(Obedient()), operation)
     assert detached == ([] if refused else ["s-a"])
 
 
@@ -351,7 +351,7 @@ def test_a_volume_leaves_on_the_terms_of_the_fence_and_of_the_group_file(
     resource = {**OPERATION["resource"], "physical_id": "v1"}
     operation = {**OPERATION, "resource": resource, "inputs": inputs, "properties": properties}
 
-    volume_attachment.detach_volume(tools(Obedient()), operation)
+    volume_attachment.detach_volume(context(Obedient()), operation)
 
     assert asked == [release]
 
@@ -366,7 +366,7 @@ def test_from_a_server_that_was_started_after_its_fence_stopped_it_no_volume_is_
     operation = {**OPERATION, "resource": resource, "inputs": fenced("stop")}
 
     with pytest.raises(ActionError, match="has been started again") as caught:
-        volume_attachment.detach_volume(tools(Obedient()), operation)
+        volume_attachment.detach_volume(context(Obedient()), operation)
 
     assert caught.value.code == "FENCE_UNPROVEN"
     assert asked == []
@@ -391,7 +391,7 @@ def test_who_has_to_help_is_told_how_it_goes_on(
     }[verb]
 
     with pytest.raises(CloudError) as caught:
-        perform(tools(Obedient()), operation)
+        perform(context(Obedient()), operation)
 
     assert ("failover sweep" in caught.value.remedy) is is_blocked
     assert caught.value.remedy.startswith("Do this. ")
@@ -402,7 +402,7 @@ def test_who_has_to_help_is_told_how_it_goes_on(
 def test_who_needs_do_nothing_is_not_told_to_go_on(error: CloudError) -> None:
     before = error.remedy
 
-    with pytest.raises(CloudError) as caught, going_on("payments"):
+    with pytest.raises(CloudError) as caught, says_how_to_continue("payments"):
         raise error
 
     assert caught.value.remedy == before
@@ -450,7 +450,7 @@ def test_a_volume_stays_where_another_resource_has_it_too(changes: Any, shares: 
 )
 def test_a_command_that_fails_is_told_in_its_own_words(perform: Any) -> None:
     with pytest.raises(ActionError, match="ended with 32: no such device") as caught:
-        perform(tools(Obedient(32)), {**OPERATION, "previous": OTHER_ARGUMENTS})
+        perform(context(Obedient(32)), {**OPERATION, "previous": OTHER_ARGUMENTS})
 
     assert caught.value.code == "COMMAND_FAILED"
     assert caught.value.remedy.endswith(" on db_a, then: failover start payments")
@@ -470,7 +470,7 @@ def test_a_member_without_a_server_is_refused_before_anything_is_done(
 
     resource = {**OPERATION["resource"], "attributes": {}}
     with pytest.raises(ActionError, match=who) as caught:
-        perform(tools(channel), {**OPERATION, "member": member, "resource": resource})
+        perform(context(channel), {**OPERATION, "member": member, "resource": resource})
 
     assert caught.value.code == "UNKNOWN_MEMBER"
     assert channel.commands == []

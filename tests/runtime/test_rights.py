@@ -17,7 +17,7 @@ from mistral_failover.convergence.records import Outcome, Ready, Record
 from mistral_failover.mistral import action_runner
 from mistral_failover.mistral.operation_documents import outcome_of
 from mistral_failover.resources.fence import ladder as fence_ladder
-from mistral_failover.resources.operation_tools import Tools
+from mistral_failover.resources.operation_context import OperationContext
 from mistral_failover.runtime import rights
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.process import Runtime
@@ -149,7 +149,7 @@ def test_a_service_that_cannot_be_asked_says_nothing_about_a_member(
     operation = {"key": "k", "group": "g", "group_id": "i", "properties": {"ladder": ladder}}
 
     with pytest.raises(CloudError) as raised:
-        fence_ladder.fence(Tools(None, Channel()), operation, target)  # type: ignore[arg-type]
+        fence_ladder.fence(OperationContext(None, Channel()), operation, target)  # type: ignore[arg-type]
     assert raised.value.code == "TRUST_GONE"
 
 

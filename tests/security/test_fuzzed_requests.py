@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mistral_failover.embedded.access import Gate
+from mistral_failover.embedded.access import AccessControl
 from mistral_failover.mistral.client import MistralClient
 from mistral_failover.testing.engine import TestEngine
 
@@ -75,7 +75,7 @@ def test_only_what_has_everything_gets_past_the_gate(
     method: str,
 ) -> None:
     behind, answers = Behind(), []
-    gate = Gate(behind, TOKEN, Path("api-token"), ["127.0.0.1", "localhost"])
+    gate = AccessControl(behind, TOKEN, Path("api-token"), ["127.0.0.1", "localhost"])
     environ = {
         "REQUEST_METHOD": method,
         "PATH_INFO": path,

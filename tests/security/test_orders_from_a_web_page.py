@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from mistral_failover.embedded import access
-from mistral_failover.embedded.access import Gate
+from mistral_failover.embedded.access import AccessControl
 from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.mistral.client import MistralClient, MistralError
 from mistral_failover.testing.engine import TestEngine
@@ -242,7 +242,9 @@ def test_the_token_does_not_reach_the_actions_but_one_of_a_cloud_beside_it_does(
     environ = {"HTTP_HOST": "localhost", "REQUEST_METHOD": "GET", "PATH_INFO": "/v2/"}
     environ |= {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in sent.items()}
 
-    gate = Gate(lambda passed, _: seen.update(passed) or [], TOKEN, Path("f"), ["localhost"])
+    gate = AccessControl(
+        lambda passed, _: seen.update(passed) or [], TOKEN, Path("f"), ["localhost"]
+    )
     gate(environ, lambda *_: None)
 
     assert seen["PATH_INFO"] == "/v2/", "it was let through"

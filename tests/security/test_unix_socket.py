@@ -174,7 +174,7 @@ def asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[
         start_response("200 OK", headers)
         return [body]
 
-    gate = access.Gate(answer, TOKEN, folder / "api-token", {"localhost"})
+    gate = access.AccessControl(answer, TOKEN, folder / "api-token", {"localhost"})
     server = wsgi.Server(str(path), gate, numthreads=2)
     server.bind_unix_socket = lambda _: setattr(server, "socket", unix_socket.bound(path))
     server.prepare()

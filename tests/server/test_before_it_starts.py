@@ -287,13 +287,13 @@ def options(cloud: EmulatedCloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def found(options: Options) -> dict[str, bool]:
     """The codes, and whether they are grave."""
-    rows = checks.look(options)
+    rows = checks.run_checks(options)
     assert all(row.message and row.remedy for row in rows), rows
     return {row.code: row.grave for row in rows}
 
 
 def test_a_server_without_a_fault_is_told_nothing(options: Options) -> None:
-    assert checks.look(options) == []
+    assert checks.run_checks(options) == []
     assert not options.state_dir.exists(), "looking changes nothing"
 
 
@@ -468,13 +468,13 @@ def test_an_alarm_that_is_refused_again_keeps_no_other_and_no_server_waiting(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     left = Left("one", "MISTRAL_REFUSED")
-    redelivery.take_up(left)  # type: ignore[arg-type]
+    redelivery.redeliver(left)  # type: ignore[arg-type]
     assert (left.taken, left.ended) == (["two", "three"], True)
     assert "execution one: send it again" in caplog.text
 
     away = Left("two", "MISTRAL_UNREACHABLE")
     with pytest.raises(MistralError):
-        redelivery.take_up(away)  # type: ignore[arg-type]
+        redelivery.redeliver(away)  # type: ignore[arg-type]
     assert not away.ended, "so none of them is lost"
 
 
@@ -495,7 +495,7 @@ def test_a_certificate_that_is_over_is_found(options: Options, tmp_path: Path) -
 
 def test_databases_that_can_not_be_used_are_found(options: Options, tmp_path: Path) -> None:
     away = "mysql+pymysql://nobody:geheim@127.0.0.1:1/failover"
-    rows = checks.look(replace(options, settings={**options.settings, "database": away}))
+    rows = checks.run_checks(replace(options, settings={**options.settings, "database": away}))
     assert [row.code for row in rows] == ["DATABASE"]
     assert "geheim" not in str(rows)
 
@@ -516,7 +516,7 @@ def test_a_database_of_another_kind_is_refused_before_mistral_starts(
 ) -> None:
     worse = replace(options, settings={**options.settings, "database": url})
 
-    (row,) = checks.look(worse)
+    (row,) = checks.run_checks(worse)
     with pytest.raises(EmbeddedError) as refused, service.running(worse):
         raise AssertionError("it runs")
 
@@ -535,7 +535,7 @@ def test_a_channel_that_can_not_be_used_is_found(options: Options, private: Priv
         ("amqp://u:p@127.0.0.1:1/v", "UNREACHABLE"),
     ):
         worse = replace(options, settings={"command_channel": url, "agent_key_file": str(key)})
-        rows = checks.look(worse)
+        rows = checks.run_checks(worse)
         assert [row.code for row in rows] == [told], rows
         assert "u:p" not in str(rows)
 

@@ -54,7 +54,7 @@ def delivery(body: Any, query: str = "") -> intake.Delivery:
     return intake.Delivery(f"{intake.PATH}/{TOKEN}", query, {}, json.dumps(body).encode())
 
 
-def decisions(taken: intake.Taken) -> list[str]:
+def decisions(taken: intake.AcceptedAlarms) -> list[str]:
     return [each.verdict.decision for each in taken.decisions]
 
 

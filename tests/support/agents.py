@@ -19,10 +19,10 @@ from keystoneauth1.session import Session
 
 from mistral_failover.agent import wire
 from mistral_failover.agent.channel.amqp import AmqpChannel
-from mistral_failover.agent.channel.interface import Command, CommandResult, Means
+from mistral_failover.agent.channel.interface import ChannelContext, Command, CommandResult
 from mistral_failover.agent.daemon import config
 from mistral_failover.agent.daemon.daemon import Agent
-from mistral_failover.agent.daemon.journal import Journal, Row
+from mistral_failover.agent.daemon.journal import Journal, JournalEntry
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.model.ids import group_id
 
@@ -74,7 +74,7 @@ class Node:
         key_file = folder / "secret"
         key_file.write_text(SECRET)
         key_file.chmod(0o600)
-        self.channel = AmqpChannel(url, Means(Session(), Unguarded(), str(key_file)))
+        self.channel = AmqpChannel(url, ChannelContext(Session(), Unguarded(), str(key_file)))
 
     def write(self, **settings: Any) -> Path:
         """Write the agent's file."""
@@ -174,7 +174,7 @@ class Node:
         stops = self.folder / "stops"
         return len(stops.read_text().splitlines()) if stops.exists() else 0
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[JournalEntry]:
         """What the journal has, newest first."""
         with Journal(self.journal, hold=False) as journal:
             return journal.latest(100)

@@ -8,7 +8,12 @@ import uuid
 import pytest
 from keystoneauth1.session import Session
 
-from mistral_failover.agent.channel.interface import ChannelError, Command, Means, channel_for
+from mistral_failover.agent.channel.interface import (
+    ChannelContext,
+    ChannelError,
+    Command,
+    channel_for,
+)
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.guard import LeaseLost, Unguarded
 
@@ -39,7 +44,7 @@ def key_file(tmp_path):
 @pytest.fixture
 def channel_to(key_file):
     def make(url, guard=None):
-        return channel_for(url, Means(Session(), guard or Unguarded(), key_file))
+        return channel_for(url, ChannelContext(Session(), guard or Unguarded(), key_file))
 
     return make
 

@@ -12,10 +12,10 @@ from mistral_failover.agent.channel.interface import Command, CommandResult, Hea
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud import servers
 from mistral_failover.cloud.servers import Evidence, ServerState
-from mistral_failover.cloud.waits import Look, wait_until
+from mistral_failover.cloud.waits import ProbeResult, wait_until
 from mistral_failover.resources.fence.ladder import fence
 from mistral_failover.resources.fence.rung import FenceTarget
-from mistral_failover.resources.operation_tools import Tools
+from mistral_failover.resources.operation_context import OperationContext
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.store.groups import MemberRow
 
@@ -30,7 +30,7 @@ class Cloud:
     """What waits without a guard, and shortly."""
 
     @staticmethod
-    def wait(probe: Callable[[], Look], *, what: str, limit: float) -> Any:
+    def wait(probe: Callable[[], ProbeResult], *, what: str, limit: float) -> Any:
         return wait_until(probe, what=what, limit=limit, first=0.001, ceiling=0.01)
 
 
@@ -111,8 +111,8 @@ class Attempt:
         }
         here = tuple((server, stop) for server in servers for stop in stops)
         target = FenceTarget(member, servers, here, without_stop_command, self.confirmed, attached)
-        tools = Tools(Cloud(), self, lambda: self.mistral)  # type: ignore[arg-type]
-        return fence(tools, operation, target)["attributes"]
+        context = OperationContext(Cloud(), self, lambda: self.mistral)  # type: ignore[arg-type]
+        return fence(context, operation, target)["attributes"]
 
 
 def nova_has_it_in(monkeypatch: pytest.MonkeyPatch, status: str) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 import yaml
 
-from mistral_failover.agent.channel.interface import Means, channel_for
+from mistral_failover.agent.channel.interface import ChannelContext, channel_for
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.hosts import operator_cloud
@@ -30,7 +30,7 @@ from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.resources.fence import host_power, power
 from mistral_failover.resources.fence.devices import load
 from mistral_failover.resources.fence.rung import FenceAttempt, FenceTarget
-from mistral_failover.resources.operation_tools import Tools
+from mistral_failover.resources.operation_context import OperationContext
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.settings import Settings
 from mistral_failover.store import host_fences
@@ -143,9 +143,9 @@ class Fencing:
         """Return an attempt to fence the member."""
         guard = Unguarded()
         channel = channel_for(
-            f"emulator+{self.emulated.url}", Means(self.cloud.session, guard, None)
+            f"emulator+{self.emulated.url}", ChannelContext(self.cloud.session, guard, None)
         )
-        tools = Tools(
+        context = OperationContext(
             self.cloud, channel, runtime=self.runtime, project_id=more.pop("project", PROJECT)
         )
         member = MemberRow("db_a", self.server, 1.0, 1, None)
@@ -157,7 +157,7 @@ class Fencing:
             "ticket": {"traversal_id": "t-1", "lock": {"token": 1}},
         }
         target = FenceTarget(member=member, confirmed=lambda: None, **facts)
-        return FenceAttempt(tools, operation, target)
+        return FenceAttempt(context, operation, target)
 
     def prove(self, limit: float = LIMIT, **more: Any) -> Evidence:
         """Climb the rung host_power once."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers of the actions as the pages get them, and an `Asking` that gives them."""
+"""Answers of the actions as the pages get them, and an `ActionClient` that gives them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from mistral_failover.model.steps import step
 from mistral_failover.model.types import installed_types
-from mistral_failover.ui.asking import Trouble
+from mistral_failover.ui.action_client import ActionFailed
 
 NOW = 1_800_000_000.0
 INCIDENT = "d3b9775c-bbec-5427-b5ff-c0c3dd981b60"
@@ -413,7 +413,7 @@ def host_event(children: list[dict[str, Any]] = CHILDREN, **more: Any) -> dict[s
 
 
 class Answers:
-    """An `Asking` with prepared answers: a value, a Trouble, or a function of the inputs.
+    """An `ActionClient` with prepared answers: a value, an ActionFailed, or a function of the inputs.
     ``groups`` is that of failover.status without a group. ``asked`` and ``started`` have what it
     was asked. Who waits for a step of the journal gets those that are new."""
 
@@ -437,13 +437,13 @@ class Answers:
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.started: list[tuple[str, dict[str, Any]]] = []
 
-    def ask(self, action: str, **inputs: Any) -> Any:
-        """See `Asking`."""
+    def run_action(self, action: str, **inputs: Any) -> Any:
+        """See `ActionClient`."""
         inputs = {name: value for name, value in inputs.items() if value is not None}
         self.asked.append((action, inputs))
         name = action.removeprefix("failover.")
         answer = self.answers["groups" if name == "status" and "group" not in inputs else name]
-        if isinstance(answer, Trouble):
+        if isinstance(answer, ActionFailed):
             raise answer
         if "wait" in inputs and not callable(answer):
             new = [row for row in answer if row["id"] > inputs["after"]]
@@ -452,7 +452,7 @@ class Answers:
         return answer(**inputs) if callable(answer) else answer
 
     def start(self, workflow: str, **inputs: Any) -> str:
-        """See `Asking`."""
+        """See `ActionClient`."""
         inputs = {name: value for name, value in inputs.items() if value is not None}
         self.started.append((workflow, inputs))
         return "e7f7a5a0-execution"

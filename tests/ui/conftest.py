@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import requests
 
-from mistral_failover.ui.asking import Asking
+from mistral_failover.ui.action_client import ActionClient
 from mistral_failover.ui.serving import serving
 from support.ui_answers import Answers
 
@@ -53,18 +53,18 @@ Opened = Callable[..., Browser]
 
 @pytest.fixture
 def opened() -> Iterator[Opened]:
-    """A function that serves the pages over an `Asking`, and returns a browser; it is logged in
+    """A function that serves the pages over an `ActionClient`, and returns a browser; it is logged in
     unless ``login`` is false."""
     with contextlib.ExitStack() as stack:
 
         def open_one(
-            asking: Asking | None = None, *, read_only: bool = False, login: bool = True
+            client: ActionClient | None = None, *, read_only: bool = False, login: bool = True
         ) -> Browser:
             links: list[str] = []
             served = stack.enter_context(contextlib.ExitStack())
             url = served.enter_context(
                 serving(
-                    asking or Answers(), "127.0.0.1", 0, read_only=read_only, announce=links.append
+                    client or Answers(), "127.0.0.1", 0, read_only=read_only, announce=links.append
                 )
             )
             browser = Browser(url, links, served.close)

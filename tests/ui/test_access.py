@@ -9,7 +9,7 @@ import pytest
 import requests
 
 from mistral_failover.ui import access
-from mistral_failover.ui.access import HEADERS, LASTS, Door
+from mistral_failover.ui.access import HEADERS, LASTS, LoginSessions
 from mistral_failover.ui.serving import serving
 from support.ui_answers import Answers
 from ui.conftest import Opened
@@ -73,7 +73,7 @@ def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites(opened: Opened) -
 def test_a_session_ends_after_its_time_and_at_the_logout() -> None:
     now = [0.0]
     links: list[str] = []
-    door = Door(links.append, lambda: now[0])
+    door = LoginSessions(links.append, lambda: now[0])
     door.open()
     first = door.login(links[-1])
     second = door.login(links[-1])
@@ -91,7 +91,7 @@ def test_a_session_ends_after_its_time_and_at_the_logout() -> None:
 
 def test_the_oldest_of_too_many_sessions_ends() -> None:
     links: list[str] = []
-    door = Door(links.append)
+    door = LoginSessions(links.append)
     door.open()
     cookies = [door.login(links[-1]) or "" for _ in range(access.SESSIONS + 1)]
 

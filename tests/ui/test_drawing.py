@@ -38,10 +38,10 @@ def test_a_group_that_moves() -> None:
 
     assert outline(draw_topology(found, "payments")) == [
         "member lost fenced: db_a: LOST, fenced",
-        "thing volume leaving: volume data: leaving",
+        "item volume leaving: volume data: leaving",
         "member: db_b: to be active",
-        "thing application wanted: application database: to come",
-        "thing volume wanted: volume data: to come",
+        "item application wanted: application database: to come",
+        "item volume wanted: volume data: to come",
         "moving: data is moving",
     ]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.ui.asking import Trouble
+from mistral_failover.ui.action_client import ActionFailed
 from mistral_failover.ui.orders import AT_ONCE
 from support.ui_answers import (
     HOST_EVENT,
@@ -170,7 +170,9 @@ def test_the_plan_of_each_failover_is_shown_before_all_are_admitted(opened: Open
 def test_a_failover_that_cannot_be_planned_is_named(opened: Opened) -> None:
     def planned(group: str, **_: Any) -> Any:
         if group == "books":
-            raise Trouble("no member of books could take over", "Repair one.", "NO_ELIGIBLE_MEMBER")
+            raise ActionFailed(
+                "no member of books could take over", "Repair one.", "NO_ELIGIBLE_MEMBER"
+            )
         return plan()
 
     page = opened(answers(plan=planned)).get(ADMIT).text
@@ -222,7 +224,7 @@ def test_a_mistral_that_goes_away_while_all_are_admitted_leaves_them_to_the_swee
     found = answers(admit_held={"admitted": [row], "refused": [], "left": 0})
 
     def away(workflow: str, **_: Any) -> str:
-        raise Trouble("no answer", "Start it.", "MISTRAL_UNREACHABLE")
+        raise ActionFailed("no answer", "Start it.", "MISTRAL_UNREACHABLE")
 
     monkeypatch.setattr(found, "start", away)
     order = {"what": "admit-event", **ABOUT, **WHY, "typed": "compute-1"}

@@ -12,7 +12,7 @@ import pytest
 
 from mistral_failover.model.observation import Service
 from mistral_failover.model.text import clean
-from mistral_failover.ui.asking import Trouble
+from mistral_failover.ui.action_client import ActionFailed
 from support.ui_answers import (
     BEFORE,
     GOALS,
@@ -198,7 +198,7 @@ def test_why_a_group_does_not_serve_stays_text(opened: Opened, path: str) -> Non
 
 
 def test_a_hostile_address_and_a_hostile_error_stay_text(opened: Opened) -> None:
-    browser = opened(Answers(status=Trouble(HOSTILE, HOSTILE, "UNKNOWN_GROUP")))
+    browser = opened(Answers(status=ActionFailed(HOSTILE, HOSTILE, "UNKNOWN_GROUP")))
     found = [
         browser.get("/group", params={"name": HOSTILE}),
         browser.get("/", params={"text": HOSTILE, "level": HOSTILE, "sort": HOSTILE}),

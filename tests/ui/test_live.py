@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import requests
 
-from mistral_failover.ui import app, pages, pulse
-from mistral_failover.ui.asking import Remembering, Trouble
+from mistral_failover.ui import app, journal_watcher, pages
+from mistral_failover.ui.action_client import ActionFailed, CachingActionClient
 from support.ui_answers import NOW, Answers, history, overview, status
 from ui.conftest import Browser, Opened
 
@@ -145,27 +145,27 @@ def test_the_journal_is_waited_for_once_however_many_pages_are_open_and_not_with
 def test_questions_without_an_answer_do_not_wait_in_mistral(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pulse, "_AWAY", 0.0)
+    monkeypatch.setattr(journal_watcher, "_AWAY", 0.0)
     said: Iterator[Any] = iter([[7], "away", "away", "away", [9], [], [12]])
     waited: list[bool] = []
     enough = threading.Event()
 
     class Sometimes:
-        def ask(self, action: str, **inputs: Any) -> Any:
+        def run_action(self, action: str, **inputs: Any) -> Any:
             assert action == "failover.history"
             waited.append(inputs["wait"] is not None)
             found = next(said, None)
             if found is None:
                 enough.set()
             if found == "away":
-                raise Trouble("no answer", code="STILL_RUNNING")
+                raise ActionFailed("no answer", code="STILL_RUNNING")
             return [{"id": each} for each in found or []]
 
         def start(self, workflow: str, **_: Any) -> str:
             raise NotImplementedError(workflow)
 
     steps: list[int] = []
-    watching = pulse.Pulse(Sometimes(), lambda: steps.append(watching.number))
+    watching = journal_watcher.JournalWatcher(Sometimes(), lambda: steps.append(watching.number))
     with watching.watched():
         assert enough.wait(30)
 
@@ -174,7 +174,7 @@ def test_questions_without_an_answer_do_not_wait_in_mistral(
 
 
 def test_a_mistral_that_is_away_is_said_and_taken_back(opened: Opened) -> None:
-    answers = Answers(status=Trouble("no answer", "Start it.", "MISTRAL_UNREACHABLE"))
+    answers = Answers(status=ActionFailed("no answer", "Start it.", "MISTRAL_UNREACHABLE"))
     with stream(opened(answers), "/group&name=payments") as answer:
         found = events(answer)
         name, told = next(found)
@@ -226,20 +226,20 @@ def test_pages_that_wait_for_the_same_failure_share_it() -> None:
     waiting = threading.Barrier(5)
 
     class Away:
-        def ask(self, action: str, **_: Any) -> Any:
+        def run_action(self, action: str, **_: Any) -> Any:
             asked.append(action)
             time.sleep(0.2)
-            raise Trouble("no answer", code="MISTRAL_UNREACHABLE")
+            raise ActionFailed("no answer", code="MISTRAL_UNREACHABLE")
 
         def start(self, workflow: str, **_: Any) -> str:
             raise NotImplementedError(workflow)
 
-    remembering = Remembering(Away())
+    remembering = CachingActionClient(Away())
 
     def look(_: int) -> str:
         waiting.wait(5)
-        with pytest.raises(Trouble) as refused:
-            remembering.ask("failover.status")
+        with pytest.raises(ActionFailed) as refused:
+            remembering.run_action("failover.status")
         return refused.value.message
 
     with ThreadPoolExecutor(5) as pool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.ui.asking import Trouble
+from mistral_failover.ui.action_client import ActionFailed
 from mistral_failover.ui.orders import ORDERS
 from support.ui_answers import INCIDENT, Answers, held, status
 from ui.conftest import Opened
@@ -158,7 +158,7 @@ def test_a_group_without_maintenance_has_none_to_end(opened: Opened) -> None:
 
 
 def test_what_mistral_refuses_is_said(opened: Opened) -> None:
-    refused = Trouble("payments is paused already", "Resume it.", "BAD_INPUT")
+    refused = ActionFailed("payments is paused already", "Resume it.", "BAD_INPUT")
     answer = opened(Answers(pause=refused)).post("/order", what="pause", group="payments", **WHY)
 
     assert answer.status_code == 502
@@ -189,7 +189,7 @@ def test_a_form_says_what_it_does_and_shows_the_plan(opened: Opened, asked: str)
 
 
 def test_a_member_can_be_confirmed_as_fenced_although_no_plan_can_be_made(opened: Opened) -> None:
-    refused = Trouble("db_a has left the stack", "Look.", "UNKNOWN_MEMBER")
+    refused = ActionFailed("db_a has left the stack", "Look.", "UNKNOWN_MEMBER")
 
     page = opened(Answers(plan=refused)).get(
         "/order?what=confirm-fenced&group=payments&member=db_a"

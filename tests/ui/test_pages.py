@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.ui.asking import Trouble
+from mistral_failover.ui.action_client import ActionFailed
 from support.ui_answers import (
     MOVING,
     NOW,
@@ -180,7 +180,7 @@ def test_a_superseded_failover_is_asked_for_until_its_last_step_has_ended(opened
 def test_what_keeps_a_page_from_being_read_is_said_with_its_remedy(
     opened: Opened, code: str, expected: int
 ) -> None:
-    trouble = Trouble("no answer from Mistral", "Start it.", code)
+    trouble = ActionFailed("no answer from Mistral", "Start it.", code)
     answer = opened(Answers(status=trouble)).get("/group?name=payments")
 
     assert answer.status_code == expected

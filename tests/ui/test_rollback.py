@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from mistral_failover.ui.asking import Trouble
+from mistral_failover.ui.action_client import ActionFailed
 from support.ui_answers import BEFORE, GOALS, Answers, plan, status
 from ui.conftest import Opened
 
@@ -96,7 +96,7 @@ def test_no_member_is_confirmed_as_healthy_that_is_not_lost(opened: Opened) -> N
 
 
 def test_a_refused_plan_leaves_the_form_to_choose_again(opened: Opened) -> None:
-    refused = Trouble("db_a is lost and would hold a role", "Confirm it.", "INVALID_DOCUMENT")
+    refused = ActionFailed("db_a is lost and would hold a role", "Confirm it.", "INVALID_DOCUMENT")
     browser = opened(Answers(plan=refused, status=status(lost=["db_a"])))
 
     page = browser.get(CHOSEN).text

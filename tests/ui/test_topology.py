@@ -7,7 +7,7 @@ import pytest
 
 from mistral_failover.ui.topology import (
     Fenced,
-    Hold,
+    ItemState,
     Kind,
     Movement,
     Topology,
@@ -17,14 +17,17 @@ from mistral_failover.ui.topology import (
 from support.ui_answers import MOVING, NOW, resource, status, traversal
 
 
-def holds(found: Topology) -> dict[str, dict[str, Hold]]:
-    return {m.name: {thing.name: thing.hold for thing in m.things} for m in found.members}
+def holds(found: Topology) -> dict[str, dict[str, ItemState]]:
+    return {m.name: {item.name: item.state for item in m.items} for m in found.members}
 
 
 def test_at_rest_the_holder_has_everything() -> None:
     found = topology(status())
 
-    assert holds(found) == {"db_a": {}, "db_b": {"data": Hold.HELD, "database": Hold.HELD}}
+    assert holds(found) == {
+        "db_a": {},
+        "db_b": {"data": ItemState.HELD, "database": ItemState.HELD},
+    }
     assert found.movements == ()
     assert [(member.role, member.active) for member in found.members] == [
         ("", False),
@@ -38,17 +41,17 @@ def test_at_rest_the_holder_has_everything() -> None:
 def test_an_address_is_known_as_one(kind: str) -> None:
     address = resource("service", kind, "db_b", "CREATE_COMPLETE")
 
-    (thing,) = topology(status(resources=[address])).members[1].things
+    (item,) = topology(status(resources=[address])).members[1].items
 
-    assert (thing.name, thing.kind, thing.hold) == ("service", Kind.ADDRESS, Hold.HELD)
+    assert (item.name, item.kind, item.state) == ("service", Kind.ADDRESS, ItemState.HELD)
 
 
 def test_what_leaves_one_member_for_another_is_moving() -> None:
     found = topology(status("IN_PROGRESS", resources=MOVING, lost=["db_a"]))
 
     assert holds(found) == {
-        "db_a": {"data": Hold.LEAVING},
-        "db_b": {"data": Hold.WANTED, "database": Hold.WANTED},
+        "db_a": {"data": ItemState.LEAVING},
+        "db_b": {"data": ItemState.WANTED, "database": ItemState.WANTED},
     }
     assert found.movements == (Movement("data", "db_a", "db_b"),)
     assert (found.members[0].lost, found.members[0].fenced) == (True, Fenced.FENCED)
@@ -63,15 +66,15 @@ def test_what_leaves_one_member_for_another_is_moving() -> None:
 @pytest.mark.parametrize(
     ("record", "expected"),
     [
-        ("CREATE_IN_PROGRESS", Hold.ARRIVING),
-        ("CREATE_FAILED", Hold.FAILED),
-        ("UPDATE_IN_PROGRESS", Hold.HELD),
-        ("DELETE_IN_PROGRESS", Hold.LEAVING),
-        ("DELETE_FAILED", Hold.FAILED),
-        ("INIT_COMPLETE", Hold.WANTED),
+        ("CREATE_IN_PROGRESS", ItemState.ARRIVING),
+        ("CREATE_FAILED", ItemState.FAILED),
+        ("UPDATE_IN_PROGRESS", ItemState.HELD),
+        ("DELETE_IN_PROGRESS", ItemState.LEAVING),
+        ("DELETE_FAILED", ItemState.FAILED),
+        ("INIT_COMPLETE", ItemState.WANTED),
     ],
 )
-def test_a_record_says_how_its_member_has_the_resource(record: str, expected: Hold) -> None:
+def test_a_record_says_how_its_member_has_the_resource(record: str, expected: ItemState) -> None:
     rows = [resource("data", "volume_attachment", "db_b", record)]
     assert holds(topology(status(resources=rows)))["db_b"] == {"data": expected}
 
@@ -98,14 +101,16 @@ def test_a_fence_is_of_its_member(record: str, expected: Fenced) -> None:
 @pytest.mark.parametrize(
     ("second", "expected"),
     [
-        (2.0, {"db_a": {"data": Hold.HELD}, "db_b": {}}),
-        (4.5, {"db_a": {"data": Hold.LEAVING}, "db_b": {}}),
-        (6.0, {"db_a": {}, "db_b": {"data": Hold.ARRIVING}}),
-        (7.5, {"db_a": {}, "db_b": {"data": Hold.HELD, "database": Hold.ARRIVING}}),
-        (8.0, {"db_a": {}, "db_b": {"data": Hold.HELD, "database": Hold.HELD}}),
+        (2.0, {"db_a": {"data": ItemState.HELD}, "db_b": {}}),
+        (4.5, {"db_a": {"data": ItemState.LEAVING}, "db_b": {}}),
+        (6.0, {"db_a": {}, "db_b": {"data": ItemState.ARRIVING}}),
+        (7.5, {"db_a": {}, "db_b": {"data": ItemState.HELD, "database": ItemState.ARRIVING}}),
+        (8.0, {"db_a": {}, "db_b": {"data": ItemState.HELD, "database": ItemState.HELD}}),
     ],
 )
-def test_a_replay_shows_who_had_what(second: float, expected: dict[str, dict[str, Hold]]) -> None:
+def test_a_replay_shows_who_had_what(
+    second: float, expected: dict[str, dict[str, ItemState]]
+) -> None:
     found = topology_at(traversal(), status(), NOW - 90 + second)
 
     assert holds(found) == expected

@@ -23,7 +23,7 @@ from mistral_failover.agent.channel.emulated import EmulatedChannel
 from mistral_failover.agent.channel.interface import Heartbeat
 from mistral_failover.agent.wire import Address
 from mistral_failover.alarms import storm
-from mistral_failover.groups import observing
+from mistral_failover.groups import project_view
 from mistral_failover.orders import alarm_failovers
 from mistral_failover.runtime import process
 from mistral_failover.runtime.process import Runtime
@@ -345,13 +345,13 @@ def test_agents_that_do_not_answer_leave_time_to_hear_those_without_an_alarm(
     before = EmulatedChannel.heard
 
     def slow(channel: EmulatedChannel, to: Address) -> Heartbeat | None:
-        clock[0] += 0.75 * observing.LISTEN if to.server_id in beats else 0.0
+        clock[0] += 0.75 * project_view.LISTEN if to.server_id in beats else 0.0
         return before(channel, to)
 
     groups[0].run("on_event", body=event(host_of(groups[0]))).assert_succeeded()
     age(120)
     monkeypatch.setattr(EmulatedChannel, "heard", slow)
-    monkeypatch.setattr(observing, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(project_view, "time", SimpleNamespace(monotonic=lambda: clock[0]))
 
     swept = sweep(groups[0])
 

@@ -8,7 +8,7 @@ from typing import Any
 from mistral_lib.actions import Result
 
 from mistral_failover.actions.base import FailoverAction
-from mistral_failover.doctor import examination
+from mistral_failover.doctor import all_checks
 from mistral_failover.runtime.inputs import optional_text
 from mistral_failover.runtime.request import Request
 
@@ -24,7 +24,7 @@ class Doctor(FailoverAction):
         """As the others, except that an error which prevents an action from running is a
         finding."""
         answer = super().run(context)
-        return examination.unable(answer.error) if isinstance(answer, Result) else answer
+        return all_checks.unable(answer.error) if isinstance(answer, Result) else answer
 
     def answer(self, request: Request) -> Any:
-        return examination.doctor(request, optional_text("group", self.group))
+        return all_checks.doctor(request, optional_text("group", self.group))

@@ -14,7 +14,7 @@ from mistral_failover.orders.replace import (
 )
 from mistral_failover.recovery import sweep
 from mistral_failover.reports import members as member_report
-from mistral_failover.runtime.inputs import names, optional_text, text, whole, wrong
+from mistral_failover.runtime.inputs import bad_input, names, optional_text, text, whole
 from mistral_failover.runtime.request import Request
 
 
@@ -105,7 +105,7 @@ def _turn(given: Any) -> list[dict[str, str]] | None:
         isinstance(each, dict) and all(isinstance(each.get(key), str) for key in keys)
         for each in given
     ):
-        raise wrong(
+        raise bad_input(
             "turn",
             "a list of members with their servers",
             given,

@@ -30,7 +30,7 @@ from mistral_failover.resources import (
 from mistral_failover.resources.fence import ladder
 from mistral_failover.resources.fence.rung import FenceTarget
 from mistral_failover.resources.fence.watch import WatchfulGuard
-from mistral_failover.resources.operation_tools import Tools, sharing
+from mistral_failover.resources.operation_context import OperationContext, sharing
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import attached_volumes, details, groups
 from mistral_failover.store.attached_volumes import AttachedVolume
@@ -40,35 +40,35 @@ from mistral_failover.store.transaction import SqlTransaction
 class OperationAction(FailoverAction):
     """Carries out an operation under its lock: every call is guarded by the operation's lease."""
 
-    perform: ClassVar[Callable[[Tools, OperationDocument], dict[str, Any]]]
+    perform: ClassVar[Callable[[OperationContext, OperationDocument], dict[str, Any]]]
 
     def __init__(self, operation: Any) -> None:
         super().__init__()
         self.operation = operation
 
     def answer(self, request: Request) -> Any:
-        ticket, operation = ownership.entitled(request, self.operation)
+        ticket, operation = ownership.authorized_operation(request, self.operation)
         with request.runtime.leases.hold(ticket.lock) as lease:
             guard = request.runtime.guard(lease, request.project_id)
             guard.permit("GET")  # without a lease, it must not act in the cloud or on a member
             cloud = request.cloud(guard)
             channel = request.channel(cloud, guard)
             mistral = partial(mistral_of, request, guard)
-            tools = Tools(cloud, channel, mistral, request.runtime, request.project_id)
-            return self.carry_out(request, tools, operation)
+            context = OperationContext(cloud, channel, mistral, request.runtime, request.project_id)
+            return self.carry_out(request, context, operation)
 
     def carry_out(
-        self, request: Request, tools: Tools, operation: OperationDocument
+        self, request: Request, context: OperationContext, operation: OperationDocument
     ) -> dict[str, Any]:
         """Run the operation's function."""
-        return type(self).perform(tools, operation)
+        return type(self).perform(context, operation)
 
 
 class AttachVolume(OperationAction):
     """Attach a volume to a member."""
 
     def carry_out(
-        self, request: Request, tools: Tools, operation: OperationDocument
+        self, request: Request, context: OperationContext, operation: OperationDocument
     ) -> dict[str, Any]:
         resource = operation["resource"]
 
@@ -77,7 +77,7 @@ class AttachVolume(OperationAction):
             return attached_volumes.volumes(tx, group_id, resource["type"], name).get(name)
 
         known = request.runtime.database.reading(read)
-        return volume_attachment.attach_volume(tools, operation, known)
+        return volume_attachment.attach_volume(context, operation, known)
 
 
 class RemovalOfShared(OperationAction):
@@ -85,7 +85,7 @@ class RemovalOfShared(OperationAction):
     long as one of them needs it."""
 
     def carry_out(
-        self, request: Request, tools: Tools, operation: OperationDocument
+        self, request: Request, context: OperationContext, operation: OperationDocument
     ) -> dict[str, Any]:
         """Run the operation's function, unless another resource of the group has the same there."""
 
@@ -97,7 +97,7 @@ class RemovalOfShared(OperationAction):
 
         if names := request.runtime.database.reading(read):
             return {"attributes": {"kept_for": ", ".join(names)}}
-        return super().carry_out(request, tools, operation)
+        return super().carry_out(request, context, operation)
 
 
 class DetachVolume(RemovalOfShared):
@@ -125,7 +125,7 @@ class Quiesce(OperationAction):
     perform = activation.quiesce
 
     def carry_out(
-        self, request: Request, tools: Tools, operation: OperationDocument
+        self, request: Request, context: OperationContext, operation: OperationDocument
     ) -> dict[str, Any]:
         """Run the stop command, unless the agent never knew the start command."""
         record_id = operation["resource"]["id"]
@@ -134,7 +134,7 @@ class Quiesce(OperationAction):
         )
         if activation.never_ran(errors):
             return {}
-        return super().carry_out(request, tools, operation)
+        return super().carry_out(request, context, operation)
 
 
 class AssociateFloatingIp(OperationAction):
@@ -178,13 +178,13 @@ class PointAlarm(OperationAction):
     """Let an alarm watch a member's server."""
 
     def carry_out(
-        self, request: Request, tools: Tools, operation: OperationDocument
+        self, request: Request, context: OperationContext, operation: OperationDocument
     ) -> dict[str, Any]:
         def read(tx: SqlTransaction) -> groups.MemberRow | None:
             members = groups.members_of(tx, operation["group_id"])
             return members.get(operation["properties"]["server"])
 
-        return alarm.point(tools, operation, request.runtime.database.reading(read))
+        return alarm.point(context, operation, request.runtime.database.reading(read))
 
 
 class AttachPort(OperationAction):
@@ -215,42 +215,42 @@ class PatchStack(OperationAction):
     """PATCH the stack's parameters."""
 
     def carry_out(
-        self, request: Request, tools: Tools, operation: OperationDocument
+        self, request: Request, context: OperationContext, operation: OperationDocument
     ) -> dict[str, Any]:
         keep = kept_parts.parts_to_keep(request, operation["group_id"], operation["group"])
-        return stack_parameters.patch_stack(tools, operation, keep)
+        return stack_parameters.patch_stack(context, operation, keep)
 
 
 class PatchTemplate(OperationAction):
     """PATCH the stack to another template."""
 
     def carry_out(
-        self, request: Request, tools: Tools, operation: OperationDocument
+        self, request: Request, context: OperationContext, operation: OperationDocument
     ) -> dict[str, Any]:
         keep = kept_parts.parts_to_keep(request, operation["group_id"], operation["group"])
-        return stack_template.patch_template(tools, operation, keep)
+        return stack_template.patch_template(context, operation, keep)
 
 
 class ReplaceServer(OperationAction):
     """Have Heat create another server for a member."""
 
     def carry_out(
-        self, request: Request, tools: Tools, operation: OperationDocument
+        self, request: Request, context: OperationContext, operation: OperationDocument
     ) -> dict[str, Any]:
-        return group_member.replace_server(request, tools, operation)
+        return group_member.replace_server(request, context, operation)
 
 
 class Fence(OperationAction):
     """Climb the ladder until it is proven that a member no longer writes."""
 
     def carry_out(
-        self, request: Request, tools: Tools, operation: OperationDocument
+        self, request: Request, context: OperationContext, operation: OperationDocument
     ) -> dict[str, Any]:
         target = self._suspect(request, operation)
-        guard = WatchfulGuard(tools.cloud.guard, target.confirmed)
+        guard = WatchfulGuard(context.cloud.guard, target.confirmed)
         cloud = request.cloud(guard)
-        climbing = replace(tools, cloud=cloud, channel=request.channel(cloud, guard))
-        return ladder.fence(tools, operation, target, climbing)
+        climbing = replace(context, cloud=cloud, channel=request.channel(cloud, guard))
+        return ladder.fence(context, operation, target, climbing)
 
     def _suspect(self, request: Request, operation: OperationDocument) -> FenceTarget:
         name = operation["properties"]["member"]

@@ -58,7 +58,7 @@ class Plan(FailoverAction):
                 "BAD_INPUT", "group: either a group or a plan is expected", "Give one of the two."
             )
         if plan is not None:
-            return planner.look_again(request, plan)
+            return planner.plan_again(request, plan)
         return planner.plan(request, text("group", group), PlanRequest.read(self.verb, given))
 
 

@@ -273,7 +273,7 @@ def reading_channel(connection: Connection) -> Any:
     unpickled before the signature is verified. Read everything over such a channel. Raises
     :data:`ERRORS`."""
     channel = connection.channel()
-    channel.Message = _untouched(channel.Message)
+    channel.Message = _raw_message(channel.Message)
     channel.auto_decode = False  # py-amqp's, of content_encoding
     return channel
 
@@ -286,7 +286,7 @@ def take(channel: Any, queue: str) -> Any:
         return None if raw is None else channel.message_to_python(raw)
 
 
-class _Untouched(Message):
+class _RawMessage(Message):
     """A message kept as raw bytes. kombu itself would decompress it at once if a header says so."""
 
     def __init__(self, body: Any = None, headers: Any = None, **more: Any) -> None:
@@ -298,9 +298,9 @@ class _Untouched(Message):
 
 
 @lru_cache(maxsize=8)
-def _untouched(kind: type[Message]) -> type[Message]:
+def _raw_message(kind: type[Message]) -> type[Message]:
     """The transport's message class, which passes the raw data to ours."""
-    return type("UntouchedMessage", (kind, _Untouched), {})
+    return type("UntouchedMessage", (kind, _RawMessage), {})
 
 
 @contextmanager

@@ -27,7 +27,7 @@ Binding = tuple[str, None, str]
 """Routing key, pattern (never here), queue."""
 
 
-class _Room:
+class _Namespace:
     """The queues of one name, shared by all connections of this process."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class _Room:
         self.bindings: dict[str, set[tuple[str, str]]] = defaultdict(set)
 
 
-_ROOMS: dict[str, _Room] = defaultdict(_Room)
+_NAMESPACES: dict[str, _Namespace] = defaultdict(_Namespace)
 
 
 class _Channel(virtual.Channel):
@@ -89,54 +89,54 @@ class MemoryChannel(_Channel):
     """Queues in this process."""
 
     @property
-    def _room(self) -> _Room:
-        return _ROOMS[self.connection.client.hostname or ""]
+    def _namespace(self) -> _Namespace:
+        return _NAMESPACES[self.connection.client.hostname or ""]
 
     def _has_queue(self, queue: str, **_: Any) -> bool:
-        return queue in self._room.queues
+        return queue in self._namespace.queues
 
     def _new_queue(self, queue: str, **_: Any) -> None:
-        self._room.queues.setdefault(queue, deque())
+        self._namespace.queues.setdefault(queue, deque())
 
     def _put(self, queue: str, message: Any, **_: Any) -> None:
         # An undeliverable message is lost, as with AMQP; each queue gets its own copy.
-        with self._room.lock:
-            if queue in self._room.queues:
-                self._room.queues[queue].append(json.dumps(message))
+        with self._namespace.lock:
+            if queue in self._namespace.queues:
+                self._namespace.queues[queue].append(json.dumps(message))
 
     def _get(self, queue: str, timeout: float | None = None) -> Any:  # noqa: ARG002
         try:
-            return json.loads(self._room.queues[queue].popleft())
+            return json.loads(self._namespace.queues[queue].popleft())
         except (KeyError, IndexError):
             raise Empty from None
 
     def _size(self, queue: str) -> int:
-        return len(self._room.queues.get(queue, ()))
+        return len(self._namespace.queues.get(queue, ()))
 
     def _purge(self, queue: str) -> int:
-        with self._room.lock:
-            waiting = self._room.queues.get(queue, deque())
+        with self._namespace.lock:
+            waiting = self._namespace.queues.get(queue, deque())
             count = len(waiting)
             waiting.clear()
         return count
 
     def _delete(self, queue: str, *_: Any, **__: Any) -> None:
-        with self._room.lock:
-            self._room.queues.pop(queue, None)
-            for bound in self._room.bindings.values():
+        with self._namespace.lock:
+            self._namespace.queues.pop(queue, None)
+            for bound in self._namespace.bindings.values():
                 bound.difference_update([pair for pair in bound if pair[1] == queue])
 
     def _bind(self, exchange: str, routing_key: str, queue: str) -> None:
-        with self._room.lock:
-            self._room.bindings[exchange].add((routing_key, queue))
+        with self._namespace.lock:
+            self._namespace.bindings[exchange].add((routing_key, queue))
 
     def _unbind(self, exchange: str, routing_key: str, queue: str) -> None:
-        with self._room.lock:
-            self._room.bindings[exchange].discard((routing_key, queue))
+        with self._namespace.lock:
+            self._namespace.bindings[exchange].discard((routing_key, queue))
 
     def _bound(self, exchange: str) -> list[tuple[str, str]]:
-        with self._room.lock:
-            return list(self._room.bindings.get(exchange, ()))
+        with self._namespace.lock:
+            return list(self._namespace.bindings.get(exchange, ()))
 
 
 class FileChannel(_Channel):

@@ -39,7 +39,7 @@ class Suspension:
 
 
 @dataclass(frozen=True)
-class Situation:
+class AdmissionContext:
     """What is known when an alarm arrives; times in seconds by the database's clock.
 
     ``member``: the one that the alarm is about; None if the alarm does not say and several members
@@ -78,7 +78,7 @@ class Verdict:
     rule: str = ""
 
 
-def admit(alarm: Alarm, situation: Situation) -> Verdict:
+def admit(alarm: Alarm, situation: AdmissionContext) -> Verdict:
     """Decide on an alarm."""
     for name, rule in RULES.items():
         found = rule(alarm, situation)
@@ -113,18 +113,18 @@ Found = tuple[Decision, str] | None
 _NOTHING_NEW = "it reports no new failure, nothing to do"
 
 
-def _not_firing(alarm: Alarm, situation: Situation) -> Found:
+def _not_firing(alarm: Alarm, situation: AdmissionContext) -> Found:
     return None if alarm.firing else (Decision.IGNORED, _NOTHING_NEW)
 
 
-def _not_in_service(alarm: Alarm, situation: Situation) -> Found:
+def _not_in_service(alarm: Alarm, situation: AdmissionContext) -> Found:
     """An alarm does not activate a group that an operator took out of service."""
     return (
         None if situation.in_service else (Decision.IGNORED, f"{situation.group} is not in service")
     )
 
 
-def _strangers(alarm: Alarm, situation: Situation) -> Found:
+def _strangers(alarm: Alarm, situation: AdmissionContext) -> Found:
     """A failure of an unknown server is not a failure of the active member: declaring that one lost
     would take down the application."""
     if not situation.strangers:
@@ -133,7 +133,7 @@ def _strangers(alarm: Alarm, situation: Situation) -> Found:
     return Decision.HELD, f"{named} is not a known member of {situation.group}"
 
 
-def _unnamed(alarm: Alarm, situation: Situation) -> Found:
+def _unnamed(alarm: Alarm, situation: AdmissionContext) -> Found:
     """Declaring all members lost would take down healthy ones."""
     if situation.member is not None:
         return None
@@ -141,11 +141,11 @@ def _unnamed(alarm: Alarm, situation: Situation) -> Found:
     return Decision.HELD, f"it does not say which member is lost, but {several}"
 
 
-def _heard_before(alarm: Alarm, situation: Situation) -> Found:
+def _heard_before(alarm: Alarm, situation: AdmissionContext) -> Found:
     return (Decision.DUPLICATE, "a repeat of a known incident") if situation.known else None
 
 
-def _known_fact(alarm: Alarm, situation: Situation) -> Found:
+def _known_fact(alarm: Alarm, situation: AdmissionContext) -> Found:
     if situation.member in situation.lost:
         return Decision.DUPLICATE, f"{situation.member} is already declared lost"
     if situation.member in situation.replacing:
@@ -153,7 +153,7 @@ def _known_fact(alarm: Alarm, situation: Situation) -> Found:
     return None
 
 
-def _paused(alarm: Alarm, situation: Situation) -> Found:
+def _paused(alarm: Alarm, situation: AdmissionContext) -> Found:
     pause = situation.pause
     if pause is None or not pause.covers(situation.member, situation.now):
         return None
@@ -161,7 +161,7 @@ def _paused(alarm: Alarm, situation: Situation) -> Found:
     return Decision.HELD, f"{since}: {pause.because}"
 
 
-def _maintenance(alarm: Alarm, situation: Situation) -> Found:
+def _maintenance(alarm: Alarm, situation: AdmissionContext) -> Found:
     work = situation.maintenance
     members = (situation.member, *alarm.also)
     if work is None or work.until is None:
@@ -173,7 +173,7 @@ def _maintenance(alarm: Alarm, situation: Situation) -> Found:
     return Decision.HELD, f"{until}: {work.because}"
 
 
-def _old_news(alarm: Alarm, situation: Situation) -> Found:
+def _old_news(alarm: Alarm, situation: AdmissionContext) -> Found:
     """For example what our own fence did to a server, or a late repeat."""
     if alarm.at is None or not situation.old_news():
         return None
@@ -183,7 +183,7 @@ def _old_news(alarm: Alarm, situation: Situation) -> Found:
     )
 
 
-def _cooldown(alarm: Alarm, situation: Situation) -> Found:
+def _cooldown(alarm: Alarm, situation: AdmissionContext) -> Found:
     if not situation.admitted:
         return None
     since = situation.now - situation.admitted[-1]
@@ -195,7 +195,7 @@ def _cooldown(alarm: Alarm, situation: Situation) -> Found:
     )
 
 
-def _per_hour(alarm: Alarm, situation: Situation) -> Found:
+def _per_hour(alarm: Alarm, situation: AdmissionContext) -> Found:
     count = sum(1 for at in situation.admitted if at > situation.now - HOUR)
     if count < situation.limits.per_hour:
         return None
@@ -205,7 +205,7 @@ def _per_hour(alarm: Alarm, situation: Situation) -> Found:
     )
 
 
-def _storm(alarm: Alarm, situation: Situation) -> Found:
+def _storm(alarm: Alarm, situation: AdmissionContext) -> Found:
     storm = situation.storm()
     if storm is None or not storm.rages:
         return None
@@ -215,7 +215,7 @@ def _storm(alarm: Alarm, situation: Situation) -> Found:
     )
 
 
-RULES: Mapping[str, Callable[[Alarm, Situation], Found]] = {
+RULES: Mapping[str, Callable[[Alarm, AdmissionContext], Found]] = {
     "not_firing": _not_firing,
     "not_in_service": _not_in_service,
     "stranger": _strangers,

@@ -85,7 +85,7 @@ def digest(value: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Reader:
+class BodyReader:
     """Reads the fields of a body; ``path`` leads to it and ``remedy`` says what is expected.
 
     Every method raises InvalidDocument, which names the field.
@@ -96,7 +96,7 @@ class Reader:
     path: str = ""
 
     @classmethod
-    def of(cls, body: Any, remedy: str, path: str = "") -> Reader:
+    def of(cls, body: Any, remedy: str, path: str = "") -> BodyReader:
         """Return a reader of a value that must be a mapping."""
         if not isinstance(body, Mapping):
             raise InvalidDocument(path, "it is not a mapping", remedy)
@@ -129,11 +129,11 @@ class Reader:
             raise self.refuse(key, f"it is not one of {', '.join(known)}")
         return value
 
-    def inner(self, key: str) -> Reader:
+    def inner(self, key: str) -> BodyReader:
         """Return a reader of the mapping in a field; of an empty one if it is missing."""
         value = self.body.get(key)
         path = f"{self.path}.{key}" if self.path else key
-        return Reader.of({} if value is None else value, self.remedy, path)
+        return BodyReader.of({} if value is None else value, self.remedy, path)
 
     def first(self, *keys: str) -> str | None:
         """Return the first of these texts that is not missing."""

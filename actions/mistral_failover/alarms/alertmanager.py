@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mistral_failover.alarms.alarm import Alarm, AlarmSource, Reader, digest
+from mistral_failover.alarms.alarm import Alarm, AlarmSource, BodyReader, digest
 from mistral_failover.model.text import moment, plain
 
 _REMEDY = "Pass on the webhook's body as Alertmanager posts it (version 4)."
@@ -26,19 +26,19 @@ def from_alertmanager(body: Any) -> list[Alarm]:
 
     Raises InvalidDocument if the body has another form.
     """
-    reader = Reader.of(body, _REMEDY)
+    reader = BodyReader.of(body, _REMEDY)
     if str(body.get("version", "4")) != "4":
         raise reader.refuse("version", "it is not 4")
     alerts = body.get("alerts")
     if not isinstance(alerts, list) or not alerts:
         raise reader.refuse("alerts", "it is not a list of alerts")
     return [
-        _alert(Reader.of(alert, _REMEDY, f"alerts[{number}]"))
+        _alert(BodyReader.of(alert, _REMEDY, f"alerts[{number}]"))
         for number, alert in enumerate(alerts)
     ]
 
 
-def _alert(reader: Reader) -> Alarm:
+def _alert(reader: BodyReader) -> Alarm:
     status = reader.one_of("status", ("firing", "resolved"))
     labels, begun = reader.inner("labels"), reader.needed("startsAt")
     # Alertmanager gives fingerprints since 0.20; they are digests of the labels.

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mistral_failover.alarms.alarm import Alarm, AlarmSource, Reader, digest
+from mistral_failover.alarms.alarm import Alarm, AlarmSource, BodyReader, digest
 from mistral_failover.model.text import moment, plain
 
 _REMEDY = "Pass on the alarm's body as Aodh posts it."
@@ -33,7 +33,7 @@ def from_aodh(body: Any) -> Alarm:
 
     Raises InvalidDocument if the body has another form.
     """
-    reader = Reader.of(body, _REMEDY)
+    reader = BodyReader.of(body, _REMEDY)
     name, alarm_id = reader.text("alarm_name"), reader.text("alarm_id")
     current, previous = reader.text("current"), reader.text("previous")
     event = reader.inner("reason_data").body.get("event")

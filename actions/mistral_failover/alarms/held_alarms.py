@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from mistral_failover.alarms.recording import MOST_WITHOUT_GROUP
-from mistral_failover.alarms.storm import Turn, in_order
+from mistral_failover.alarms.storm import Queued, in_order
 from mistral_failover.convergence.errors import UnknownGroup
 from mistral_failover.groups.snapshot import group_snapshot, locked
 from mistral_failover.groups.zones import MemberZones, member_zones
@@ -18,7 +18,7 @@ from mistral_failover.model.text import plain
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.remedies import start_command
 from mistral_failover.runtime.request import Request
-from mistral_failover.runtime.short_ids import identified, unknown
+from mistral_failover.runtime.short_ids import find_by_short_id, unknown
 from mistral_failover.store import groups, incidents, totals
 from mistral_failover.store.incidents import OPERATOR, HeldOfGroup, Incident
 from mistral_failover.store.tables import Decision
@@ -145,7 +145,7 @@ def _found(request: Request, tx: SqlTransaction, selection: Selection) -> list[H
                 "To list the held alarms and their hosts: failover alarms.",
             )
     if selection.incident is not None:
-        only = identified(request, tx, selection.incident, kind="incident").id
+        only = find_by_short_id(request, tx, selection.incident, kind="incident").id
     found = incidents.held_of_groups(tx, project, group_id=group_id, parents=parents)
     return _in_turn(
         tx,
@@ -178,7 +178,7 @@ def admit(
 
     def admitted(tx: SqlTransaction) -> Incident:
         state = locked(request, tx, group)
-        identity = identified(request, tx, incident_id, kind="incident").id
+        identity = find_by_short_id(request, tx, incident_id, kind="incident").id
         known = incidents.get(tx, request.project_id, identity)
         if known is not None and known.group_id is None:
             # Its group was unknown, and now an operator names it.
@@ -232,7 +232,9 @@ def held_children(tx: SqlTransaction, project_id: str, host_event: str) -> list[
 
 def _in_turn(tx: SqlTransaction, found: Iterable[HeldOfGroup]) -> list[HeldOfGroup]:
     now = tx.now()
-    return in_order(Turn(each.without_payload(), each.priority, each.waited(now)) for each in found)
+    return in_order(
+        Queued(each.without_payload(), each.priority, each.waited(now)) for each in found
+    )
 
 
 def dismiss_held(
@@ -297,7 +299,7 @@ def dismiss(request: Request, identities: tuple[str, ...], because: str) -> dict
 
 def _meant(request: Request, said: str, tx: SqlTransaction) -> list[str]:
     """Return the id itself, or of a host event the ids of its held children."""
-    identity = identified(request, tx, said, kind="incident").id
+    identity = find_by_short_id(request, tx, said, kind="incident").id
     known = incidents.get(tx, request.project_id, identity)
     if known is None or not known.is_host_event:
         return [identity]
@@ -310,7 +312,7 @@ def _meant(request: Request, said: str, tx: SqlTransaction) -> list[str]:
 
 
 def _dismissed(request: Request, said: str, because: str, tx: SqlTransaction) -> dict[str, str]:
-    identity = identified(request, tx, said, kind="incident").id
+    identity = find_by_short_id(request, tx, said, kind="incident").id
     known = incidents.get(tx, request.project_id, identity)
     if known is None:  # its group was forgotten at this moment
         raise unknown(said, kind="incident")
@@ -326,7 +328,7 @@ def _dismissed(request: Request, said: str, because: str, tx: SqlTransaction) ->
     return {"incident": identity, "sentence": sentence}
 
 
-def lost(incident: Incident) -> list[str] | None:
+def lost_fact(incident: Incident) -> list[str] | None:
     """Return the members that an alarm reports as lost, in the form that orders take; None if it
     names none."""
     return list(incidents.reported_lost(incident)) or None
@@ -337,7 +339,7 @@ def _row(held: incidents.HeldAlarm) -> dict[str, Any]:
     return {
         "incident": incident.id,
         "group": group,
-        "lost": lost(incident),
+        "lost": lost_fact(incident),
         "sentence": incident.sentence,
         "rule": incident.rule,
         "source": incident.source,

@@ -16,9 +16,9 @@ from itertools import islice
 from mistral_failover.alarms import recording
 from mistral_failover.alarms.admission import Verdict, without_group
 from mistral_failover.alarms.alarm import Alarm, digest
-from mistral_failover.alarms.recording import Recorded
+from mistral_failover.alarms.recording import RecordedAlarm
 from mistral_failover.fault_points import reach
-from mistral_failover.groups.hosts import Affected, AffectedGroup, members_on
+from mistral_failover.groups.hosts import AffectedGroup, AffectedGroups, members_on
 from mistral_failover.groups.zones import members_in
 from mistral_failover.model.text import plain
 from mistral_failover.runtime.errors import masked
@@ -40,7 +40,7 @@ UNSETTLED = 1000
 
 def record_any(
     request: Request, alarm: Alarm, group: str | None, member: str | None
-) -> list[Recorded]:
+) -> list[RecordedAlarm]:
     """Record an alarm and decide on it: as :func:`record` if it is about a host or a zone,
     else as
     ``recording.record``."""
@@ -49,7 +49,7 @@ def record_any(
     return [recording.record(request, alarm, group, member)]
 
 
-def record(request: Request, alarm: Alarm, group: str | None = None) -> list[Recorded]:
+def record(request: Request, alarm: Alarm, group: str | None = None) -> list[RecordedAlarm]:
     """Record the failure of a host or a zone and decide on the loss of each group's members there,
     once however often it is delivered; ``group``: only of this one.
 
@@ -59,14 +59,14 @@ def record(request: Request, alarm: Alarm, group: str | None = None) -> list[Rec
     """
     alarm = replace(alarm, sentence=masked(alarm.sentence))
     if not alarm.firing:
-        return [Recorded(without_group(alarm, None))]
+        return [RecordedAlarm(without_group(alarm, None))]
     identity = recording.incident_id(request, alarm, group)
     passed_on = request.runtime.database.reading(partial(_passed_on, request, identity))
     found = _members(request, alarm.host, alarm.zone) if passed_on is None else passed_on
     return _spread(request, alarm, identity, group, _of(group, found), repeated=True)
 
 
-def retry(request: Request, event: Incident) -> list[Recorded]:
+def retry(request: Request, event: Incident) -> list[RecordedAlarm]:
     """Look again for the members that an event hit that `unsettled` names, and pass it on to
     the groups that have no child of it yet. Return as :func:`record`, empty if nothing changed."""
     host, zone, group = (event.fact.get(key) for key in ("host", "zone", "group"))
@@ -104,7 +104,7 @@ def unsettled(tx: SqlTransaction, project_id: str) -> list[Incident]:
     return list(islice((event for event in found if event.fact.get("open")), UNSETTLED))
 
 
-def _passed_on(request: Request, identity: str, tx: SqlTransaction) -> Affected | None:
+def _passed_on(request: Request, identity: str, tx: SqlTransaction) -> AffectedGroups | None:
     """Return what a host event was passed on to; None if members have to be looked for."""
     known = incidents.get(tx, request.project_id, identity)
     if known is None or known.decision == Decision.HELD:
@@ -117,14 +117,14 @@ def _passed_on(request: Request, identity: str, tx: SqlTransaction) -> Affected 
         for child, name in incidents.children_of(tx, request.project_id, identity)
         if (members := incidents.reported_lost(child))
     )
-    return Affected.in_order(children)
+    return AffectedGroups.in_order(children)
 
 
-def _members(request: Request, host: str | None, zone: str | None) -> Affected:
+def _members(request: Request, host: str | None, zone: str | None) -> AffectedGroups:
     return members_on(request, host) if host is not None else members_in(request, str(zone))
 
 
-def _of(group: str | None, found: Affected) -> Affected:
+def _of(group: str | None, found: AffectedGroups) -> AffectedGroups:
     if group is None:
         return found
     return replace(found, groups=tuple(each for each in found.groups if each.group == group))
@@ -135,10 +135,10 @@ def _spread(
     alarm: Alarm,
     identity: str,
     group: str | None,
-    found: Affected,
+    found: AffectedGroups,
     *,
     repeated: bool,
-) -> list[Recorded]:
+) -> list[RecordedAlarm]:
     database = request.runtime.database
     parent, decided_by_operator = database.atomically(
         partial(_parent, request, alarm, identity, group, found, repeated=repeated)
@@ -161,11 +161,11 @@ def _parent(
     alarm: Alarm,
     identity: str,
     group: str | None,
-    hit: Affected,
+    hit: AffectedGroups,
     tx: SqlTransaction,
     *,
     repeated: bool,
-) -> tuple[Recorded, bool]:
+) -> tuple[RecordedAlarm, bool]:
     """Record the host event, or count its repeat. Return also whether an operator dismissed it or
     said which group it is about: then it is not passed on."""
     known = incidents.get(tx, request.project_id, identity)
@@ -174,7 +174,7 @@ def _parent(
     if known is not None and known.decision != Decision.HELD:
         sentence = f"{alarm.sentence}: a repeat of a known incident"
         verdict = Verdict(Decision.DUPLICATE, sentence, "heard_before")
-        return Recorded(verdict, identity), not known.is_host_event
+        return RecordedAlarm(verdict, identity), not known.is_host_event
     verdict = _verdict(alarm, hit)
     fact = {
         "group": group,
@@ -193,7 +193,7 @@ def _parent(
     elif (verdict.decision, verdict.sentence) != (known.decision, known.sentence):
         fact = {**fact, **known.fact, "open": fact["open"]}
         incidents.decide(tx, identity, verdict.decision, verdict.sentence, fact, rule=verdict.rule)
-    return Recorded(verdict, identity), False
+    return RecordedAlarm(verdict, identity), False
 
 
 def _close(request: Request, identity: str, tx: SqlTransaction) -> None:
@@ -203,7 +203,7 @@ def _close(request: Request, identity: str, tx: SqlTransaction) -> None:
         incidents.complete(tx, identity, {**known.fact, "open": False})
 
 
-def _verdict(alarm: Alarm, hit: Affected) -> Verdict:
+def _verdict(alarm: Alarm, hit: AffectedGroups) -> Verdict:
     where = f"on {alarm.host}" if alarm.host else f"in zone {alarm.zone}"
     where, unsure = plain(where), f"; {hit.unsure}" if hit.unsure else ""
     if not hit.groups:
@@ -221,7 +221,7 @@ def _children(
     parent: str,
     batch: Sequence[AffectedGroup],
     tx: SqlTransaction,
-) -> list[Recorded]:
+) -> list[RecordedAlarm]:
     """Judge one batch of groups. Their locks are taken in the order of their ids, except that of
     the project's first group: it comes last, as for a single alarm, so that no two transactions
     wait for each other."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mistral_failover.alarms.alarm import Alarm, AlarmSource, Reader, digest
+from mistral_failover.alarms.alarm import Alarm, AlarmSource, BodyReader, digest
 from mistral_failover.model.text import moment, plain
 
 _REMEDY = (
@@ -30,7 +30,7 @@ def from_masakari(body: Any) -> Alarm:
 
     Raises InvalidDocument if the body has another form.
     """
-    reader = Reader.of(body, _REMEDY)
+    reader = BodyReader.of(body, _REMEDY)
     if "notification" in body:
         reader = reader.inner("notification")
     kind = reader.one_of("type", _TYPES)

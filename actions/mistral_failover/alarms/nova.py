@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mistral_failover.alarms.alarm import Alarm, AlarmSource, Reader, digest
+from mistral_failover.alarms.alarm import Alarm, AlarmSource, BodyReader, digest
 from mistral_failover.model.text import moment, plain
 
 _REMEDY = (
@@ -38,7 +38,7 @@ def from_nova(body: Any) -> Alarm:
 
     Raises InvalidDocument if the body has another form.
     """
-    reader = Reader.of(body, _REMEDY)
+    reader = BodyReader.of(body, _REMEDY)
     event_type = reader.needed("event_type")
     message_id, at = reader.text("message_id"), reader.text("timestamp")
     payload = reader.inner("payload")
@@ -61,7 +61,7 @@ def from_nova(body: Any) -> Alarm:
     )
 
 
-def _of_service(payload: Reader, message_id: str, at: str) -> Alarm:
+def _of_service(payload: BodyReader, message_id: str, at: str) -> Alarm:
     """Read a notification about a service of Nova."""
     data = payload.inner(_OBJECT)
     host, binary = data.needed("host"), data.text("binary")
@@ -85,7 +85,7 @@ def _of_service(payload: Reader, message_id: str, at: str) -> Alarm:
     )
 
 
-def _versioned(payload: Reader) -> dict[str, str]:
+def _versioned(payload: BodyReader) -> dict[str, str]:
     data = payload.inner(_OBJECT)
     before = data.inner("state_update").inner(_OBJECT)
     return {
@@ -97,7 +97,7 @@ def _versioned(payload: Reader) -> dict[str, str]:
     }
 
 
-def _unversioned(payload: Reader) -> dict[str, str]:
+def _unversioned(payload: BodyReader) -> dict[str, str]:
     return {
         "server": payload.needed("instance_id"),
         "state": payload.text("state"),

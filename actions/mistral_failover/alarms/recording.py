@@ -18,7 +18,7 @@ from typing import Any
 from mistral_failover.alarms.admission import (
     COUNTED,
     HOUR,
-    Situation,
+    AdmissionContext,
     Suspension,
     Verdict,
     admit,
@@ -56,7 +56,7 @@ _NAME = 255  # characters of a name; no group or member has a longer one
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedAlarm:
     """The decision; ``incident`` is the one that records or counts the alarm, None if it is not
     recorded. ``begin``: the admitted incident whose traversal has not begun, if any."""
 
@@ -77,7 +77,7 @@ class AlarmTarget:
     state: GroupState | None
 
 
-def record(request: Request, alarm: Alarm, group: str | None, member: str | None) -> Recorded:
+def record(request: Request, alarm: Alarm, group: str | None, member: str | None) -> RecordedAlarm:
     """Decide on an alarm, once however often it is delivered, and record it.
 
     ``group`` and ``member`` say what it is about. Without them the server in the alarm's body does;
@@ -85,7 +85,7 @@ def record(request: Request, alarm: Alarm, group: str | None, member: str | None
     """
     alarm = replace(alarm, sentence=masked(alarm.sentence))
     if alarm.routine:
-        return Recorded(without_group(alarm, None))
+        return RecordedAlarm(without_group(alarm, None))
     group, member = group or alarm.group, member or alarm.member
     return request.runtime.database.atomically(
         lambda tx: record_in(request, tx, alarm, group, member)
@@ -93,7 +93,7 @@ def record(request: Request, alarm: Alarm, group: str | None, member: str | None
 
 
 @dataclass(frozen=True)
-class Report:
+class AlarmReport:
     """An alarm, with the group and the member that its sender names beside it."""
 
     alarm: Alarm
@@ -102,8 +102,8 @@ class Report:
 
 
 def count_repeats(
-    request: Request, tx: SqlTransaction, reports: Sequence[Report]
-) -> dict[int, Recorded]:
+    request: Request, tx: SqlTransaction, reports: Sequence[AlarmReport]
+) -> dict[int, RecordedAlarm]:
     """Count those of these alarms that repeat an incident that needs no judgement: it has a final
     decision, or was admitted and is about to begin. Return their decisions by index. It locks only
     the incidents' rows, in the order of their ids.
@@ -116,10 +116,10 @@ def count_repeats(
         if alarm.unique and not alarm.routine and not alarm.is_host_event:
             group = report.group or alarm.group
             same.setdefault(incident_id(request, alarm, group), []).append(index)
-    found: dict[int, Recorded] = {}
+    found: dict[int, RecordedAlarm] = {}
     for identity, indexes in sorted(same.items()):
         alarm = reports[indexes[0]].alarm
-        known = again(request, tx, alarm, identity, len(indexes))
+        known = count_final_repeats(request, tx, alarm, identity, len(indexes))
         if known is None:
             known = _waits(request, tx, alarm, identity, len(indexes))
         if known is not None:
@@ -129,11 +129,11 @@ def count_repeats(
 
 def _waits(
     request: Request, tx: SqlTransaction, alarm: Alarm, identity: str, times: int
-) -> Recorded | None:
+) -> RecordedAlarm | None:
     """As :func:`again`, of an admitted alarm that has not begun. In a flood many repeats arrive
     before it has."""
     found = incidents.count_waiting(tx, request.project_id, identity, times)
-    return None if found is None else Recorded(_repeated(alarm), identity, None, found)
+    return None if found is None else RecordedAlarm(_repeated(alarm), identity, None, found)
 
 
 def _repeated(alarm: Alarm) -> Verdict:
@@ -143,9 +143,11 @@ def _repeated(alarm: Alarm) -> Verdict:
 
 def record_in(
     request: Request, tx: SqlTransaction, alarm: Alarm, group: str | None, member: str | None
-) -> Recorded:
+) -> RecordedAlarm:
     """As :func:`record`, within a transaction. It locks the group of the alarm."""
-    if alarm.unique and (known := again(request, tx, alarm, incident_id(request, alarm, group))):
+    if alarm.unique and (
+        known := count_final_repeats(request, tx, alarm, incident_id(request, alarm, group))
+    ):
         return known
     whom = _target(request, tx, alarm, group, member)
     if whom.state is None:
@@ -165,12 +167,12 @@ def incident_id(request: Request, alarm: Alarm, group: str | None, epoch: int = 
     return derived_id("incident", request.project_id, group or "", alarm.key, str(epoch))
 
 
-def again(
+def count_final_repeats(
     request: Request, tx: SqlTransaction, alarm: Alarm, identity: str, times: int = 1
-) -> Recorded | None:
+) -> RecordedAlarm | None:
     """Count repeats of an incident with a final decision."""
     found = incidents.count_again(tx, request.project_id, identity, times)
-    return None if found is None else Recorded(_repeated(alarm), *found)
+    return None if found is None else RecordedAlarm(_repeated(alarm), *found)
 
 
 def _said_again(
@@ -180,7 +182,7 @@ def _said_again(
     group: str | None,
     whom: AlarmTarget,
     state: GroupState,
-) -> Recorded | None:
+) -> RecordedAlarm | None:
     """As :func:`again`, for an alarm without an id of its own."""
     if alarm.still:
         latest = incidents.latest_of_series(tx, state.id, alarm.series)
@@ -188,7 +190,7 @@ def _said_again(
     else:
         member = whom.member or (None if whom.strangers else _active(tx, state))
         told = incident_id(request, alarm, group, tx.epochs(state.id).get(member or "", 0))
-    return again(request, tx, alarm, told) if told else None
+    return count_final_repeats(request, tx, alarm, told) if told else None
 
 
 def _active(tx: SqlTransaction, state: GroupState) -> str | None:
@@ -220,29 +222,29 @@ def _target(
 
 def _about_no_member(
     request: Request, tx: SqlTransaction, alarm: Alarm, group: str | None, member: str | None
-) -> Recorded:
+) -> RecordedAlarm:
     """Keep an alarm that belongs to no group, for operators of the project to see."""
     if alarm.still:  # each has other words; the series is the occasion
         alarm = replace(alarm, firing=True, key=alarm.series)
     verdict = without_group(alarm, group)
     if verdict.decision != "HELD":
-        return Recorded(verdict)
+        return RecordedAlarm(verdict)
     identity = incident_id(request, alarm, group)
-    if known := again(request, tx, alarm, identity):
+    if known := count_final_repeats(request, tx, alarm, identity):
         return known
     if incidents.get(tx, request.project_id, identity) is not None:
         incidents.say_again(tx, identity)
-        return Recorded(verdict, identity)
+        return RecordedAlarm(verdict, identity)
     if full := list_is_full(request, tx, verdict):
         return full
     fact = {"group": group, "lost": member}
     incidents.add(tx, incident_of(request, alarm, identity, None, fact, verdict))
-    return Recorded(verdict, identity)
+    return RecordedAlarm(verdict, identity)
 
 
 def list_is_full(
     request: Request, tx: SqlTransaction, verdict: Verdict, state: GroupState | None = None
-) -> Recorded | None:
+) -> RecordedAlarm | None:
     """Return the answer to a held alarm that is not recorded, because too many of its group (or of
     those without a group) wait for an operator already. Return None if there is room for it."""
     if verdict.decision != "HELD":
@@ -264,7 +266,7 @@ def list_is_full(
         f"it is not listed, since {several} are held already: admit or dismiss some, then send it "
         "again"
     )
-    return Recorded(replace(verdict, sentence=f"{verdict.sentence}; {why}"))
+    return RecordedAlarm(replace(verdict, sentence=f"{verdict.sentence}; {why}"))
 
 
 def _judged(
@@ -274,7 +276,7 @@ def _judged(
     group: str | None,
     whom: AlarmTarget,
     snapshot: GroupSnapshot,
-) -> Recorded:
+) -> RecordedAlarm:
     state, epochs = snapshot.state, tx.epochs(snapshot.state.id)
     member, strangers = whom.member, whom.strangers
     if member is None and not strangers:
@@ -315,13 +317,13 @@ def _situation(
     member: str | None,
     under_way: Mapping[str, str],
     now: float,
-) -> Situation:
+) -> AdmissionContext:
     """Return the situation of a group, as if no storm could hold the alarm."""
     state = snapshot.state
     suspended = {
         kind: Suspension(**said) for kind, said in suspensions.of_group(tx, state.id).items()
     }
-    return Situation(
+    return AdmissionContext(
         group=snapshot.group.name,
         member=member,
         in_service=bool(snapshot.roles),
@@ -467,7 +469,7 @@ def _known(
     verdict: Verdict,
     fact: dict[str, Any],
     first: str | None,
-) -> Recorded:
+) -> RecordedAlarm:
     """Count a repeat, and judge a held alarm again. ``first`` is the incident of a known fact."""
     incidents.say_again(tx, known.id)
     fact = {**({"because": known.fact["because"]} if "because" in known.fact else {}), **fact}
@@ -495,7 +497,7 @@ def _known(
             return found
     else:
         _confirm(tx, known, fact)
-    return Recorded(verdict, known.id, known.traversal_id, _to_begin(known))
+    return RecordedAlarm(verdict, known.id, known.traversal_id, _to_begin(known))
 
 
 def _new(
@@ -507,7 +509,7 @@ def _new(
     verdict: Verdict,
     fact: dict[str, Any],
     first: str | None,
-) -> Recorded:
+) -> RecordedAlarm:
     """Record an incident; another alarm about a known fact counts on the first one's."""
     if full := list_is_full(request, tx, verdict, state):
         return full
@@ -520,7 +522,7 @@ def _new(
         return found
     if verdict.decision != "DUPLICATE":
         _tell(tx, state, verdict, identity)
-    return Recorded(verdict, identity, None, _to_begin(incident))
+    return RecordedAlarm(verdict, identity, None, _to_begin(incident))
 
 
 def _to_begin(incident: Incident) -> Incident | None:
@@ -542,14 +544,14 @@ def _counted_on(
     verdict: Verdict,
     first: str | None,
     fact: Mapping[str, Any],
-) -> Recorded | None:
+) -> RecordedAlarm | None:
     """Count a known fact on the incident that reported it first, if there is one."""
     known = incidents.get(tx, request.project_id, first) if first else None
     if known is None:
         return None
     incidents.count_duplicate(tx, known.id)
     _confirm(tx, known, fact)
-    return Recorded(verdict, known.id, known.traversal_id, _to_begin(known))
+    return RecordedAlarm(verdict, known.id, known.traversal_id, _to_begin(known))
 
 
 def _confirm(tx: SqlTransaction, known: Incident, fact: Mapping[str, Any]) -> None:

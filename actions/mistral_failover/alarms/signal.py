@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mistral_failover.alarms.alarm import Alarm, AlarmSource, Reader, digest
+from mistral_failover.alarms.alarm import Alarm, AlarmSource, BodyReader, digest
 from mistral_failover.model.text import moment, plain
 
 _REMEDY = (
@@ -30,7 +30,7 @@ def from_signal(body: Any) -> Alarm:
 
     Raises InvalidDocument if the body has another form.
     """
-    reader = Reader.of(body, _REMEDY)
+    reader = BodyReader.of(body, _REMEDY)
     group, member = reader.first("group"), reader.first("member")
     server = reader.first(*_SERVER)
     host, zone = reader.first("host"), reader.first("zone")
@@ -62,7 +62,7 @@ def from_signal(body: Any) -> Alarm:
     )
 
 
-def _about(reader: Reader, identity: str) -> list[str | None]:
+def _about(reader: BodyReader, identity: str) -> list[str | None]:
     """Return what identifies a signal with an id. Those of versions without hosts, and
     without zones, stay known."""
     about = [reader.first(*_SERVER), reader.first("group"), reader.first("member")]

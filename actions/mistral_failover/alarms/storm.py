@@ -53,7 +53,7 @@ class Storm:
         return 0 < self.fewest <= self.failing and self.failing >= self.share * self.groups
 
 
-class Fate(StrEnum):
+class ServerCondition(StrEnum):
     """What Nova says of a server."""
 
     RUNNING = "running"
@@ -70,13 +70,14 @@ class Fate(StrEnum):
 class MemberEvidence:
     """What is known of a member.
 
-    ``host``: the same for members on one host, None if unknown. ``fate``: of its server, ``why`` as
-    a clause. ``silent_for``: seconds since the agent's last heartbeat, None if nothing is known of
-    the agent. ``lost``: whether it is declared lost already, so its silence says nothing new.
+    ``host``: the same for members on one host, None if unknown. ``condition``: of its server,
+    ``why`` as a clause. ``silent_for``: seconds since the agent's last heartbeat, None if nothing
+    is known of the agent. ``lost``: whether it is declared lost already, so its silence says
+    nothing new.
     """
 
     host: str | None
-    fate: Fate = Fate.UNKNOWN
+    condition: ServerCondition = ServerCondition.UNKNOWN
     why: str = ""
     silent_for: float | None = None
     lost: bool = False
@@ -127,7 +128,7 @@ class HeldAlarm:
         return tuple((self.group_id, name) for name in self.lost)
 
 
-class Step(StrEnum):
+class HeldAlarmStep(StrEnum):
     """What becomes of a held alarm."""
 
     HOLD = "hold"
@@ -139,7 +140,7 @@ class Step(StrEnum):
 class Judgement:
     """What becomes of a held alarm, and the reason as a clause."""
 
-    step: Step
+    step: HeldAlarmStep
     why: str
 
 
@@ -183,26 +184,26 @@ def _judged(
     if doubted and known and all(_cleared(one, each.age) for one in known):
         one = "its server runs, and its agent was heard since the alarm"
         several = "its servers run, and their agents were heard since the alarm"
-        return Judgement(Step.DISMISS, several if known[1:] else one)
+        return Judgement(HeldAlarmStep.DISMISS, several if known[1:] else one)
     if each.rule not in RELEASABLE:
-        return Judgement(Step.HOLD, "another rule holds it")
+        return Judgement(HeldAlarmStep.HOLD, "another rule holds it")
     if suspicion is not None:
-        return Judgement(Step.HOLD, suspicion)
+        return Judgement(HeldAlarmStep.HOLD, suspicion)
     deaths = [_death(one, each.age, silent_hosts) for one in known]
     if not deaths or None in deaths:
-        return Judgement(Step.HOLD, "it is not known that its server died")
-    return Judgement(Step.RELEASE, " and ".join(dict.fromkeys(filter(None, deaths))))
+        return Judgement(HeldAlarmStep.HOLD, "it is not known that its server died")
+    return Judgement(HeldAlarmStep.RELEASE, " and ".join(dict.fromkeys(filter(None, deaths))))
 
 
 def _cleared(known: MemberEvidence, age: float) -> bool:
-    return known.fate is Fate.RUNNING and known.heard_since(age - SETTLED)
+    return known.condition is ServerCondition.RUNNING and known.heard_since(age - SETTLED)
 
 
 def _death(known: MemberEvidence, age: float, silent_hosts: Collection[str]) -> str | None:
     """Return the evidence that a member died, as a clause; None if there is none."""
     if known.heard_since(age):
         return None
-    if known.fate in (Fate.ENDED, Fate.HOST_DOWN):
+    if known.condition in (ServerCondition.ENDED, ServerCondition.HOST_DOWN):
         return known.why
     if known.host in silent_hosts:
         return "the agents on its host are silent while those on other hosts are heard"
@@ -241,7 +242,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Turn(Generic[T]):
+class Queued(Generic[T]):
     """Something that waits for its turn. ``priority``: of its group; ``waited``: seconds."""
 
     item: T
@@ -249,14 +250,14 @@ class Turn(Generic[T]):
     waited: float
 
 
-def in_order(waiting: Iterable[Turn[T]]) -> list[T]:
+def in_order(waiting: Iterable[Queued[T]]) -> list[T]:
     """Return the order in which failovers start: by priority, the highest first, then by age.
 
     What has waited for `LONGEST_WAIT` comes before everything else, the oldest first, so nothing
     starves.
     """
 
-    def rank(each: Turn[T]) -> tuple[bool, int, float]:
+    def rank(each: Queued[T]) -> tuple[bool, int, float]:
         overdue = each.waited >= LONGEST_WAIT
         return (not overdue, 0 if overdue else -each.priority, -each.waited)
 

@@ -123,21 +123,21 @@ def resume(
         if ended:
             sentence = f"{how} by {request.caller}: {plain(because)}"
             tx.journal(state.id, sentence, kind="resumed")
-        return {"group": group, "sentence": sentence, **standing(tx, state.id)}
+        return {"group": group, "sentence": sentence, **current_suspensions(tx, state.id)}
 
     return request.runtime.database.atomically(end)
 
 
-def standing(tx: SqlTransaction, group_id: str) -> dict[str, Any]:
+def current_suspensions(tx: SqlTransaction, group_id: str) -> dict[str, Any]:
     """Return the current ``pause`` and ``maintenance`` of a group, each a mapping or None."""
     found = suspensions.of_group(tx, group_id)
     return {
         "pause": found.get("pause"),
-        "maintenance": still(found.get("maintenance"), tx.now()),
+        "maintenance": unless_ended(found.get("maintenance"), tx.now()),
     }
 
 
-def still(work: Any, now: float) -> Any:
+def unless_ended(work: Any, now: float) -> Any:
     """Return a maintenance, or None if it has ended (or there is none)."""
     return None if work is None or now >= work["until"] else work
 
@@ -148,7 +148,7 @@ def _suspended(
     suspensions.suspend(tx, group_id, kind, said)
     sentence = f"{how}: {said['because']}"
     tx.journal(group_id, sentence, kind=kind)
-    return {"group": group, "sentence": sentence, **standing(tx, group_id)}
+    return {"group": group, "sentence": sentence, **current_suspensions(tx, group_id)}
 
 
 def _check_members(group: str, named: tuple[str, ...], known: Any) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
-from mistral_failover.cli.base import Asking, for_people
+from mistral_failover.cli.base import ActionCommand, for_people
 
 
-class Key(Asking, ShowOne):
+class Key(ActionCommand, ShowOne):
     """Show the key of a member's agent, or that of all agents of a group.
 
     The key alone, for a file: failover agent key GROUP MEMBER -f value -c key
@@ -31,7 +31,7 @@ class Key(Asking, ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[str]]:
         """Query and show."""
-        found: dict[str, str] = self.ask(
+        found: dict[str, str] = self.run_action(
             "failover.enroll",
             save_result=False,
             group=parsed_args.group,
@@ -40,7 +40,7 @@ class Key(Asking, ShowOne):
         return list(found), list(found.values())
 
 
-class List(Asking, Lister):
+class List(ActionCommand, Lister):
     """List the members of a group and the latest heartbeats of their agents."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -51,7 +51,7 @@ class List(Asking, Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
         """Query and format: in words for people, unabridged for machines."""
-        rows = self.ask("failover.agents", group=parsed_args.group)
+        rows = self.run_action("failover.agents", group=parsed_args.group)
         people = for_people(parsed_args)
         columns = ["member", "server", "epoch", "sentence" if people else "agent"]
         shown = columns if people else [*columns, "sentence"]

@@ -16,7 +16,15 @@ from cliff.lister import Lister
 
 from mistral_failover.alarms.storm import LEAST, MOST, per_minute
 from mistral_failover.cli import connection
-from mistral_failover.cli.base import FAILED, Asking, counted, for_people, given, when, worded
+from mistral_failover.cli.base import (
+    FAILED,
+    ActionCommand,
+    counted,
+    for_people,
+    given,
+    when,
+    worded,
+)
 from mistral_failover.cli.connection import CommandFailed, CommandLineWrong
 from mistral_failover.cli.order import Order
 from mistral_failover.cli.progress import Progress
@@ -32,7 +40,7 @@ def add_reason(parser: argparse.ArgumentParser) -> None:
     )
 
 
-class List(Asking, Lister):
+class List(ActionCommand, Lister):
     """List the alarms that are held, with the commands that admit them.
 
     The latest comes first. Each can be admitted or dismissed.
@@ -57,7 +65,7 @@ class List(Asking, Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
         """Query and format."""
-        answer = self.ask("failover.held", group=parsed_args.group, limit=parsed_args.limit)
+        answer = self.run_action("failover.held", group=parsed_args.group, limit=parsed_args.limit)
         rows, total = answer["held"], answer["total"]
         if total > len(rows):
             self.app.stderr.write(f"These are {len(rows)} of {total}.\n")
@@ -221,7 +229,7 @@ class Admit(Order):
         if parsed_args.incident is None:
             return self._several(parsed_args, host=parsed_args.host, zone=parsed_args.zone)
         if parsed_args.group is None:
-            found = self.ask("failover.show", id=parsed_args.incident)
+            found = self.run_action("failover.show", id=parsed_args.incident)
             if found["kind"] == "incident" and found["children"]:
                 return self._several(parsed_args, incident=found["id"])
             parsed_args.group = self._group(parsed_args.incident, found)
@@ -240,7 +248,7 @@ class Admit(Order):
         with Progress(sys.stderr, "asking Mistral") as tell:
             while True:
                 began = time.monotonic()
-                answer = self.ask(
+                answer = self.run_action(
                     "failover.admit_held", because=parsed_args.because, limit=1, **given(selection)
                 )
                 _start_chains(self.app, answer["admitted"])
@@ -288,7 +296,7 @@ class Admit(Order):
         return str(found["group"])
 
 
-class Dismiss(Asking, Lister):
+class Dismiss(ActionCommand, Lister):
     """Remove held alarms from the list; your name and reason are recorded.
 
     Of the alarm of a host or a zone, the alarms of its groups are removed.
@@ -312,7 +320,9 @@ class Dismiss(Asking, Lister):
         _check_selection(parsed_args, parsed_args.incidents)
         because = parsed_args.because
         if parsed_args.incidents:
-            answer = self.ask("failover.dismiss", incident=parsed_args.incidents, because=because)
+            answer = self.run_action(
+                "failover.dismiss", incident=parsed_args.incidents, because=because
+            )
             rows = answer["dismissed"]
         else:
             rows = self._several(because, host=parsed_args.host, zone=parsed_args.zone)
@@ -323,7 +333,7 @@ class Dismiss(Asking, Lister):
         rows: list[dict[str, Any]] = []
         with Progress(sys.stderr, "asking Mistral") as tell:
             while True:
-                answer = self.ask(
+                answer = self.run_action(
                     "failover.dismiss_held",
                     because=because,
                     limit=_AT_ONCE,
@@ -339,7 +349,7 @@ class Dismiss(Asking, Lister):
         return rows
 
 
-class HostLost(Asking, Lister):
+class HostLost(ActionCommand, Lister):
     """Report that a compute host failed, with every server on it.
 
     Each group of the project with a member on the host has an alarm about it, which is judged as
@@ -361,7 +371,7 @@ class HostLost(Asking, Lister):
         """Send the alarm, start the failovers, and show the decisions."""
         failed = {self.what: getattr(parsed_args, self.what)}
         body = {**failed, "id": str(uuid.uuid4()), "because": parsed_args.because}
-        answer = self.ask("failover.admit_event", body=body, kind="signal")
+        answer = self.run_action("failover.admit_event", body=body, kind="signal")
         _start_chains(self.app, answer["started"], answer.get("left", ()))
         if answer["refused"]:
             self.exit_code = FAILED

@@ -3,7 +3,7 @@
 
 class Show(Asking, ShowOne):
     def take_action(self, parsed_args):
-        found = self.ask("failover.status", group=parsed_args.group)
+        found = self.run_action("failover.status", group=parsed_args.group)
         return list(found), list(found.values())
 """
 
@@ -35,7 +35,7 @@ _ESCAPING = ("json", "yaml")
 _WIDTH = 90  # characters of a line of text in a table
 
 
-class Asking:
+class ActionCommand:
     """A command that calls Mistral; see ``connection`` for its address."""
 
     app: Any
@@ -43,7 +43,7 @@ class Asking:
     formatter: Any  # cliff's, by the command line
     _escaping = False  # the output format escapes control characters by itself
 
-    def ask(self, action: str, *, save_result: bool = True, **inputs: Any) -> Any:
+    def run_action(self, action: str, *, save_result: bool = True, **inputs: Any) -> Any:
         """Run one of the project's actions, with the inputs that are not None; return its answer.
 
         ``save_result``: whether Mistral may store the answer. Raises CommandFailed with the problem

@@ -45,7 +45,7 @@ class ConfirmFenced(Order):
         """Ask, then start and follow."""
         if not parsed_args.yes:
             group, member = parsed_args.group, parsed_args.member
-            status = self.ask("failover.status", group=group, agents=True)
+            status = self.run_action("failover.status", group=group, agents=True)
             said = clean(status["agents"].get(member, "says nothing"))
             sys.stderr.write(
                 f"{group} will treat {member} as off, and give its volumes to another member. If "

@@ -45,14 +45,14 @@ class CommandFailed(Exception):
     def __init__(self, wrong: object, remedy: str = "") -> None:
         self.wrong = clean(str(wrong))
         self.remedy = clean(remedy)
-        super().__init__(f"{whole(self.wrong)} {self.remedy}" if remedy else self.wrong)
+        super().__init__(f"{with_full_stop(self.wrong)} {self.remedy}" if remedy else self.wrong)
 
 
 class CommandLineWrong(CommandFailed):
     """The command line itself is wrong, which is found without a request: exit code 2."""
 
 
-def whole(sentence: object) -> str:
+def with_full_stop(sentence: object) -> str:
     """Return a sentence with its full stop; messages of other programs may have one already."""
     return f"{str(sentence).rstrip('.')}."
 

@@ -10,7 +10,7 @@ from typing import Any
 from cliff.lister import Lister
 
 from mistral_failover.cli import connection
-from mistral_failover.cli.base import COMPLETE, FAILED, Asking, counted, for_people, given
+from mistral_failover.cli.base import COMPLETE, FAILED, ActionCommand, counted, for_people, given
 from mistral_failover.model.text import clean_value
 
 _COLUMNS = ("level", "check", "group", "sentence", "remedy")
@@ -22,7 +22,7 @@ _INSTALL = (
 )
 
 
-class Doctor(Asking, Lister):
+class Doctor(ActionCommand, Lister):
     """Check everything that a failover will need, before it is needed.
 
     Mistral and its workflows, the state store, rights, stack, members, volumes, the fence, agents,

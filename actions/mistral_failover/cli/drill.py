@@ -127,8 +127,8 @@ class Drill(ShowOne):
         for handler in logging.getLogger().handlers:
             handler.setLevel(logging.ERROR)  # Mistral's own log goes to the state directory
         # Imported here, because every other command would wait a second for these imports.
-        from mistral_failover.drill.active_active import SpreadPlay
-        from mistral_failover.drill.play import Play
+        from mistral_failover.drill.active_active import ActiveActiveRun
+        from mistral_failover.drill.run import DrillRun
         from mistral_failover.drill.scene import Scene
 
         stream = sys.stdout if parsed_args.formatter == "table" else sys.stderr
@@ -144,7 +144,7 @@ class Drill(ShowOne):
                     broker=parsed_args.broker,
                 ) as scene,
             ):
-                made = SpreadPlay if parsed_args.active_active else Play
+                made = ActiveActiveRun if parsed_args.active_active else DrillRun
                 play = made(scene, tell=tell, fault=parsed_args.fault, volumes=parsed_args.volumes)
                 outcome = play.run()
             (folder / _DONE).touch()
@@ -158,7 +158,7 @@ class Drill(ShowOne):
         """Check that the agents can be commanded over the broker, before anything starts. Raises
         CommandFailed; a URL that is none is a wrong command line."""
         from mistral_failover.agent.broker import ERRORS, BadUrl, Broker, forget
-        from mistral_failover.agent.channel.links import Away
+        from mistral_failover.agent.channel.links import BrokerUnavailable
 
         form = "amqp://user:password@host/vhost, or amqps://..."
         try:
@@ -172,7 +172,7 @@ class Drill(ShowOne):
             forget(broker.connect())
         except ERRORS as error:
             raise CommandFailed(
-                Away(broker.shown, error),
+                BrokerUnavailable(broker.shown, error),
                 "Check its URL, user and password, and that it runs. [UNREACHABLE]",
             ) from None
 

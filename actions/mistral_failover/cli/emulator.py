@@ -157,7 +157,7 @@ def _start(clouds_file: Path, server: str) -> None:
             compute.wait_for_server(found, interval=0.2, wait=60)
     except SDKException as error:
         raise connection.CommandFailed(
-            f"The fault is repaired, but {server} could not be started: {connection.whole(error)} "
+            f"The fault is repaired, but {server} could not be started: {connection.with_full_stop(error)} "
             "Run the command with --repair again. [NOT_STARTED]"
         ) from None
 
@@ -168,7 +168,7 @@ def _server(facts: dict[str, Any], group: str, member: str) -> str:
     try:
         status = connection.of_server(facts).run_action("failover.status", {"group": group})
     except MistralError as error:
-        told = connection.whole(error.message)
+        told = connection.with_full_stop(error.message)
         raise connection.CommandFailed(f"{told} {error.remedy} [{error.code}]") from None
     rows = status["members"]
     servers = {row["name"]: row["server"] for row in rows}

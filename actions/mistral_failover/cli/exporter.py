@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from cliff.command import Command
 
 from mistral_failover.cli import connection
+from mistral_failover.loopback import NotLoopback
 
 if TYPE_CHECKING:
     from mistral_failover.mistral.client import MistralClient
@@ -75,10 +76,10 @@ class Exporter(Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Serve until a signal comes."""
-        from mistral_failover.metrics.server import MetricsServer, NotLoopback
+        from mistral_failover.metrics.server import MetricsServer
 
         host, port = parsed_args.listen
-        ask = _Asking(self.app, parsed_args.group_limit)
+        ask = _MetricsQuery(self.app, parsed_args.group_limit)
         try:
             server = MetricsServer(
                 ask,
@@ -87,7 +88,7 @@ class Exporter(Command):
                 interval=parsed_args.interval,
                 anywhere=parsed_args.listen_anywhere,
             )
-            with server, told_to_end() as ended:
+            with server, stop_signals() as ended:
                 self.app.stdout.write(f"The metrics are at {server.url}\n")
                 self.app.stdout.flush()
                 # A signal may reach another thread, but only this one runs its handler.
@@ -105,7 +106,7 @@ class Exporter(Command):
 
 
 @contextlib.contextmanager
-def told_to_end() -> Iterator[threading.Event]:
+def stop_signals() -> Iterator[threading.Event]:
     """Yield an event that SIGTERM and Ctrl-C set while the block runs."""
     ended = threading.Event()
     before = {
@@ -119,7 +120,7 @@ def told_to_end() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-class _Asking:
+class _MetricsQuery:
     """Queries Mistral repeatedly over one session, whose token is renewed when it expires; over a
     new one after a failure."""
 

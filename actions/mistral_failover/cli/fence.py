@@ -8,10 +8,10 @@ from typing import Any
 
 from cliff.show import ShowOne
 
-from mistral_failover.cli.base import Asking, for_people, given, worded
+from mistral_failover.cli.base import ActionCommand, for_people, given, worded
 
 
-class Fence(Asking, ShowOne):
+class Fence(ActionCommand, ShowOne):
     """Switch a compute host off by the operator's fence devices, and prove it.
 
     TARGET is a compute host, or with --group a member, whose host is meant. All servers of the host
@@ -52,7 +52,7 @@ class Fence(Asking, ShowOne):
                 "even_if_up": parsed_args.even_if_up,
             }
         )
-        facts = self.ask("failover.fence_host", **inputs)
+        facts = self.run_action("failover.fence_host", **inputs)
         if for_people(parsed_args):
             facts["levels"] = [
                 " and ".join(f"{each['agent']}: {each['power']}" for each in level)

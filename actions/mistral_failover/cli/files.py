@@ -104,10 +104,10 @@ def _with_files(text: str, file: Path) -> str | dict[str, Any]:
         return text
     if "resources" not in document:
         return document
-    return {**document, "resources": _Included(file).tree(document["resources"])}
+    return {**document, "resources": _FileInclusion(file).tree(document["resources"])}
 
 
-class _Included:
+class _FileInclusion:
     """Puts the texts of files in place of their names. They have the limit of a group file
     together, so that no file is read that the group could not have."""
 

@@ -44,7 +44,7 @@ class Journal:
 
 
 @dataclass(frozen=True)
-class Watched:
+class WatchUpdate:
     """One look: ``status`` is the answer of failover.status, None while Mistral is ``away``;
     ``steps`` are the new ones."""
 
@@ -58,9 +58,9 @@ class Watched:
         return str(self.status["status"]) if self.status else ""
 
 
-def watched(
+def watch_updates(
     app: Any, group: str, interval: float, until_rest: bool, shown: int = 5
-) -> Iterator[Watched]:
+) -> Iterator[WatchUpdate]:
     """Look every ``interval`` seconds; with ``until_rest`` until nothing is running.
 
     The first look has the ``shown`` latest steps. One look reports that Mistral is down; the next
@@ -81,11 +81,11 @@ def watched(
                 if error.code not in connection.AWAY or not seen:
                     raise
                 if not away:
-                    yield Watched(None, away=clean(error.message))
+                    yield WatchUpdate(None, away=clean(error.message))
                 away = True
             else:
                 after, away, seen = max((row["id"] for row in steps), default=after), False, True
-                yield Watched(clean_value(status), clean_value(steps))
+                yield WatchUpdate(clean_value(status), clean_value(steps))
                 if until_rest and status["status"] in _AT_REST:
                     return
             time.sleep(interval)

@@ -9,7 +9,7 @@ from typing import Any
 
 from cliff.lister import Lister
 
-from mistral_failover.cli.base import Asking, for_people, when, wrapped
+from mistral_failover.cli.base import ActionCommand, for_people, when, wrapped
 
 SHOWN_DIGITS = 12
 KEYS = (
@@ -22,7 +22,7 @@ _TO_THE_MINUTE = 16  # characters of a time
 _CAUSE, _LINE = 40, 76  # characters of a line of a cause; of a difference, on 80 columns
 
 
-class List(Asking, Lister):
+class List(ActionCommand, Lister):
     """List the goals that a group was given, the latest first.
 
     A rollback without a goal goes to the last one reached before the present one. 'failover
@@ -38,11 +38,11 @@ class List(Asking, Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
         """Query and format: shortened for people, complete for machines."""
-        goals = self.ask("failover.goals", group=parsed_args.group)
+        goals = self.run_action("failover.goals", group=parsed_args.group)
         return rows(goals, people=for_people(parsed_args))
 
 
-class Diff(Asking, Lister):
+class Diff(ActionCommand, Lister):
     """Show what differs between two goals of a group.
 
     Each is given by the first digits of its version; + is only in the second, - only in the first,
@@ -59,7 +59,7 @@ class Diff(Asking, Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
         """Query and format."""
-        found = self.ask(
+        found = self.run_action(
             "failover.compare_goals",
             group=parsed_args.group,
             before=parsed_args.before,

@@ -12,16 +12,16 @@ from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from mistral_failover.cli import base, emulator, files, order
-from mistral_failover.cli.base import Asking, for_people, when
+from mistral_failover.cli.base import ActionCommand, for_people, when
 from mistral_failover.cli.connection import CommandFailed
 from mistral_failover.cli.order import Order
-from mistral_failover.cli.status_screen import suspended, where
+from mistral_failover.cli.status_screen import role_holders, suspended
 from mistral_failover.model.text import clean
 
 ACTIVATE, REMOVE = "failover.activate_first", "failover.remove"
 
 
-class _Defining(Asking, ShowOne):
+class _DefinitionCommand(ActionCommand, ShowOne):
     """Define a group from files, and converge it to the definition."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -46,11 +46,11 @@ class _Defining(Asking, ShowOne):
 
     def known(self, name: str) -> bool:
         """Return whether the project has a group of this name."""
-        return name in self.ask("failover.status")["groups"]
+        return name in self.run_action("failover.status")["groups"]
 
     def defined(self, given: files.Definition, *, dry_run: bool = False) -> dict[str, Any]:
         """Return the answer of failover.define; report missing workflows on standard error."""
-        found: dict[str, Any] = self.ask(
+        found: dict[str, Any] = self.run_action(
             "failover.define",
             definition=given.document,
             name=given.name,
@@ -69,7 +69,7 @@ class _Defining(Asking, ShowOne):
     def warn_of_unknown_commands(self, name: str) -> None:
         """Report commands of the group that a member's agent does not know, on standard error."""
         try:
-            rows = self.ask("failover.agents", group=name)
+            rows = self.run_action("failover.agents", group=name)
         except CommandFailed:  # the order itself has told what is wrong
             return
         for row in rows:
@@ -96,7 +96,7 @@ class _Defining(Asking, ShowOne):
         return facts
 
 
-class Create(_Defining):
+class Create(_DefinitionCommand):
     """Define a group and bring it up: volumes are attached, the application runs.
 
     Its stack must exist. The command follows the group to the end. If it is BLOCKED or FAILED,
@@ -135,7 +135,7 @@ def _left(name: str, facts: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-class Update(_Defining):
+class Update(_DefinitionCommand):
     """Change a group's definition and converge to it; the active member stays.
 
     It first shows what changes. With --dry-run it only does that. To see each step, define the
@@ -175,7 +175,7 @@ class Update(_Defining):
         return list(shown), list(shown.values())
 
 
-class Forget(Asking, ShowOne):
+class Forget(ActionCommand, ShowOne):
     """Forget a resource that is gone for good: its record, never its data.
 
     For what the group cannot delete because it does not exist any more. What can be checked is
@@ -195,7 +195,7 @@ class Forget(Asking, ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
         """Check and forget."""
-        answer = self.ask(
+        answer = self.run_action(
             "failover.forget",
             group=parsed_args.group,
             resource=parsed_args.resource,
@@ -240,7 +240,7 @@ class Validate(Lister):
         return code or (base.FAILED if self._found else base.COMPLETE)
 
 
-class List(Asking, Lister):
+class List(ActionCommand, Lister):
     """List the project's groups: the active members, the lost ones, and since when.
 
     For one of them: failover status GROUP
@@ -248,7 +248,7 @@ class List(Asking, Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
         """Query and format."""
-        answer = self.ask("failover.status")
+        answer = self.run_action("failover.status")
         if answer["total"] > len(answer["overview"]):
             self.app.stderr.write(
                 f"Showing {len(answer['overview'])} of {answer['total']} groups.\n"
@@ -272,7 +272,7 @@ def overview(answer: dict[str, Any], *, people: bool) -> tuple[list[str], list[l
         [
             row["name"],
             row["status"],
-            where(row) or "-",
+            role_holders(row) or "-",
             ", ".join(row["lost"]) or "-",
             when(row["since"]),
             "; ".join([f"{row['held']} held"] * bool(row["held"]) + suspended(row)) or "-",
@@ -281,7 +281,7 @@ def overview(answer: dict[str, Any], *, people: bool) -> tuple[list[str], list[l
     ]
 
 
-class Show(Asking, ShowOne):
+class Show(ActionCommand, ShowOne):
     """Show a group's definition and status.
 
     Only its file, for editing: failover group show GROUP -f value -c definition > group.yaml
@@ -295,13 +295,13 @@ class Show(Asking, ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
         """Query and format: as text for people and as values alone, as a whole for machines."""
-        found = self.ask("failover.status", group=parsed_args.group, definition=True)
+        found = self.run_action("failover.status", group=parsed_args.group, definition=True)
         keys = ["group", "stack", "status", "reason", "roles", "lost", "members", "goal"]
         facts = {key: found[key] for key in keys}
         types = found["definition"]["types"]
         document = found["definition"]["document"]
         if parsed_args.formatter in ("table", "value", "shell"):
-            facts["roles"] = where(found) or "-"
+            facts["roles"] = role_holders(found) or "-"
             facts["lost"] = ", ".join(found["lost"]) or "-"
             facts["members"] = "\n".join(
                 f"{m['name']}: server {m['server'] or '-'}, epoch {m['epoch']}"
@@ -343,8 +343,8 @@ class Delete(Order):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
         """Ask, take it out of service, delete it."""
         group = parsed_args.group
-        status = self.ask("failover.status", group=group)
-        held = self.ask("failover.held", group=group, limit=1)["total"]
+        status = self.run_action("failover.status", group=group)
+        held = self.run_action("failover.held", group=group, limit=1)["total"]
         question = f"Take {group} out of service and delete it"
         if held:
             question += f" (what is held for it stays held: {base.counted(held, 'alarm')})"
@@ -359,7 +359,7 @@ class Delete(Order):
                     f"{group}), run: failover group delete {group}"
                 )
                 return list(facts), list(facts.values())
-        answer = self.ask("failover.undefine", group=group)
+        answer = self.run_action("failover.undefine", group=group)
         facts |= {"deleted": answer["sentence"], "held": answer["held"]}
         if for_people(parsed_args):
             facts["held"] = "\n".join(alarm["sentence"] for alarm in answer["held"]) or "-"

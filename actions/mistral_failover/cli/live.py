@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A live view of a group on a terminal: its status, and its latest steps below."""
+"""A live view of a group on a terminal: its status, and its latest steps below.
+
+It is imported only when a group is watched on a terminal, because rich takes long to import.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +16,17 @@ from rich.text import Text
 
 from mistral_failover.cli import status_screen
 from mistral_failover.cli.base import when
-from mistral_failover.cli.follow import Watched
+from mistral_failover.cli.follow import WatchUpdate
 
 STYLES = {"SERVING": "bold green", "DEGRADED": "bold yellow", "DOWN": "bold red"}
 """How the headline looks."""
 _STEPS = 12
 
 
-def live(looks: Iterator[Watched], stream: TextIO) -> Iterator[Watched]:
+def live(looks: Iterator[WatchUpdate], stream: TextIO) -> Iterator[WatchUpdate]:
     """Replace each look by the next one; the last one stays."""
     steps: deque[dict[str, Any]] = deque(maxlen=_STEPS)
-    known: Watched | None = None
+    known: WatchUpdate | None = None
     console = Console(file=stream)
     with Live(console=console, refresh_per_second=4) as shown:
         for look in looks:
@@ -41,7 +44,7 @@ def _screen(status: dict[str, Any], steps: list[dict[str, Any]], away: str, widt
     style = STYLES.get(status["service"]["status"], "")
     above = status["reason"]  # as "why"
     said = [
-        status_screen.short(status) if row["sentence"] == above else row["sentence"]
+        status_screen.short_reason(status) if row["sentence"] == above else row["sentence"]
         for row in steps
     ]
     told = [Text(f"{when(row['at'])}  {text}") for row, text in zip(steps, said, strict=True)]

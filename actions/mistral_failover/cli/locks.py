@@ -9,7 +9,7 @@ from typing import Any
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
-from mistral_failover.cli.base import Asking, for_people, given
+from mistral_failover.cli.base import ActionCommand, for_people, given
 from mistral_failover.cli.order import WAIT, exit_code, follow, worded
 
 _WHOLE = (
@@ -29,7 +29,7 @@ _WHOLE = (
 )
 
 
-class List(Asking, Lister):
+class List(ActionCommand, Lister):
     """List the locks that are held, their owners, and whether the owners are alive.
 
     The next worker breaks a dead owner's lock; 'failover sweep' triggers one at once. Only if that
@@ -44,7 +44,7 @@ class List(Asking, Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
         """Query and format: in words for people, unabridged for machines."""
-        rows = self.ask("failover.locks", group=parsed_args.group)
+        rows = self.run_action("failover.locks", group=parsed_args.group)
         if not for_people(parsed_args):
             return list(_WHOLE), [[row[name] for name in _WHOLE] for row in rows]
         if not rows:
@@ -64,7 +64,7 @@ class List(Asking, Lister):
         ]
 
 
-class Break(Asking, ShowOne):
+class Break(ActionCommand, ShowOne):
     """Break the lock on a resource, and continue the work that waits for it.
 
     Name the owner as 'failover locks' shows it; if the lock has another owner by then, nothing
@@ -102,7 +102,7 @@ class Break(Asking, ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
         """Find the resource's group, break, follow."""
-        found = self.ask("failover.show", id=parsed_args.resource)
+        found = self.run_action("failover.show", id=parsed_args.resource)
         inputs = given(
             {
                 "resource": found["id"],

@@ -8,7 +8,7 @@ from typing import Any
 
 from cliff.lister import Lister
 
-from mistral_failover.cli.base import Asking, for_people
+from mistral_failover.cli.base import ActionCommand, for_people
 
 _KEYS = (
     "member",
@@ -25,7 +25,7 @@ _KEYS = (
 _SHOWN = 8  # digits of a host's id: enough to tell which members share one
 
 
-class List(Asking, Lister):
+class List(ActionCommand, Lister):
     """List the members of a group: their roles, and whether they may take one.
 
     The first one is the group's first choice. "no" comes with the reason; "rather not" means
@@ -41,7 +41,7 @@ class List(Asking, Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
         """Query and format: in words for people, unabridged for machines."""
-        rows = self.ask("failover.members", group=parsed_args.group)
+        rows = self.run_action("failover.members", group=parsed_args.group)
         if not for_people(parsed_args):
             return list(_KEYS), [[row[key] for key in _KEYS] for row in rows]
         columns = ["member", "roles", "takes a role", "why", "age", "host", "priority", "epoch"]

@@ -37,7 +37,7 @@ _CODES = {
 }
 
 
-class Order(base.Asking, ShowOne):
+class Order(base.ActionCommand, ShowOne):
     """Start ``workflow`` with :meth:`inputs`, follow it, and show the result."""
 
     workflow = ""
@@ -137,7 +137,7 @@ def follow(
     execution, facts = _followed(app, workflow, inputs, group, wait, told)
     if people:
         if facts.get("reason") in told:
-            facts["reason"] = status_screen.short(facts)
+            facts["reason"] = status_screen.short_reason(facts)
         facts.pop("failure", None)
     return {"execution": execution["id"], "state": execution["state"], **facts}
 
@@ -161,7 +161,7 @@ def _followed(
     from mistral_failover.mistral.client import MistralError
 
     with connection.mistral(app) as client, Progress(sys.stderr, "asking Mistral") as tell:
-        journal = _Journal(client, group, tell, told) if wait and group else None
+        journal = _JournalPrinter(client, group, tell, told) if wait and group else None
         # We choose the id, so it is known even if the answer is lost.
         identity = str(uuid.uuid4())
         try:
@@ -179,14 +179,21 @@ def _followed(
                 f"{error.message}, so it is unknown whether {workflow} was started; if so, it is "
                 f"execution {identity} [{error.code}]"
             ) from None
-        return _Following(client, journal, tell, group, wait).to_its_end(workflow, execution)
+        return _ExecutionFollower(client, journal, tell, group, wait).to_its_end(
+            workflow, execution
+        )
 
 
-class _Following:
+class _ExecutionFollower:
     """Polls an execution, and then its group's traversal, until either has ended."""
 
     def __init__(
-        self, client: Any, journal: _Journal | None, tell: Progress, group: str | None, wait: float
+        self,
+        client: Any,
+        journal: _JournalPrinter | None,
+        tell: Progress,
+        group: str | None,
+        wait: float,
     ) -> None:
         self._client, self._journal, self._tell, self._group = client, journal, tell, group
         self._end = time.monotonic() + wait
@@ -288,7 +295,7 @@ def exit_code(facts: Mapping[str, Any]) -> int:
     return _CODES.get(str(facts["state"]), base.FAILED)
 
 
-class _Journal:
+class _JournalPrinter:
     """Shows what a group's history says that is newer than this object, and keeps it in
     ``told``."""
 

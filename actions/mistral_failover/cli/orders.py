@@ -9,7 +9,7 @@ from typing import Any
 from cliff.lister import Lister
 
 from mistral_failover.cli import base, connection, order
-from mistral_failover.cli.base import Asking
+from mistral_failover.cli.base import ActionCommand
 from mistral_failover.cli.connection import CommandFailed
 from mistral_failover.cli.order import Order
 
@@ -46,7 +46,7 @@ class Rollback(Order):
         return {"goal": parsed_args.to_goal, "recovered": parsed_args.recovered}
 
 
-class Sweep(Asking, Lister):
+class Sweep(ActionCommand, Lister):
     """Continue the work of dead processes, and show what was found.
 
     In all groups of the project or in one. Several may run at once, and a repeat does no harm.
@@ -80,7 +80,7 @@ class Sweep(Asking, Lister):
         output = execution.get("output") or {}
         columns = ["found", "group", "sentence"]
         if error := output.get("error"):
-            told = connection.whole(error["message"])
+            told = connection.with_full_stop(error["message"])
             raise CommandFailed(f"{told} {error['remedy']} [{error['code']}]")
         if not parsed_args.no_wait:
             self.exit_code = order.exit_code(execution)

@@ -10,10 +10,10 @@ from cliff.show import ShowOne
 
 from mistral_failover.cli import status_screen
 from mistral_failover.cli.alarms import add_reason
-from mistral_failover.cli.base import Asking, for_people
+from mistral_failover.cli.base import ActionCommand, for_people
 
 
-class _Suspending(Asking, ShowOne):
+class _SuspensionCommand(ActionCommand, ShowOne):
     """Change whether a group's alarms are held."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -28,7 +28,9 @@ class _Suspending(Asking, ShowOne):
 
     def said(self, parsed_args: argparse.Namespace, action: str, **inputs: Any) -> tuple[Any, Any]:
         """Set it, and show the result."""
-        answer = self.ask(action, group=parsed_args.group, because=parsed_args.because, **inputs)
+        answer = self.run_action(
+            action, group=parsed_args.group, because=parsed_args.because, **inputs
+        )
         if not for_people(parsed_args):
             return list(answer), list(answer.values())
         facts = {
@@ -39,7 +41,7 @@ class _Suspending(Asking, ShowOne):
         return list(facts), list(facts.values())
 
 
-class Pause(_Suspending):
+class Pause(_SuspensionCommand):
     """Hold every alarm of a group until 'failover resume'.
 
     Your orders and running failovers continue.
@@ -56,7 +58,7 @@ class Pause(_Suspending):
         return self.said(parsed_args, "failover.pause")
 
 
-class Resume(_Suspending):
+class Resume(_SuspensionCommand):
     """End a group's pause.
 
     This starts nothing. Held alarms stay in 'failover alarms'; repeated ones are judged again. A
@@ -76,7 +78,7 @@ class Resume(_Suspending):
         return self.said(parsed_args, "failover.resume", only=only)
 
 
-class MaintenanceOn(_Suspending):
+class MaintenanceOn(_SuspensionCommand):
     """Hold the alarms of a group, or of some MEMBERs, until a time.
 
     In that time the named members are not chosen to take over a role.
@@ -108,7 +110,7 @@ class MaintenanceOn(_Suspending):
         )
 
 
-class MaintenanceOff(_Suspending):
+class MaintenanceOff(_SuspensionCommand):
     """End a group's maintenance before its time, or remove MEMBERs from it.
 
     This starts nothing, and a pause stays.

@@ -113,7 +113,7 @@ def _risk(risk: Mapping[str, Any]) -> str:
     return f"{risk['sentence']}. {risk['remedy']} [{risk['code']}]"
 
 
-class Plannable(order.Order):
+class PlannableOrder(order.Order):
     """An order whose plan can be shown first: its ``verb`` is that of ``failover plan``."""
 
     verb = ""
@@ -138,7 +138,7 @@ class Plannable(order.Order):
         return super().take_action(parsed_args)
 
 
-class Plan(base.Asking, ShowOne):
+class Plan(base.ActionCommand, ShowOne):
     """Show what would happen now, without changing anything.
 
     It shows each step, what the step waits for (steps that wait for the same run in parallel) and
@@ -242,7 +242,7 @@ class Start(order.Order):
         if parsed_args.plan:
             self.workflow = "failover.start_plan"
             # Its group, to show the steps of; the start reports its status.
-            parsed_args.group = self.ask("failover.plan", plan=parsed_args.plan)["group"]
+            parsed_args.group = self.run_action("failover.plan", plan=parsed_args.plan)["group"]
         elif not parsed_args.group:
             raise connection.CommandLineWrong("Give a group, or --plan with a plan's id. [USAGE]")
         else:
@@ -256,7 +256,7 @@ class Start(order.Order):
 
     def _ask_for_the_healthy(self, group: str, lost: Iterable[str]) -> None:
         """Ask whether members are lost that served at the last look. Raises CommandFailed."""
-        status = self.ask("failover.status", group=group)
+        status = self.run_action("failover.status", group=group)
         service = status["service"]
         if service["status"] not in _SERVES or service["seen_at"] is None:
             return
@@ -271,7 +271,7 @@ class Start(order.Order):
 
     def _goes_on(self, group: str) -> None:
         """Check that there is a goal to continue to. Raises CommandFailed."""
-        status = self.ask("failover.status", group=group)
+        status = self.run_action("failover.status", group=group)
         name = shlex.quote(group)
         if status["traversal"] is not None and not status["roles"]:
             raise connection.CommandFailed(
@@ -309,7 +309,7 @@ class Recover(order.Order):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
         """Ask if a failover would be taken back, then start and follow."""
         group = parsed_args.group
-        status = self.ask("failover.status", group=group)
+        status = self.run_action("failover.status", group=group)
         going = status["status"] in _UNFINISHED and set(parsed_args.member) & set(status["lost"])
         if going and not parsed_args.yes:
             lost = ", ".join(sorted(going))

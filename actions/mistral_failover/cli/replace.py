@@ -12,7 +12,7 @@ from mistral_failover.cli.connection import CommandLineWrong
 from mistral_failover.model.text import clean
 
 
-class Replace(plan.Plannable):
+class Replace(plan.PlannableOrder):
     """Have Heat make another server for a member, under the same name.
 
     Without a member it takes one that failed, if there is any, else as the group file chooses. A
@@ -83,7 +83,7 @@ class Replace(plan.Plannable):
             base.confirm(f"Replace every server of {group}, one by one", yes=False)
             return
         asked = {"group": group, "verb": self.verb, **base.given(self.inputs(parsed_args))}
-        sys.stderr.write(clean(plan.steps_of(self.ask("failover.plan", **asked))))
+        sys.stderr.write(clean(plan.steps_of(self.run_action("failover.plan", **asked))))
         base.confirm("Do that", yes=False)
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:

@@ -280,7 +280,7 @@ def _options(given: argparse.Namespace, program: Any) -> Any:
 def _findings(options: Any) -> list[Any]:
     from mistral_failover.server import checks
 
-    return checks.look(options)
+    return checks.run_checks(options)
 
 
 def _serve(options: Any, ui: tuple[str, int] | None, *, orders: bool) -> None:

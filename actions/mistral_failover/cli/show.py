@@ -9,10 +9,10 @@ from typing import Any
 
 from cliff.show import ShowOne
 
-from mistral_failover.cli.base import Asking, for_people
+from mistral_failover.cli.base import ActionCommand, for_people
 
 
-class Show(Asking, ShowOne):
+class Show(ActionCommand, ShowOne):
     """Show everything about any object by its id, or by the first 8 digits of it.
 
     An incident, a traversal, a goal, an operation, a plan, or a locked resource.
@@ -33,7 +33,7 @@ class Show(Asking, ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
         """Query; the action itself asks Mistral, so the engine must not wait for it."""
-        found = self.ask("failover.show", id=parsed_args.id, group=parsed_args.group)
+        found = self.run_action("failover.show", id=parsed_args.id, group=parsed_args.group)
         return list(found), list(found.values())
 
     def produce_output(

@@ -14,9 +14,9 @@ from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from mistral_failover.cli import base, status_screen
-from mistral_failover.cli.base import Asking, counted, for_people, lasted, when
+from mistral_failover.cli.base import ActionCommand, counted, for_people, lasted, when
 from mistral_failover.cli.connection import CommandFailed
-from mistral_failover.cli.follow import Journal, Watched, watched
+from mistral_failover.cli.follow import Journal, WatchUpdate, watch_updates
 from mistral_failover.model.text import clean
 
 ENDS = {
@@ -31,7 +31,7 @@ SERVICES = {"DEGRADED": base.DEGRADED, "DOWN": base.DOWN, "UNKNOWN": base.NOT_KN
 _HELD = 100
 
 
-class Status(Asking, ShowOne):
+class Status(ActionCommand, ShowOne):
     """Show a group's status on one screen; without a group, that of all groups.
 
     It shows the active members and their servers, the volumes, what is running, what it waits for,
@@ -67,10 +67,12 @@ class Status(Asking, ShowOne):
     def _group(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         group = parsed_args.group
         # Asking the agents takes a while, so the engine must not wait for it.
-        status = self.ask("failover.status", group=group, agents=True)
+        status = self.run_action("failover.status", group=group, agents=True)
         if parsed_args.exit_code:
             self.exit_code = SERVICES.get(status["service"]["status"], base.COMPLETE)
-        alarms = status["held"] and self.ask("failover.held", group=group, limit=_HELD)["held"]
+        alarms = (
+            status["held"] and self.run_action("failover.held", group=group, limit=_HELD)["held"]
+        )
         self._screen = status_screen.screen(status, alarms or [], base.width())
         return {**status, "alarms": alarms or []}
 
@@ -79,12 +81,12 @@ class Status(Asking, ShowOne):
         if not for_people(parsed_args):
             return int(super().produce_output(parsed_args, column_names, data))
         facts = dict(zip(column_names, data, strict=True))
-        self.app.stdout.write(self._screen or status_screen.beside(facts, base.width()))
+        self.app.stdout.write(self._screen or status_screen.aligned(facts, base.width()))
         return 0
 
     def _project(self, *, people: bool) -> dict[str, Any]:
-        answer: dict[str, Any] = self.ask("failover.status")
-        held = self.ask("failover.held", limit=_HELD)
+        answer: dict[str, Any] = self.run_action("failover.status")
+        held = self.run_action("failover.held", limit=_HELD)
         if not people:
             return {**answer, "held": held["total"], "alarms": held["held"]}
         facts = {row["name"]: _row(row) for row in answer["overview"]}
@@ -99,7 +101,7 @@ def _row(row: dict[str, Any]) -> str:
     words = [
         *([row["service"]] if row["service"] else []),
         f"{row['status']} since {when(row['since'])}",
-        status_screen.where(row) or "out of service",
+        status_screen.role_holders(row) or "out of service",
     ]
     if row["lost"]:
         words.append(f"lost: {', '.join(row['lost'])}")
@@ -111,7 +113,7 @@ def _row(row: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-class Watch(Asking, Command):
+class Watch(ActionCommand, Command):
     """Watch a group: live on a terminal, elsewhere a line for each step.
 
     Elsewhere each change of its status has a line, too. Ctrl-C only ends the watching.
@@ -140,7 +142,7 @@ class Watch(Asking, Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Look repeatedly; return the exit code."""
-        looks = watched(
+        looks = watch_updates(
             self.app, parsed_args.group, max(0.1, parsed_args.interval), parsed_args.until_rest
         )
         last = ""
@@ -158,7 +160,7 @@ class Watch(Asking, Command):
         return ENDS.get(last, base.FAILED)
 
 
-def _told(looks: Iterator[Watched], stream: Any) -> Iterator[Watched]:
+def _told(looks: Iterator[WatchUpdate], stream: Any) -> Iterator[WatchUpdate]:
     """Write a line for each step, and for each change of the status."""
     before = ""
     told: set[str] = set()
@@ -178,15 +180,15 @@ def _told(looks: Iterator[Watched], stream: Any) -> Iterator[Watched]:
 
 def _stands(status: dict[str, Any], told: Container[str] = ()) -> str:
     """In one line; a reason that was ``told`` as a step is shortened."""
-    words = [f"{status['group']} is {status['status']}", status_screen.where(status)]
+    words = [f"{status['group']} is {status['status']}", status_screen.role_holders(status)]
     if status["status"] in ("BLOCKED", "FAILED"):
         said = status["reason"] in told
-        why = status_screen.short(status) if said else status_screen.why(status)
-        words += [why, *status_screen.helps(status)]
+        why = status_screen.short_reason(status) if said else status_screen.why(status)
+        words += [why, *status_screen.help_lines(status)]
     return "; ".join(filter(None, words))
 
 
-class History(Asking, Lister):
+class History(ActionCommand, Lister):
     """Show the history of a group, one sentence per step, oldest first.
 
     For people it also shows how long each stage of the last traversal took.
@@ -224,7 +226,7 @@ class History(Asking, Lister):
         """Query and format."""
         people = for_people(parsed_args)
         columns = ["at", "sentence"] if people else ["id", "at", "kind", "sentence", "traversal_id"]
-        rows = self.ask(
+        rows = self.run_action(
             "failover.history",
             group=parsed_args.group,
             traversal=parsed_args.traversal,
@@ -266,7 +268,7 @@ class History(Asking, Lister):
         if traversal is None:
             return
         try:
-            found = self.ask("failover.show", id=traversal)
+            found = self.run_action("failover.show", id=traversal)
         except CommandFailed:  # the policy has deleted it since
             return
         for stage in found["stages"]:

@@ -60,7 +60,7 @@ def screen(status: Mapping[str, Any], held: Iterable[Mapping[str, Any]], width: 
     """Return the whole screen. Text is wrapped at ``width`` characters; commands stay whole, since
     they are copied."""
     found = {k: v for k, v in facts(status, held).items() if k not in _IN_SUMMARY}
-    return "".join(f"{line}\n" for line in (*summary(status, width), "")) + beside(found, width)
+    return "".join(f"{line}\n" for line in (*summary(status, width), "")) + aligned(found, width)
 
 
 def summary(status: Mapping[str, Any], width: int) -> list[str]:
@@ -144,7 +144,7 @@ def step(status: Mapping[str, Any]) -> str:
     return f"{words}: {doing}" if doing else words
 
 
-def beside(facts: Mapping[str, str], width: int) -> str:
+def aligned(facts: Mapping[str, str], width: int) -> str:
     """Format facts as lines, each answer beside its name."""
     wide = max(map(len, facts), default=0) + 2
     lines = []
@@ -238,14 +238,14 @@ def why(status: Mapping[str, Any]) -> str:
     return _without_remedy(status)
 
 
-def short(facts: Mapping[str, Any]) -> str:
+def short_reason(facts: Mapping[str, Any]) -> str:
     """Return the reason of a status that was shown before: only the failed step and the code, if
     it is a failed step."""
     failure = facts.get("failure")  # absent in the answers of older versions
     return f"{failure['what']} [{failure['code']}]" if failure else str(facts["reason"])
 
 
-def helps(status: Mapping[str, Any]) -> list[str]:
+def help_lines(status: Mapping[str, Any]) -> list[str]:
     """Return the commands that help as lines of text, the most useful one first."""
     return [str(each) for each in advice(status)]
 
@@ -317,7 +317,7 @@ def _undoing(status: Mapping[str, Any], group: str) -> list[Advice]:
     ]
 
 
-def where(status: Mapping[str, Any]) -> str:
+def role_holders(status: Mapping[str, Any]) -> str:
     """Return the holder of each role; until the goal is reached, the future holder."""
     stands = _on(status)
     return ", ".join(f"{role} {stands} {member}" for role, member in status["roles"].items())

@@ -10,7 +10,7 @@ from typing import Any
 from mistral_failover.cli import plan
 
 
-class Switchover(plan.Plannable):
+class Switchover(plan.PlannableOrder):
     """Move a role to another member as planned, for example before work on a host.
 
     No member is declared lost. The agent of the member that holds the role stops the application,
@@ -37,7 +37,7 @@ class Switchover(plan.Plannable):
         return {"to": parsed_args.to, "role": parsed_args.role}
 
 
-class Failback(plan.Plannable):
+class Failback(plan.PlannableOrder):
     """Move the roles home, to where they would be if all members were healthy.
 
     Home is the first member that a role prefers in the group file, else the group's choice. No role

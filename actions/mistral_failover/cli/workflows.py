@@ -11,7 +11,7 @@ from cliff.command import Command
 from cliff.lister import Lister
 
 from mistral_failover.cli import base, connection, registry
-from mistral_failover.cli.base import Asking
+from mistral_failover.cli.base import ActionCommand
 from mistral_failover.cli.connection import CommandFailed
 from mistral_failover.cli.registry import Registry, WorkflowState
 
@@ -43,7 +43,7 @@ class Validate(Command):
         return validate.main(parsed_args.files, strict=parsed_args.strict)
 
 
-class _InMistral(Asking, Lister):
+class _RegistryCommand(ActionCommand, Lister):
     """A command about the workflows in Mistral."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -79,7 +79,7 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
     )
 
 
-class Install(_InMistral):
+class Install(_RegistryCommand):
     """Upload this package's workflows, and files of your own.
 
     It uploads only workflows that are missing in Mistral or have another text there. Repeat it
@@ -113,7 +113,7 @@ class Install(_InMistral):
         return ["workflow", "done"], rows
 
 
-class Diff(_InMistral):
+class Diff(_RegistryCommand):
     """Show which workflows are missing in Mistral, or have another text there.
 
     It compares those of this package and of your files and shows the lines that differ. It also
@@ -141,7 +141,7 @@ class Diff(_InMistral):
         return [*columns, "difference"], [[*_row(each), each.difference] for each in standings]
 
 
-class Remove(_InMistral):
+class Remove(_RegistryCommand):
     """Remove the package's workflows from Mistral.
 
     Other workflows stay, and so do actions and groups: no failover starts until the workflows are

@@ -9,13 +9,20 @@ from collections.abc import Callable
 from typing import Any
 
 from mistral_failover.alongside import alongside
-from mistral_failover.cloud import volume_trouble
+from mistral_failover.cloud import volume_errors
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.servers import ServerState, server_state
-from mistral_failover.cloud.volume_holders import holders_of, left, volume_of
-from mistral_failover.cloud.volume_steps import ATTEMPTS, MOVING, TAKEN, Steps, busy, refuse_root
-from mistral_failover.cloud.waits import Look
+from mistral_failover.cloud.volume_holders import holders_of, leftover_device, volume_of
+from mistral_failover.cloud.volume_move import (
+    ATTEMPTS,
+    MOVING,
+    TAKEN,
+    VolumeMove,
+    busy,
+    refuse_root,
+)
+from mistral_failover.cloud.waits import ProbeResult
 from mistral_failover.fault_points import reach
 
 _NAMED_HOLDER = re.compile(r"attached to instances: ([0-9a-f-]{36})")
@@ -26,7 +33,7 @@ UNANSWERED = "requests"
 _IGNORED = 2  # requests without an answer after which the compute service counts as dead
 
 
-class Attach(Steps):
+class Attach(VolumeMove):
     """Continue until the server has the volume.
 
     ``silence`` returns why the server's agent counts as silent, or an empty text. ``server``
@@ -51,7 +58,7 @@ class Attach(Steps):
         self._ignored = 0
         self._looked_at_target = self.since
 
-    def step(self) -> Look:
+    def step(self) -> ProbeResult:
         """See :class:`Steps`."""
         look = self._look_and_ask() if self._looked else self._first_look()
         now = time.monotonic()
@@ -60,7 +67,7 @@ class Attach(Steps):
             self._refuse_dead_target()
         return look
 
-    def _first_look(self) -> Look:
+    def _first_look(self) -> ProbeResult:
         """The volume is mostly free, and only the server has to be able to take it."""
         self._looked = True
         if self._server is not None:
@@ -68,7 +75,7 @@ class Attach(Steps):
         with alongside(lambda: server_state(self.cloud, self.server_id)) as server:
             return self._look_and_ask(server)
 
-    def _look_and_ask(self, server: Callable[[], ServerState] | None = None) -> Look:
+    def _look_and_ask(self, server: Callable[[], ServerState] | None = None) -> ProbeResult:
         """``server``: returns the server's state, if it has just been asked for."""
         volume, mine, state = self.look()
         for held in volume.attachments:
@@ -76,53 +83,53 @@ class Attach(Steps):
         shared = bool(getattr(volume, "multiattach", False))
         if mine is not None and volume.status == "in-use":
             if self.is_begun(mine):
-                return self.clear_left(self.server_id, begun=True) or Look(state)
+                return self.clear_left(self.server_id, begun=True) or ProbeResult(state)
             # Nova knows what it carried out for us; what was found may be known to Cinder alone.
             if self.accepted or self.is_listed():
-                return Look(state, done=True, result=_attachment(mine))
+                return ProbeResult(state, done=True, result=_attachment(mine))
             return self._repair_mine(state)
         if volume.status == "available" and not volume.attachments:
             return self._post(state, server)
         if volume.status == "available":
             if self.is_time_to_ask_why():
-                raise volume_trouble.called_free(volume)
-            return Look(state)
+                raise volume_errors.called_free(volume)
+            return ProbeResult(state)
         if volume.status == "in-use":
             if shared:
                 return self._post(state, server)
             return self._look_at_the_holder(volume, state)
         if volume.status.startswith("error"):
-            raise volume_trouble.broken(volume)
+            raise volume_errors.broken(volume)
         if volume.status not in MOVING:
-            raise volume_trouble.not_usable(volume)
+            raise volume_errors.not_usable(volume)
         return self._look_why(volume, state)
 
-    def _repair_mine(self, state: str) -> Look:
+    def _repair_mine(self, state: str) -> ProbeResult:
         """Cinder shows it as attached here, but Nova does not list it. No other guest can have it,
         and this one gets it again."""
         if not self.is_time_to_ask_why():
-            return Look(f"{state}, but Nova does not list it there")
+            return ProbeResult(f"{state}, but Nova does not list it there")
         why = f"server {self.server_id} is to have it anyway"
         said = self.give_back_orphans(self.server_id, why)
-        return Look(said or state)
+        return ProbeResult(said or state)
 
-    def _look_at_the_holder(self, volume: Any, state: str) -> Look:
+    def _look_at_the_holder(self, volume: Any, state: str) -> ProbeResult:
         """Another server has it. That counts only if Nova says so too."""
         said = self.give_back_orphans(None, None)
         if said is None:
-            raise volume_trouble.in_use(volume)
-        return Look(said)
+            raise volume_errors.in_use(volume)
+        return ProbeResult(said)
 
-    def _look_why(self, volume: Any, state: str) -> Look:
+    def _look_why(self, volume: Any, state: str) -> ProbeResult:
         if volume.status not in TAKEN or not self.is_time_to_ask_why():
-            return Look(state)
+            return ProbeResult(state)
         if (cleared := self.clear_left(self.server_id)) is not None:
             return cleared
         if holders_of(self.cloud, self.volume_id):
-            return Look(self.give_back_orphans(None, None) or state)
+            return ProbeResult(self.give_back_orphans(None, None) or state)
         if volume_of(self.cloud, self.volume_id).status != volume.status:
-            return Look(state)  # the other server has released it between the two looks
-        raise volume_trouble.stuck(volume, [], time.monotonic() - self.since)
+            return ProbeResult(state)  # the other server has released it between the two looks
+        raise volume_errors.stuck(volume, [], time.monotonic() - self.since)
 
     def _refuse_dead_target(self, state: Callable[[], ServerState] | None = None) -> None:
         """Raise TARGET_DOWN if something shows that the server can take nothing now.
@@ -146,16 +153,18 @@ class Attach(Steps):
             each.server_id for each in holders_of(self.cloud, self.volume_id)
         }
         if held or self.repeats.open:
-            raise volume_trouble.target_down(
+            raise volume_errors.target_down(
                 self.volume_id, self.server_id, why, evidence, host=server.host, held=held
             )
 
-    def _post(self, state: str, server: Callable[[], ServerState] | None) -> Look:
+    def _post(self, state: str, server: Callable[[], ServerState] | None) -> ProbeResult:
         if (self.accepted or not self.repeats.open) and self.is_listed():
             self.repeats.answered()
-            return self.clear_left(self.server_id) or Look(f"{state}, but the server lists it")
+            return self.clear_left(self.server_id) or ProbeResult(
+                f"{state}, but the server lists it"
+            )
         if not self.repeats.allow():
-            return self.repeats.look(state)
+            return self.repeats.no_effect_yet(state)
         self._refuse_dead_target(server)
         if self.accepted >= ATTEMPTS:
             raise CloudError(
@@ -176,11 +185,11 @@ class Attach(Steps):
         self.accepted += 1
         self._asked = True
         self._looked_at_target = time.monotonic()
-        return Look("Nova has just accepted the request")
+        return ProbeResult("Nova has just accepted the request")
 
-    def _refused(self, error: CloudError, state: str) -> Look:
+    def _refused(self, error: CloudError, state: str) -> ProbeResult:
         if busy(error):
-            return Look(f"{state}, and {error.message}")
+            return ProbeResult(f"{state}, and {error.message}")
         self._asked = True
         if error.code == "TIMEOUT":
             self._ignored += 1
@@ -192,19 +201,19 @@ class Attach(Steps):
         # lists the volume on a server whose attachment Cinder has lost.
         holder = _NAMED_HOLDER.search(error.message)
         if not self.is_time_to_ask_why():
-            return Look(f"{state}, and {error.message}")
+            return ProbeResult(f"{state}, and {error.message}")
         if holder and not holders_of(self.cloud, self.volume_id):
-            if not left(self.cloud, holder[1], self.volume_id):
-                raise volume_trouble.unknown_to_cinder(
+            if not leftover_device(self.cloud, holder[1], self.volume_id):
+                raise volume_errors.unknown_to_cinder(
                     self.volume_id, holder[1], serves=holder[1] == self.server_id
                 )
             waits = (
                 f"{state}, and Nova keeps a device on server {holder[1]} that belongs to no "
                 "attachment"
             )
-            return self.clear_left(holder[1]) or Look(waits)
+            return self.clear_left(holder[1]) or ProbeResult(waits)
         if holder and holder[1] == self.server_id:
-            return Look(f"{state}, and Nova is already attaching it to this server")
+            return ProbeResult(f"{state}, and Nova is already attaching it to this server")
         raise error
 
 

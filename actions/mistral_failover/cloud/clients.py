@@ -20,11 +20,11 @@ from openstack import connection, exceptions
 from openstack.compute.v2._proxy import Proxy as Compute
 from openstack.utils import maximum_supported_microversion
 
-from mistral_failover.cloud.coalescing import Coalescing
+from mistral_failover.cloud.coalescing import RequestCoalescer
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.guard import Guard
 from mistral_failover.cloud.session import GuardedSession, refusal, session_for
-from mistral_failover.cloud.waits import Crowd, Look, Repeats, wait_until
+from mistral_failover.cloud.waits import ConcurrentWaits, ProbeResult, ResendPolicy, wait_until
 from mistral_failover.settings import Settings
 
 NOVA_MICROVERSION = "2.96"
@@ -33,8 +33,8 @@ VOLUME_MICROVERSION = "3.44"  # the first version that completes attachments; No
 
 T = TypeVar("T")
 
-_waits = Crowd()
-_questions = Coalescing()
+_waits = ConcurrentWaits()
+_questions = RequestCoalescer()
 
 
 class Cloud:
@@ -163,11 +163,11 @@ class Cloud:
         )
 
     def wait(
-        self, probe: Callable[[], Look], *, what: str, limit: float, for_volume: bool = False
+        self, probe: Callable[[], ProbeResult], *, what: str, limit: float, for_volume: bool = False
     ) -> Any:
         """`wait_until` with the configured pauses and this cloud's guard. ``for_volume``: the probe
         reads a volume each time; many such waits share what they read (`volume`)."""
-        with _waits.one_more(self._rights if for_volume else None):
+        with _waits.waiting(self._rights if for_volume else None):
             return wait_until(
                 probe,
                 what=what,
@@ -177,10 +177,12 @@ class Cloud:
                 ceiling=self.settings.poll_ceiling,
                 guard=self.guard,
                 refused=self._refused,
-                crowd=_waits,
+                concurrent=_waits,
             )
 
-    def carry_out(self, repeats: Repeats, step: Callable[[], Look], what: str, limit: float) -> Any:
+    def carry_out(
+        self, repeats: ResendPolicy, step: Callable[[], ProbeResult], what: str, limit: float
+    ) -> Any:
         """`wait` until a step is done. A request without an answer may take effect after this
         call: then the error says that the outcome is unknown."""
         try:

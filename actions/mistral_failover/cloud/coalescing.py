@@ -36,7 +36,7 @@ class _Request:
         self.instead: _Request | None = None
 
 
-class _Question:
+class _SharedQuestion:
     """A question that at least one caller asks. ``next``: the request that is sent once none is
     under way."""
 
@@ -46,12 +46,12 @@ class _Question:
         self.next = _Request()
 
 
-class Coalescing:
+class RequestCoalescer:
     """The questions that are being asked. Safe for threads."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._questions: dict[Hashable, _Question] = {}
+        self._questions: dict[Hashable, _SharedQuestion] = {}
 
     def ask(self, key: Hashable, send: Callable[[], T], guard: Guard, limit: float) -> T:
         """Return what ``send`` returns, or what it returned to another caller who sent the request
@@ -66,7 +66,7 @@ class Coalescing:
         seconds are about its sender, so everybody else asks again.
         """
         with self._changed:
-            question = self._questions.setdefault(key, _Question())
+            question = self._questions.setdefault(key, _SharedQuestion())
             question.asking += 1
         try:
             request = self._answered_or_ours(question, guard, limit)
@@ -90,7 +90,9 @@ class Coalescing:
             question = self._questions.get(key)
             return question.asking if question else 0
 
-    def _answered_or_ours(self, question: _Question, guard: Guard, limit: float) -> _Request | None:
+    def _answered_or_ours(
+        self, question: _SharedQuestion, guard: Guard, limit: float
+    ) -> _Request | None:
         """Return a request that was sent after this call and has an answer, or one that this caller
         has to send; None if it has waited too long for others."""
         asked = time.monotonic()
@@ -115,7 +117,7 @@ class Coalescing:
             guard.permit("GET")
 
     def _send(
-        self, question: _Question, request: _Request, send: Callable[[], Any], limit: float
+        self, question: _SharedQuestion, request: _Request, send: Callable[[], Any], limit: float
     ) -> None:
         answer, error, private = None, None, True
         try:

@@ -8,12 +8,19 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from mistral_failover.cloud import servers, volume_trouble
+from mistral_failover.cloud import servers, volume_errors
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
-from mistral_failover.cloud.volume_holders import left
-from mistral_failover.cloud.volume_steps import ATTEMPTS, MOVING, TAKEN, Steps, busy, refuse_root
-from mistral_failover.cloud.waits import Look
+from mistral_failover.cloud.volume_holders import leftover_device
+from mistral_failover.cloud.volume_move import (
+    ATTEMPTS,
+    MOVING,
+    TAKEN,
+    VolumeMove,
+    busy,
+    refuse_root,
+)
+from mistral_failover.cloud.waits import ProbeResult
 from mistral_failover.fault_points import reach
 
 LOG = logging.getLogger(__name__)
@@ -43,7 +50,7 @@ class Release:
     stopped: bool = False
 
 
-class Detach(Steps):
+class Detach(VolumeMove):
     """Continue until the server no longer has the volume."""
 
     def __init__(
@@ -64,7 +71,7 @@ class Detach(Steps):
         self._stopped = False
         self._asked = 0.0
 
-    def step(self) -> Look:
+    def step(self) -> ProbeResult:
         """See :class:`Steps`."""
         volume, mine, state = self.look()
         self._detaching = volume.status == "detaching"
@@ -72,13 +79,13 @@ class Detach(Steps):
             # If Cinder's attachment went, Nova has carried out the detach, once it removes its own
             # record: a compute service that stops in between never does.
             if self._seen and not self.is_listed():
-                return Look(state, done=True)
+                return ProbeResult(state, done=True)
             return self._unless_listed(volume, state)
         self._seen = True
         refuse_root(volume, mine)
         if volume.status == "in-use":
             if self.is_begun(mine):
-                return self.clear_left(self.server_id, begun=True) or Look(state)
+                return self.clear_left(self.server_id, begun=True) or ProbeResult(state)
             if self.accepted and self._release.cut_off and not self._stopped:
                 return self._stop_guest()
             return self._delete(state)
@@ -86,7 +93,7 @@ class Detach(Steps):
             if self._detaching:
                 self.repeats.answered()
             # If asked again, Nova refuses; it says so if the cause is a missing compute service.
-            return self._delete(state) if self._may_host_be_down() else Look(state)
+            return self._delete(state) if self._may_host_be_down() else ProbeResult(state)
         return self._look_why(volume, state)
 
     def _may_host_be_down(self) -> bool:
@@ -100,43 +107,49 @@ class Detach(Steps):
         self._asked = now
         return True
 
-    def _unless_listed(self, volume: Any, state: str) -> Look:
+    def _unless_listed(self, volume: Any, state: str) -> ProbeResult:
         """Cinder shows no attachment. A volume on its way would still arrive, and Nova may list one
         whose attachment Cinder has lost."""
         if self.is_listed():
             listed = f"{state}, but Nova lists it on the server"
             if not self.is_time_to_ask_why():
-                return Look(listed)
+                return ProbeResult(listed)
             if (cleared := self.clear_left(self.server_id)) is not None:
                 return cleared
-            if volume.status == "available" and left(self.cloud, self.server_id, self.volume_id):
-                return Look(listed)  # too early to conclude that no request is running
+            if volume.status == "available" and leftover_device(
+                self.cloud, self.server_id, self.volume_id
+            ):
+                return ProbeResult(listed)  # too early to conclude that no request is running
             if volume.status in (*TAKEN, "in-use"):
                 return self._delete(f"{state}, on its way to the server")
-            raise volume_trouble.unknown_to_cinder(
+            raise volume_errors.unknown_to_cinder(
                 self.volume_id, self.server_id, released=self._seen
             )
         if volume.status in TAKEN or volume.status.startswith("error"):
             said = self.give_back_orphans(self.server_id, self._release.off)
             if said is not None:
-                return Look(said)
+                return ProbeResult(said)
         # An attach of an earlier attempt would otherwise take effect after this detach.
-        return Look(state, done=True) if self.repeats.allow() else self.repeats.look(state)
+        return (
+            ProbeResult(state, done=True)
+            if self.repeats.allow()
+            else self.repeats.no_effect_yet(state)
+        )
 
-    def _look_why(self, volume: Any, state: str) -> Look:
+    def _look_why(self, volume: Any, state: str) -> ProbeResult:
         """Cinder shows it neither in use nor on its way, but Nova lists it on the server."""
         if not self.is_time_to_ask_why():
-            return Look(state)
+            return ProbeResult(state)
         said = self.give_back_orphans(self.server_id, self._release.off)
         if said is not None:
-            return Look(said)
+            return ProbeResult(said)
         if volume.status.startswith("error"):
-            raise volume_trouble.broken(volume)
+            raise volume_errors.broken(volume)
         if volume.status == "available":
-            raise volume_trouble.called_free(volume)
-        raise volume_trouble.not_usable(volume)
+            raise volume_errors.called_free(volume)
+        raise volume_errors.not_usable(volume)
 
-    def _delete(self, state: str) -> Look:
+    def _delete(self, state: str) -> ProbeResult:
         if self.accepted >= ATTEMPTS:
             raise CloudError(
                 "DETACH_FAILED",
@@ -146,7 +159,7 @@ class Detach(Steps):
                 retryable=True,
             )
         if not self.repeats.allow():
-            return self.repeats.look(state)
+            return self.repeats.no_effect_yet(state)
         try:
             reach("detach.before")
             with self.repeats.sending(
@@ -161,36 +174,36 @@ class Detach(Steps):
         reach("detach.after")
         self.accepted += 1
         self._failure = None
-        return Look("Nova has just accepted the request")
+        return ProbeResult("Nova has just accepted the request")
 
-    def _refused(self, error: CloudError, state: str) -> Look:
+    def _refused(self, error: CloudError, state: str) -> ProbeResult:
         if error.code == "NOT_FOUND":  # the server is gone; Cinder will follow
             said = None
             if self.is_time_to_ask_why():
                 said = self.give_back_orphans(self.server_id, self._release.off)
-            return Look(said or f"{state}, though Nova does not know of it")
+            return ProbeResult(said or f"{state}, though Nova does not know of it")
         if error.code == "HOST_DOWN":
             return self._without_its_host("the compute service of its host is down")
         if busy(error):
             return self._while_busy(error, state)
         if "vm_state error" in error.message:
-            raise volume_trouble.server_in_error(self.volume_id, self.server_id)
+            raise volume_errors.server_in_error(self.volume_id, self.server_id)
         if "root device" in error.message:
-            raise volume_trouble.is_root(self.volume_id, self.server_id)
+            raise volume_errors.is_root(self.volume_id, self.server_id)
         # A detach is under way, perhaps another client's: the next looks show that.
         if "status must be" in error.message:
-            return self._take_back() or Look(f"{state}, and {error.message}")
+            return self._take_back() or ProbeResult(f"{state}, and {error.message}")
         raise error
 
-    def _stop_guest(self) -> Look:
+    def _stop_guest(self) -> ProbeResult:
         """The guest has kept the device once: it hangs, or waits for a disk that refuses it. Its
         host lives, because it has ended the detach. Stopped, the server keeps nothing."""
         LOG.warning("Stopping server %s: its cut-off guest keeps a volume", self.server_id)
         evidence = servers.stop(self.cloud, self.server_id, self.deadline - time.monotonic())
         self._stopped = True
-        return Look(evidence.observed)
+        return ProbeResult(evidence.observed)
 
-    def _take_back(self) -> Look | None:
+    def _take_back(self) -> ProbeResult | None:
         """Let a detach be requested again that no compute service works on; return None if one may,
         or if the project may not do that.
 
@@ -213,33 +226,33 @@ class Detach(Steps):
             return None
         self.accepted = 0  # no guest was asked
         LOG.warning("Volume %s: retrying a stalled detach", self.volume_id)
-        return Look("a detach that no compute service works on: retrying")
+        return ProbeResult("a detach that no compute service works on: retrying")
 
     def _why_it_stands_still(self) -> CloudError | None:
         """Return why nothing moves: Nova's own failure, as long as the package can repeat the
         request."""
         return self._failure or super()._why_it_stands_still()
 
-    def _while_busy(self, error: CloudError, state: str) -> Look:
+    def _while_busy(self, error: CloudError, state: str) -> ProbeResult:
         """Nova does not report a dead host while a server waits for a stop that the host never
         received. A server that is proven off has no task worth waiting for."""
         if self._release.off is None or _STOPPING not in error.message:
             self._busy_since = (
                 None  # another task belongs to another client, and its host may be alive
             )
-            return Look(f"{state}, and {error.message}")
+            return ProbeResult(f"{state}, and {error.message}")
         now = time.monotonic()
         self._busy_since = self._busy_since or now
         if now - self._busy_since < self.patience * _TASK_ENDS:
-            return Look(f"{state}, and {error.message}")
+            return ProbeResult(f"{state}, and {error.message}")
         return self._without_its_host(f"its task on the dead host will not end ({error.message})")
 
-    def _without_its_host(self, why: str) -> Look:
+    def _without_its_host(self, why: str) -> ProbeResult:
         """Nova detaches nothing there. Deleted in Nova's database, the server releases the volume
         at once. That fences nothing, so it needs a proof and the group's permission."""
         release = self._release
         if release.off is None or not release.delete_server:
-            raise volume_trouble.host_down(
+            raise volume_errors.host_down(
                 self.volume_id,
                 self.server_id,
                 why,
@@ -247,8 +260,8 @@ class Detach(Steps):
                 fenced=release.fenced,
                 returns=release.stopped,
             )
-        if volumes := servers.takes_along(self.cloud, self.server_id):
-            raise volume_trouble.goes_along(self.server_id, volumes)
+        if volumes := servers.volumes_deleted_with(self.cloud, self.server_id):
+            raise volume_errors.goes_along(self.server_id, volumes)
         LOG.warning("Deleting server %s: it is off and its host is down", self.server_id)
         servers.delete_server(self.cloud, self.server_id, self.patience)
-        return Look("its server, whose host is down, was deleted")
+        return ProbeResult("its server, whose host is down, was deleted")

@@ -156,7 +156,7 @@ class CloudError(Exception):
     refused", "HTTP 503" or "no answer within 10 s"; ``patience`` is for how many seconds it is
     waited out (None: as long as the group allows), before it counts as not transient. ``unknown``:
     the request may still take effect.
-    ``target``: with TARGET_DOWN, what is known of the server (`volume_trouble.target_down`).
+    ``target``: with TARGET_DOWN, what is known of the server (`volume_errors.target_down`).
     """
 
     def __init__(

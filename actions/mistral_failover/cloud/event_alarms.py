@@ -17,7 +17,7 @@ from oslo_utils import uuidutils
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
-from mistral_failover.cloud.waits import Look, Repeats
+from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
 
 T = TypeVar("T")
 _ALARMS = "/v2/alarms"
@@ -92,19 +92,19 @@ def watch(
     server: until it is reset, an alarm without ``repeat_actions`` does not fire. ``limit``: seconds
     in total. Raises `CloudError` as `alarm` does.
     """
-    repeats = Repeats(cloud.settings, unknown=unknown)
+    repeats = ResendPolicy(cloud.settings, unknown=unknown)
 
-    def step() -> Look:
+    def step() -> ProbeResult:
         row = _row(cloud, named)
         now = _alarm(row)
         state = f"it watches {', '.join(sorted(now.servers))}"
         if now.watches(server_id):
-            return Look(state, done=True, result=now)
+            return ProbeResult(state, done=True, result=now)
         if not repeats.allow():
-            return repeats.look(state)
+            return repeats.no_effect_yet(state)
         with repeats.sending(f"change {now}", "Aodh"):
             cloud.alarming.put(f"{_ALARMS}/{now.id}", json=_watching(row, server_id))
-        return Look("Aodh has just accepted the change")
+        return ProbeResult("Aodh has just accepted the change")
 
     found: WatchingAlarm = cloud.carry_out(
         repeats, step, f"alarm {named} to watch server {server_id}", limit

@@ -43,7 +43,7 @@ _VOLUME_GOES = ("error", "deleting")
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class ListedResource:
     """A resource and its place. ``stack``: the id of the stack that has it under this ``name``;
     ``nested``: a stack is behind it; ``retired``: another resource of this name has replaced it."""
 
@@ -59,8 +59,8 @@ class PredictedReplacement:
     """Why a resource would go: ``cause`` is the resource itself, a stack around it, or one that it
     uses."""
 
-    link: Link
-    cause: Link
+    link: ListedResource
+    cause: ListedResource
 
     @property
     def by_itself(self) -> bool:
@@ -86,7 +86,7 @@ class PredictedReplacement:
         return f"Heat has {cause.name} of stack {cause.stack} as {cause.resource.status}"
 
 
-def rows_of(cloud: Cloud, stack: str) -> list[Link]:
+def rows_of(cloud: Cloud, stack: str) -> list[ListedResource]:
     """Return all resources of a stack, and of the stacks of its groups and of their members. Raises
     `CloudError` NOT_FOUND for an unknown stack."""
     items = listing(cloud, stack, depth=2)
@@ -99,7 +99,7 @@ def rows_of(cloud: Cloud, stack: str) -> list[Link]:
     for item in items:
         where, one = (owner_of(item), item["resource_name"]), resource_of(item)
         nested = any(link["rel"] == "nested" for link in item["links"])
-        links.append(Link(*where, one, nested, retired=latest[where] != one))
+        links.append(ListedResource(*where, one, nested, retired=latest[where] != one))
     return links
 
 
@@ -117,7 +117,7 @@ def replacement_commands(cloud: Cloud, stack: str, server_id: str) -> str:
 
 def predicted_replacements(
     cloud: Cloud,
-    rows: Collection[Link],
+    rows: Collection[ListedResource],
     ids: Collection[str],
     *,
     marking: tuple[str, str] | None = None,
@@ -137,7 +137,7 @@ def predicted_replacements(
 
 def template_replacements(
     cloud: Cloud,
-    rows: Collection[Link],
+    rows: Collection[ListedResource],
     ids: Collection[str],
     stack: str,
     template: Mapping[str, Any],
@@ -163,7 +163,10 @@ def template_replacements(
 
 
 def _lost(
-    cloud: Cloud, rows: Collection[Link], ids: Collection[str], causes: Collection[Link]
+    cloud: Cloud,
+    rows: Collection[ListedResource],
+    ids: Collection[str],
+    causes: Collection[ListedResource],
 ) -> dict[str, PredictedReplacement]:
     """Return what goes with the causes, the outermost cause first."""
     found: dict[str, PredictedReplacement] = {}
@@ -183,7 +186,7 @@ def _lost(
     return found
 
 
-def _depth(rows: Collection[Link], row: Link) -> int:
+def _depth(rows: Collection[ListedResource], row: ListedResource) -> int:
     """Return in how many stacks a resource is nested: the outermost cause is the one to report."""
     around = next(
         (each for each in rows if each.nested and each.resource.physical_id == row.stack), None
@@ -191,7 +194,9 @@ def _depth(rows: Collection[Link], row: Link) -> int:
     return 0 if around is None else 1 + _depth(rows, around)
 
 
-def _taken_along(rows: Collection[Link], gone: Link, users: _Users) -> Iterator[Link]:
+def _taken_along(
+    rows: Collection[ListedResource], gone: ListedResource, users: _Users
+) -> Iterator[ListedResource]:
     """Return what goes with a resource: the content of the stack behind it, and what uses it."""
     using = () if gone.retired else users.of(gone.stack, gone.name)
     for row in rows:
@@ -200,7 +205,7 @@ def _taken_along(rows: Collection[Link], gone: Link, users: _Users) -> Iterator[
             yield row
 
 
-def _to_lose(cloud: Cloud, link: Link) -> bool:
+def _to_lose(cloud: Cloud, link: ListedResource) -> bool:
     """Return whether there is anything to lose: not if a server is being deleted, or failed and is
     gone."""
     one = link.resource
@@ -211,7 +216,7 @@ def _to_lose(cloud: Cloud, link: Link) -> bool:
     return not one.status.endswith("FAILED") or server_state(cloud, one.physical_id).exists
 
 
-def _goes(cloud: Cloud, link: Link) -> bool:
+def _goes(cloud: Cloud, link: ListedResource) -> bool:
     """Return whether the next update replaces or deletes it by itself."""
     one = link.resource
     if one.type == VOLUME and one.physical_id and (link.retired or one.status.startswith("DELETE")):

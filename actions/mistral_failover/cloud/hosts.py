@@ -26,7 +26,7 @@ _MOVES = ("migrating", "resize", "rebuild", "shelving", "unshelving", "spawning"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ServerLocation:
     """Where a server is. ``host``: None if it is on none. ``moving``: what Nova does with it that
     may bring it to another host; empty if nothing. ``exists`` is false for a server that is gone.
     """
@@ -75,7 +75,7 @@ def operator_cloud(entry: str | None, guard: Guard, settings: Settings) -> Cloud
     return Cloud(session_for(_NoToken(), guard=guard, settings=chosen), settings)
 
 
-def place_of(cloud: Cloud, server_id: str) -> Place:
+def location_of(cloud: Cloud, server_id: str) -> ServerLocation:
     """Return where a server is.
 
     Raises `CloudError`; FORBIDDEN also if Nova hides the host from this credential.
@@ -84,7 +84,7 @@ def place_of(cloud: Cloud, server_id: str) -> Place:
         found = _get(cloud, f"/servers/{server_id}", f"read server {server_id}")["server"]
     except CloudError as error:
         if error.code == "NOT_FOUND":
-            return Place(None, exists=False)
+            return ServerLocation(None, exists=False)
         raise
     if _HOST not in found:
         raise CloudError("FORBIDDEN", "Nova does not show the host of a server to the operator.")
@@ -93,7 +93,7 @@ def place_of(cloud: Cloud, server_id: str) -> Place:
     moving = status if status in _MOVING else ""
     if not moving and task.startswith(_MOVES):
         moving = task
-    return Place(found[_HOST] or None, moving)
+    return ServerLocation(found[_HOST] or None, moving)
 
 
 def compute_service(cloud: Cloud, host: str) -> ComputeService | None:

@@ -17,7 +17,7 @@ from mistral_failover.cloud import networks
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.stacks import named_in
-from mistral_failover.cloud.waits import Look, Repeats
+from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
 
 POOL = "OS::Octavia::Pool"
 PAGE = 1000
@@ -154,7 +154,7 @@ def enable(
     target = member_of(cloud, pool_members(cloud, pool_id).values(), server_id, protocol_port)
     changes = _Changes(cloud, unknown=unknown)
 
-    def step() -> Look:
+    def step() -> ProbeResult:
         members = pool_members(cloud, pool_id)
         if target.id not in members:
             raise CloudError("NOT_FOUND", f"Pool {pool_id} no longer has member {target.id}.")
@@ -168,7 +168,7 @@ def enable(
                 "server_id": server_id,
                 "weight": now.weight,
             }
-            return Look("it is enabled", done=True, result=(now.id, attributes))
+            return ProbeResult("it is enabled", done=True, result=(now.id, attributes))
         return changes.send(now, enabled=True, weight=now.weight or weight or 1)
 
     what = f"member {target} of pool {pool_id} to be enabled"
@@ -196,31 +196,35 @@ def disable(
     deadline = time.monotonic() + limit
     own = weight or 1
 
-    def drained() -> Look:
+    def drained() -> ProbeResult:
         nonlocal own
         now = _if_exists(cloud, pool_id, member_id)
         if now is None or not now.enabled:
-            return Look("it has no connections", done=True, result=False)
+            return ProbeResult("it has no connections", done=True, result=False)
         own = now.weight or own
         if not now.weight and now.status == "ACTIVE":
-            return Look("it gets no new connections", done=True, result=True)
+            return ProbeResult("it gets no new connections", done=True, result=True)
         return changes.send(now, enabled=True, weight=0)
 
-    def disabled() -> Look:
+    def disabled() -> ProbeResult:
         now = _if_exists(cloud, pool_id, member_id)
         if now is None:
-            return Look("it does not exist", done=True)
+            return ProbeResult("it does not exist", done=True)
         if not now.enabled and now.status == "ACTIVE":
             # A change of an earlier attempt could otherwise take effect after this.
             allowed = changes.repeats.allow()
-            return Look("", done=True) if allowed else changes.repeats.look("it is disabled")
+            return (
+                ProbeResult("", done=True)
+                if allowed
+                else changes.repeats.no_effect_yet("it is disabled")
+            )
         return changes.send(now, enabled=False, weight=now.weight or own)
 
     where = f"member {member_id} of pool {pool_id}"
     if drain and cloud.carry_out(changes.repeats, drained, f"{where} to be drained", limit):
         until = min(time.monotonic() + drain, deadline - limit * KEPT)
         cloud.wait(
-            lambda: Look("it drains", done=time.monotonic() >= until),
+            lambda: ProbeResult("it drains", done=time.monotonic() >= until),
             what=f"{where} to end its connections",
             limit=drain + 1,
         )
@@ -243,19 +247,19 @@ class _Changes:
     """The changes of a member that one operation sends."""
 
     def __init__(self, cloud: Cloud, *, unknown: bool) -> None:
-        self.repeats = Repeats(cloud.settings, unknown=unknown)
+        self.repeats = ResendPolicy(cloud.settings, unknown=unknown)
         self._cloud = cloud
         self._accepted = 0
 
-    def send(self, now: PoolMember, *, enabled: bool, weight: int) -> Look:
+    def send(self, now: PoolMember, *, enabled: bool, weight: int) -> ProbeResult:
         """Change a member, unless its load balancer is busy with another change. Raises
         `CloudError` LOAD_BALANCER_ERROR."""
         shown = "enabled" if now.enabled else "disabled"
         state = f"it is {shown}, with weight {now.weight}, and {now.status}"
         if now.status.startswith("PENDING"):
-            return Look(state)
+            return ProbeResult(state)
         if not self.repeats.allow():
-            return self.repeats.look(state)
+            return self.repeats.no_effect_yet(state)
         if now.status != "ERROR":
             self._accepted = 0
         elif self._accepted >= ATTEMPTS:
@@ -274,9 +278,9 @@ class _Changes:
             if error.code != "CONFLICT":
                 raise
             refuse_failed(self._cloud, now.pool_id)
-            return Look(f"{state}, and {error.message}")
+            return ProbeResult(f"{state}, and {error.message}")
         self._accepted += 1
-        return Look("Octavia has just accepted the change")
+        return ProbeResult("Octavia has just accepted the change")
 
 
 def refuse_failed(cloud: Cloud, pool_id: str) -> None:

@@ -22,7 +22,7 @@ from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.stacks import named_in
-from mistral_failover.cloud.waits import Look, Repeats
+from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
 
 T = TypeVar("T")
 PORT, FLOATING_IP = "OS::Neutron::Port", "OS::Neutron::FloatingIP"
@@ -184,12 +184,12 @@ def associate(
     another port, NO_PORT, NOT_FOUND.
     """
     target = port_of(cloud, server_id, network)
-    repeats = Repeats(cloud.settings, unknown=unknown)
+    repeats = ResendPolicy(cloud.settings, unknown=unknown)
 
-    def step() -> Look:
+    def step() -> ProbeResult:
         now = floating_ip(cloud, floating_ip_id)
         if now.port_id == target.id:
-            return Look(
+            return ProbeResult(
                 "associated",
                 done=True,
                 result={
@@ -231,16 +231,18 @@ def disassociate(
     Elsewhere it stays. ``limit``: seconds in total. A floating IP that no longer exists is no
     error.
     """
-    repeats = Repeats(cloud.settings, unknown=unknown)
+    repeats = ResendPolicy(cloud.settings, unknown=unknown)
 
-    def step() -> Look:
+    def step() -> ProbeResult:
         now = _if_exists(floating_ip, cloud, floating_ip_id)
         if now is None:
-            return Look("gone", done=True)
+            return ProbeResult("gone", done=True)
         if now.port_id is None or not _is_here(cloud, now.port_id, port_id, server_id):
             state = "it is on no port of the server"
             # An association of an earlier attempt could otherwise take effect after this.
-            return Look(state, done=True) if repeats.allow() else repeats.look(state)
+            return (
+                ProbeResult(state, done=True) if repeats.allow() else repeats.no_effect_yet(state)
+            )
         return _put(cloud, repeats, _floating(now), {"port_id": None}, "it is associated")
 
     cloud.carry_out(repeats, step, f"floating IP {floating_ip_id} to be free", limit)
@@ -262,9 +264,9 @@ def attach_port(
     ``limit``: seconds in total. Raises `CloudError` PORT_IN_USE that names the server that has it,
     NOT_FOUND.
     """
-    repeats = Repeats(cloud.settings, unknown=unknown)
+    repeats = ResendPolicy(cloud.settings, unknown=unknown)
 
-    def step() -> Look:
+    def step() -> ProbeResult:
         now = port(cloud, port_id)
         state = f"it is {now.status}" + (f" on server {now.device_id}" if now.device_id else "")
         if now.device_id == server_id:
@@ -274,11 +276,11 @@ def attach_port(
                 "port_id": port_id,
                 "server_id": server_id,
             }
-            return Look(state, done=now.status == "ACTIVE", result=found)
+            return ProbeResult(state, done=now.status == "ACTIVE", result=found)
         if now.device_id:
             raise port_in_use(now)
         if not repeats.allow():
-            return repeats.look(state)
+            return repeats.no_effect_yet(state)
         try:
             with repeats.sending(f"attach port {port_id} to server {server_id}", "Nova"):
                 answer = cloud.compute.post(
@@ -288,9 +290,9 @@ def attach_port(
                 exceptions.raise_from_response(answer)
         except CloudError as error:
             if error.code == "CONFLICT":  # the server has a task, or the request lost a race
-                return Look(f"{state}, and {error.message}")
+                return ProbeResult(f"{state}, and {error.message}")
             raise
-        return Look("Nova has just accepted the request")
+        return ProbeResult("Nova has just accepted the request")
 
     what = f"port {port_id} to be attached to server {server_id}"
     return cloud.carry_out(repeats, step, what, limit)  # type: ignore[no-any-return]
@@ -321,26 +323,28 @@ def detach_port(
     dead host and take effect after its return. ``limit``: seconds in total. A port or a server that
     no longer exists is no error. Raises `CloudError` HOST_DOWN if Nova shows that the host is down.
     """
-    repeats = Repeats(cloud.settings, unknown=unknown)
+    repeats = ResendPolicy(cloud.settings, unknown=unknown)
     asked_at: float | None = None
 
-    def step() -> Look:
+    def step() -> ProbeResult:
         nonlocal asked_at
         now = _if_exists(port, cloud, port_id)
         if now is None:
-            return Look("gone", done=True)
+            return ProbeResult("gone", done=True)
         if now.device_id != server_id:
             state = f"it is {now.status}" + (f" on server {now.device_id}" if now.device_id else "")
             # An attach of an earlier attempt could otherwise take effect after this.
-            return Look(state, done=True) if repeats.allow() else repeats.look(state)
+            return (
+                ProbeResult(state, done=True) if repeats.allow() else repeats.no_effect_yet(state)
+            )
         if off:
             freed = {"device_id": "", "device_owner": ""}
             return _put(cloud, repeats, _port(now), freed, "it is on a server that is off")
         waited = f"it is {now.status} on the server"
         if asked_at is not None and time.monotonic() - asked_at < cloud.settings.repeat_after:
-            return Look(f"{waited}, and Nova has accepted the request to detach it")
+            return ProbeResult(f"{waited}, and Nova has accepted the request to detach it")
         if not repeats.allow():
-            return repeats.look(waited)
+            return repeats.no_effect_yet(waited)
         _refuse_dead_host(cloud, port_id, server_id)
         try:
             with repeats.sending(f"detach port {port_id} from server {server_id}", "Nova"):
@@ -349,10 +353,10 @@ def detach_port(
         except CloudError as error:
             # The server has a task, or it is gone and Neutron will follow.
             if error.code in ("CONFLICT", "NOT_FOUND"):
-                return Look(f"{waited}, and {error.message}")
+                return ProbeResult(f"{waited}, and {error.message}")
             raise
         asked_at = time.monotonic()
-        return Look("Nova has just accepted the request")
+        return ProbeResult("Nova has just accepted the request")
 
     cloud.carry_out(repeats, step, f"port {port_id} to be free of server {server_id}", limit)
 
@@ -384,14 +388,14 @@ def allow_address(
     reserved = port(cloud, address_port_id)
     address = _address_of(reserved)
     target = port_of(cloud, server_id, reserved.network_id)
-    repeats = Repeats(cloud.settings, unknown=unknown)
+    repeats = ResendPolicy(cloud.settings, unknown=unknown)
 
-    def step() -> Look:
+    def step() -> ProbeResult:
         now = port(cloud, target.id)
         refuse_other_users(cloud, port(cloud, address_port_id), address, {target.id})
         if allows(now, address):
             found = {"address": address, "port_id": target.id, "server_id": server_id}
-            return Look("allowed", done=True, result=found)
+            return ProbeResult("allowed", done=True, result=found)
         pairs = [*now.pairs, {"ip_address": address}]
         wanted = {"allowed_address_pairs": pairs}
         return _put(cloud, repeats, _port(now), wanted, "it is not allowed")
@@ -413,16 +417,18 @@ def forbid_address(
 
     ``limit``: seconds in total. A port that no longer exists is no error.
     """
-    repeats = Repeats(cloud.settings, unknown=unknown)
+    repeats = ResendPolicy(cloud.settings, unknown=unknown)
 
-    def step() -> Look:
+    def step() -> ProbeResult:
         now = _if_exists(port, cloud, port_id)
         if now is None:
-            return Look("gone", done=True)
+            return ProbeResult("gone", done=True)
         pairs = [pair for pair in now.pairs if not _is_one(pair, address)]
         if len(pairs) == len(now.pairs):
             state = "it is not allowed"
-            return Look(state, done=True) if repeats.allow() else repeats.look(state)
+            return (
+                ProbeResult(state, done=True) if repeats.allow() else repeats.no_effect_yet(state)
+            )
         wanted = {"allowed_address_pairs": pairs}
         return _put(cloud, repeats, _port(now), wanted, "it is allowed")
 
@@ -481,7 +487,7 @@ def _is_one(pair: Mapping[str, str], address: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Object:
+class _NeutronObject:
     """An object to change: its path, its key in a body, and what the look saw of its number."""
 
     path: str
@@ -490,27 +496,27 @@ class _Object:
     revision: int | None
 
 
-def _port(now: Port) -> _Object:
-    return _Object(f"/v2.0/ports/{now.id}", "port", f"port {now.id}", now.revision)
+def _port(now: Port) -> _NeutronObject:
+    return _NeutronObject(f"/v2.0/ports/{now.id}", "port", f"port {now.id}", now.revision)
 
 
-def _floating(now: FloatingIp) -> _Object:
+def _floating(now: FloatingIp) -> _NeutronObject:
     path = f"/v2.0/floatingips/{now.id}"
-    return _Object(path, "floatingip", f"floating IP {now.address}", now.revision)
+    return _NeutronObject(path, "floatingip", f"floating IP {now.address}", now.revision)
 
 
 def _put(
-    cloud: Cloud, repeats: Repeats, one: _Object, values: Mapping[str, Any], state: str
-) -> Look:
+    cloud: Cloud, repeats: ResendPolicy, one: _NeutronObject, values: Mapping[str, Any], state: str
+) -> ProbeResult:
     """Change an object, unless it was changed since the look."""
     if not repeats.allow():
-        return repeats.look(state)
+        return repeats.no_effect_yet(state)
     headers = {} if one.revision is None else {"If-Match": f"revision_number={one.revision}"}
     try:
         with repeats.sending(f"change {one.name}", "Neutron"):
             cloud.network.put(one.path, json={one.key: dict(values)}, headers=headers)
     except CloudError as error:
         if error.http_status == 412:
-            return Look(f"{state}, and another client has just changed it")
+            return ProbeResult(f"{state}, and another client has just changed it")
         raise
-    return Look("Neutron has just accepted the change")
+    return ProbeResult("Neutron has just accepted the change")

@@ -19,10 +19,10 @@ from oslo_utils import strutils
 from mistral_failover.alongside import alongside
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated, unreachable_behind
-from mistral_failover.cloud.heat_replacements import Link, rows_of
+from mistral_failover.cloud.heat_replacements import ListedResource, rows_of
 from mistral_failover.cloud.stacks import stack_shown
 from mistral_failover.cloud.update_guard import KeptParts, refuse_marked, refuse_template
-from mistral_failover.cloud.waits import Look, Repeats
+from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
 from mistral_failover.fault_points import reach
 
 SETTLE = 3.0  # seconds; convergence shows IN_PROGRESS at once, the older engine from a thread
@@ -69,7 +69,7 @@ def patch_parameters(
     Heat's reason when the update fails, CONFLICT when the stack is being deleted or when another
     client's update to other values won, TIMEOUT, NOT_FOUND; and as `refuse_marked`.
     """
-    patch = _Patch(cloud, stack, _Parameters(cloud, parameters, keep))
+    patch = _PatchWait(cloud, stack, _ParametersChange(cloud, parameters, keep))
     what = f"stack {stack} to carry its new parameters"
     patched: Patched = cloud.wait(patch.step, what=what, limit=limit)
     return patched
@@ -87,17 +87,17 @@ def patch_template(
     As `patch_parameters`. Raises `CloudError` TEMPLATE_REPLACES instead of UNKNOWN_PARAMETER, if
     Heat says that the new template would replace or delete what is to be kept.
     """
-    patch = _Patch(cloud, stack, _Template(cloud, template, keep))
+    patch = _PatchWait(cloud, stack, _TemplateChange(cloud, template, keep))
     what = f"stack {stack} to carry its new template"
     patched: Patched = cloud.wait(patch.step, what=what, limit=limit)
     return patched
 
 
-Rows = Callable[[], list[Link]]
+Rows = Callable[[], list[ListedResource]]
 """Returns the resources of a stack, as of `rows_of`; raises `CloudError`."""
 
 
-class _Wanted(Protocol):
+class _StackChange(Protocol):
     """What a stack is to be given. ``what``: its name in messages; ``body``: of the update."""
 
     what: str
@@ -113,7 +113,7 @@ class _Wanted(Protocol):
         ...
 
 
-class _Parameters:
+class _ParametersChange:
     what = "parameters"
 
     def __init__(
@@ -140,7 +140,7 @@ class _Parameters:
         refuse_marked(self._cloud, stack, self._keep(), rows=rows and rows())
 
 
-class _Template:
+class _TemplateChange:
     what = "template"
 
     def __init__(
@@ -164,14 +164,14 @@ def same_template(wanted: Mapping[str, Any], shown: Mapping[str, Any]) -> bool:
     return bool(json.loads(json.dumps(wanted, default=str)) == dict(shown))
 
 
-class _Patch:
+class _PatchWait:
     """The state of one call; each step looks first and then does what is missing."""
 
     def __init__(
         self,
         cloud: Cloud,
         stack: str,
-        wanted: _Wanted,
+        wanted: _StackChange,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cloud = cloud
@@ -182,9 +182,9 @@ class _Patch:
         self._sent_at = 0.0
         self._sends = 0
         self._looked = False
-        self._repeats = Repeats(cloud.settings)
+        self._repeats = ResendPolicy(cloud.settings)
 
-    def step(self) -> Look:
+    def step(self) -> ProbeResult:
         if self._looked:
             return self._step(None)
         self._looked = True
@@ -192,7 +192,7 @@ class _Patch:
         with alongside(lambda: rows_of(self._cloud, self._stack)) as rows:
             return self._step(rows)
 
-    def _step(self, rows: Rows | None) -> Look:
+    def _step(self, rows: Rows | None) -> ProbeResult:
         stack = stack_shown(self._cloud, self._stack)
         self._stack = stack.identifier  # "name/id": no redirect from now on
         state = f"it is {stack.stack_status}"
@@ -204,22 +204,26 @@ class _Patch:
             if self._before is None and not carries and action == "UPDATE":
                 return self._send(stack, rows)
             self._changed()
-            return Look(state)
+            return ProbeResult(state)
         if self._before is not None:
             return self._ended(stack, status, carries, state)
         if carries and status == "COMPLETE":
-            return Look(state, done=True, result=self._result(stack, adopted=True))
+            return ProbeResult(state, done=True, result=self._result(stack, adopted=True))
         return self._send(stack, rows)
 
-    def _ended(self, stack: Any, status: str, carries: bool | None, state: str) -> Look:
+    def _ended(self, stack: Any, status: str, carries: bool | None, state: str) -> ProbeResult:
         now = (stack.stack_status, stack.updated_time)
         if now == self._before:
             if self._repeats.unanswered is not None:
                 # An update that was not answered has left no trace.
                 if not (carries and status == "COMPLETE"):
-                    return self._send(stack) if self._repeats.allow() else self._repeats.look(state)
+                    return (
+                        self._send(stack)
+                        if self._repeats.allow()
+                        else self._repeats.no_effect_yet(state)
+                    )
             elif self._clock() - self._sent_at < SETTLE:
-                return Look(f"{state}, as before the update")
+                return ProbeResult(f"{state}, as before the update")
             elif status == "FAILED" and self._sends < SENDS:
                 return self._send(stack)  # the failure is that of an earlier update
         if cancelled(stack) and carries is not False and self._sends < SENDS:
@@ -242,9 +246,9 @@ class _Patch:
                 "meantime.",
                 remedy="Find out which other client updates this stack.",
             )
-        return Look(state, done=True, result=self._result(stack, adopted=False))
+        return ProbeResult(state, done=True, result=self._result(stack, adopted=False))
 
-    def _send(self, stack: Any, rows: Rows | None = None) -> Look:
+    def _send(self, stack: Any, rows: Rows | None = None) -> ProbeResult:
         self._wanted.refuse(self._stack, rows)
         # Record it first: if the answer is lost, the update may still be running.
         before = (stack.stack_status, stack.updated_time)
@@ -252,13 +256,13 @@ class _Patch:
             send_update(self._cloud, self._stack, self._wanted.body, self._repeats)
         except CloudError as error:
             if error.code == "CONFLICT":
-                return Look(f"it is {stack.stack_status}, and {error.message}")
+                return ProbeResult(f"it is {stack.stack_status}, and {error.message}")
             if error.unknown:
                 self._before, self._sent_at = before, self._clock()
             raise
         self._before, self._sent_at = before, self._clock()
         self._sends += 1
-        return Look(f"it is {stack.stack_status}, and the update has just been sent")
+        return ProbeResult(f"it is {stack.stack_status}, and the update has just been sent")
 
     def _changed(self) -> None:
         """Return whether something changed since the PATCH: then the stack's next final status is
@@ -293,7 +297,7 @@ def cancelled(stack: Any) -> bool:
     return stack.stack_status == "UPDATE_FAILED" and reason.endswith("Stack UPDATE cancelled")
 
 
-def send_update(cloud: Cloud, stack: str, body: Mapping[str, Any], repeats: Repeats) -> None:
+def send_update(cloud: Cloud, stack: str, body: Mapping[str, Any], repeats: ResendPolicy) -> None:
     """Ask Heat to update the stack. What ``body`` does not name stays as it is. ``repeats`` notes
     whether Heat answered.
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from mistral_failover.cloud import load_balancers, names, networks
+from mistral_failover.cloud import dns_records, load_balancers, networks
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.event_alarms import WatchingAlarm, only_one, watching_alarms
@@ -104,11 +104,12 @@ class ProjectListing:
 
         return self._once(f"members of pool {pool_id}", read)
 
-    def recordset(self, zone_id: str, recordset_id: str) -> names.Recordset | None:
+    def recordset(self, zone_id: str, recordset_id: str) -> dns_records.Recordset | None:
         """Return a recordset of a zone, by a call of its own; None where it does not exist. Raises
         `CloudError`."""
         return self._once(
-            f"recordset {recordset_id}", lambda: names.recordset(self._cloud, zone_id, recordset_id)
+            f"recordset {recordset_id}",
+            lambda: dns_records.recordset(self._cloud, zone_id, recordset_id),
         )
 
     def _neutron(self, kind: str, identity: str) -> Mapping[str, Any] | None:

@@ -6,27 +6,32 @@ At the stack's next update Heat replaces every resource that is CHECK_FAILED, in
 of them, under the same name: it makes the new one first and then deletes the old one. Both have
 happened when the stack is COMPLETE and the member has another server. The old server is named by
 its id throughout, so that a repeat never hits its successor.
+
+Each update of a stack also resizes its groups (heat.engine.resources.aws.autoscaling): to
+``desired_capacity``, else to the number of members that have not failed, within ``min_size`` and
+``max_size``. If that is fewer than there are, Heat removes failed members first, then the oldest.
+So Heat does not replace a member that is marked unhealthy in a group without ``desired_capacity``,
+but drops it; in a group that was scaled up it drops others with it. Such an update is refused.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from shlex import quote
 from typing import Any
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
-from mistral_failover.cloud.group_sizes import refuse_to_shrink
 from mistral_failover.cloud.heat_replacements import MARKED
 from mistral_failover.cloud.patches import SENDS, SETTLE, cancelled, send_update
 from mistral_failover.cloud.servers import server_state
-from mistral_failover.cloud.stacks import SERVER, Place, place_of, stack_shown
+from mistral_failover.cloud.stacks import SERVER, StackLocation, StackResource, locate, stack_shown
 from mistral_failover.cloud.update_guard import KeptParts, refuse_marked
-from mistral_failover.cloud.waits import Look, Repeats
+from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
 
-UNPLUGGED = "Failed to detach interface"  # of heat.common.exception.InterfaceDetachFailed
+_AUTOSCALING_GROUP = "OS::Heat::AutoScalingGroup"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +78,7 @@ def replace_member(
     smaller; as `refuse_marked`; CONFLICT when the stack is being deleted, or the member is one to
     ``keep``; NOT_FOUND, BAD_REQUEST as `place_of`; TIMEOUT.
     """
-    replacing = _Replacing(
+    replacing = _ReplacementWait(
         cloud, stack, member, autoscaling_group, resource, server_id, reason, limit, keep
     )
     what = f"{f'{resource} of ' if resource else ''}member {member} of stack {stack} to be replaced"
@@ -81,7 +86,7 @@ def replace_member(
     return replaced
 
 
-class _Replacing:
+class _ReplacementWait:
     """The state of one call; each step looks first and then does what is missing."""
 
     def __init__(
@@ -113,9 +118,9 @@ class _Replacing:
         self._asked = False  # a PATCH was sent, though its answer may have been lost
         self._sends = 0
         self._sized = False  # the group is known to keep its size
-        self._updates, self._marks = Repeats(cloud.settings), Repeats(cloud.settings)
+        self._updates, self._marks = ResendPolicy(cloud.settings), ResendPolicy(cloud.settings)
 
-    def step(self) -> Look:
+    def step(self) -> ProbeResult:
         stack = stack_shown(self._cloud, self._stack)
         self._stack = stack.identifier  # "name/id": no redirect from now on
         state = f"it is {stack.stack_status}"
@@ -123,28 +128,30 @@ class _Replacing:
         if action == "DELETE":
             raise CloudError("CONFLICT", f"Stack {self._stack} is {state[6:]}.", retryable=False)
         if status == "IN_PROGRESS" and self._waits_for_it():
-            return Look(state)
+            return ProbeResult(state)
         if status != "IN_PROGRESS" and self._unchanged(stack):
-            return Look(f"{state}, as before the update")
-        place = self._place()
-        state += f", and {place.name} is {place.resource.status}"
+            return ProbeResult(f"{state}, as before the update")
+        location = self._location()
+        state += f", and {location.name} is {location.resource.status}"
         unseen = self._unanswered(stack)
         ours = self._before is not None and not unseen
         if ours and cancelled(stack) and self._sends < SENDS:
-            return self._send(stack, place, state)
-        replaced = self._replaced(place)
-        if replaced and self._stands(place, status):
-            done = Replacement(self._server, place.server_id, stack.stack_status, not self._asked)
-            return Look(state, done=True, result=done)
+            return self._send(stack, location, state)
+        replaced = self._replaced(location)
+        if replaced and self._is_complete(location, status):
+            done = Replacement(
+                self._server, location.server_id, stack.stack_status, not self._asked
+            )
+            return ProbeResult(state, done=True, result=done)
         if unseen:
             if self._updates.allow():
-                return self._send(stack, place, state)
-            return self._updates.look(state)
+                return self._send(stack, location, state)
+            return self._updates.no_effect_yet(state)
         if ours:
-            raise self._failed(stack, place, replaced=replaced)
-        if not replaced and place.resource.status != MARKED:
-            return self._mark(stack, place, state)
-        return self._send(stack, place, state)
+            raise self._failed(stack, location, replaced=replaced)
+        if not replaced and location.resource.status != MARKED:
+            return self._mark(stack, location, state)
+        return self._send(stack, location, state)
 
     def _waits_for_it(self) -> bool:
         """Return whether to wait for the running update; always for one of this call."""
@@ -166,9 +173,9 @@ class _Replacing:
         now = (stack.stack_status, stack.updated_time)
         return now == self._before and self._updates.unanswered is not None
 
-    def _place(self) -> Place:
+    def _location(self) -> StackLocation:
         try:
-            return place_of(
+            return locate(
                 self._cloud,
                 self._stack,
                 self._member,
@@ -180,55 +187,55 @@ class _Replacing:
                 error.code = "STACK_FAILED"
             raise
 
-    def _replaced(self, place: Place) -> bool:
+    def _replaced(self, location: StackLocation) -> bool:
         """Return whether the old server or resource has been exchanged."""
-        if self._part is None or place.resource.type == SERVER:
-            return place.server_id != self._server
-        return not place.resource.status.startswith("CHECK") and self._was_marked(place)
+        if self._part is None or location.resource.type == SERVER:
+            return location.server_id != self._server
+        return not location.resource.status.startswith("CHECK") and self._was_marked(location)
 
-    def _was_marked(self, place: Place) -> bool:
+    def _was_marked(self, location: StackLocation) -> bool:
         """Return whether this replacement, or an earlier attempt at it, has marked the resource."""
         if self._marked is None:
-            with translated(f"read the events of {place.name} in stack {place.stack}"):
-                events = self._cloud.heat.events.list(place.stack, resource_name=place.name)
+            with translated(f"read the events of {location.name} in stack {location.stack}"):
+                events = self._cloud.heat.events.list(location.stack, resource_name=location.name)
                 self._marked = any(
                     event.resource_status == MARKED and event.resource_status_reason == self._reason
                     for event in events
                 )
         return self._marked
 
-    def _stands(self, place: Place, status: str) -> bool:
+    def _is_complete(self, location: StackLocation, status: str) -> bool:
         """Return whether the new one is complete and the old one is gone, whatever else failed."""
-        if not place.resource.status.endswith("COMPLETE") or not place.server_id:
+        if not location.resource.status.endswith("COMPLETE") or not location.server_id:
             return False
-        if status == "COMPLETE" or place.server_id == self._server:
+        if status == "COMPLETE" or location.server_id == self._server:
             return status == "COMPLETE"
         return status == "FAILED" and not server_state(self._cloud, self._server).exists
 
-    def _mark(self, stack: Any, place: Place, state: str) -> Look:
+    def _mark(self, stack: Any, location: StackLocation, state: str) -> ProbeResult:
         if not self._marks.allow():
-            return self._marks.look(state)
-        self._keep_size(stack, place, place.name if self._part is None else None)
-        self._spare_others(marking=(place.stack, place.name))
+            return self._marks.no_effect_yet(state)
+        self._keep_size(stack, location, location.name if self._part is None else None)
+        self._refuse_to_take_others(marking=(location.stack, location.name))
         try:
-            with self._marks.sending(f"mark {place.name} of stack {place.stack} unhealthy"):
+            with self._marks.sending(f"mark {location.name} of stack {location.stack} unhealthy"):
                 # By its id, if the id is usable in a URL: so a new resource of the same name is not
                 # hit.
-                known = place.resource.physical_id
+                known = location.resource.physical_id
                 self._cloud.heat.resources.mark_unhealthy(
-                    place.stack,
-                    known if known and "/" not in known else place.name,
+                    location.stack,
+                    known if known and "/" not in known else location.name,
                     True,
                     self._reason,
                 )
         except CloudError as error:
             if error.code in ("CONFLICT", "NOT_FOUND"):
-                return Look(f"{state}; {error.message}")
+                return ProbeResult(f"{state}; {error.message}")
             raise
         self._marked = True
-        return Look(f"{state}, and has just been marked unhealthy")
+        return ProbeResult(f"{state}, and has just been marked unhealthy")
 
-    def _spare_others(self, marking: tuple[str, str] | None = None) -> None:
+    def _refuse_to_take_others(self, marking: tuple[str, str] | None = None) -> None:
         """Refuse an update that would take a server or volume that the group needs, this one or
         another."""
         keep = self._keep()
@@ -245,14 +252,14 @@ class _Replacing:
             )
         refuse_marked(self._cloud, self._stack, keep, marking=marking)
 
-    def _keep_size(self, stack: Any, place: Place, marking: str | None) -> None:
+    def _keep_size(self, stack: Any, location: StackLocation, marking: str | None) -> None:
         if self._group is not None and not self._sized:
-            refuse_to_shrink(self._cloud, stack, self._group, place.beside, marking)
+            _refuse_to_shrink(self._cloud, stack, self._group, location.beside, marking)
             self._sized = True
 
-    def _send(self, stack: Any, place: Place, state: str) -> Look:
-        self._keep_size(stack, place, None)
-        self._spare_others()
+    def _send(self, stack: Any, location: StackLocation, state: str) -> ProbeResult:
+        self._keep_size(stack, location, None)
+        self._refuse_to_take_others()
         before = (stack.stack_status, stack.updated_time)
         self._asked = True
         try:
@@ -260,15 +267,15 @@ class _Replacing:
         except CloudError as error:
             if error.code == "CONFLICT":
                 self._asked = False
-                return Look(f"{state}; {error.message}")
+                return ProbeResult(f"{state}; {error.message}")
             if error.unknown:
                 self._before, self._sent_at = before, self._clock()
             raise
         self._before, self._sent_at = before, self._clock()
         self._sends += 1
-        return Look(f"{state}, and the update has just been sent")
+        return ProbeResult(f"{state}, and the update has just been sent")
 
-    def _failed(self, stack: Any, place: Place, *, replaced: bool) -> CloudError:
+    def _failed(self, stack: Any, location: StackLocation, *, replaced: bool) -> CloudError:
         what = f"{self._part} of member {self._member}" if self._part else f"member {self._member}"
         if stack.stack_status.endswith("FAILED"):
             words = f"Stack {self._stack} is {stack.stack_status}: {stack.stack_status_reason}"
@@ -276,19 +283,81 @@ class _Replacing:
             words = f"Stack {self._stack} is {stack.stack_status}, but {what} is not complete"
         else:
             words = f"Stack {self._stack} was updated, and Heat kept {what} as it was"
+        # Heat shows the cause only as text, so the remedy names both common ones.
         remedy = (
             "Check the stack's events and correct the cause. Heat makes the new server before it "
-            "deletes the old one, so the project needs room for one more."
+            "deletes the old one, so the project needs room for one more. If the events say that "
+            "an interface could not be detached, the host of the old server is dead: once that is "
+            f"certain, openstack server delete {self._server}, and repeat the replacement."
         )
-        if UNPLUGGED in words:
-            remedy = (
-                "Heat unplugs the old server first, which fails on a dead host. Once it is "
-                f"certain that the host is dead: openstack server delete {self._server}. Then "
-                "repeat the replacement: Heat makes a new server for the deleted one."
-            )
         return CloudError(
             "STACK_FAILED",
-            f"{words} ({place.name} is {place.resource.status}).",
+            f"{words} ({location.name} is {location.resource.status}).",
             remedy=remedy,
             retryable=False,
         )
+
+
+def _refuse_to_shrink(
+    cloud: Cloud,
+    stack: Any,
+    group: str,
+    members: Mapping[str, StackResource],
+    marking: str | None,
+) -> None:
+    """Refuse an update that would leave fewer members than there are.
+
+    ``stack``: as Heat shows it; ``members``: the group's, by name; ``marking``: the one that is
+    about to be marked unhealthy, or None. If the template computes the size other than by a value
+    or a parameter, it is unknown here and passes.
+
+    Raises `CloudError` GROUP_WOULD_SHRINK.
+    """
+    with translated(f"read the template of stack {stack.identifier}"):
+        template = cloud.heat.stacks.template(stack.identifier)
+    definition = (template.get("resources") or {}).get(group) or {}
+    if definition.get("type") != _AUTOSCALING_GROUP:
+        return
+    there = [name for name, one in members.items() if not one.status.startswith("DELETE")]
+    healthy = sum(
+        1 for name in there if name != marking and not members[name].status.endswith("FAILED")
+    )
+    size = size_after(definition.get("properties") or {}, stack.parameters, healthy)
+    if size is None or size >= len(there):
+        return
+    raise CloudError(
+        "GROUP_WOULD_SHRINK",
+        f"An update of stack {stack.identifier} would leave {size} members of the {len(there)} in "
+        f"group {group}. Heat removes failed members first, then the oldest.",
+        remedy=f"Set desired_capacity of {group} to {len(there)} in the stack's template and "
+        "update the stack; or scale the group down first.",
+        retryable=False,
+    )
+
+
+def size_after(
+    properties: Mapping[str, Any], parameters: Mapping[str, Any], healthy: int
+) -> int | None:
+    """Return how many members an update leaves; None if the template alone does not tell.
+
+    ``properties``: the group's in the template; ``parameters``: the stack's, as Heat shows them;
+    ``healthy``: how many members have not failed.
+    """
+    desired = properties.get("desired_capacity")
+    wanted = healthy if desired is None else _number(desired, parameters)
+    lower = _number(properties.get("min_size"), parameters)
+    upper = _number(properties.get("max_size"), parameters)
+    if wanted is None or lower is None or upper is None:
+        return None
+    # Heat treats a desired capacity of nothing as unset.
+    return max(lower, min(upper, wanted or healthy))
+
+
+def _number(value: Any, parameters: Mapping[str, Any]) -> int | None:
+    if isinstance(value, Mapping) and set(value) == {"get_param"}:
+        name = value["get_param"]
+        value = parameters.get(name) if isinstance(name, str) else None
+    try:
+        return int(float(value))
+    except (TypeError, ValueError):
+        return None

@@ -17,7 +17,7 @@ from typing import Any
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
-from mistral_failover.cloud.waits import Look, Repeats
+from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
 from mistral_failover.fault_points import reach
 
 ROOT_DEVICES = ("/dev/vda", "/dev/sda", "/dev/xvda", "/dev/hda")
@@ -156,30 +156,30 @@ def stop(cloud: Cloud, server_id: str, limit: float) -> Evidence:
     Raises `CloudError` when Nova cannot be asked (UNREACHABLE, TOKEN_EXPIRED, ...), `LeaseLost`.
     """
 
-    repeats = Repeats(cloud.settings)
+    repeats = ResendPolicy(cloud.settings)
 
-    def step() -> Look:
+    def step() -> ProbeResult:
         seen = server_state(cloud, server_id)
         if not seen.exists:
-            return Look("gone", done=True, result=_deletion(cloud, server_id, None, "stop"))
+            return ProbeResult("gone", done=True, result=_deletion(cloud, server_id, None, "stop"))
         if seen.off:
             words = f"Nova's compute service reports server {server_id} {seen.status}."
-            return Look(str(seen), done=True, result=Evidence(True, "stop", words))
+            return ProbeResult(str(seen), done=True, result=Evidence(True, "stop", words))
         if seen.host_status == "DOWN":
             words = (
                 f"Server {server_id} is {seen}: it cannot be stopped, and the guest may be running."
             )
-            return Look(str(seen), done=True, result=Evidence(False, "stop", words))
+            return ProbeResult(str(seen), done=True, result=Evidence(False, "stop", words))
         if seen.task_state is not None:
             repeats.answered()
         elif not repeats.allow():
-            return repeats.look(f"it is {seen}")
+            return repeats.no_effect_yet(f"it is {seen}")
         else:
             reach("stop.before")
             with repeats.sending(f"stop server {server_id}"):
                 cloud.compute.stop_server(server_id)
             reach("stop.after")
-        return Look(f"it is {seen}")
+        return ProbeResult(f"it is {seen}")
 
     return _climb(cloud, step, "stop", f"server {server_id} to be SHUTOFF", limit)
 
@@ -199,32 +199,32 @@ def delete_server(cloud: Cloud, server_id: str, limit: float) -> Evidence:
     """
     host_status: str | None = None
     asked: float | None = None
-    repeats = Repeats(cloud.settings)
+    repeats = ResendPolicy(cloud.settings)
 
-    def step() -> Look:
+    def step() -> ProbeResult:
         nonlocal host_status, asked
         seen = server_state(cloud, server_id)
         if not seen.exists or seen.status in ("DELETED", "SOFT_DELETED"):
             evidence = _deletion(cloud, server_id, host_status, "delete")
-            return Look("gone", done=True, result=evidence)
+            return ProbeResult("gone", done=True, result=evidence)
         if not repeats.allow():
-            return repeats.look(f"it is {seen}")
+            return repeats.no_effect_yet(f"it is {seen}")
         if asked is None or time.monotonic() - asked >= _AGAIN:
-            if along := takes_along(cloud, server_id):
+            if along := volumes_deleted_with(cloud, server_id):
                 words = f"deleting server {server_id} would delete {' and '.join(along)} with it"
-                return Look(words, done=True, result=Evidence(False, "delete", words))
+                return ProbeResult(words, done=True, result=Evidence(False, "delete", words))
             host_status = seen.host_status
             reach("delete.before")
             with repeats.sending(f"delete server {server_id}"):
                 cloud.compute.delete_server(server_id, ignore_missing=True)
             reach("delete.after")
             asked = time.monotonic()
-        return Look(f"it is {seen}")
+        return ProbeResult(f"it is {seen}")
 
     return _climb(cloud, step, "delete", f"server {server_id} to be deleted", limit)
 
 
-def takes_along(cloud: Cloud, server_id: str) -> list[str]:
+def volumes_deleted_with(cloud: Cloud, server_id: str) -> list[str]:
     """Return the volumes that would be deleted with the server (delete_on_termination), except the
     disk that it boots from.
 
@@ -243,7 +243,7 @@ def takes_along(cloud: Cloud, server_id: str) -> list[str]:
         raise
 
 
-def deletion(cloud: Cloud, server_id: str) -> Evidence:
+def deletion_proof(cloud: Cloud, server_id: str) -> Evidence:
     """Return whether the guest of a server that is gone is proven to be gone with it.
 
     Raises `CloudError` when Nova cannot be asked, `LeaseLost`.
@@ -251,22 +251,24 @@ def deletion(cloud: Cloud, server_id: str) -> Evidence:
     return _deletion(cloud, server_id, None, "delete")
 
 
-def _climb(cloud: Cloud, step: Callable[[], Look], rung: str, what: str, limit: float) -> Evidence:
+def _climb(
+    cloud: Cloud, step: Callable[[], ProbeResult], rung: str, what: str, limit: float
+) -> Evidence:
     """Wait for the step's evidence; the finding that this rung is useless is evidence, too."""
     conflicts: list[str] = []
 
-    def tolerant() -> Look:
+    def tolerant() -> ProbeResult:
         try:
             return step()
         except CloudError as error:
             if error.code == "CONFLICT" and "task_state" in error.message:
-                return Look(error.message)
+                return ProbeResult(error.message)
             if error.code in _NO_PROOF:
                 conflicts.append(error.message)
                 # An earlier attempt may have overtaken this request, which is then refused: the
                 # next look shows that.
                 done = error.code != "CONFLICT" or len(conflicts) > 1
-                return Look(f"refused: {error.message}", done=done)
+                return ProbeResult(f"refused: {error.message}", done=done)
             raise
 
     # Our own deadline separates our time limit from a single call that timed out.
@@ -317,7 +319,7 @@ def _deletion_event(cloud: Cloud, server_id: str) -> dict[str, Any] | None:
     """
     last: dict[str, Any] | None = None
 
-    def step() -> Look:
+    def step() -> ProbeResult:
         nonlocal last
         with translated(f"read the actions of server {server_id}"):
             deletions = [
@@ -338,7 +340,7 @@ def _deletion_event(cloud: Cloud, server_id: str) -> dict[str, Any] | None:
         events.sort(key=lambda event: (event.get("result") == "Success", event["start_time"]))
         last = events[-1] if events else None
         unfinished = last is not None and not last.get("result")
-        return Look("unfinished" if unfinished else "finished", done=not unfinished)
+        return ProbeResult("unfinished" if unfinished else "finished", done=not unfinished)
 
     try:
         cloud.wait(step, what=f"the end of the deletion of server {server_id}", limit=_RECORD)

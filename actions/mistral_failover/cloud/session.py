@@ -239,7 +239,7 @@ def _elapsed() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-class _Call(threading.local):
+class _CurrentCall(threading.local):
     """The call that this thread is making."""
 
     ends = math.inf  # when its permission expires, by the clock of `_elapsed`
@@ -253,10 +253,10 @@ class _Call(threading.local):
         return seconds
 
 
-_call = _Call()
+_call = _CurrentCall()
 
 
-class _SendsWhilePermitted:
+class _GuardedConnection:
     """A connection that asks right before the bytes leave. Looking up a name, connecting and TLS
     take time, and a thread may wait for the processor, or be frozen, anywhere before."""
 
@@ -268,11 +268,11 @@ class _SendsWhilePermitted:
         super().send(data)  # type: ignore[misc]  # http.client's
 
 
-class _HTTPConnection(_SendsWhilePermitted, urllib3.connection.HTTPConnection):
+class _HTTPConnection(_GuardedConnection, urllib3.connection.HTTPConnection):
     pass
 
 
-class _HTTPSConnection(_SendsWhilePermitted, urllib3.connection.HTTPSConnection):
+class _HTTPSConnection(_GuardedConnection, urllib3.connection.HTTPSConnection):
     pass
 
 
@@ -315,7 +315,7 @@ _Connections.renew()
 os.register_at_fork(after_in_child=_Connections.renew)
 
 
-class _Remembered:
+class _AuthenticationCache:
     """A small thread-safe store of authentications; the least recently used is dropped first."""
 
     def __init__(self) -> None:
@@ -353,8 +353,8 @@ class _Remembered:
 
 
 # An authentication also remembers the services' versions, so each entry saves several calls.
-_tokens = _Remembered()
-_entries = _Remembered()
+_tokens = _AuthenticationCache()
+_entries = _AuthenticationCache()
 
 
 def session_for(security: Any, *, guard: Guard, settings: Settings) -> GuardedSession:

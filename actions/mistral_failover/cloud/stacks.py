@@ -1,21 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading a Heat stack: its resources, and which servers are a group's members."""
+"""Read a Heat stack: its resources, and which servers are a group's members."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from oslo_utils import uuidutils
 
-from mistral_failover.cloud import stack_addresses
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 
 SERVER = "OS::Nova::Server"
 VOLUME = "OS::Cinder::Volume"
 _GROUPS = ("OS::Heat::AutoScalingGroup", "OS::Heat::ResourceGroup", "OS::Heat::InstanceGroup")
+_ADDRESSES = 10_000
+"""The maximum number of addresses that are kept; then all are forgotten."""
+_addresses: dict[tuple[str, str], str] = {}
+"""The full addresses of stacks, "name/id", that Heat has shown to this process: by Heat's endpoint,
+which contains the project, and by what the stack was called. Heat answers a request that has only a
+name or an id by a redirect to the full address, so it takes two requests, one after the other."""
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +54,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StackLocation:
     """A member's place in Heat, or that of a resource of the member's own stack.
 
     ``stack``: name or id of the stack that has the resource ``name``, whose latest state is
@@ -133,14 +140,14 @@ def _group_servers(cloud: Cloud, stack: str, group: str) -> list[Member]:
     return found
 
 
-def place_of(
+def locate(
     cloud: Cloud,
     stack: str,
     member: str,
     *,
     autoscaling_group: str | None = None,
     resource: str | None = None,
-) -> Place:
+) -> StackLocation:
     """Find a member in Heat: a server of the stack itself, or what is in its group.
 
     ``resource``: a resource in the member's own stack, instead of the whole member.
@@ -167,13 +174,13 @@ def place_of(
                 f"resource {resource}.",
                 remedy="Replace the whole member.",
             )
-        return Place(owner, member, one, one.physical_id, inside)
+        return StackLocation(owner, member, one, one.physical_id, inside)
     parts = _within(listed, one)
     server_id = _server_in(parts)
     if resource is None:
-        return Place(owner, member, one, server_id, inside)
+        return StackLocation(owner, member, one, server_id, inside)
     part = find(parts, f"of member {member} of {stack}", resource)
-    return Place(one.physical_id, resource, part, server_id, inside)
+    return StackLocation(one.physical_id, resource, part, server_id, inside)
 
 
 def _in_group(
@@ -273,7 +280,7 @@ def listing(cloud: Cloud, stack: str, depth: int) -> list[dict[str, Any]]:
             return cloud.shared(("resources", address, depth), rows)
 
     # A deleted stack has no resources.
-    return stack_addresses.ask(
+    return _ask_at_full_address(
         cloud, stack, question, gone=lambda items: not items, address=_address
     )
 
@@ -285,7 +292,7 @@ def stack_shown(cloud: Cloud, stack: str) -> Any:
         with translated(f"read stack {stack}"):
             return cloud.heat.stacks.get(address, resolve_outputs=False)
 
-    return stack_addresses.ask(
+    return _ask_at_full_address(
         cloud,
         stack,
         question,
@@ -307,3 +314,42 @@ def resource_of(item: dict[str, Any]) -> StackResource:
 def rank(resource: StackResource) -> tuple[bool, str]:
     """Rank of a resource: of two with one name the higher one stays."""
     return not resource.status.startswith("DELETE"), resource.created_at
+
+
+def _ask_at_full_address(
+    cloud: Cloud,
+    stack: str,
+    question: Callable[[str], _T],
+    *,
+    gone: Callable[[_T], bool],
+    address: Callable[[_T], str | None],
+) -> _T:
+    """Call ``question`` with the stack's address if it is known, otherwise with ``stack``.
+    ``stack``: a name, an id, or an address.
+
+    A stack that was deleted can still be read by its id, and another one may have its name by now.
+    So if the answer is NOT_FOUND, or ``gone`` says that it shows a deleted stack, ``question`` is
+    called again with ``stack``. ``address``: reads the address from the answer, for the next time.
+
+    Raises what ``question`` raises, and `CloudError` if there is no Heat.
+    """
+    if "/" in stack:
+        return question(stack)
+    with translated("find Heat", "Heat"):
+        key = (str(cloud.heat.http_client.get_endpoint()), stack)
+    if (known := _addresses.get(key)) is not None:
+        try:
+            answer = question(known)
+        except CloudError as error:
+            if error.code != "NOT_FOUND":
+                raise
+        else:
+            if not gone(answer):
+                return answer
+        _addresses.pop(key, None)
+    answer = question(stack)
+    if not gone(answer) and (found := address(answer)) is not None:
+        if len(_addresses) >= _ADDRESSES:
+            _addresses.clear()
+        _addresses[key] = found
+    return answer

@@ -11,7 +11,7 @@ from typing import Any
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.heat_replacements import (
-    Link,
+    ListedResource,
     PredictedReplacement,
     predicted_replacements,
     rows_of,
@@ -38,7 +38,7 @@ def refuse_marked(
     keep: KeptParts,
     *,
     marking: tuple[str, str] | None = None,
-    rows: Sequence[Link] | None = None,
+    rows: Sequence[ListedResource] | None = None,
 ) -> None:
     """Refuse an update of the stack that would replace one of these servers or volumes
     (``predicted_replacements``).
@@ -91,7 +91,7 @@ def refuse_template(cloud: Cloud, stack: str, template: Mapping[str, Any], keep:
         )
 
 
-def _refuse_replaced(rows: Sequence[Link], keep: KeptParts) -> None:
+def _refuse_replaced(rows: Sequence[ListedResource], keep: KeptParts) -> None:
     """Heat deletes a volume that it has replaced as soon as an update finds it free, and need not
     show it until then."""
     behind = {row.resource.physical_id for row in rows if row.nested}

@@ -19,8 +19,8 @@ from typing import Any
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
-from mistral_failover.cloud.servers import deletion, server_state, takes_along
-from mistral_failover.cloud.waits import Repeats
+from mistral_failover.cloud.servers import deletion_proof, server_state, volumes_deleted_with
+from mistral_failover.cloud.waits import ResendPolicy
 from mistral_failover.fault_points import reach
 
 ANOTHER = (
@@ -84,7 +84,7 @@ def holders_of(cloud: Cloud, volume_id: str) -> list[VolumeHolder]:
     return sorted(rows, key=lambda claim: claim.id)
 
 
-def lists(cloud: Cloud, server_id: str, volume_id: str) -> bool:
+def listed_by_nova(cloud: Cloud, server_id: str, volume_id: str) -> bool:
     """Return whether Nova lists the volume on the server; Nova does so once it has accepted an
     attach. Nova is asked for all volumes of the server, so operations on several share an answer.
     """
@@ -98,7 +98,7 @@ def lists(cloud: Cloud, server_id: str, volume_id: str) -> bool:
     return any(row["volumeId"] == volume_id for row in found["volumeAttachments"])
 
 
-def left(cloud: Cloud, server_id: str, volume_id: str) -> bool:
+def leftover_device(cloud: Cloud, server_id: str, volume_id: str) -> bool:
     """Return whether Nova lists a device on the server that belongs to no attachment.
 
     While Nova carries an attach out, that is so for a moment. It stays so if the compute service
@@ -123,7 +123,7 @@ def _shown(cloud: Cloud, server_id: str, volume_id: str) -> dict[str, Any] | Non
         raise
 
 
-def holder_for(cloud: Cloud, volume_id: str, server_id: str, repeats: Repeats) -> VolumeHolder:
+def holder_for(cloud: Cloud, volume_id: str, server_id: str, repeats: ResendPolicy) -> VolumeHolder:
     """Make Cinder show the volume as attached to the server, by an attachment that connects
     nothing. ``repeats``: allows a request now.
 
@@ -186,8 +186,8 @@ def volume_fingerprint(cloud: Cloud, volume_id: str, server_id: str) -> str:
             raise
         return f"volume {volume_id} is gone"
     server = server_state(cloud, server_id)
-    listing = server.exists and lists(cloud, server_id, volume_id)
-    along = ", ".join(sorted(takes_along(cloud, server_id))) if server.exists else ""
+    listing = server.exists and listed_by_nova(cloud, server_id, volume_id)
+    along = ", ".join(sorted(volumes_deleted_with(cloud, server_id))) if server.exists else ""
     return (
         f"Cinder reports volume {volume_id} as {state}, with {known or 'no attachment'}; "
         f"server {server_id} is {server} and Nova lists it {'there' if listing else 'not there'}"
@@ -199,7 +199,7 @@ def _off(cloud: Cloud, server_id: str) -> str | None:
     """Return Nova's proof that the guest is off."""
     state = server_state(cloud, server_id)
     if not state.exists:
-        evidence = deletion(cloud, server_id)
+        evidence = deletion_proof(cloud, server_id)
         return evidence.observed if evidence.proven else None
     return (
         f"Nova's compute service reports server {server_id} {state.status}" if state.off else None

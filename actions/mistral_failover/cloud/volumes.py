@@ -3,7 +3,7 @@
 
 Cinder's volume shows where it is attached; Nova's list of a server shows what is already on its way
 there. The work of a process that died is visible in one of the two. If the two disagree, or nothing
-moves, ``cloud.volume_holders`` finds out which server has the volume and ``cloud.volume_trouble``
+moves, ``cloud.volume_holders`` finds out which server has the volume and ``cloud.volume_errors``
 says what helps. A volume is never taken from a guest that may be writing.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from oslo_utils import uuidutils
 
-from mistral_failover.cloud import volume_trouble
+from mistral_failover.cloud import volume_errors
 from mistral_failover.cloud.attaching import Attach
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.detaching import Detach, Release
@@ -21,7 +21,7 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.servers import ServerState
 from mistral_failover.cloud.stacks import VOLUME, StackResource, stack_map, wrong_type
 from mistral_failover.cloud.volume_holders import ANOTHER, volume_of
-from mistral_failover.cloud.volume_steps import refuse_root
+from mistral_failover.cloud.volume_move import refuse_root
 
 _UNPROVEN = Release()
 
@@ -77,7 +77,7 @@ def refuse_unmovable(cloud: Cloud, stack: str, wanted: Mapping[str, Collection[s
         for held in volume.attachments:
             refuse_root(volume, held)
         if len(members) > 1 and not getattr(volume, "multiattach", False):
-            raise volume_trouble.not_shared(volume, sorted(members))
+            raise volume_errors.not_shared(volume, sorted(members))
 
 
 def _resolved(cloud: Cloud, stack: str, resources: Mapping[str, StackResource], name: str) -> str:

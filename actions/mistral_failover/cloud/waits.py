@@ -17,14 +17,14 @@ from mistral_failover.cloud.guard import Guard, Listener
 from mistral_failover.settings import Settings
 
 SEVERAL = 2.5  # longest pause, in durations of a look
-CROWD = 8
+UNSTRETCHED = 8
 """So many waits of a process at the same time look as often as one alone. If there are more, the
 pauses of each grow in proportion, so that together they ask the services no more often. So many
 waits for volumes with the same rights share a listing, and count as one."""
 _ROWS = 8  # longest listing that is still cheaper than reading each volume, in waits
 
 
-class Crowd:
+class ConcurrentWaits:
     """Counts the waits of a process that go on at the same time. Those for volumes are told apart
     by the rights with which they look: the same rights see the same volumes."""
 
@@ -34,7 +34,7 @@ class Crowd:
         self._apart: set[Hashable] = set()
 
     @contextmanager
-    def one_more(self, rights: Hashable | None = None) -> Iterator[None]:
+    def waiting(self, rights: Hashable | None = None) -> Iterator[None]:
         """Wraps a wait; ``rights``: of one for a volume, None for any other."""
         with self._lock:
             self._waits[rights] += 1
@@ -65,14 +65,16 @@ class Crowd:
         """How many times longer each pause is than that of a wait alone."""
         with self._lock:
             waits = sum(1 if self._is_one(rights) else n for rights, n in self._waits.items())
-        return max(1.0, waits / CROWD)
+        return max(1.0, waits / UNSTRETCHED)
 
     def _is_one(self, rights: Hashable | None) -> bool:
-        return rights is not None and rights not in self._apart and self._waits[rights] >= CROWD
+        return (
+            rights is not None and rights not in self._apart and self._waits[rights] >= UNSTRETCHED
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ProbeResult:
     """The result of one look.
 
     ``state``: in words, for the error when time runs out. ``done``: the wait is over, and
@@ -87,7 +89,7 @@ class Look:
 
 
 def wait_until(
-    probe: Callable[[], Look],
+    probe: Callable[[], ProbeResult],
     *,
     what: str,
     limit: float,
@@ -99,14 +101,14 @@ def wait_until(
     sleep: Callable[[float], None] = time.sleep,
     guard: Guard | None = None,
     refused: Callable[[], CloudError | None] = lambda: None,
-    crowd: Crowd | None = None,
+    concurrent: ConcurrentWaits | None = None,
 ) -> Any:
-    """Call ``probe`` until a look is done, and return that look's result.
+    """Call ``probe`` until it reports that it is done, and return its result.
 
     ``what`` completes "waiting for ...". ``limit``: seconds in total, with a last look at the end;
     ``first``, ``growth`` and ``ceiling`` shape the pauses. A probe may also act (send the missing
     request) if it looks first: it is then called until reality is as wanted. It sends requests
-    through `Repeats`.
+    through `ResendPolicy`.
 
     A transient error of the probe counts as a look that saw nothing, however often it comes: the
     service may return before the time is over. (One that is not retryable ends the wait.) But
@@ -114,7 +116,7 @@ def wait_until(
     ``patience`` such errors in a row, ``refused`` asks Keystone whether it refuses the request; a
     refusal ends the wait. Other retryable errors end it after ``patience`` in a row. ``guard`` is
     asked before each pause, and bounds it; a `Listener` hears each error that is waited out, and
-    each answer. ``crowd``: the waits that share the services with this one, which is one of them;
+    each answer. ``concurrent``: the waits that share the services with this one, itself included;
     they make no pause longer than ``ceiling``.
 
     Raises `CloudError` TIMEOUT with the last state seen or, if the last look saw nothing, the
@@ -128,7 +130,7 @@ def wait_until(
     while True:
         last = clock() >= deadline
         try:
-            look = probe()
+            result = probe()
         except CloudError as error:
             errors += 1
             kept_from = error if error.transient and error.retryable else None
@@ -145,14 +147,16 @@ def wait_until(
             errors = 0
             if listener is not None:
                 listener.waits_for(None)
-            state, kept_from = look.state, look.error
-            if look.done:
-                return look.result
+            state, kept_from = result.state, result.error
+            if result.done:
+                return result.result
         if last:
             raise kept_from or CloudError(
                 "TIMEOUT", f"Gave up after {limit:g} s waiting for {what}: {state}"
             )
-        crowded = pause if crowd is None else min(pause * crowd.factor, max(pause, ceiling))
+        crowded = (
+            pause if concurrent is None else min(pause * concurrent.factor, max(pause, ceiling))
+        )
         step = min(crowded, max(0.0, deadline - clock()))
         if guard is not None:
             step = min(step, guard.permit("GET"))
@@ -160,7 +164,7 @@ def wait_until(
         pause = min(pause * growth, ceiling)
 
 
-class Repeats:
+class ResendPolicy:
     """Decides when a request that changes something may be sent.
 
     A request without an answer may be queued in the service and take effect later; sent repeatedly,
@@ -213,8 +217,8 @@ class Repeats:
         """Record that the service has accepted a request, by its answer or by what a look saw."""
         self.open, self.unanswered = True, None
 
-    def look(self, state: str) -> Look:
+    def no_effect_yet(self, state: str) -> ProbeResult:
         """Return a look that saw no effect of a request without an answer."""
         if self.unanswered is None:
-            return Look(f"{state}, and an earlier attempt may have requested it already")
-        return Look(f"{state}; {self.unanswered.message}", error=self.unanswered)
+            return ProbeResult(f"{state}, and an earlier attempt may have requested it already")
+        return ProbeResult(f"{state}; {self.unanswered.message}", error=self.unanswered)

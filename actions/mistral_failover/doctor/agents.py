@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import time
 from collections.abc import Iterable
 from shlex import quote
@@ -11,8 +10,9 @@ from urllib.parse import urlsplit
 
 from mistral_failover.agent.channel.interface import Channel, ChannelError, Heartbeat
 from mistral_failover.agent.wire import Address
-from mistral_failover.doctor.checks import Finding, Look, Subject, error, ok, warn
+from mistral_failover.doctor.checks import Examination, ExaminedGroup, Finding, error, ok, warn
 from mistral_failover.groups.agent_health import SILENT, commands_of, lacking, sends_commands
+from mistral_failover.loopback import is_loopback
 from mistral_failover.runtime.deadlines import within
 from mistral_failover.store import groups
 
@@ -29,15 +29,17 @@ _PAUSE = 0.5
 _PLAIN = "amqp"
 
 
-def channel(look: Look) -> Iterable[Finding]:
+def channel(examination: Examination) -> Iterable[Finding]:
     """Check that the command channel is configured and keeps commands secret on their way."""
-    url = look.settings.command_channel
+    url = examination.settings.command_channel
     if not url:
         yield ok("no command channel is configured; only groups with activation need one")
         return
     parts = urlsplit(url)
-    unsigned = parts.scheme.startswith(_PLAIN) and not look.settings.agent_key_file
-    open_to_all = parts.scheme == _PLAIN and not _loopback(parts.hostname)
+    unsigned = parts.scheme.startswith(_PLAIN) and not examination.settings.agent_key_file
+    open_to_all = parts.scheme == _PLAIN and not (
+        parts.hostname == "localhost" or is_loopback(parts.hostname or "")
+    )
     if unsigned:
         yield error(
             "agent_key_file is not set: commands cannot be signed",
@@ -52,27 +54,27 @@ def channel(look: Look) -> Iterable[Finding]:
         yield ok(f"the command channel is {parts.scheme}")
 
 
-def agents(subject: Subject) -> Iterable[Finding]:
+def agents(subject: ExaminedGroup) -> Iterable[Finding]:
     """Check that the broker is reachable with the executor's rights, and that every agent is
     heard."""
-    snapshot, look = subject.snapshot, subject.look
+    snapshot, examination = subject.snapshot, subject.examination
     if subject.out_of_service or not sends_commands(snapshot.group):
         return
-    if not look.settings.command_channel:
+    if not examination.settings.command_channel:
         yield error(
             "its resources start and stop by commands, but no command channel is configured",
             "Set [failover] command_channel, and run an agent on each member: docs/agent.md.",
         )
         return
-    known = look.reading(lambda tx: groups.members_of(tx, snapshot.state.id))
+    known = examination.reading(lambda tx: groups.members_of(tx, snapshot.state.id))
     asked = {
         m.name: Address(snapshot.state.id, snapshot.group.name, m.name, m.server_id)
         for m in known.values()
         if m.server_id is not None
     }
-    line = look.request.channel(look.cloud, look.guard)
+    line = examination.request.channel(examination.cloud, examination.guard)
     try:
-        beats = within(min(REACH, look.left), lambda: _heard(line, asked))
+        beats = within(min(REACH, examination.left), lambda: _heard(line, asked))
     except ChannelError as problem:
         yield error(f"{problem} [{problem.code}]", problem.remedy)
         return
@@ -82,7 +84,7 @@ def agents(subject: Subject) -> Iterable[Finding]:
             "Check [failover] command_channel, and that the broker is running.",
         )
         return
-    shifted = within(min(LISTEN + 2, look.left), lambda: _shifted(line, asked, beats)) or {}
+    shifted = within(min(LISTEN + 2, examination.left), lambda: _shifted(line, asked, beats)) or {}
     for member in known.values():
         beat = beats.get(member.name)
         yield from _member(member, beat, shifted.get(member.name), snapshot.lost)
@@ -159,10 +161,3 @@ def _shifted(
             if again is not None and again.ago < grown - EVERY / 2:
                 found[name] = again.ago
     return found
-
-
-def _loopback(host: str | None) -> bool:
-    try:
-        return ipaddress.ip_address(host or "").is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 from mistral_failover.cloud import event_alarms
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.doctor.checks import Finding, Subject, error, ok, warn
+from mistral_failover.doctor.checks import ExaminedGroup, Finding, error, ok, warn
 from mistral_failover.model.goal import ALARM
 from mistral_failover.resources.alarm import CREATE_AGAIN
 
 
-def declared(subject: Subject) -> Iterable[Finding]:
+def declared(subject: ExaminedGroup) -> Iterable[Finding]:
     """Check each alarm of the group file, as Aodh shows it. Which server it watches is a part of
     the check ``service``."""
     if subject.out_of_service:
@@ -21,7 +21,7 @@ def declared(subject: Subject) -> Iterable[Finding]:
         if spec.type != ALARM:
             continue
         try:
-            found = event_alarms.alarm(subject.look.cloud, str(spec.properties["alarm"]))
+            found = event_alarms.alarm(subject.examination.cloud, str(spec.properties["alarm"]))
         except CloudError as problem:
             gone = problem.code == "NOT_FOUND"
             remedy = f"{CREATE_AGAIN[0].upper()}{CREATE_AGAIN[1:]}" if gone else problem.remedy

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.mistral.api import Mistral, mistral_of
-from mistral_failover.runtime.deadlines import Until
+from mistral_failover.runtime.deadlines import DeadlineGuard
 from mistral_failover.runtime.errors import describe
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
@@ -45,7 +45,7 @@ class Finding:
     group: str | None = None
 
 
-class Look:
+class Examination:
     """What the checks of one run share."""
 
     def __init__(self, request: Request, limit: float = LIMIT) -> None:
@@ -62,9 +62,9 @@ class Look:
         return max(0.0, self.deadline - time.monotonic())
 
     @property
-    def guard(self) -> Until:
+    def guard(self) -> DeadlineGuard:
         """The guard for every call to a service."""
-        return Until(self.deadline, self.settings.http_timeout)
+        return DeadlineGuard(self.deadline, self.settings.http_timeout)
 
     @cached_property
     def cloud(self) -> Cloud:
@@ -75,7 +75,7 @@ class Look:
     def mistral(self) -> Mistral | None:
         """Return Mistral with the caller's rights; None if its address is unknown. Raises
         CloudError."""
-        return mistral_of(self.request, Until(self.deadline, CALL))
+        return mistral_of(self.request, DeadlineGuard(self.deadline, CALL))
 
     def reading(self, function: Callable[[Any], T]) -> T:
         """Read the state store."""
@@ -83,10 +83,10 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Subject:
+class ExaminedGroup:
     """A group that is checked."""
 
-    look: Look
+    examination: Examination
     snapshot: GroupSnapshot
 
     @property
@@ -101,14 +101,14 @@ class Subject:
         return self.snapshot.state.current_traversal is not None and not self.snapshot.roles
 
 
-Check = Callable[[Look], Iterable[Finding]]
+Check = Callable[[Examination], Iterable[Finding]]
 """A check that concerns the whole project."""
-GroupCheck = Callable[[Subject], Iterable[Finding]]
+GroupCheck = Callable[[ExaminedGroup], Iterable[Finding]]
 """A check of one group."""
 
 
 def examine(
-    look: Look,
+    examination: Examination,
     group: str | None,
     checks: Sequence[tuple[str, Check]],
     group_checks: Sequence[tuple[str, GroupCheck]],
@@ -116,22 +116,22 @@ def examine(
     """Run the checks; those of groups for one group or for the project's first groups."""
     found: list[Finding] = []
     for name, check in checks:
-        found += carried_out(look, name, None, partial(check, look))
-    found += carried_out(look, "groups", None, partial(_groups, look, group))
-    for each in _names(look, group):
-        known: list[Subject] = []
-        found += carried_out(look, "group", each, partial(_known, look, each, known))
+        found += carried_out(examination, name, None, partial(check, examination))
+    found += carried_out(examination, "groups", None, partial(_groups, examination, group))
+    for each in _names(examination, group):
+        known: list[ExaminedGroup] = []
+        found += carried_out(examination, "group", each, partial(_known, examination, each, known))
         for subject in known:
             for name, group_check in group_checks:
-                found += carried_out(look, name, each, partial(group_check, subject))
+                found += carried_out(examination, name, each, partial(group_check, subject))
     return _once(found)
 
 
 def carried_out(
-    look: Look, name: str, group: str | None, check: Callable[[], Iterable[Finding]]
+    examination: Examination, name: str, group: str | None, check: Callable[[], Iterable[Finding]]
 ) -> list[Finding]:
     """Return the findings of a check, or its exception as a finding, with its name and group."""
-    if not look.left:
+    if not examination.left:
         late = f"not checked: the checks took longer than {LIMIT:.0f} s"
         return [Finding(name, "warn", late, "Run it again for one group.", group)]
     found: list[Finding] = []
@@ -160,20 +160,20 @@ def error(sentence: str, remedy: str) -> Finding:
     return Finding("", "error", sentence, remedy)
 
 
-def _names(look: Look, group: str | None) -> list[str]:
+def _names(examination: Examination, group: str | None) -> list[str]:
     if group is not None:
         return [group]
     try:
-        project = look.request.project_id
-        return look.reading(lambda tx: groups.names(tx, project))[:GROUPS]
+        project = examination.request.project_id
+        return examination.reading(lambda tx: groups.names(tx, project))[:GROUPS]
     except Exception:  # noqa: BLE001 - the checks of the project have told
         return []
 
 
-def _groups(look: Look, group: str | None) -> Iterable[Finding]:
+def _groups(examination: Examination, group: str | None) -> Iterable[Finding]:
     if group is not None:
         return
-    names = look.reading(lambda tx: groups.names(tx, look.request.project_id))
+    names = examination.reading(lambda tx: groups.names(tx, examination.request.project_id))
     if not names:
         yield warn("the project has no group", "failover group create FILE")
     elif len(names) > GROUPS:
@@ -182,8 +182,8 @@ def _groups(look: Look, group: str | None) -> Iterable[Finding]:
         )
 
 
-def _known(look: Look, group: str, known: list[Subject]) -> Iterable[Finding]:
-    known.append(Subject(look, group_snapshot(look.request, group)))
+def _known(examination: Examination, group: str, known: list[ExaminedGroup]) -> Iterable[Finding]:
+    known.append(ExaminedGroup(examination, group_snapshot(examination.request, group)))
     return ()
 
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 
 from mistral_failover.cloud import hosts
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.doctor.checks import Finding, Look, error, ok, warn
+from mistral_failover.doctor.checks import Examination, Finding, error, ok, warn
 from mistral_failover.resources.fence import agents, ceph, devices, power
 from mistral_failover.resources.fence.devices import Device, Devices
 
@@ -19,24 +19,24 @@ _RESERVE = 3.0  # seconds that the other checks keep
 _NAMED = 10
 
 
-def fences(look: Look) -> Iterable[Finding]:
+def fences(examination: Examination) -> Iterable[Finding]:
     """Check that every fence device answers and accepts its credential, all of them side by side,
     and that every compute host has one. Nothing is switched. For a caller to whom Nova does not
     show compute services, check nothing."""
-    if not look.settings.fence_devices_file:
+    if not examination.settings.fence_devices_file:
         return
     try:
-        services = hosts.compute_services(look.cloud)
+        services = hosts.compute_services(examination.cloud)
     except CloudError as refusal:
         if refusal.code == "FORBIDDEN":
             return
         raise
     try:
-        known = devices.load(look.settings)
+        known = devices.load(examination.settings)
     except devices.NoDevices as broken:
         yield error(f"{broken.message}: {broken.detail}", "Correct the file.")
         return
-    yield from _tried(look, known)
+    yield from _tried(examination, known)
     missing = sorted({service.host for service in services} - known.hosts.keys())
     if missing and known.hosts:
         more = ", ..." if len(missing) > _NAMED else ""
@@ -46,9 +46,9 @@ def fences(look: Look) -> Iterable[Finding]:
         )
 
 
-def _tried(look: Look, known: Devices) -> Iterable[Finding]:
+def _tried(examination: Examination, known: Devices) -> Iterable[Finding]:
     """Try all devices at once. A device that does not answer delays no other one."""
-    end = max(0.0, look.left - _RESERVE)
+    end = max(0.0, examination.left - _RESERVE)
     remedy = f"Check the device, and its options in the file of {devices.OPTION}."
 
     def permit(seconds: float) -> float:

@@ -12,7 +12,7 @@ from mistral_failover.alarms.admission import HOUR
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.stacks import stack_map
-from mistral_failover.doctor.checks import Finding, Subject, error, ok, warn
+from mistral_failover.doctor.checks import ExaminedGroup, Finding, error, ok, warn
 from mistral_failover.groups import candidates, refresh_members
 from mistral_failover.model import assignment
 from mistral_failover.model.observation import Service
@@ -25,14 +25,14 @@ from mistral_failover.store import details, incidents, views
 from mistral_failover.store.transaction import SqlTransaction
 
 
-def goal(subject: Subject) -> Iterable[Finding]:
+def goal(subject: ExaminedGroup) -> Iterable[Finding]:
     """Check that the group serves, and that nothing prevents its next goal."""
     snapshot, name = subject.snapshot, subject.name
     current = snapshot.state.current_traversal
     if current is None:
         yield warn("it has never had a goal", f"failover group activate {name}")
         return
-    found = subject.look.reading(lambda tx: views.traversal(tx, current))
+    found = subject.examination.reading(lambda tx: views.traversal(tx, current))
     status = found["status"] if found else "UNKNOWN"
     reason = f": {found['reason']}" if found and found["reason"] else ""
     if not snapshot.roles:
@@ -55,8 +55,10 @@ def goal(subject: Subject) -> Iterable[Finding]:
             if snapshot.reached
             else f"failover status {name}",
         )
-    project = subject.look.request.project_id
-    for lock in subject.look.reading(lambda tx: details.locks(tx, project, snapshot.state.id)):
+    project = subject.examination.request.project_id
+    for lock in subject.examination.reading(
+        lambda tx: details.locks(tx, project, snapshot.state.id)
+    ):
         if (lock["lease_left"] or 0.0) <= 0:
             yield warn(
                 f"the lock on {lock['resource']} belongs to a dead owner ({lock['owner']})",
@@ -64,9 +66,9 @@ def goal(subject: Subject) -> Iterable[Finding]:
             )
 
 
-def service(subject: Subject) -> Iterable[Finding]:
+def service(subject: ExaminedGroup) -> Iterable[Finding]:
     """Check that the group serves and can fail over, as far as the cloud shows."""
-    seen = observe.look_once(subject.look.request, subject.snapshot.state.id)
+    seen = observe.observe_once(subject.examination.request, subject.snapshot.state.id)
     if seen is None or seen.service is Service.OUT_OF_SERVICE:
         return
     status = f"failover status {quote(subject.name)}"
@@ -83,13 +85,13 @@ def service(subject: Subject) -> Iterable[Finding]:
             yield warn(f"cannot tell whether it serves: {reason}", status)
 
 
-def stack(subject: Subject) -> Iterable[Finding]:
+def stack(subject: ExaminedGroup) -> Iterable[Finding]:
     """Check that the stack exists, and that no update is running."""
     if subject.out_of_service:
         return
     name = subject.snapshot.group.stack
     with translated(f"read stack {name}"):
-        found = subject.look.cloud.heat.stacks.get(name, resolve_outputs=False)
+        found = subject.examination.cloud.heat.stacks.get(name, resolve_outputs=False)
     status = str(found.stack_status)
     if status.endswith("_COMPLETE") and not status.startswith(("DELETE", "SUSPEND")):
         yield ok(f"stack {name} is {status}")
@@ -104,7 +106,7 @@ def stack(subject: Subject) -> Iterable[Finding]:
             f"openstack stack failures list {name}, repair the cause, then: openstack stack "
             f"update --existing {name}",
         )
-    own = stack_map(subject.look.cloud, name)
+    own = stack_map(subject.examination.cloud, name)
     wrong = sorted(n for n, r in own.items() if r.status.endswith("_FAILED"))
     if wrong:
         yield warn(
@@ -113,21 +115,21 @@ def stack(subject: Subject) -> Iterable[Finding]:
         )
 
 
-def members(subject: Subject) -> Iterable[Finding]:
+def members(subject: ExaminedGroup) -> Iterable[Finding]:
     """Check that the members exist, and that another member can take over."""
-    snapshot, look = subject.snapshot, subject.look
+    snapshot, examination = subject.snapshot, subject.examination
     if subject.out_of_service:
         return
-    seen = refresh_members.members_now(look.cloud, snapshot.group)
+    seen = refresh_members.members_now(examination.cloud, snapshot.group)
     if not seen:
         yield error(
             f"stack {snapshot.group.stack} has none of the group's members",
             "Correct members in the group file.",
         )
         return
-    facts = candidates.look(
-        look.request,
-        look.cloud,
+    facts = candidates.member_facts(
+        examination.request,
+        examination.cloud,
         snapshot.group,
         snapshot.state.id,
         seen,
@@ -170,15 +172,15 @@ def members(subject: Subject) -> Iterable[Finding]:
         )
 
 
-def _remedy(subject: Subject, member: str) -> str:
+def _remedy(subject: ExaminedGroup, member: str) -> str:
     return f"failover replace {subject.name} {member}, or repair the cause"
 
 
-def _host(subject: Subject, servers: list[tuple[str, str]]) -> Iterable[Finding]:
+def _host(subject: ExaminedGroup, servers: list[tuple[str, str]]) -> Iterable[Finding]:
     """Check whether Nova shows this user the state of the servers' hosts."""
     name, server_id = servers[0]
     try:
-        state = server_state(subject.look.cloud, server_id)
+        state = server_state(subject.examination.cloud, server_id)
     except CloudError:
         return  # of each member it was told
     if not state.exists or state.host_status is not None:
@@ -196,7 +198,7 @@ def _host(subject: Subject, servers: list[tuple[str, str]]) -> Iterable[Finding]
         )
 
 
-def chain(subject: Subject) -> Iterable[Finding]:
+def chain(subject: ExaminedGroup) -> Iterable[Finding]:
     """Check that Mistral has the group's own workflows: its chain, and the one for its events."""
     group, remedy = subject.snapshot.group, "failover workflows install FILE"
     hook = group.on_event.workflow if group.on_event else None
@@ -218,15 +220,15 @@ def chain(subject: Subject) -> Iterable[Finding]:
         )
 
 
-def fence(subject: Subject) -> Iterable[Finding]:
+def fence(subject: ExaminedGroup) -> Iterable[Finding]:
     """Check that the ladder can yield a proof, whatever is wrong with a member."""
     group = subject.snapshot.group
 
     def lacks_workflow(name: str) -> bool:
         return name in (_lacking(subject, [name]) or ())
 
-    project = subject.look.request.project_id
-    examined = Examined(group, subject.look.settings, lacks_workflow, project)
+    project = subject.examination.request.project_id
+    examined = Examined(group, subject.examination.settings, lacks_workflow, project)
     kinds = [rung_kind(rung["kind"]) for rung in group.fence]
     said = ", ".join(kind.name(rung) for kind, rung in zip(kinds, group.fence, strict=True))
     for kind, rung in zip(kinds, group.fence, strict=True):
@@ -247,29 +249,29 @@ def fence(subject: Subject) -> Iterable[Finding]:
         yield ok(f"ladder: {said}")
 
 
-def _lacking(subject: Subject, names: Iterable[str | None]) -> set[str] | None:
+def _lacking(subject: ExaminedGroup, names: Iterable[str | None]) -> set[str] | None:
     """Return those of these workflows that Mistral does not show; None if it cannot be asked."""
     wanted = {name for name in names if name}
-    mistral = subject.look.mistral if wanted else None
+    mistral = subject.examination.mistral if wanted else None
     if not wanted:
         return set()
-    if mistral is None or subject.look.without_mistral:
+    if mistral is None or subject.examination.without_mistral:
         return None
     return mistral.lacking(wanted)
 
 
-def alarms(subject: Subject) -> Iterable[Finding]:
+def alarms(subject: ExaminedGroup) -> Iterable[Finding]:
     """Check that the group's alarms will start a failover."""
     snapshot, name = subject.snapshot, subject.name
-    project, identity = subject.look.request.project_id, snapshot.state.id
+    project, identity = subject.examination.request.project_id, snapshot.state.id
 
     def read(tx: SqlTransaction) -> tuple[dict[str, Any], int, list[float], float]:
         now = tx.now()
         total, _ = incidents.held_alarms(tx, project, identity, 1)
         since = incidents.admitted_alarms_since(tx, identity, now - HOUR)
-        return suspensions.standing(tx, identity), total, list(since), now
+        return suspensions.current_suspensions(tx, identity), total, list(since), now
 
-    suspended, total, admitted, now = subject.look.reading(read)
+    suspended, total, admitted, now = subject.examination.reading(read)
     if pause := suspended["pause"]:
         yield warn(
             f"paused by {pause['by']}: {pause['because']}; all alarms are held",

@@ -12,7 +12,7 @@ from typing import Any
 from oslo_utils import timeutils
 
 from mistral_failover.cloud.errors import CloudError, translated
-from mistral_failover.doctor.checks import Finding, Look, error, ok, warn
+from mistral_failover.doctor.checks import Examination, Finding, error, ok, warn
 from mistral_failover.doctor.roles import ROLE
 from mistral_failover.mistral import shipped_workflows
 from mistral_failover.mistral.definitions import Definition
@@ -35,9 +35,9 @@ _UNSHARE = (
 _EVERY_MINUTE = f"openstack cron trigger create failover-sweep {SWEEP} --pattern '* * * * *'"
 
 
-def actions(look: Look) -> Iterable[Finding]:
+def actions(examination: Examination) -> Iterable[Finding]:
     """Check that Mistral's API answers, and knows every action of this version."""
-    mistral = look.mistral
+    mistral = examination.mistral
     if mistral is None:
         yield error(
             "this executor has no way to reach Mistral's API",
@@ -47,7 +47,7 @@ def actions(look: Look) -> Iterable[Finding]:
     try:
         known = set(mistral.actions(PREFIX))
     except CloudError as problem:
-        look.without_mistral = True
+        examination.without_mistral = True
         yield error(f"{problem.message} [{problem.code}]", f"{_SYNC} {problem.remedy}")
         return
     needed = {p.name for p in entry_points(group="mistral.actions") if p.name.startswith(PREFIX)}
@@ -62,13 +62,13 @@ def actions(look: Look) -> Iterable[Finding]:
         yield ok(f"Mistral has all {len(needed)} actions of {version('mistral-failover')}")
 
 
-def workflows(look: Look) -> Iterable[Finding]:
+def workflows(examination: Examination) -> Iterable[Finding]:
     """Check that Mistral has the workflows of this version."""
-    if look.mistral is None or look.without_mistral:
+    if examination.mistral is None or examination.without_mistral:
         return
     want = shipped_workflows.workflows()
     have: dict[tuple[str, str], list[Definition]] = defaultdict(list)
-    for each in look.mistral.definitions(PREFIX, look.request.project_id):
+    for each in examination.mistral.definitions(PREFIX, examination.request.project_id):
         have[each.namespace, each.name].append(each)
     missing = sorted(want.keys() - {name for _, name in have})
     other = sorted(
@@ -122,12 +122,12 @@ def _projects(names: Sequence[str]) -> str:
     return f"the project{'s' if names[1:] else ''} {', '.join(map(plain, names))}"
 
 
-def administrator(look: Look) -> Iterable[Finding]:
+def administrator(examination: Examination) -> Iterable[Finding]:
     """Mistral looks names up in all projects for an administrator, also what is private there."""
-    if not look.request.context.security.auth_token:
+    if not examination.request.context.security.auth_token:
         return
     with translated("authenticate", "Keystone"):
-        session = look.cloud.session
+        session = examination.cloud.session
         session.get_token()
         auth: Any = session.auth  # of Keystone's kinds, all of which have this
         roles = auth.get_access(session).role_names
@@ -140,10 +140,10 @@ def administrator(look: Look) -> Iterable[Finding]:
         )
 
 
-def sweeps(look: Look) -> Iterable[Finding]:
+def sweeps(examination: Examination) -> Iterable[Finding]:
     """Check that something sweeps regularly, to continue work that a crash interrupted."""
-    mistral = look.mistral
-    if mistral is None or look.without_mistral:
+    mistral = examination.mistral
+    if mistral is None or examination.without_mistral:
         return
     triggers = mistral.cron_triggers(SWEEP)
     last = mistral.latest(SWEEP)
@@ -164,7 +164,7 @@ def sweeps(look: Look) -> Iterable[Finding]:
             )
         else:
             yield ok(f"the cron trigger {names} runs; {swept}")
-    elif not look.request.context.security.auth_token:
+    elif not examination.request.context.security.auth_token:
         yield ok(
             "an embedded Mistral sweeps without a cron trigger if there is work to continue; "
             f"{swept}"

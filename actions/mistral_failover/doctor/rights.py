@@ -8,25 +8,25 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mistral_failover.cloud.errors import CloudError, translated
-from mistral_failover.doctor.checks import Finding, Look, error, ok, warn
+from mistral_failover.doctor.checks import Examination, Finding, error, ok, warn
 from mistral_failover.doctor.roles import ROLE, lacking, listed
 
 SOON = 900.0
 """Seconds before its expiry from which a token is short: a failover may last that long."""
 
 
-def token(look: Look) -> Iterable[Finding]:
+def token(examination: Examination) -> Iterable[Finding]:
     """Check the request's rights, when they expire, and whether they are sufficient."""
-    security = look.request.context.security
-    session = look.cloud.session
+    security = examination.request.context.security
+    session = examination.cloud.session
     with translated("authenticate", "Keystone"):
         session.get_token()
         auth: Any = session.auth  # of Keystone's kinds, all of which have this
         access = auth.get_access(session)
     whose = _of(access, security)
-    yield from _roles(look, access)
+    yield from _roles(examination, access)
     if not security.auth_token:
-        yield ok(f"acts as {whose}, from the entry {look.settings.cloud} of clouds.yaml")
+        yield ok(f"acts as {whose}, from the entry {examination.settings.cloud} of clouds.yaml")
         return
     trusted = ", through a trust" if security.trust_id or access.trust_scoped else ""
     if access.expires is None:
@@ -44,15 +44,15 @@ def token(look: Look) -> Iterable[Finding]:
         yield ok(sentence)
 
 
-def _roles(look: Look, access: Any) -> Iterable[Finding]:
+def _roles(examination: Examination, access: Any) -> Iterable[Finding]:
     """Check whether the roles allow a failover; for a token whose roles are hidden, see the
     trusts."""
     roles = access.role_names
     if not roles or not lacking(roles):
         return
-    if not look.request.context.security.auth_token:
+    if not examination.request.context.security.auth_token:
         remedy = (
-            f"Put a credential with the role {ROLE} into the entry {look.settings.cloud} of "
+            f"Put a credential with the role {ROLE} into the entry {examination.settings.cloud} of "
             f"clouds.yaml: openstack application credential create failover --role {ROLE}"
         )
     elif access.trust_scoped:
@@ -60,7 +60,7 @@ def _roles(look: Look, access: Any) -> Iterable[Finding]:
     else:
         remedy = (
             f"Ask an administrator of the cloud: openstack role add --user {access.user_id} "
-            f"--project {look.request.project_id} {ROLE}"
+            f"--project {examination.request.project_id} {ROLE}"
         )
     yield error(
         f"the caller may read but not act: its roles ({listed(roles)}) do not include {ROLE}, so "
@@ -69,12 +69,20 @@ def _roles(look: Look, access: Any) -> Iterable[Finding]:
     )
 
 
-def services(look: Look) -> Iterable[Finding]:
+def services(examination: Examination) -> Iterable[Finding]:
     """Check that the caller may list stacks, servers and volumes."""
     for name, what, read in (
-        ("Heat", "stacks", lambda: list(look.cloud.heat.stacks.list(limit=1))),
-        ("Nova", "servers", lambda: _first(look.cloud.compute.servers(limit=1, details=False))),
-        ("Cinder", "volumes", lambda: look.cloud.volumes.volumes.list(limit=1, detailed=False)),
+        ("Heat", "stacks", lambda: list(examination.cloud.heat.stacks.list(limit=1))),
+        (
+            "Nova",
+            "servers",
+            lambda: _first(examination.cloud.compute.servers(limit=1, details=False)),
+        ),
+        (
+            "Cinder",
+            "volumes",
+            lambda: examination.cloud.volumes.volumes.list(limit=1, detailed=False),
+        ),
     ):
         try:
             with translated(f"list {what}"):

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from mistral_failover.doctor.checks import Finding, Look, error, ok, warn
+from mistral_failover.doctor.checks import Examination, Finding, error, ok, warn
 from mistral_failover.store import schema
 
 SKEW = 2.0
@@ -14,12 +14,12 @@ SKEW = 2.0
 _LOCAL = "sqlite"
 
 
-def store(look: Look) -> Iterable[Finding]:
+def store(examination: Examination) -> Iterable[Finding]:
     """Check that the state store answers, and that its tables are those of this version."""
-    database = look.request.runtime.database
+    database = examination.request.runtime.database
     kind = database.url.get_backend_name()
     began = time.monotonic()
-    now = look.reading(lambda tx: tx.now())
+    now = examination.reading(lambda tx: tx.now())
     took = time.monotonic() - began
     has, wants = schema.revisions(database)
     if has is not None and schema.usable(has):
@@ -40,19 +40,21 @@ def store(look: Look) -> Iterable[Finding]:
     yield ok(said) if now and has == wants else warn(said, "Check the schema.")
 
 
-def clocks(look: Look) -> Iterable[Finding]:
+def clocks(examination: Examination) -> Iterable[Finding]:
     """Check that the executor, the database and Mistral agree on the time. Each process counts
     leases by its own clock, so a difference harms no failover; but it confuses people and the times
     in alarms."""
     before = time.time()
-    database = look.reading(lambda tx: tx.now())
+    database = examination.reading(lambda tx: tx.now())
     after = time.time()
     yield from _compared("the database", database, before, after)
-    if look.mistral is not None and not look.without_mistral:
+    if examination.mistral is not None and not examination.without_mistral:
         before = time.time()
-        look.mistral.latest("failover.sweep")
+        examination.mistral.latest("failover.sweep")
         # Its answers tell whole seconds.
-        yield from _compared("Mistral", look.mistral.now.timestamp() + 0.5, before, time.time())
+        yield from _compared(
+            "Mistral", examination.mistral.now.timestamp() + 0.5, before, time.time()
+        )
 
 
 def _compared(whose: str, shown: float, before: float, after: float) -> Iterable[Finding]:
@@ -66,9 +68,9 @@ def _compared(whose: str, shown: float, before: float, after: float) -> Iterable
         yield ok(f"the clocks of {whose} and of this executor agree within {SKEW:.0f} s")
 
 
-def settings(look: Look) -> Iterable[Finding]:
+def settings(examination: Examination) -> Iterable[Finding]:
     """Check that the options fit each other."""
-    have = look.settings
+    have = examination.settings
     found = []
     if have.http_timeout + have.lease_margin >= have.lease:
         found.append(

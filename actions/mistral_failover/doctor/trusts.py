@@ -14,7 +14,7 @@ from typing import Any
 from oslo_utils import timeutils
 
 from mistral_failover.cloud.errors import CloudError, translated
-from mistral_failover.doctor.checks import Finding, Look, error, ok, warn
+from mistral_failover.doctor.checks import Examination, Finding, error, ok, warn
 from mistral_failover.doctor.roles import ROLE, lacking, listed
 
 MOST = 20
@@ -38,20 +38,20 @@ _KEYSTONE = {
 }
 
 
-def trusts(look: Look) -> Iterable[Finding]:
+def trusts(examination: Examination) -> Iterable[Finding]:
     """Check that the trusts of alarms and cron triggers exist, last, and pass on what a failover
     needs."""
-    security = look.request.context.security
+    security = examination.request.context.security
     if not security.auth_token:
         return  # where requests bring no token, nothing acts by a trust
-    auth: Any = look.cloud.session.auth  # of a token, so Keystone's answer is known already
-    access = auth.get_access(look.cloud.session)
+    auth: Any = examination.cloud.session.auth  # of a token, so Keystone's answer is known already
+    access = auth.get_access(examination.cloud.session)
     if security.trust_id or access.trust_scoped or not access.role_names:
         # A token of which Keystone does not tell the roles is a trust's: see cloud.tokens.
-        yield from _own(look, security.trust_id, access)
+        yield from _own(examination, security.trust_id, access)
         return
     try:
-        given = _given(look, access.user_id)
+        given = _given(examination, access.user_id)
     except CloudError as problem:
         if problem.code != "FORBIDDEN":
             raise
@@ -60,12 +60,12 @@ def trusts(look: Look) -> Iterable[Finding]:
             REHEARSE,
         )
         return
-    yield from _told(look, given)
+    yield from _told(examination, given)
 
 
-def _own(look: Look, trust: str | None, access: Any) -> Iterable[Finding]:
+def _own(examination: Examination, trust: str | None, access: Any) -> Iterable[Finding]:
     """Check the trust through which the request itself came."""
-    roles = access.role_names or (_roles(look, trust) if trust else None)
+    roles = access.role_names or (_roles(examination, trust) if trust else None)
     if roles is None:
         yield warn("Keystone does not show the roles of this request's trust", REHEARSE)
     elif lacking(roles):
@@ -76,7 +76,7 @@ def _own(look: Look, trust: str | None, access: Any) -> Iterable[Finding]:
         yield ok(f"this request came through a trust that passes on {listed(roles)}")
 
 
-def _told(look: Look, given: list[Mapping[str, Any]]) -> Iterable[Finding]:
+def _told(examination: Examination, given: list[Mapping[str, Any]]) -> Iterable[Finding]:
     now = datetime.now(UTC)
     left = {str(each["id"]): _left(each.get("expires_at"), now) for each in given}
     lasting = [trust for trust, seconds in left.items() if seconds is None or seconds > 0]
@@ -94,7 +94,7 @@ def _told(look: Look, given: list[Mapping[str, Any]]) -> Iterable[Finding]:
             f"{min(short) / 3600:.0f} h",
             REMEDY,
         )
-    poor = [roles for trust in lasting[:MOST] if lacking(roles := _roles(look, trust))]
+    poor = [roles for trust in lasting[:MOST] if lacking(roles := _roles(examination, trust))]
     if poor:
         yield warn(
             f"{len(poor)} of the trusts that the caller created here pass on too few roles "
@@ -108,23 +108,23 @@ def _told(look: Look, given: list[Mapping[str, Any]]) -> Iterable[Finding]:
         )
 
 
-def _given(look: Look, user: str) -> list[Mapping[str, Any]]:
+def _given(examination: Examination, user: str) -> list[Mapping[str, Any]]:
     """Return the trusts that a user created in the project of the request. Raises CloudError."""
-    found = _asked(look, f"{_PATH}?trustor_user_id={user}", "list the trusts of the caller")
-    project = look.request.project_id
+    found = _asked(examination, f"{_PATH}?trustor_user_id={user}", "list the trusts of the caller")
+    project = examination.request.project_id
     return [each for each in found["trusts"] if each.get("project_id") == project]
 
 
-def _roles(look: Look, trust: str) -> list[str]:
+def _roles(examination: Examination, trust: str) -> list[str]:
     """Return the names of the roles that a trust passes on. Raises CloudError."""
-    found = _asked(look, f"{_PATH}/{trust}", "read a trust of the caller")
+    found = _asked(examination, f"{_PATH}/{trust}", "read a trust of the caller")
     return [str(role["name"]) for role in found["trust"].get("roles", ())]
 
 
-def _asked(look: Look, path: str, doing: str) -> Any:
+def _asked(examination: Examination, path: str, doing: str) -> Any:
     """Return Keystone's answer without logging it, because it names trusts."""
     with translated(doing):
-        return look.cloud.session.get(path, endpoint_filter=_KEYSTONE, log=False).json()
+        return examination.cloud.session.get(path, endpoint_filter=_KEYSTONE, log=False).json()
 
 
 def _left(end: Any, now: datetime) -> float | None:

@@ -10,16 +10,16 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.volume_holders import holders_of, state_of, volume_of
 from mistral_failover.cloud.volumes import refuse_unmovable, resolve_volume
 from mistral_failover.convergence.records import Record
-from mistral_failover.doctor.checks import Finding, Subject, error, ok, warn
+from mistral_failover.doctor.checks import ExaminedGroup, Finding, error, ok, warn
 from mistral_failover.model.goal import ATTACHMENT, goal_resources
 from mistral_failover.store.transaction import SqlTransaction
 
 _WELL = ("available", "in-use")
 
 
-def volumes(subject: Subject) -> Iterable[Finding]:
+def volumes(subject: ExaminedGroup) -> Iterable[Finding]:
     """Check each volume of the group file, as Cinder reports it."""
-    snapshot, look = subject.snapshot, subject.look
+    snapshot, examination = subject.snapshot, subject.examination
     current = snapshot.state.current_traversal
     specs = [s for s in snapshot.group.resources.values() if s.type == ATTACHMENT]
     if not specs or subject.out_of_service:
@@ -35,7 +35,7 @@ def volumes(subject: Subject) -> Iterable[Finding]:
         }
         return list(tx.records(snapshot.state.id)), wanted
 
-    records, wanted = look.reading(read)
+    records, wanted = examination.reading(read)
     here = {
         r.name: r
         for r in records
@@ -47,8 +47,10 @@ def volumes(subject: Subject) -> Iterable[Finding]:
             yield from _volume(subject, spec.name, volume, here.get(spec.name))
 
 
-def _volume(subject: Subject, name: str, volume: str, record: Record | None) -> Iterable[Finding]:
-    cloud, stack = subject.look.cloud, subject.snapshot.group.stack
+def _volume(
+    subject: ExaminedGroup, name: str, volume: str, record: Record | None
+) -> Iterable[Finding]:
+    cloud, stack = subject.examination.cloud, subject.snapshot.group.stack
     try:
         refuse_unmovable(cloud, stack, {volume: [record.member or ""] if record else []})
         identity = resolve_volume(cloud, stack, volume)

@@ -10,8 +10,8 @@ from typing import Any
 import openstack
 
 from mistral_failover.drill import examples
-from mistral_failover.drill.critical import Share
-from mistral_failover.drill.play import GROUP, Play
+from mistral_failover.drill.critical import CriticalPathTime
+from mistral_failover.drill.run import GROUP, DrillRun
 from mistral_failover.drill.scene import CLOUD, SceneError
 
 FAULTS = ("crash", "hang", "app")
@@ -20,7 +20,7 @@ _LIMIT = 60.0
 _PAUSE = 0.1
 
 
-class SpreadPlay(Play):
+class ActiveActiveRun(DrillRun):
     """One drill of a group with two roles, each with its own application on its own volumes."""
 
     example = examples.TWO
@@ -60,7 +60,7 @@ class SpreadPlay(Play):
     def _wrong_rung(self) -> list[str]:
         return super()._wrong_rung() if self._failed_over["lost"] else []
 
-    def _times(self, status: dict[str, Any]) -> tuple[Share | None, float | None]:
+    def _times(self, status: dict[str, Any]) -> tuple[CriticalPathTime | None, float | None]:
         return super()._times(status) if status["lost"] else (None, None)
 
     @staticmethod

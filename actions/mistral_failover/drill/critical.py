@@ -25,7 +25,7 @@ KINDS = {
 
 
 @dataclass(frozen=True)
-class Share:
+class CriticalPathTime:
     """Seconds from the traversal's cause to its end, and those on the cloud's critical path."""
 
     total: float

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from mistral_failover.agent.daemon.journal import Journal, Row
+from mistral_failover.agent.daemon.journal import Journal, JournalEntry
 from mistral_failover.drill import application
 from mistral_failover.drill.agent_files import JOURNAL
 from mistral_failover.drill.audit import Violation
@@ -80,7 +80,7 @@ def old_epochs(disk: Path) -> Iterator[Violation]:
             yield Violation(8, f"{row.name} of epoch {row.epoch} began in {latest} on {disk.name}")
 
 
-def _journal(disk: Path) -> list[Row]:
+def _journal(disk: Path) -> list[JournalEntry]:
     if not (disk / JOURNAL).is_dir():
         return []
     with Journal(disk / JOURNAL, hold=False) as journal:

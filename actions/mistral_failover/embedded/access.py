@@ -86,7 +86,7 @@ def make_private(folder: Path) -> None:
         ) from None
 
 
-class Gate:
+class AccessControl:
     """A WSGI application that lets requests through to another one; see the module.
 
     :param file: where the token is, for the messages. :param hosts: the names of this API, without

@@ -327,7 +327,7 @@ class EmbeddedMistral:
             self._token = access.token(self._dir)
             web = api_service.WSGIService("mistral_api")
             web.server.max_request_body_size = access.LARGEST
-            web.server.wsgi_app = access.Gate(
+            web.server.wsgi_app = access.AccessControl(
                 web.server.wsgi_app, self._token, self.token_file, self._names
             )
             if self._socket is not None:

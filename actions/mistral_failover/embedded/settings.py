@@ -3,12 +3,12 @@
 
 import configparser
 import io
-import ipaddress
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.loopback import is_loopback
 
 Settings = dict[str, dict[str, str]]
 
@@ -75,11 +75,8 @@ def check_loopback(host: str) -> str:
 
     :raises EmbeddedError: ``LOOPBACK_ONLY`` otherwise.
     """
-    try:
-        if ipaddress.IPv4Address(host).is_loopback:
-            return host
-    except ValueError:
-        pass
+    if is_loopback(host) and ":" not in host:
+        return host
     raise EmbeddedError(
         "LOOPBACK_ONLY",
         f"the embedded Mistral has no users and no TLS, and does not listen on {host!r}",

@@ -40,7 +40,7 @@ LOOK = 20.0
 
 
 @dataclass(frozen=True)
-class Seen:
+class HeatMember:
     """A member as Heat reports it; ``created_at`` in seconds since the epoch, ``status`` is action
     and status in one."""
 
@@ -50,12 +50,12 @@ class Seen:
     status: str
 
 
-def look(
+def member_facts(
     request: Request,
     cloud: Cloud,
     group: Group,
     group_id: str,
-    members: Sequence[Seen],
+    members: Sequence[HeatMember],
     lost: frozenset[str],
     *,
     thorough: bool = False,
@@ -90,7 +90,9 @@ def look(
     ]
 
 
-def _going(cloud: Cloud, stack: str, members: Sequence[Seen]) -> dict[str, PredictedReplacement]:
+def _going(
+    cloud: Cloud, stack: str, members: Sequence[HeatMember]
+) -> dict[str, PredictedReplacement]:
     """Return by server why the stack's next update replaces it. If Heat does not say, nothing is
     known: it is asked again before every update."""
     if not members:
@@ -102,7 +104,7 @@ def _going(cloud: Cloud, stack: str, members: Sequence[Seen]) -> dict[str, Predi
         return {}
 
 
-def _state(cloud: Cloud, member: Seen, end: float) -> ServerState | str:
+def _state(cloud: Cloud, member: HeatMember, end: float) -> ServerState | str:
     """Return the state of a member's server, or why it is not known, in words."""
     if time.monotonic() > end:
         return f"its server was not checked: the others took more than {LOOK:.0f} s"
@@ -112,7 +114,9 @@ def _state(cloud: Cloud, member: Seen, end: float) -> ServerState | str:
         return f"its server could not be checked: {error}"
 
 
-def _fact(member: Seen, going: PredictedReplacement | None, state: ServerState | str) -> MemberFact:
+def _fact(
+    member: HeatMember, going: PredictedReplacement | None, state: ServerState | str
+) -> MemberFact:
     fact = MemberFact(member.name, member.created_at, server_id=member.server_id)
     if member.status == MARKED:
         why = "Heat has marked it as unhealthy, so the stack's next update replaces it"
@@ -136,7 +140,7 @@ def _lacks(group: Group, beat: Heartbeat | None) -> dict[str, str]:
     return {role: words for role, words in said.items() if words}
 
 
-def _lost(cloud: Cloud, member: Seen, end: float) -> MemberFact:
+def _lost(cloud: Cloud, member: HeatMember, end: float) -> MemberFact:
     """Return the facts of a lost member, of which only the host matters."""
     fact = MemberFact(member.name, member.created_at, server_id=member.server_id)
     if time.monotonic() > end:

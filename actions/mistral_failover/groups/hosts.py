@@ -28,7 +28,7 @@ class AffectedGroup:
 
 
 @dataclass(frozen=True)
-class Affected:
+class AffectedGroups:
     """``groups``: the project's groups that an event hits, in the order in which they are to be
     judged: by priority, then by name. ``unsure``: why some members may be missing, or empty."""
 
@@ -36,7 +36,7 @@ class Affected:
     unsure: str = ""
 
     @classmethod
-    def in_order(cls, rows: Iterable[AffectedGroup], unsure: str = "") -> Affected:
+    def in_order(cls, rows: Iterable[AffectedGroup], unsure: str = "") -> AffectedGroups:
         """Return the groups in the order in which they are to be judged."""
         return cls(tuple(sorted(rows, key=lambda row: (-row.priority, row.group))), unsure)
 
@@ -46,7 +46,7 @@ class Affected:
         members: Iterable[MemberOfProject],
         priorities: Mapping[str, int],
         unsure: str,
-    ) -> Affected:
+    ) -> AffectedGroups:
         """Return the groups of these members; ``priorities``: by the id of a group."""
         found: dict[str, list[MemberOfProject]] = {}
         for each in members:
@@ -63,7 +63,7 @@ class Affected:
         return cls.in_order(rows, unsure)
 
 
-def members_on(request: Request, host: str) -> Affected:
+def members_on(request: Request, host: str) -> AffectedGroups:
     """Return the members of the project's groups whose servers run on a host.
 
     Nova is asked once, for the list of the project's servers. A server that it does not list is
@@ -79,7 +79,7 @@ def members_on(request: Request, host: str) -> Affected:
 
     known, priorities, seen = request.runtime.database.reading(read)
     if not known:
-        return Affected(())
+        return AffectedGroups(())
     where = {server: ServerHost(*fields) for server, fields in seen.items()}
     unsure = ""
     try:
@@ -89,7 +89,7 @@ def members_on(request: Request, host: str) -> Affected:
     there = [
         each for each in known if each.server_id in where and where[each.server_id].is_called(host)
     ]
-    return Affected.of(there, priorities, unsure)
+    return AffectedGroups.of(there, priorities, unsure)
 
 
 def _listed(request: Request) -> dict[str, ServerHost]:

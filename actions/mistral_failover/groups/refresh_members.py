@@ -21,7 +21,7 @@ from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.stacks import members as stack_members
 from mistral_failover.groups import candidates
-from mistral_failover.groups.candidates import Seen
+from mistral_failover.groups.candidates import HeatMember
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.group import Group
 from mistral_failover.runtime.errors import ActionError
@@ -36,8 +36,8 @@ _LOOKS = 5
 
 
 def remember_members(
-    request: Request, group_id: str, look: Callable[[], list[Seen]]
-) -> tuple[list[Seen], list[Replaced]]:
+    request: Request, group_id: str, look: Callable[[], list[HeatMember]]
+) -> tuple[list[HeatMember], list[Replaced]]:
     """Look at a group's members and record them and their replacements.
 
     Raises ActionError CONTENDED if other processes record replacements all the time, and what
@@ -90,7 +90,7 @@ def depose(
                 return  # the channel is out of reach, for the others as well
 
 
-def members_now(cloud: Cloud, group: Group) -> list[candidates.Seen]:
+def members_now(cloud: Cloud, group: Group) -> list[candidates.HeatMember]:
     """Return the members as Heat reports them. Raises CloudError."""
     spec = group.members
     found = stack_members(
@@ -99,7 +99,9 @@ def members_now(cloud: Cloud, group: Group) -> list[candidates.Seen]:
         servers=spec.servers or None,
         autoscaling_group=spec.autoscaling_group,
     )
-    return [candidates.Seen(m.name, m.server_id, _seconds(m.created_at), m.status) for m in found]
+    return [
+        candidates.HeatMember(m.name, m.server_id, _seconds(m.created_at), m.status) for m in found
+    ]
 
 
 def _seconds(created_at: str | None) -> float | None:

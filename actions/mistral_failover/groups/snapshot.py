@@ -71,7 +71,7 @@ def group_snapshot_in(request: Request, tx: SqlTransaction, state: GroupState) -
         frozenset(occupied),
         frozenset(hanging),
         unfinished_replacements.unfinished(goal, records) if goal else {},
-        unfinished_replacements.striking(records, tx.now()),
+        unfinished_replacements.being_replaced(records, tx.now()),
     )
 
 

@@ -36,7 +36,7 @@ def healed(goal: Goal, records: Sequence[Record]) -> frozenset[str]:
     )
 
 
-def striking(records: Iterable[Record], now: float) -> frozenset[str]:
+def being_replaced(records: Iterable[Record], now: float) -> frozenset[str]:
     """Return the members whose replacement a worker is carrying out at ``now``, by the database's
     clock: Heat may remove their servers at any moment."""
     return frozenset(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.groups.hosts import Affected, project_listing
+from mistral_failover.groups.hosts import AffectedGroups, project_listing
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, observations
@@ -40,12 +40,12 @@ def member_zones(request: Request) -> MemberZones:
     return MemberZones(zones, unsure)
 
 
-def members_in(request: Request, zone: str) -> Affected:
+def members_in(request: Request, zone: str) -> AffectedGroups:
     """Return the members of the project's groups in a zone: those that its failure hits. Where they
     are is known as in :func:`member_zones`."""
     members, priorities, where, unsure = _found(request)
     there = [each for each in members if where.get(each.server_id) == zone]
-    return Affected.of(there, priorities, unsure)
+    return AffectedGroups.of(there, priorities, unsure)
 
 
 def _found(

@@ -7,7 +7,6 @@ interval.
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import socket
 import threading
@@ -19,6 +18,7 @@ from typing import Any, Self
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from mistral_failover.loopback import require_loopback
 from mistral_failover.metrics.exposition import Latest, Numbers
 
 LOG = logging.getLogger(__name__)
@@ -26,11 +26,6 @@ INTERVAL = 15.0
 """Default seconds between two queries."""
 _READ = 10.0  # seconds that a client may take for its request
 _STOP = 5.0  # seconds to wait for a running query
-
-
-class NotLoopback(ValueError):  # noqa: N818 - what it is, not that it is an error
-    """The address is not loopback: without authentication everyone who reaches it could read the
-    metrics, which must be allowed explicitly."""
 
 
 class MetricsServer:
@@ -52,8 +47,8 @@ class MetricsServer:
         interval: float = INTERVAL,
         anywhere: bool = False,
     ) -> None:
-        if not anywhere and not _is_loopback(host):
-            raise NotLoopback(f"{host} is not an address of loopback")
+        if not anywhere:
+            require_loopback(host)
         self.latest = Latest()
         self._ask = ask
         self._address = (host, port)
@@ -143,10 +138,3 @@ class _ServerOf6(_Server):
 
 def _server(address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> _Server:
     return (_ServerOf6 if ":" in address[0] else _Server)(address, handler)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

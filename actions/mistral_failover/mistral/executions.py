@@ -11,7 +11,7 @@ from typing import Any
 
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.mistral.api import Execution, Mistral, Task, mistral_of
-from mistral_failover.runtime.deadlines import Until
+from mistral_failover.runtime.deadlines import DeadlineGuard
 from mistral_failover.runtime.errors import describe
 from mistral_failover.runtime.request import Request
 
@@ -28,7 +28,7 @@ SHOWN = 60
 
 
 @dataclass
-class _Look:
+class _TreeReader:
     """A bounded look at Mistral."""
 
     mistral: Mistral
@@ -70,12 +70,12 @@ def trees(
     """
     wanted = list(dict.fromkeys(filter(None, asked)))
     try:
-        mistral = mistral_of(request, Until(time.monotonic() + LIMIT, CALL))
+        mistral = mistral_of(request, DeadlineGuard(time.monotonic() + LIMIT, CALL))
     except CloudError as error:
         return _answer([], f"The request to Mistral failed: {describe(error)['message']}")
     if mistral is None:
         return _answer([], "Mistral is not reachable: [failover] mistral_url is not set")
-    look = _Look(mistral, work, time.monotonic() + LIMIT)
+    look = _TreeReader(mistral, work, time.monotonic() + LIMIT)
     found, unknown = [], 0
     for identity in wanted[:ASKED_FOR]:
         if identity in look.seen or look.over:
@@ -102,7 +102,7 @@ def _answer(found: list[Any], left_out: str) -> dict[str, Any]:
     return {"trees": found, "left_out": left_out}
 
 
-def _tree(look: _Look, root: str) -> dict[str, Any] | None:
+def _tree(look: _TreeReader, root: str) -> dict[str, Any] | None:
     look.seen.add(root)
     executions = look.mistral.tree(root)
     below: dict[str | None, list[Execution]] = {}
@@ -111,7 +111,7 @@ def _tree(look: _Look, root: str) -> dict[str, Any] | None:
     return _shown(look, executions[0], below) if executions else None
 
 
-def _tasks(look: _Look, execution: str) -> list[Task]:
+def _tasks(look: _TreeReader, execution: str) -> list[Task]:
     """Return the tasks of an execution; none if the time is over or Mistral does not answer."""
     if look.over:
         return []
@@ -123,7 +123,7 @@ def _tasks(look: _Look, execution: str) -> list[Task]:
 
 
 def _shown(
-    look: _Look, execution: Execution, below: Mapping[str | None, list[Execution]]
+    look: _TreeReader, execution: Execution, below: Mapping[str | None, list[Execution]]
 ) -> dict[str, Any]:
     look.seen.add(execution.id)
     look.left -= 1

@@ -16,7 +16,7 @@ from typing import Any
 
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import LeaseLost, NoLongerNeeded
-from mistral_failover.cloud.waits import Look, wait_until
+from mistral_failover.cloud.waits import ProbeResult, wait_until
 from mistral_failover.convergence.records import Outcome
 from mistral_failover.fault_points import reach
 from mistral_failover.mistral import api
@@ -33,7 +33,7 @@ Wait = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class Start:
+class WorkflowStart:
     """What to run: the ``workflow`` with its ``input``; ``execution``, the id of its execution;
     ``why``, for people; ``namespace``, where Mistral looks for it."""
 
@@ -45,7 +45,7 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Ended:
+class WorkflowResult:
     """The result. ``found`` is None if the execution did not end in time; then ``stopped`` says
     whether it could be stopped, and ``state`` its state before that."""
 
@@ -58,12 +58,12 @@ class Ended:
 def run_to_its_end(
     mistral: Mistral,
     wait: Wait,
-    start: Start,
+    start: WorkflowStart,
     limit: float,
     *,
     stale: Callable[[api.Outcome], bool],
     again: str,
-) -> Ended:
+) -> WorkflowResult:
     """Start a workflow unless it was started before, and wait for its end, at most ``limit``
     seconds; then it is stopped, as long as this process lives.
 
@@ -75,7 +75,7 @@ def run_to_its_end(
     """
     execution, state = start.execution, ""
 
-    def step() -> Look:
+    def step() -> ProbeResult:
         nonlocal state, execution
         found = mistral.outcome(execution)
         if not state and found and found.state in ENDED and stale(found):
@@ -86,9 +86,9 @@ def run_to_its_end(
             reach("workflow.before")
             _start(mistral, start, execution)
             reach("workflow.after")
-            return Look(state)
+            return ProbeResult(state)
         state = found.state
-        return Look(state, done=state in ENDED, result=found)
+        return ProbeResult(state, done=state in ENDED, result=found)
 
     deadline = time.monotonic() + limit
     try:
@@ -100,12 +100,12 @@ def run_to_its_end(
         if error.transient or error.code != "TIMEOUT" or time.monotonic() < deadline:
             raise
         why = f"TIMEOUT: it did not end within {limit:g} s"
-        return Ended(execution, None, state, _stop(mistral, execution, why))
+        return WorkflowResult(execution, None, state, _stop(mistral, execution, why))
     if found.state == "ERROR" and not found.output.get("error"):
         failure = mistral.failure(execution)
         if failure is not None and failure.said:
             found = replace(found, said=f"task {failure.task}: {failure.said}")
-    return Ended(execution, found)
+    return WorkflowResult(execution, found)
 
 
 def operate(
@@ -138,7 +138,7 @@ def operate(
                 guard=guard,
                 **more,
             ),
-            Start(
+            WorkflowStart(
                 workflow,
                 {"operation": document},
                 derived_id("operation", document["key"], workflow),
@@ -172,7 +172,7 @@ def operate(
     return outcome_of(None, found.output.get("error") or found.said or found.state)
 
 
-def _start(mistral: Mistral, start: Start, execution: str) -> None:
+def _start(mistral: Mistral, start: WorkflowStart, execution: str) -> None:
     """Start a workflow. Raises CloudError; NO_WORKFLOW if there is no workflow of this name, which
     Mistral 23 answers with a 500, like errors that pass by themselves."""
     try:

@@ -42,14 +42,14 @@ class Service(StrEnum):
 
 
 @dataclass(frozen=True)
-class Look:
+class ObservedPresence:
     """The result of one check. ``why``: a clause for people, empty if all is as recorded."""
 
     presence: Presence
     why: str = ""
 
 
-AS_RECORDED = Look(Presence.PRESENT)
+AS_RECORDED = ObservedPresence(Presence.PRESENT)
 
 
 @dataclass(frozen=True)
@@ -61,17 +61,17 @@ class ObservedResource:
     type: str
     member: str | None
     serves: bool
-    look: Look
+    observed: ObservedPresence
 
 
 @dataclass(frozen=True)
 class ObservedMember:
-    """A member. ``roles``: the roles that it holds. ``look``: its server: GONE (it does not run),
-    UNKNOWN. ``why_not``: why it cannot take over a role, None if it can."""
+    """A member. ``roles``: the roles that it holds. ``observed``: its server; GONE: it does not
+    run. ``why_not``: why it cannot take over a role, None if it can."""
 
     name: str
     roles: tuple[str, ...]
-    look: Look
+    observed: ObservedPresence
     why_not: str | None = None
 
 
@@ -93,8 +93,8 @@ class Observation:
             "members": [
                 {
                     "name": each.name,
-                    "presence": str(each.look.presence),
-                    "why": each.look.why,
+                    "presence": str(each.observed.presence),
+                    "why": each.observed.why,
                     "why_not": each.why_not,
                 }
                 for each in self.members
@@ -104,8 +104,8 @@ class Observation:
                     "name": each.name,
                     "type": each.type,
                     "member": each.member,
-                    "presence": str(each.look.presence),
-                    "why": each.look.why,
+                    "presence": str(each.observed.presence),
+                    "why": each.observed.why,
                 }
                 for each in self.resources
             ],
@@ -136,22 +136,22 @@ def judged(
         for role, member in sorted(roles.items())
         if member not in known
     ]
-    down += [_of_member(each) for each in holders if each.look.presence is Presence.GONE]
+    down += [_of_member(each) for each in holders if each.observed.presence is Presence.GONE]
     serving = [each for each in resources if each.serves]
-    down += [_of(each) for each in serving if each.look.presence is Presence.GONE]
-    down += [_of(each) for each in serving if each.look.presence is Presence.CHANGED]
+    down += [_of(each) for each in serving if each.observed.presence is Presence.GONE]
+    down += [_of(each) for each in serving if each.observed.presence is Presence.CHANGED]
     if down:
         return found(Service.DOWN, down)
-    unknown = [_of_member(each) for each in holders if each.look.presence is Presence.UNKNOWN]
-    unknown += [_of(each) for each in serving if each.look.presence is Presence.UNKNOWN]
+    unknown = [_of_member(each) for each in holders if each.observed.presence is Presence.UNKNOWN]
+    unknown += [_of(each) for each in serving if each.observed.presence is Presence.UNKNOWN]
     if unknown:
         return found(Service.UNKNOWN, unknown)
     flaws = [
         _of(each)
         for each in resources
-        if not each.serves and each.look.presence is not Presence.PRESENT
+        if not each.serves and each.observed.presence is not Presence.PRESENT
     ]
-    flaws += [f"{each.name}: {each.look.why}" for each in holders if each.look.why]
+    flaws += [f"{each.name}: {each.observed.why}" for each in holders if each.observed.why]
     flaws += unguarded
     standbys = [each for each in members if not each.roles]
     if not any(each.why_not is None for each in standbys):
@@ -161,12 +161,12 @@ def judged(
 
 
 def _of_member(member: ObservedMember) -> str:
-    return f"{' and '.join(member.roles)} is on {member.name}, but {member.look.why}"
+    return f"{' and '.join(member.roles)} is on {member.name}, but {member.observed.why}"
 
 
 def _of(resource: ObservedResource) -> str:
     on = f" on {resource.member}" if resource.member else ""
-    return f"{resource.name}{on}: {resource.look.why}"
+    return f"{resource.name}{on}: {resource.observed.why}"
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class EngineView:
 
 
 @dataclass(frozen=True)
-class Standing:
+class ServiceState:
     """Whether a group serves now. ``since``: the start of this state, as far as known. ``seen_at``:
     the time of the last observation, None if there was none after the engine's last work. Both are
     in seconds by the database's clock."""
@@ -192,9 +192,9 @@ class Standing:
     seen_at: float | None
 
 
-def standing(
+def service_state(
     engine: EngineView, stored: Mapping[str, Any] | None, at: float | None, since: float | None
-) -> Standing:
+) -> ServiceState:
     """Combine the engine's knowledge with the last stored observation, its time ``at`` and the time
     ``since`` which its result has been the same.
 
@@ -202,13 +202,13 @@ def standing(
     the last traversal says nothing about the result of that traversal.
     """
     if not engine.roles:
-        return Standing(Service.OUT_OF_SERVICE, (), engine.ended_at, None)
+        return ServiceState(Service.OUT_OF_SERVICE, (), engine.ended_at, None)
     if engine.missing:
         down_before = stored is not None and stored["service"] == Service.DOWN
         begun = since if down_before and since is not None else engine.started_at
-        return Standing(Service.DOWN, engine.missing, begun, at)
+        return ServiceState(Service.DOWN, engine.missing, begun, at)
     outdated = at is None or stored is None or (at < (engine.ended_at or 0.0))
     if outdated:
-        return Standing(Service.SERVING, (), engine.ended_at, None)
+        return ServiceState(Service.SERVING, (), engine.ended_at, None)
     assert stored is not None
-    return Standing(Service(stored["service"]), tuple(stored["reasons"]), since, at)
+    return ServiceState(Service(stored["service"]), tuple(stored["reasons"]), since, at)

@@ -11,7 +11,7 @@ from mistral_failover.alarms import held_alarms, host_events, recording
 from mistral_failover.alarms.admission import Verdict
 from mistral_failover.alarms.alarm import Alarm
 from mistral_failover.alarms.held_alarms import Selection
-from mistral_failover.alarms.recording import Recorded
+from mistral_failover.alarms.recording import RecordedAlarm
 from mistral_failover.fault_points import reach
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.goal import Goal
@@ -60,7 +60,7 @@ def on_event(
     starts. One that cannot start does not stop the others.
     """
     reach("admit.before")
-    recorded: list[Recorded] = []
+    recorded: list[RecordedAlarm] = []
     for alarm in alarms:
         recorded += host_events.record_any(request, alarm, group, member)
         reach("admit.next")
@@ -98,7 +98,7 @@ def start_admitted(request: Request, identities: Sequence[str]) -> dict[str, Any
         return [each for each in found if each is not None and _is_to_start(request, each)]
 
     recorded = [
-        Recorded(Verdict(each.decision, each.sentence, each.rule), each.id, begin=each)
+        RecordedAlarm(Verdict(each.decision, each.sentence, each.rule), each.id, begin=each)
         for each in request.runtime.database.reading(read)
     ]
     order = [recorded[number] for number in _by_priority(request, recorded)]
@@ -120,7 +120,7 @@ def _is_to_start(request: Request, incident: Incident) -> bool:
     return incident.traversal_id is None or incident.execution == request.execution is not None
 
 
-def _by_priority(request: Request, recorded: Sequence[Recorded]) -> Sequence[int]:
+def _by_priority(request: Request, recorded: Sequence[RecordedAlarm]) -> Sequence[int]:
     """Return the indexes of these decisions in the order in which their failovers start."""
     if sum(each.begin is not None for each in recorded) < 2:
         return range(len(recorded))
@@ -133,7 +133,7 @@ def _by_priority(request: Request, recorded: Sequence[Recorded]) -> Sequence[int
     return sorted(range(len(recorded)), key=lambda number: -priority(number))
 
 
-def _begun(request: Request, recorded: Recorded) -> dict[str, Any]:
+def _begun(request: Request, recorded: RecordedAlarm) -> dict[str, Any]:
     verdict = recorded.verdict
     answer: dict[str, Any] = {
         "decision": verdict.decision,
@@ -145,7 +145,7 @@ def _begun(request: Request, recorded: Recorded) -> dict[str, Any]:
     return start(request, recorded.begin) | answer
 
 
-def _begun_or_refused(request: Request, recorded: Recorded) -> dict[str, Any]:
+def _begun_or_refused(request: Request, recorded: RecordedAlarm) -> dict[str, Any]:
     try:
         return _begun(request, recorded)
     except Exception as error:  # noqa: BLE001 - one group's error must not stop the others
@@ -158,7 +158,7 @@ def start(request: Request, incident: Incident) -> dict[str, Any]:
     Raises what :func:`failover.begin` raises; ActionError NOT_IN_SERVICE if the group was taken out
     of service after the alarm was admitted, NOT_ADMITTED if the alarm was dismissed or held.
     """
-    derive = failover.moving(request, _facts_in(incident))
+    derive = failover.goal_function(request, _facts_in(incident))
     if "asked_for" not in incident.fact:  # only an operator may activate the group
         derive = _in_service(derive)
     return _begin(request, incident.fact["group"], derive, incident.id, incident.sentence)
@@ -216,7 +216,7 @@ def admit(
     )
     reach("held.after")
     lost = held_alarms.lost_members(incident, facts.lost)
-    derive = failover.moving(request, replace(facts, lost=lost, heal=True))
+    derive = failover.goal_function(request, replace(facts, lost=lost, heal=True))
     answer = _begin(request, group, derive, incident.id, cause)
     return answer | {"incident": incident.id}
 

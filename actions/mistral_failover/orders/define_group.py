@@ -15,7 +15,7 @@ from mistral_failover.model.group import Group, parse_group
 from mistral_failover.model.ids import group_id
 from mistral_failover.model.problems import template_problems
 from mistral_failover.model.types import load_type
-from mistral_failover.runtime.deadlines import Until
+from mistral_failover.runtime.deadlines import DeadlineGuard
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, observations
@@ -77,7 +77,7 @@ def _missing_workflows(request: Request, group: Group) -> list[str]:
     if not named:
         return []
     try:
-        mistral = mistral_of(request, Until(time.monotonic() + ASK, ASK))
+        mistral = mistral_of(request, DeadlineGuard(time.monotonic() + ASK, ASK))
         if mistral is None:
             return []
         return sorted(mistral.lacking(named))

@@ -35,7 +35,7 @@ def undefine(request: Request, group: str) -> dict[str, Any]:
             sentence = f"{alarm.sentence}; its group {group} was deleted by {request.caller}"
             group_removal.orphan(tx, alarm.id, sentence)
             told.append(
-                {"incident": alarm.id, "lost": held_alarms.lost(alarm), "sentence": sentence}
+                {"incident": alarm.id, "lost": held_alarms.lost_fact(alarm), "sentence": sentence}
             )
         group_removal.forget(tx, state.id)
         return told

@@ -21,7 +21,7 @@ from mistral_failover.model.errors import NoEligibleMember
 from mistral_failover.model.goal import Goal
 from mistral_failover.orders import failover, switchover
 from mistral_failover.orders.failover import Derive, FailoverRequest
-from mistral_failover.orders.switchover import ThereAlready
+from mistral_failover.orders.switchover import AlreadyThere
 from mistral_failover.runtime.request import Request
 
 
@@ -43,11 +43,11 @@ def failback(
     CANNOT_QUIESCE.
     """
     asked_for = {"failback": to or "home", "role": role, "recovered": list(recovered)}
-    derive = going_home(request, to, role, recovered)
-    return switchover.ordered(request, group, derive, asked_for, cause)
+    derive = goal_function(request, to, role, recovered)
+    return switchover.start_planned_move(request, group, derive, asked_for, cause)
 
 
-def going_home(
+def goal_function(
     request: Request,
     to: str | None,
     role: str | None,
@@ -67,7 +67,7 @@ def going_home(
             asked = [switchover.known_role(snapshot, role)]
         switchover.refuse_unreached(request, snapshot)
         facts = FailoverRequest(lost=(), recovered=recovered)
-        seen = failover.look_at_members(request, snapshot, facts, remember=remember)
+        seen = failover.read_members(request, snapshot, facts, remember=remember)
         names = {fact.name for fact in seen} | snapshot.occupied
         failover.require_members(snapshot, names, "recovered", recovered)
         failover.require_members(snapshot, names, "to", () if to is None else (to,))
@@ -76,7 +76,7 @@ def going_home(
         roles = {**snapshot.roles, **homes}
         if roles == snapshot.roles and lost == snapshot.lost:
             where = f"{', '.join(homes) or ', '.join(asked)} of {snapshot.group.name}"
-            raise ThereAlready(
+            raise AlreadyThere(
                 snapshot, f"{where} {'is' if len(asked) == 1 else 'are'} already at home"
             )
         return switchover.planned_goal(request, snapshot, seen, roles, lost)

@@ -185,7 +185,7 @@ def _holder(snapshot: GroupSnapshot) -> set[str]:
     return holders
 
 
-def look_at_members(
+def read_members(
     request: Request, snapshot: GroupSnapshot, facts: FailoverRequest, *, remember: bool
 ) -> list[MemberFact]:
     """Ask Heat for the members, and return the state of those that may take a role
@@ -204,14 +204,14 @@ def look_at_members(
     else:
         seen = members_now(cloud, snapshot.group)
     lost = (snapshot.lost | set(facts.lost or ())) - set(facts.recovered)
-    return candidates.look(request, cloud, snapshot.group, snapshot.state.id, seen, lost)
+    return candidates.member_facts(request, cloud, snapshot.group, snapshot.state.id, seen, lost)
 
 
 Derive = Callable[[GroupSnapshot], Goal]
 """Return the next goal from the group's snapshot. It is called again if a newer request won."""
 
 
-def moving(request: Request, facts: FailoverRequest, *, remember: bool = True) -> Derive:
+def goal_function(request: Request, facts: FailoverRequest, *, remember: bool = True) -> Derive:
     """Return the function that derives the goal of a failover. It reads the members from the cloud
     only once. ``remember``: record members that were replaced. Raises as :func:`next_goal`, and
     CloudError."""
@@ -219,15 +219,15 @@ def moving(request: Request, facts: FailoverRequest, *, remember: bool = True) -
 
     def derive(snapshot: GroupSnapshot) -> Goal:
         if not seen:
-            seen.append(look_at_members(request, snapshot, facts, remember=remember))
+            seen.append(read_members(request, snapshot, facts, remember=remember))
         goal = next_goal(snapshot, facts, seen[0])
-        look_at_new_volumes(request, snapshot, goal)
+        refuse_unmovable_new_volumes(request, snapshot, goal)
         return goal
 
     return derive
 
 
-def look_at_new_volumes(request: Request, snapshot: GroupSnapshot, goal: Goal) -> None:
+def refuse_unmovable_new_volumes(request: Request, snapshot: GroupSnapshot, goal: Goal) -> None:
     """Refuse a goal that attaches a volume for the first time if the volume cannot be moved or
     shared. Nothing has been stopped yet. Raises CloudError."""
     wanted: dict[str, set[str]] = {}

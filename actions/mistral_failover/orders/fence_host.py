@@ -20,7 +20,7 @@ from mistral_failover.cloud.hosts import ComputeService
 from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.resources.fence import agents, devices, power
 from mistral_failover.resources.fence.devices import Devices, Levels
-from mistral_failover.runtime.deadlines import Until
+from mistral_failover.runtime.deadlines import DeadlineGuard
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
@@ -54,7 +54,7 @@ def fence_host(request: Request, asked: FenceRequest) -> dict[str, Any]:
     UnknownGroup; CloudError FORBIDDEN if Nova does not show compute services to the caller, or does
     not let the caller change them.
     """
-    guard = Until(time.monotonic() + LIMIT, request.runtime.settings.http_timeout)
+    guard = DeadlineGuard(time.monotonic() + LIMIT, request.runtime.settings.http_timeout)
     own = request.cloud(guard)
     hosts.compute_services(own)
     if asked.because is not None:
@@ -82,7 +82,7 @@ def fence_host(request: Request, asked: FenceRequest) -> dict[str, Any]:
     return {**facts, "fenced": True, "proof": proof, "sentence": f"Fenced {host}: {proof}"}
 
 
-def _levels(levels: Levels, guard: Until | None) -> list[list[dict[str, str]]]:
+def _levels(levels: Levels, guard: DeadlineGuard | None) -> list[list[dict[str, str]]]:
     """Return the devices of each level. If a guard is given, ask them all at once for the power."""
 
     def permit(seconds: float) -> float:
@@ -148,7 +148,7 @@ def _host_of(request: Request, own: Cloud, asked: FenceRequest) -> str:
             f"{asked.member} is not a member of {asked.group} with a server",
             f"List the members: failover member list {asked.group}",
         )
-    place = hosts.place_of(own, member.server_id)
+    place = hosts.location_of(own, member.server_id)
     if place.host is None or place.moving:
         raise CloudError(
             "CONFLICT",

@@ -12,11 +12,11 @@ from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.convergence.records import Record, TraversalStatus
-from mistral_failover.groups.observing import HOST_NOT_SEEN, ProjectView, unknown
+from mistral_failover.groups.project_view import HOST_NOT_SEEN, ProjectView, unknown
 from mistral_failover.groups.snapshot import locked
 from mistral_failover.model.goal import ACTIVATION, ATTACHMENT
 from mistral_failover.model.group import INTERNAL_TYPES
-from mistral_failover.model.observation import Look, Presence
+from mistral_failover.model.observation import ObservedPresence, Presence
 from mistral_failover.model.text import plain
 from mistral_failover.model.validation import did_you_mean
 from mistral_failover.resources.modules import observer
@@ -68,7 +68,7 @@ def _found(request: Request, group: str, resource: str, tx: SqlTransaction) -> l
     return found
 
 
-def _look(view: ProjectView, cloud: Cloud, record: Record, group: str) -> Look | None:
+def _look(view: ProjectView, cloud: Cloud, record: Record, group: str) -> ObservedPresence | None:
     """Return what is left of a resource in reality; None if nothing can check that.
 
     A record on a member says that its guest has to be fenced. So it is not forgotten as long as the
@@ -79,19 +79,19 @@ def _look(view: ProjectView, cloud: Cloud, record: Record, group: str) -> Look |
     try:
         volume = record.physical_id if record.type == ATTACHMENT else None
         if volume is not None and view.listing.volume(volume) is None:
-            return Look(Presence.GONE, f"volume {volume} does not exist any more")
+            return ObservedPresence(Presence.GONE, f"volume {volume} does not exist any more")
         guest = _guest(view, cloud, record)
     except CloudError as error:
         return unknown(error)
     if guest is not None and guest.presence is Presence.UNKNOWN:
         return guest
     if record.type == ACTIVATION:  # what its agent reports is no proof
-        return guest or Look(Presence.UNKNOWN, "no server is recorded")
+        return guest or ObservedPresence(Presence.UNKNOWN, "no server is recorded")
     observe = observer(record.type)
     return None if observe is None else observe(view, record, group)
 
 
-def _guest(view: ProjectView, cloud: Cloud, record: Record) -> Look | None:
+def _guest(view: ProjectView, cloud: Cloud, record: Record) -> ObservedPresence | None:
     """Return whether the guest that a record is on exists; UNKNOWN if it may run unseen, None for a
     record on no server. Raises CloudError."""
     server_id = record.attributes.get("server_id")
@@ -99,14 +99,14 @@ def _guest(view: ProjectView, cloud: Cloud, record: Record) -> Look | None:
         return None
     state = view.listing.server(server_id)
     if not state.exists:
-        proof = servers.deletion(cloud, server_id)
-        return Look(Presence.GONE if proof.proven else Presence.UNKNOWN, proof.observed)
+        proof = servers.deletion_proof(cloud, server_id)
+        return ObservedPresence(Presence.GONE if proof.proven else Presence.UNKNOWN, proof.observed)
     if not state.off and (state.status == "UNKNOWN" or state.host_status in HOST_NOT_SEEN):
-        return Look(Presence.UNKNOWN, f"its server is {state}")
-    return Look(Presence.PRESENT, f"server {server_id} exists")
+        return ObservedPresence(Presence.UNKNOWN, f"its server is {state}")
+    return ObservedPresence(Presence.PRESENT, f"server {server_id} exists")
 
 
-def _refuse_present(record: Record, group: str, look: Look | None) -> None:
+def _refuse_present(record: Record, group: str, look: ObservedPresence | None) -> None:
     """Raise ActionError STILL_THERE or NOT_CHECKED unless nothing is left, or nothing can tell."""
     if look is None or look.presence in (Presence.GONE, Presence.CHANGED):
         return

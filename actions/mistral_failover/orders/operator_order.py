@@ -39,7 +39,7 @@ def failover_now(
     fails with CONTENDED.
     """
     asked_for = {"to": facts.to, "lost": facts.lost}
-    moving = failover.moving(request, facts)
+    moving = failover.goal_function(request, facts)
 
     def derive(snapshot: GroupSnapshot) -> Goal:
         if after is not None and snapshot.state.current_traversal != after:
@@ -50,10 +50,10 @@ def failover_now(
             )
         return moving(snapshot)
 
-    return ordered(request, group, derive, asked_for, cause)
+    return start_order(request, group, derive, asked_for, cause)
 
 
-def ordered(
+def start_order(
     request: Request,
     group: str,
     derive: failover.Derive,

@@ -28,7 +28,11 @@ from mistral_failover.model.assignment import MemberFact, as_planned
 from mistral_failover.model.errors import InvalidDocument, NoEligibleMember
 from mistral_failover.model.goal import returns
 from mistral_failover.model.group import Group
-from mistral_failover.orders.failover import FailoverRequest, look_at_new_volumes, next_goal
+from mistral_failover.orders.failover import (
+    FailoverRequest,
+    next_goal,
+    refuse_unmovable_new_volumes,
+)
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, stalled_work, suspensions, views
@@ -51,7 +55,7 @@ class _Refusal:
 
 
 @dataclass(frozen=True)
-class _Situation:
+class _BlockedTraversal:
     """A traversal whose target is down. ``roles``: those that the target cannot take;
     ``passed_over``: the earlier targets of the same failover; ``fenced``: whether the target must
     be fenced before another member gets the roles; ``refusal``: why it is not passed over, or
@@ -98,7 +102,7 @@ def choose_other_target(request: Request, traversal_id: str) -> bool:
     return False
 
 
-def _redirect(request: Request, found: _Situation) -> _Refusal | None:
+def _redirect(request: Request, found: _BlockedTraversal) -> _Refusal | None:
     """Start the traversal to a goal with another member, or with another server of the same one;
     return why that is refused, or None."""
     member, snapshot = found.down.member, found.snapshot
@@ -107,7 +111,7 @@ def _redirect(request: Request, found: _Situation) -> _Refusal | None:
         request, snapshot.state.id, lambda: members_now(cloud, snapshot.group)
     )
     depose(request, cloud, snapshot, replaced)
-    facts = candidates.look(
+    facts = candidates.member_facts(
         request,
         cloud,
         snapshot.group,
@@ -129,7 +133,7 @@ def _redirect(request: Request, found: _Situation) -> _Refusal | None:
         fact.name == member and (fact.silent or not fact.healthy) for fact in facts
     ):
         return _Refusal("the other agents are silent, too, so it may be their channel that is down")
-    look_at_new_volumes(request, snapshot, goal)
+    refuse_unmovable_new_volumes(request, snapshot, goal)
     to = ", ".join(f"{role} goes to {goal.document['roles'][role]}" for role in sorted(found.roles))
     fenced = ", and declared lost, because it may still get the volume" if found.fenced else ""
     request.runtime.engine.redirect(
@@ -141,7 +145,7 @@ def _redirect(request: Request, found: _Situation) -> _Refusal | None:
     return None
 
 
-def _others(facts: Sequence[MemberFact], found: _Situation) -> list[MemberFact]:
+def _others(facts: Sequence[MemberFact], found: _BlockedTraversal) -> list[MemberFact]:
     """Return the members' facts; those that this failover has tried can take nothing, but a new
     server of the target can."""
     down = found.down
@@ -154,7 +158,7 @@ def _others(facts: Sequence[MemberFact], found: _Situation) -> list[MemberFact]:
     ]
 
 
-def _situation(request: Request, tx: SqlTransaction, traversal_id: str) -> _Situation | None:
+def _situation(request: Request, tx: SqlTransaction, traversal_id: str) -> _BlockedTraversal | None:
     """Return what to choose from; None if there is nothing to choose, or not now."""
     traversal = tx.traversal(traversal_id)
     state = groups.get(tx, traversal.group_id) if traversal else None
@@ -190,7 +194,7 @@ def _situation(request: Request, tx: SqlTransaction, traversal_id: str) -> _Situ
         )
     elif fenced and others:
         refusal = _Refusal(f"fencing it would end what it serves ({', '.join(sorted(others))})")
-    return _Situation(
+    return _BlockedTraversal(
         snapshot,
         traversal,
         next((each for each in mine if each.held), mine[0]),
@@ -234,7 +238,7 @@ def _earlier_targets(tx: SqlTransaction, traversal: Traversal) -> Iterator[froze
         before = tx.traversal(before.follows) if before.follows else None
 
 
-def _say_once(tx: SqlTransaction, found: _Situation, refusal: str) -> None:
+def _say_once(tx: SqlTransaction, found: _BlockedTraversal, refusal: str) -> None:
     resource = found.down.resource_id
     sentence = f"{found.down.member} can take nothing ({found.down.why}): {refusal}"
     if not views.told(tx, found.traversal.id, resource, NO_OTHER):

@@ -84,9 +84,7 @@ def _ordered(request: Request, group: str, wish: ReplaceRequest, cause: str) -> 
     snapshot = group_snapshot(request, group)
     known = _ordered_before(request, snapshot)
     if known is None:
-        members = failover.look_at_members(
-            request, snapshot, FailoverRequest(lost=()), remember=True
-        )
+        members = failover.read_members(request, snapshot, FailoverRequest(lost=()), remember=True)
         chosen = choose(request, snapshot, members, wish)
         name, server = chosen.choice.member, chosen.fact.server_id
         if chosen.moves:
@@ -95,11 +93,13 @@ def _ordered(request: Request, group: str, wish: ReplaceRequest, cause: str) -> 
         cause = f"{cause}: {chosen.sentence}"
         known = {"replace": name, "server": server, "resource": wish.resource}
     wish = replace(wish, member=known["replace"], server=known["server"])
-    answer = operator_order.ordered(request, group, replacing(request, wish), dict(known), cause)
+    answer = operator_order.start_order(
+        request, group, goal_function(request, wish), dict(known), cause
+    )
     return answer | {"member": wish.member, "server": wish.server, "moves": []}
 
 
-def replacing(request: Request, wish: ReplaceRequest, *, remember: bool = True) -> Derive:
+def goal_function(request: Request, wish: ReplaceRequest, *, remember: bool = True) -> Derive:
     """Return the function that derives the goal of a replacement. ``remember``: record members that
     were replaced.
 
@@ -108,7 +108,7 @@ def replacing(request: Request, wish: ReplaceRequest, *, remember: bool = True) 
     """
 
     def derive(snapshot: GroupSnapshot) -> Goal:
-        members = failover.look_at_members(
+        members = failover.read_members(
             request, snapshot, FailoverRequest(lost=()), remember=remember
         )
         chosen = choose(request, snapshot, members, wish)
@@ -128,7 +128,7 @@ def replacing(request: Request, wish: ReplaceRequest, *, remember: bool = True) 
         fenced = chosen.failed and (name in snapshot.roles.values() or name in snapshot.occupied)
         facts = FailoverRequest(lost=(name,) if fenced else (), replaced={name: properties})
         goal = failover.next_goal(snapshot, facts, members)
-        failover.look_at_new_volumes(request, snapshot, goal)
+        failover.refuse_unmovable_new_volumes(request, snapshot, goal)
         return goal
 
     return derive
@@ -227,7 +227,7 @@ def next_member(
     ActionError UNKNOWN_MEMBER, NOT_COMPLETE if the group is not at rest.
     """
     snapshot = group_snapshot(request, group)
-    members = failover.look_at_members(request, snapshot, FailoverRequest(lost=()), remember=True)
+    members = failover.read_members(request, snapshot, FailoverRequest(lost=()), remember=True)
     servers = {fact.name: fact.server_id for fact in members}
     if turn is None:
         failover.require_members(snapshot, servers, "members", wanted)

@@ -35,8 +35,8 @@ def rollback(
     InvalidDocument if a lost member held a role, ActionError UNKNOWN_GOAL and NOTHING_TO_RETURN_TO.
     """
     asked_for = {"rollback": goal or "the goal before", "recovered": list(recovered)}
-    derive = returning_to(request, goal, recovered)
-    return operator_order.ordered(request, group, derive, asked_for, cause)
+    derive = goal_function(request, goal, recovered)
+    return operator_order.start_order(request, group, derive, asked_for, cause)
 
 
 def remove(request: Request, group: str, lost: tuple[str, ...], cause: str) -> dict[str, Any]:
@@ -46,10 +46,10 @@ def remove(request: Request, group: str, lost: tuple[str, ...], cause: str) -> d
     Return as :func:`failover.begin`. Raises UnknownGroup, ActionError UNKNOWN_MEMBER.
     """
     asked_for = {"remove": True, "lost": list(lost)}
-    return operator_order.ordered(request, group, removing(lost), asked_for, cause)
+    return operator_order.start_order(request, group, removal_goal_function(lost), asked_for, cause)
 
 
-def removing(lost: tuple[str, ...]) -> Derive:
+def removal_goal_function(lost: tuple[str, ...]) -> Derive:
     """Return the function that derives the empty goal. Raises ActionError UNKNOWN_MEMBER."""
 
     def nothing(snapshot: GroupSnapshot) -> Goal:
@@ -68,7 +68,7 @@ def removing(lost: tuple[str, ...]) -> Derive:
     return nothing
 
 
-def returning_to(
+def goal_function(
     request: Request, version: str | None, recovered: tuple[str, ...], *, remember: bool = True
 ) -> Derive:
     """Return the function that derives the goal of a rollback. ``remember``: record members that
@@ -80,7 +80,7 @@ def returning_to(
     def derive(snapshot: GroupSnapshot) -> Goal:
         goal = request.runtime.database.reading(lambda tx: _goal(tx, snapshot, version, recovered))
         facts = FailoverRequest(lost=(), recovered=recovered)
-        members = failover.look_at_members(request, snapshot, facts, remember=remember)
+        members = failover.read_members(request, snapshot, facts, remember=remember)
         taken = {
             role: member
             for role, member in goal.document["roles"].items()

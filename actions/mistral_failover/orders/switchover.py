@@ -41,7 +41,7 @@ ENDINGS = ("RETURNED", "FAILED", "BLOCKED", "OVERTAKEN")
 _NOT_UP = "To activate it: failover group activate."
 
 
-class ThereAlready(operator_order.NothingToDo):
+class AlreadyThere(operator_order.NothingToDo):
     """The roles are already where they should be; ``why``, in words."""
 
     def __init__(self, snapshot: GroupSnapshot, why: str) -> None:
@@ -67,11 +67,11 @@ def switchover(
     InvalidDocument; ActionError BAD_INPUT for an unknown role, NOT_COMPLETE, CANNOT_QUIESCE.
     """
     asked_for = {"switchover": to or "as the group chooses", "role": role}
-    derive = moving(request, to, role, giver=holder)
-    return ordered(request, group, derive, asked_for, cause)
+    derive = goal_function(request, to, role, giver=holder)
+    return start_planned_move(request, group, derive, asked_for, cause)
 
 
-def ordered(
+def start_planned_move(
     request: Request, group: str, derive: Derive, asked_for: dict[str, Any], cause: str
 ) -> dict[str, Any]:
     """Start the planned move that an operator orders, if there is a role to move.
@@ -79,8 +79,8 @@ def ordered(
     Return as :func:`failover.begin`; raises what ``derive`` raises, except ThereAlready.
     """
     try:
-        return operator_order.ordered(request, group, derive, asked_for, cause)
-    except ThereAlready as there:
+        return operator_order.start_order(request, group, derive, asked_for, cause)
+    except AlreadyThere as there:
         current = there.snapshot.state.current_traversal
         return {
             "group": group,
@@ -94,7 +94,7 @@ def ordered(
         }
 
 
-def moving(
+def goal_function(
     request: Request,
     to: str | None,
     role: str | None,
@@ -119,8 +119,8 @@ def moving(
                 f"Assign it to a member: {start_command(snapshot.group.name)} --lost ''",
             )
         if to == holder or giver not in (None, holder):
-            raise ThereAlready(snapshot, f"{holder} already holds {moved}")
-        members = failover.look_at_members(
+            raise AlreadyThere(snapshot, f"{holder} already holds {moved}")
+        members = failover.read_members(
             request, snapshot, FailoverRequest(lost=()), remember=remember
         )
         refuse_unwell(snapshot, members, holder)
@@ -159,7 +159,7 @@ def planned_goal(
     goal = render_goal(snapshot.group, roles, lost, returns=True)
     if any(resource.type == STACK_PARAMETERS for resource in goal_resources(goal)):
         kept_parts.refuse_marked(request, snapshot, snapshot.lost)
-    failover.look_at_new_volumes(request, snapshot, goal)
+    failover.refuse_unmovable_new_volumes(request, snapshot, goal)
     return goal
 
 

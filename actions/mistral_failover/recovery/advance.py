@@ -53,7 +53,7 @@ SAID = 50
 
 
 @dataclass(frozen=True)
-class View:
+class TraversalView:
     """A traversal as one turn of the loop sees it, at ``now`` by the database's clock."""
 
     traversal: Traversal
@@ -184,7 +184,7 @@ def _advanced(request: Request, traversal_id: str, through: Stage, *, hold: bool
     return facts
 
 
-def _worked_off(worker: NodeWorker, traversal_id: str, through: Stage) -> View | None:
+def _worked_off(worker: NodeWorker, traversal_id: str, through: Stage) -> TraversalView | None:
     """Loop until nothing of the stages is left to do. Return None if the thread is given back
     earlier."""
     workers, group_id = worker.request.runtime.workers, worker.group_id
@@ -217,10 +217,10 @@ def _worked_off(worker: NodeWorker, traversal_id: str, through: Stage) -> View |
             pause = min(pause * POLL_GROWTH, POLL_LONGEST)
 
 
-def _look(request: Request, traversal_id: str) -> View:
-    def read(tx: SqlTransaction) -> View:
+def _look(request: Request, traversal_id: str) -> TraversalView:
+    def read(tx: SqlTransaction) -> TraversalView:
         found = latest(tx, traversal_id)
-        return View(found, tx.progress(found.id), tx.now())
+        return TraversalView(found, tx.progress(found.id), tx.now())
 
     return request.runtime.database.reading(read)
 

@@ -21,10 +21,10 @@ from mistral_failover.mistral.api import Mistral, mistral_of
 from mistral_failover.mistral.executions import CALL, LIMIT, execution_of
 from mistral_failover.model.text import plain
 from mistral_failover.orders.failover import chain_of
-from mistral_failover.runtime.deadlines import Until
+from mistral_failover.runtime.deadlines import DeadlineGuard
 from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.request import Request
-from mistral_failover.runtime.short_ids import identified, unknown
+from mistral_failover.runtime.short_ids import find_by_short_id, unknown
 from mistral_failover.store import details
 from mistral_failover.store.transaction import SqlTransaction
 
@@ -58,7 +58,7 @@ def listed(request: Request, group: str | None) -> list[Row]:
 
 def _mistral(request: Request) -> tuple[Mistral | None, str]:
     try:
-        return mistral_of(request, Until(time.monotonic() + LIMIT, CALL)), ""
+        return mistral_of(request, DeadlineGuard(time.monotonic() + LIMIT, CALL)), ""
     except CloudError as error:
         return None, str(describe(error)["message"])
 
@@ -120,7 +120,7 @@ def _broken(
     because: str | None,
     tx: SqlTransaction,
 ) -> Row:
-    match = identified(request, tx, said, kind="resource")
+    match = find_by_short_id(request, tx, said, kind="resource")
     assert match.group_id is not None  # only an incident has none
     group = tx.lock_group(match.group_id, shared=False)
     record = tx.lock_record(match.id)

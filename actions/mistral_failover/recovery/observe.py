@@ -20,14 +20,14 @@ from mistral_failover.cloud.event_alarms import WatchingAlarm
 from mistral_failover.convergence.records import GroupState, Record, TraversalStatus
 from mistral_failover.groups import unfinished_replacements
 from mistral_failover.groups.agent_health import commands_of, lacking, sends_commands, silent
-from mistral_failover.groups.observing import REMEMBERED, ProjectView
+from mistral_failover.groups.project_view import REMEMBERED, ProjectView
 from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.model.goal import ALARM, goal_resources
 from mistral_failover.model.group import Group
 from mistral_failover.model.observation import (
-    Look,
     Observation,
     ObservedMember,
+    ObservedPresence,
     ObservedResource,
     Presence,
     Service,
@@ -57,7 +57,7 @@ REPAIR_AGAIN = 300.0
 
 
 @dataclass(frozen=True)
-class _Facts:
+class _RestingGroup:
     """A group at rest. ``reached``: its goal is. ``wanted``: the names of its goal's resources."""
 
     state: GroupState
@@ -116,7 +116,7 @@ def observe(request: Request, group: str | None, *, at_once: bool = False) -> li
     return rows
 
 
-def look_once(request: Request, group_id: str) -> Observation | None:
+def observe_once(request: Request, group_id: str) -> Observation | None:
     """Look at one group and keep nothing; None where it is not at rest, or has no goal. Raises
     CloudError where the request cannot be authenticated."""
     facts = request.runtime.database.reading(lambda tx: _facts(request, group_id, tx.now(), tx))
@@ -127,7 +127,9 @@ def look_once(request: Request, group_id: str) -> Observation | None:
     return _look(view, facts, _alarms(view, facts))
 
 
-def _facts(request: Request, group_id: str, begun: float, tx: SqlTransaction) -> _Facts | None:
+def _facts(
+    request: Request, group_id: str, begun: float, tx: SqlTransaction
+) -> _RestingGroup | None:
     """What is known of a group at rest; None where it is not, or was not when the round began."""
     state = groups.get(tx, group_id)
     traversal = tx.traversal(state.current_traversal) if state and state.current_traversal else None
@@ -140,7 +142,7 @@ def _facts(request: Request, group_id: str, begun: float, tx: SqlTransaction) ->
     records = tuple(tx.records(group_id))
     work = suspensions.of_group(tx, group_id).get("maintenance")
     busy = work["members"] if work is not None and begun < work["until"] else ()
-    return _Facts(
+    return _RestingGroup(
         state,
         request.runtime.definitions.group(tx, state),
         goal.document["roles"],
@@ -154,12 +156,12 @@ def _facts(request: Request, group_id: str, begun: float, tx: SqlTransaction) ->
     )
 
 
-def _servers(facts: _Facts) -> dict[str, str | None]:
+def _servers(facts: _RestingGroup) -> dict[str, str | None]:
     """The members' present servers."""
     return {member.name: member.server_id for member in facts.members.values()}
 
 
-def _hosts(view: ProjectView, facts: _Facts) -> dict[str, list[str]]:
+def _hosts(view: ProjectView, facts: _RestingGroup) -> dict[str, list[str]]:
     """Where the members' servers run, by server id; as last seen if Nova does not say it now."""
     before = facts.before.document.get("hosts", {}) if facts.before else {}
     found: dict[str, list[str]] = {}
@@ -170,7 +172,7 @@ def _hosts(view: ProjectView, facts: _Facts) -> dict[str, list[str]]:
     return found
 
 
-def _zones(view: ProjectView, facts: _Facts) -> dict[str, str]:
+def _zones(view: ProjectView, facts: _RestingGroup) -> dict[str, str]:
     """The availability zones of the members' servers, by server id; as last seen if Nova does not
     say it now."""
     before = facts.before.document.get("zones", {}) if facts.before else {}
@@ -181,7 +183,7 @@ def _zones(view: ProjectView, facts: _Facts) -> dict[str, str]:
     }
 
 
-def _heard(view: ProjectView, facts: _Facts, now: float) -> dict[str, float]:
+def _heard(view: ProjectView, facts: _RestingGroup, now: float) -> dict[str, float]:
     """When the members' agents were last heard, by server id. A broker drops a heartbeat after an
     hour; the silence of the agent counts all the same."""
     before = facts.before.document.get("heard", {}) if facts.before else {}
@@ -198,11 +200,11 @@ def _heard(view: ProjectView, facts: _Facts, now: float) -> dict[str, float]:
     return found
 
 
-def _agent_of(facts: _Facts, member: MemberRow) -> Address:
+def _agent_of(facts: _RestingGroup, member: MemberRow) -> Address:
     return Address(facts.state.id, facts.group.name, member.name, member.server_id or "")
 
 
-def _is_as_before(facts: _Facts, seen: Observation, also: dict[str, Any]) -> bool:
+def _is_as_before(facts: _RestingGroup, seen: Observation, also: dict[str, Any]) -> bool:
     """Whether a look found what the look before did, and nothing follows from it: of most groups,
     most of the time."""
     before = facts.before
@@ -214,13 +216,15 @@ def _is_as_before(facts: _Facts, seen: Observation, also: dict[str, Any]) -> boo
     return same and _KINDS.get(seen.service, told) == told
 
 
-def _look(view: ProjectView, facts: _Facts, alarms: Sequence[WatchingAlarm] | None) -> Observation:
+def _look(
+    view: ProjectView, facts: _RestingGroup, alarms: Sequence[WatchingAlarm] | None
+) -> Observation:
     members = [_member(view, facts, each) for each in facts.members.values()]
     unguarded = [] if alarms is None else _unguarded(view, facts, alarms)
     return judged(facts.roles, members, list(_resources(view, facts)), unguarded)
 
 
-def _alarms(view: ProjectView, facts: _Facts) -> Sequence[WatchingAlarm] | None:
+def _alarms(view: ProjectView, facts: _RestingGroup) -> Sequence[WatchingAlarm] | None:
     """Aodh's alarms that signal the group's stack; None if Aodh cannot be asked."""
     try:
         return view.listing.alarms(facts.group.stack)
@@ -233,7 +237,9 @@ def _alarmed(before: observations.StoredObservation | None) -> bool:
     return before is not None and "alarmed" in before.document
 
 
-def _unguarded(view: ProjectView, facts: _Facts, alarms: Sequence[WatchingAlarm]) -> list[str]:
+def _unguarded(
+    view: ProjectView, facts: _RestingGroup, alarms: Sequence[WatchingAlarm]
+) -> list[str]:
     """Why these alarms would not notice the loss of the member that serves. An alarm that names no
     server watches all of them. A group that never had an alarm may be watched by other means."""
     if not alarms and _alarmed(facts.before):
@@ -265,7 +271,7 @@ def _unguarded(view: ProjectView, facts: _Facts, alarms: Sequence[WatchingAlarm]
     return [*wrong[:-1], f"{wrong[-1]} {_FOLLOWS}"] if wrong else []
 
 
-def _as_declared(facts: _Facts, alarms: Iterable[WatchingAlarm]) -> list[WatchingAlarm]:
+def _as_declared(facts: _RestingGroup, alarms: Iterable[WatchingAlarm]) -> list[WatchingAlarm]:
     """The alarms, of which those that the group file names watch what they should: if they do not,
     their resources say so."""
     servers = _servers(facts)
@@ -283,7 +289,7 @@ def _as_declared(facts: _Facts, alarms: Iterable[WatchingAlarm]) -> list[Watchin
     ]
 
 
-def _member(view: ProjectView, facts: _Facts, member: MemberRow) -> ObservedMember:
+def _member(view: ProjectView, facts: _RestingGroup, member: MemberRow) -> ObservedMember:
     roles = tuple(sorted(role for role, name in facts.roles.items() if name == member.name))
     look = view.server(member.server_id)
     quiet = ""
@@ -297,11 +303,14 @@ def _member(view: ProjectView, facts: _Facts, member: MemberRow) -> ObservedMemb
     else:
         why_not = look.why or quiet or None
     return ObservedMember(
-        member.name, roles, Look(look.presence, look.why or quiet) if quiet else look, why_not
+        member.name,
+        roles,
+        ObservedPresence(look.presence, look.why or quiet) if quiet else look,
+        why_not,
     )
 
 
-def _resources(view: ProjectView, facts: _Facts) -> Iterable[ObservedResource]:
+def _resources(view: ProjectView, facts: _RestingGroup) -> Iterable[ObservedResource]:
     for record in facts.records:
         how, of_type = observer(record.type), facts.group.types.get(record.type)
         if how is None or of_type is None or record.name not in facts.wanted:
@@ -311,7 +320,7 @@ def _resources(view: ProjectView, facts: _Facts) -> Iterable[ObservedResource]:
         serves = of_type.provides is not None
         if record.action == "DELETE" or record.status != "COMPLETE" or record.action == "INIT":
             words = "it does not exist" if record.action == "INIT" else _undone(record)
-            look = Look(Presence.GONE if serves else Presence.CHANGED, words)
+            look = ObservedPresence(Presence.GONE if serves else Presence.CHANGED, words)
         else:
             look = how(view, record, facts.group.name)
         yield ObservedResource(record.name, record.type, record.member, serves, look)
@@ -323,7 +332,7 @@ def _undone(record: Record) -> str:
 
 
 def _save(
-    facts: _Facts, seen: Observation, also: dict[str, Any], begun: float, tx: SqlTransaction
+    facts: _RestingGroup, seen: Observation, also: dict[str, Any], begun: float, tx: SqlTransaction
 ) -> dict[str, Any] | None:
     """Keep what was seen, unless the group got another goal: then it may be inconsistent."""
     known = facts.state
@@ -358,7 +367,7 @@ def _save(
 
 
 def _heal(
-    facts: _Facts, seen: Observation, memory: dict[str, Any], tx: SqlTransaction
+    facts: _RestingGroup, seen: Observation, memory: dict[str, Any], tx: SqlTransaction
 ) -> dict[str, Any] | None:
     """The workflow that the group's policy asks for. A pause or a maintenance holds it back, and so
     does the group's limit of moves in an hour."""
@@ -374,11 +383,11 @@ def _heal(
     return None
 
 
-def _loss(facts: _Facts, seen: Observation) -> dict[str, Any] | None:
+def _loss(facts: _RestingGroup, seen: Observation) -> dict[str, Any] | None:
     """An alarm about an active member whose server is gone; admission judges it as any other."""
     state = facts.state
     for member in seen.members:
-        if not member.roles or member.look.presence is not Presence.GONE:
+        if not member.roles or member.observed.presence is not Presence.GONE:
             continue
         server = facts.members[member.name].server_id
         body = {
@@ -386,22 +395,22 @@ def _loss(facts: _Facts, seen: Observation) -> dict[str, Any] | None:
             "member": member.name,
             # One occasion, however many looks and processes see it.
             "id": f"observed/{state.current_traversal}/{member.name}/{server}",
-            "reason": f"observed: {member.look.why}",
+            "reason": f"observed: {member.observed.why}",
         }
         return {"workflow": "failover.on_event", "input": {"body": body, "kind": "signal"}}
     return None
 
 
 def _repair(
-    facts: _Facts, seen: Observation, memory: dict[str, Any], tx: SqlTransaction
+    facts: _RestingGroup, seen: Observation, memory: dict[str, Any], tx: SqlTransaction
 ) -> dict[str, Any] | None:
     """Converge to the same goal, with what has drifted to be updated. Nothing moves: the holders of
     the roles are named. A failed repair is tried again after a while."""
     repairable = {name for name, each in facts.group.types.items() if each.repairable}
     drifted = {
-        each.name: each.look.why
+        each.name: each.observed.why
         for each in seen.resources
-        if each.type in repairable and each.look.presence is Presence.CHANGED
+        if each.type in repairable and each.observed.presence is Presence.CHANGED
     }
     if not drifted:
         return None
@@ -415,7 +424,7 @@ def _repair(
 
 
 def _continuation(
-    facts: _Facts, seen: Observation, memory: dict[str, Any], tx: SqlTransaction
+    facts: _RestingGroup, seen: Observation, memory: dict[str, Any], tx: SqlTransaction
 ) -> dict[str, Any] | None:
     """Continue a failover that failed because its target was down, once the target is well.
 
@@ -436,7 +445,7 @@ def _continuation(
     return _same_goal(facts, f"observed: {waited.member} can take {waited.name} now", **named)
 
 
-def _may_begin(facts: _Facts, memory: dict[str, Any], tx: SqlTransaction) -> bool:
+def _may_begin(facts: _RestingGroup, memory: dict[str, Any], tx: SqlTransaction) -> bool:
     """Return whether the group's limit and the pause after the last repair allow another one. If
     so, its pause begins."""
     now = tx.now()
@@ -447,7 +456,7 @@ def _may_begin(facts: _Facts, memory: dict[str, Any], tx: SqlTransaction) -> boo
     return True
 
 
-def _same_goal(facts: _Facts, because: str, **more: Any) -> dict[str, Any]:
+def _same_goal(facts: _RestingGroup, because: str, **more: Any) -> dict[str, Any]:
     """Return the workflow that converges to the same goal again, unless another order comes
     first."""
     said: dict[str, Any] = {

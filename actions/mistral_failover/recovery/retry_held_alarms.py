@@ -25,20 +25,20 @@ from mistral_failover.alarms.storm import (
     SETTLED,
     SILENT,
     Evidence,
-    Fate,
     HeldAlarm,
+    HeldAlarmStep,
     Judgement,
     MemberEvidence,
     MemberKey,
-    Step,
-    Turn,
+    Queued,
+    ServerCondition,
     allowance,
     in_order,
     judge,
 )
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.groups.agent_health import sends_commands
-from mistral_failover.groups.observing import REMEMBERED, ProjectView
+from mistral_failover.groups.project_view import REMEMBERED, ProjectView
 from mistral_failover.groups.snapshot import group_snapshot_in
 from mistral_failover.model.observation import Presence
 from mistral_failover.orders.failover import traversal_of
@@ -92,14 +92,14 @@ def retry_held(request: Request, group_id: str | None) -> dict[str, list[Any]]:
             continue
         if not left:
             break
-        if judgement.step is Step.DISMISS:
+        if judgement.step is HeldAlarmStep.DISMISS:
             left -= 1
             found["dismissed"] += _dismiss(request, each.row, judgement.why)
-        elif judgement.step is Step.RELEASE and room:
+        elif judgement.step is HeldAlarmStep.RELEASE and room:
             rows = _release(request, each.row, judgement.why, rate)
             room = rows is not None
             found["released"] += rows or []
-        elif judgement.step is Step.HOLD and each.alarm.rule == RULE:
+        elif judgement.step is HeldAlarmStep.HOLD and each.alarm.rule == RULE:
             left -= _note(request, each.row, judgement)
     return found
 
@@ -118,7 +118,7 @@ def _host_events(request: Request) -> list[str]:
     return unable
 
 
-def _candidates(request: Request, tx: SqlTransaction) -> list[Turn[_Candidate]]:
+def _candidates(request: Request, tx: SqlTransaction) -> list[Queued[_Candidate]]:
     """Return the waiting alarms of the project of which evidence can decide anything. An admitted
     one can only be dismissed, and not if an operator admitted it."""
     now = tx.now()
@@ -131,7 +131,7 @@ def _candidates(request: Request, tx: SqlTransaction) -> list[Turn[_Candidate]]:
             continue
         if alarm.lost and (alarm.rule in RELEASABLE or alarm.of_server):
             candidate = _Candidate(row.without_payload(), alarm)
-            found.append(Turn(candidate, row.priority, row.waited(now)))
+            found.append(Queued(candidate, row.priority, row.waited(now)))
     return found
 
 
@@ -178,11 +178,11 @@ def _evidence(request: Request, candidates: Iterable[_Candidate]) -> Evidence:
         unreachable.append(f"Nova does not answer [{error.code}]")
     members: dict[MemberKey, MemberEvidence] = {}
     for each in _alternating(known, wanted, hosts):
-        fate, why = Fate.UNKNOWN, ""
+        condition, why = ServerCondition.UNKNOWN, ""
         if each.key in wanted and not unreachable:
-            fate, why = _fate(view, each.server)
+            condition, why = _condition(view, each.server)
         ago = _silence(view, each)
-        members[each.key] = MemberEvidence(hosts.get(each.server), fate, why, ago, each.lost)
+        members[each.key] = MemberEvidence(hosts.get(each.server), condition, why, ago, each.lost)
     if view.unheard:
         unreachable.append(f"the agents' channel does not answer: {view.unheard}")
     return Evidence(members, tuple(unreachable))
@@ -243,19 +243,19 @@ def _members(request: Request, tx: SqlTransaction) -> tuple[list[_Known], dict[s
     return found, {server: fields[0] for server, fields in seen.items()}
 
 
-def _fate(view: ProjectView, server_id: str) -> tuple[Fate, str]:
+def _condition(view: ProjectView, server_id: str) -> tuple[ServerCondition, str]:
     look = view.server(server_id)
     if look.presence is Presence.GONE:
-        return Fate.ENDED, look.why
+        return ServerCondition.ENDED, look.why
     try:
         state = view.listing.server(server_id)
     except CloudError:
-        return Fate.UNKNOWN, look.why
+        return ServerCondition.UNKNOWN, look.why
     if state.host_status == "DOWN":
-        return Fate.HOST_DOWN, f"its server is {state}"
+        return ServerCondition.HOST_DOWN, f"its server is {state}"
     if look.presence is Presence.PRESENT and state.status == "ACTIVE":
-        return Fate.RUNNING, ""
-    return Fate.UNKNOWN, look.why
+        return ServerCondition.RUNNING, ""
+    return ServerCondition.UNKNOWN, look.why
 
 
 # -- the decisions

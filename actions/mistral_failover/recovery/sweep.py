@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from mistral_failover.alarms.recording import RELEASED
-from mistral_failover.alarms.storm import TOO_LATE, Turn, in_order
+from mistral_failover.alarms.storm import TOO_LATE, Queued, in_order
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import Ready
 from mistral_failover.fault_points import reach
@@ -203,7 +203,7 @@ def _tell_end(project_id: str, found: stuck_executions.StuckExecution, tx: SqlTr
         tx.journal(group_id, found.sentence, kind="ended")
 
 
-def _unstarted(request: Request, tx: SqlTransaction) -> list[Turn[incidents.Incident]]:
+def _unstarted(request: Request, tx: SqlTransaction) -> list[Queued[incidents.Incident]]:
     """Return the admitted alarms that have no traversal. While others start many of them, batch by
     batch, only those that the storm guard let go, which sweeps start: a sweep would do the same
     work again. An operator saw that an order did not start, and may have chosen another way."""
@@ -216,7 +216,7 @@ def _unstarted(request: Request, tx: SqlTransaction) -> list[Turn[incidents.Inci
             found = [each for each in found if each.rule == RELEASED]
     priorities = groups.priorities(tx, project) if found else {}
     return [
-        Turn(each, priorities.get(each.group_id or "", 0), now - each.first_at) for each in found
+        Queued(each, priorities.get(each.group_id or "", 0), now - each.first_at) for each in found
     ]
 
 

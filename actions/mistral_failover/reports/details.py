@@ -16,7 +16,7 @@ from mistral_failover.model.types import ResourceType
 from mistral_failover.reports import status
 from mistral_failover.reports.durations import critical_path, stage_of, stages
 from mistral_failover.runtime.request import Request
-from mistral_failover.runtime.short_ids import identified
+from mistral_failover.runtime.short_ids import find_by_short_id
 from mistral_failover.store import details, groups, incidents, plans, views
 from mistral_failover.store.id_lookup import Match
 from mistral_failover.store.tables import Decision
@@ -40,7 +40,7 @@ def show(request: Request, said: str, group: str | None, *, trees: bool = True) 
     """
 
     def read(tx: SqlTransaction) -> tuple[Row, list[Row], list[str | None]]:
-        match = identified(request, tx, said, group)
+        match = find_by_short_id(request, tx, said, group)
         found = _KINDS[match.kind](request, tx, match)
         head = {"kind": match.kind, "id": match.id, "group": match.group, "now": tx.now()}
         return {**head, **found[0]}, found[1], found[2]

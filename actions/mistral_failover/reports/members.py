@@ -31,7 +31,7 @@ def members(request: Request, name: str) -> list[dict[str, Any]]:
     snapshot = group_snapshot(request, name)
     cloud = request.cloud(Unguarded())
     seen = refresh_members.members_now(cloud, snapshot.group)
-    facts = candidates.look(
+    facts = candidates.member_facts(
         request, cloud, snapshot.group, snapshot.state.id, seen, snapshot.lost, thorough=True
     )
     known, now = request.runtime.database.reading(

@@ -9,7 +9,7 @@ from shlex import quote
 from typing import Any
 
 from mistral_failover.alarms import suspensions
-from mistral_failover.alarms.suspensions import still
+from mistral_failover.alarms.suspensions import unless_ended
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import GroupState, Record
 from mistral_failover.convergence.sentences import doing
@@ -20,18 +20,18 @@ from mistral_failover.mistral.api import mistral_of
 from mistral_failover.mistral.client import ENDED
 from mistral_failover.model.goal import ATTACHMENT, FENCE_TYPE, goal_resources, returns
 from mistral_failover.model.group import Group
-from mistral_failover.model.observation import EngineView, Presence, standing
+from mistral_failover.model.observation import EngineView, Presence, service_state
 from mistral_failover.model.rungs import rung_kind
 from mistral_failover.model.stages import at
 from mistral_failover.model.steps import step
 from mistral_failover.orders import switchover
 from mistral_failover.orders.failover import chain_of
 from mistral_failover.runtime import rights
-from mistral_failover.runtime.deadlines import Until, within
+from mistral_failover.runtime.deadlines import DeadlineGuard, within
 from mistral_failover.runtime.errors import ActionError, describe, masked
 from mistral_failover.runtime.remedies import confirm_command
 from mistral_failover.runtime.request import Request
-from mistral_failover.runtime.short_ids import identified
+from mistral_failover.runtime.short_ids import find_by_short_id
 from mistral_failover.store import details, groups, incidents, observations, views
 from mistral_failover.store.overview import overview
 from mistral_failover.store.transaction import SqlTransaction
@@ -74,7 +74,7 @@ def status(request: Request, name: str, *, agents: bool = False) -> dict[str, An
             "goal": traversal["goal_version"] if traversal else None,
             "last_complete_goal": snapshot.state.last_complete_goal,
             "traversal": traversal,
-            **suspensions.standing(tx, snapshot.state.id),
+            **suspensions.current_suspensions(tx, snapshot.state.id),
             "members": [
                 {"name": m.name, "server": m.server_id, "epoch": m.epoch}
                 for m in groups.members_of(tx, snapshot.state.id).values()
@@ -142,7 +142,7 @@ def _group_row(row: dict[str, Any], now: float) -> dict[str, Any]:
         "roles": dict(goal["roles"]),
         "lost": list(goal["lost"]),
         "pause": row["pause"],
-        "maintenance": still(row["maintenance"], now),
+        "maintenance": unless_ended(row["maintenance"], now),
         "held": row["held"],
         "service": row["service"],
     }
@@ -184,7 +184,7 @@ def _history(
         which = traversal
         # Of one that was forgotten the journal is left, which has its whole id.
         if which is not None and not views.history(tx, group_id, limit=1, traversal_id=which):
-            which = identified(request, tx, which, name, "traversal").id
+            which = find_by_short_id(request, tx, which, name, "traversal").id
         return views.history(tx, group_id, after=after, limit=limit, traversal_id=which)
 
     return request.runtime.database.reading(read)
@@ -334,7 +334,7 @@ def _chain(request: Request, group: Group, held: Mapping[str, Any], *, ask: bool
 def _ended(request: Request, execution: str) -> tuple[str, str | None, str] | None:
     """Return how an execution ended: its state, the task that failed, and its error message; None
     while it runs, or if Mistral does not know it. Raises CloudError."""
-    mistral = mistral_of(request, Until(time.monotonic() + ASK, ASK))
+    mistral = mistral_of(request, DeadlineGuard(time.monotonic() + ASK, ASK))
     found = mistral.outcome(execution) if mistral else None
     if mistral is None or found is None or found.state not in ENDED:
         return None
@@ -435,9 +435,9 @@ def _service(
     )
     kept = observations.of_group(tx, snapshot.state.id)
     found = (
-        standing(engine, kept.document, kept.at, kept.since)
+        service_state(engine, kept.document, kept.at, kept.since)
         if kept
-        else standing(engine, None, None, None)
+        else service_state(engine, None, None, None)
     )
     return {
         "status": str(found.service),

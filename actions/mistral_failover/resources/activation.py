@@ -10,25 +10,25 @@ from mistral_failover.agent.channel.interface import ChannelError
 from mistral_failover.agent.wire import UNKNOWN_COMMAND, Address
 from mistral_failover.cloud import servers
 from mistral_failover.convergence.records import Record
-from mistral_failover.groups.observing import ProjectView
+from mistral_failover.groups.project_view import ProjectView
 from mistral_failover.mistral.operation_documents import OperationDocument
-from mistral_failover.model.observation import AS_RECORDED, Look, Presence
+from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
 from mistral_failover.model.rungs import ServerAfter, rung_kind
 from mistral_failover.resources.commands import command_member
-from mistral_failover.resources.operation_tools import (
-    Tools,
+from mistral_failover.resources.operation_context import (
+    OperationContext,
     fence_proof,
     member_server,
     recorded_server,
 )
 
 
-def activate(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
+def activate(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
     """Run the start command on the member."""
-    return _start(tools, operation, operation["properties"])
+    return _start(context, operation, operation["properties"])
 
 
-def reactivate(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
+def reactivate(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
     """Stop and start the application where it is, with new arguments. Another stop command alone is
     only recorded: the application keeps running."""
     previous = operation["previous"] or operation["properties"]
@@ -36,11 +36,11 @@ def reactivate(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
         resource = operation["resource"]
         return {"physical_id": resource["physical_id"], "attributes": resource["attributes"]}
     stop = stop_command(previous, operation["properties"])
-    command_member(tools, operation, stop, {}, recorded_server(operation))
-    return _start(tools, operation, operation["properties"])
+    command_member(context, operation, stop, {}, recorded_server(operation))
+    return _start(context, operation, operation["properties"])
 
 
-def quiesce(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
+def quiesce(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
     """Run the stop command where the application was started. If that member is off or gone, the
     fence's proof replaces the command; for a server that was replaced, the proof of its deletion
     does.
@@ -51,8 +51,8 @@ def quiesce(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
     proof = fence_proof(operation)
     if proof is None or rung_kind(proof["rung"]).server_after is ServerAfter.RUNNING:
         server_id = recorded_server(operation)
-        if not _was_deleted(tools, operation, server_id):
-            _stop(tools, operation, server_id)
+        if not _was_deleted(context, operation, server_id):
+            _stop(context, operation, server_id)
     return {}
 
 
@@ -63,18 +63,18 @@ def never_ran(errors: Sequence[Mapping[str, Any] | None]) -> bool:
     return bool(errors) and all(error and error["code"] == UNKNOWN_COMMAND for error in errors)
 
 
-def _stop(tools: Tools, operation: OperationDocument, server_id: str) -> None:
+def _stop(context: OperationContext, operation: OperationDocument, server_id: str) -> None:
     """Run the stop command; if the agent does not know it, run the one that the group file names
     now, which the agent may know."""
     written = operation.get("written")
     stop = stop_command(operation["properties"], written)
     try:
-        command_member(tools, operation, stop, {}, server_id)
+        command_member(context, operation, stop, {}, server_id)
     except ChannelError as error:
         corrected = written["stop"] if written is not None else None
         if error.code != UNKNOWN_COMMAND or not isinstance(corrected, str) or corrected == stop:
             raise
-        command_member(tools, operation, corrected, {}, server_id)
+        command_member(context, operation, corrected, {}, server_id)
 
 
 def stop_command(applied: Mapping[str, Any], written: Mapping[str, Any] | None) -> str:
@@ -95,35 +95,35 @@ def _but_stop(properties: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in properties.items() if key != "stop"}
 
 
-def _was_deleted(tools: Tools, operation: OperationDocument, server_id: str) -> bool:
+def _was_deleted(context: OperationContext, operation: OperationDocument, server_id: str) -> bool:
     """Return whether it is proven that a replaced server, and everything that ran on it, is gone.
     Then no agent can be asked."""
     if operation["member"] and operation["member"]["server_id"] == server_id:
         return False
-    if servers.server_state(tools.cloud, server_id).exists:
+    if servers.server_state(context.cloud, server_id).exists:
         return False
-    return servers.deletion(tools.cloud, server_id).proven
+    return servers.deletion_proof(context.cloud, server_id).proven
 
 
 def _start(
-    tools: Tools, operation: OperationDocument, properties: Mapping[str, Any]
+    context: OperationContext, operation: OperationDocument, properties: Mapping[str, Any]
 ) -> dict[str, Any]:
     arguments = {k: v for k, v in properties.items() if k not in ("member", "start", "stop")}
     server_id = member_server(operation)
-    command_member(tools, operation, properties["start"], arguments, server_id)
+    command_member(context, operation, properties["start"], arguments, server_id)
     return {
         "physical_id": f"{server_id}/{properties['start']}",
         "attributes": {"server_id": server_id},
     }
 
 
-def observe(view: ProjectView, record: Record, group: str) -> Look:
+def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
     """Return whether the agent has stopped the application since it learned that it was deposed.
     Only the application's own health check can tell whether it runs."""
     server_id = record.attributes.get("server_id")
     if record.member is None or server_id is None:
-        return Look(Presence.UNKNOWN, "no member or no server is recorded")
+        return ObservedPresence(Presence.UNKNOWN, "no member or no server is recorded")
     beat = view.heartbeat(Address(record.group_id, group, record.member, server_id))
     if beat is not None and beat.deposed is not None:
-        return Look(Presence.GONE, f"its agent was deposed: {beat.deposed}")
+        return ObservedPresence(Presence.GONE, f"its agent was deposed: {beat.deposed}")
     return AS_RECORDED

@@ -14,11 +14,11 @@ from typing import Any
 from mistral_failover.cloud import event_alarms
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import Record
-from mistral_failover.groups.observing import ProjectView, unknown
+from mistral_failover.groups.project_view import ProjectView, unknown
 from mistral_failover.mistral.operation_documents import OperationDocument
-from mistral_failover.model.observation import AS_RECORDED, Look, Presence
-from mistral_failover.resources.operation_tools import Tools, no_server
-from mistral_failover.runtime.remedies import going_on
+from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
+from mistral_failover.resources.operation_context import OperationContext, no_server
+from mistral_failover.runtime.remedies import says_how_to_continue
 from mistral_failover.store.groups import MemberRow
 
 _FINAL = frozenset({"BAD_REQUEST", "FORBIDDEN", "NO_ENDPOINT", "NOT_FOUND"})
@@ -29,16 +29,18 @@ CREATE_AGAIN = "create it again; if its name or id is another one: failover grou
 """What to do about an alarm that is gone."""
 
 
-def point(tools: Tools, operation: OperationDocument, member: MemberRow | None) -> dict[str, Any]:
+def point(
+    context: OperationContext, operation: OperationDocument, member: MemberRow | None
+) -> dict[str, Any]:
     """Let the alarm watch the member's server. If Aodh refuses that for good, say so (attribute
     ``refused``). Raises ActionError UNKNOWN_MEMBER."""
     named, server_id = operation["properties"]["alarm"], member and member.server_id
     if not server_id:
         raise no_server(operation["properties"]["server"], operation["stack"])
-    with going_on(operation["group"]):
+    with says_how_to_continue(operation["group"]):
         try:
             found = event_alarms.watch(
-                tools.cloud, named, server_id, operation["timeout"], unknown=operation["unknown"]
+                context.cloud, named, server_id, operation["timeout"], unknown=operation["unknown"]
             )
         except CloudError as error:
             if error.code not in _FINAL:
@@ -50,7 +52,7 @@ def point(tools: Tools, operation: OperationDocument, member: MemberRow | None) 
     }
 
 
-def observe(view: ProjectView, record: Record, group: str) -> Look:
+def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
     """Return whether the alarm watches the present server of its member."""
     wanted = record.properties or {}
     named, member = str(wanted.get("alarm")), str(wanted.get("server"))
@@ -60,13 +62,13 @@ def observe(view: ProjectView, record: Record, group: str) -> Look:
     except CloudError as error:
         return unknown(error)
     if found is None:
-        return Look(Presence.GONE, f"alarm {named} does not exist ({CREATE_AGAIN})")
+        return ObservedPresence(Presence.GONE, f"alarm {named} does not exist ({CREATE_AGAIN})")
     if not found.enabled:
         words = f"{found} is disabled (openstack alarm update --enabled True {found.id})"
-        return Look(Presence.GONE, words)
+        return ObservedPresence(Presence.GONE, words)
     if server_id is None or found.watches(server_id):
         return AS_RECORDED
     there = ", ".join(sorted(found.servers))
     words = f"{found} watches server {there}, not {server_id} of {member}"
     refused = record.attributes.get("refused")
-    return Look(Presence.CHANGED, f"{words} ({refused})" if refused else words)
+    return ObservedPresence(Presence.CHANGED, f"{words} ({refused})" if refused else words)

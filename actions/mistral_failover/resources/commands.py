@@ -20,7 +20,7 @@ from mistral_failover.alongside import alongside
 from mistral_failover.fault_points import reach
 from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.ids import derived_id
-from mistral_failover.resources.operation_tools import Tools, member_of
+from mistral_failover.resources.operation_context import OperationContext, member_of
 from mistral_failover.runtime.errors import ActionError, masked
 from mistral_failover.runtime.remedies import start_command
 
@@ -30,7 +30,11 @@ _RECENT = 15.0  # seconds within which an agent that lives has sent a heartbeat
 
 
 def command_member(
-    tools: Tools, operation: OperationDocument, name: str, arguments: dict[str, Any], server_id: str
+    context: OperationContext,
+    operation: OperationDocument,
+    name: str,
+    arguments: dict[str, Any],
+    server_id: str,
 ) -> CommandResult:
     """Run a named command of the operation's member on one of its servers; a repeat of the
     operation sends the same command id.
@@ -52,12 +56,12 @@ def command_member(
     # What the record has on this server was made there by the agent, so that one was heard.
     known = operation["resource"]["attributes"].get("server_id") == server_id
     if known:
-        return run_command(tools.channel, command)
+        return run_command(context.channel, command)
     # The look is made while the command is sent: an agent may be heard in the end, too late to
     # answer.
-    with alongside(lambda: tools.channel.heard(command.to)) as heard:
+    with alongside(lambda: context.channel.heard(command.to)) as heard:
         try:
-            return run_command(tools.channel, command)
+            return run_command(context.channel, command)
         except ChannelError as error:
             if error.heard or error.transient or error.code != "NO_ANSWER" or heard() is not None:
                 raise
@@ -99,13 +103,13 @@ def _wait(channel: Channel, command: Command) -> CommandResult:
                 raise _unknown(command, error) from None
             if error.code != "NO_ANSWER":
                 raise
-            beat, words = last_word(channel, command)
+            beat, words = last_heartbeat(channel, command)
             if error.heard or left <= 0 or beat is None or not _at_work(beat, command.limit):
                 said = _observed(command, error.heard, beat, words, seconds)
                 raise _unanswered(command, said, error) from None
 
 
-def last_word(channel: Channel, command: Command) -> tuple[Heartbeat | None, str]:
+def last_heartbeat(channel: Channel, command: Command) -> tuple[Heartbeat | None, str]:
     """Return the last heartbeat of the agent that a command is for, if there is one, and a clause
     that describes it. Raises LeaseLost."""
     try:

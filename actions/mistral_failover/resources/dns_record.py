@@ -9,71 +9,71 @@ from __future__ import annotations
 
 from typing import Any
 
-from mistral_failover.cloud import names
+from mistral_failover.cloud import dns_records
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import Record
-from mistral_failover.groups.observing import ProjectView, unknown
+from mistral_failover.groups.project_view import ProjectView, unknown
 from mistral_failover.mistral.operation_documents import OperationDocument
-from mistral_failover.model.observation import AS_RECORDED, Look, Presence
-from mistral_failover.resources.modules import Candidate
-from mistral_failover.resources.operation_tools import Tools, member_of, member_server
-from mistral_failover.runtime.remedies import going_on
+from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
+from mistral_failover.resources.modules import ExaminedResource
+from mistral_failover.resources.operation_context import OperationContext, member_of, member_server
+from mistral_failover.runtime.remedies import says_how_to_continue
 
 
-def point(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
+def point(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
     """Point the name to the member."""
     server_id, properties = member_server(operation), operation["properties"]
     kind = properties.get("type", "A")
-    with going_on(operation["group"]):
-        target = names.target_of(
-            tools.cloud,
+    with says_how_to_continue(operation["group"]):
+        target = dns_records.target_of(
+            context.cloud,
             member_of(operation)["name"],
             server_id,
             kind,
             properties.get("network"),
             properties.get("targets"),
         )
-        wanted = names.Wanted(
-            names.resolve_zone(tools.cloud, properties["zone"]),
+        wanted = dns_records.WantedRecordset(
+            dns_records.resolve_zone(context.cloud, properties["zone"]),
             properties["name"],
             kind,
             target,
             properties["ttl"],
-            names.owner(operation["group"], operation["resource"]["name"]),
+            dns_records.owner(operation["group"], operation["resource"]["name"]),
         )
-        identity, attributes = names.point(
-            tools.cloud, wanted, operation["timeout"], unknown=operation["unknown"]
+        identity, attributes = dns_records.point(
+            context.cloud, wanted, operation["timeout"], unknown=operation["unknown"]
         )
     return {"physical_id": identity, "attributes": {**attributes, "server_id": server_id}}
 
 
-def remove(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
+def remove(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
     """Delete the name, unless the goal has another record that takes its place."""
     if operation.get("wanted", True):
         return {}
-    with going_on(operation["group"]):
-        found = _found(tools, operation)
+    with says_how_to_continue(operation["group"]):
+        found = _found(context, operation)
         if found is not None:
-            names.remove(
-                tools.cloud,
+            dns_records.remove(
+                context.cloud,
                 *found,
-                names.owner(operation["group"], operation["resource"]["name"]),
+                dns_records.owner(operation["group"], operation["resource"]["name"]),
                 operation["timeout"],
                 unknown=operation["unknown"],
             )
     return {}
 
 
-def _found(tools: Tools, operation: OperationDocument) -> tuple[str, str] | None:
+def _found(context: OperationContext, operation: OperationDocument) -> tuple[str, str] | None:
     """Return the ids of the zone and the recordset that the resource was created with; without a
     record, of those that the group file names. None if there are none."""
     record, properties = operation["resource"], operation["properties"]
     if record["physical_id"] is not None:
         return str(record["attributes"]["zone_id"]), str(record["physical_id"])
     try:
-        zone_id = names.resolve_zone(tools.cloud, properties["zone"])
+        zone_id = dns_records.resolve_zone(context.cloud, properties["zone"])
         kind = properties.get("type", "A")
-        found = names.named(tools.cloud, zone_id, properties["name"], kind)
+        found = dns_records.named(context.cloud, zone_id, properties["name"], kind)
     except CloudError as error:
         if error.code == "NOT_FOUND":
             return None
@@ -81,33 +81,37 @@ def _found(tools: Tools, operation: OperationDocument) -> tuple[str, str] | None
     return None if found is None else (found.zone_id, found.id)
 
 
-def observe(view: ProjectView, record: Record, group: str) -> Look:
+def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
     """Return whether Designate still leads the name to the recorded target."""
     zone_id, target = record.attributes.get("zone_id"), record.attributes.get("target")
     if zone_id is None or target is None or record.physical_id is None:
-        return Look(Presence.UNKNOWN, "no zone or no target is recorded")
+        return ObservedPresence(Presence.UNKNOWN, "no zone or no target is recorded")
     try:
         found = view.listing.recordset(zone_id, record.physical_id)
     except CloudError as error:
         return unknown(error)
     if found is None:
         name = record.attributes.get("name", record.physical_id)
-        return Look(Presence.GONE, f"record {name} no longer exists in zone {zone_id}")
+        return ObservedPresence(Presence.GONE, f"record {name} no longer exists in zone {zone_id}")
     if not found.leads_to(target):
         there = ", ".join(found.records)
-        return Look(Presence.CHANGED, f"{found} leads to {there}, not {target}")
+        return ObservedPresence(Presence.CHANGED, f"{found} leads to {there}, not {target}")
     if found.status == "ERROR":
-        return Look(Presence.UNKNOWN, f"{found} is in ERROR: some name server may lack it")
+        return ObservedPresence(
+            Presence.UNKNOWN, f"{found} is in ERROR: some name server may lack it"
+        )
     return AS_RECORDED
 
 
-def examine(subject: Candidate) -> str:
+def examine(subject: ExaminedResource) -> str:
     """Return what is right about a DNS name. Raises CloudError for what would fail."""
     cloud, given = subject.cloud, subject.spec.properties
-    zone_id, kind = names.resolve_zone(cloud, str(given["zone"])), given.get("type", "A")
-    found = names.named(cloud, zone_id, str(given["name"]), kind)
+    zone_id, kind = dns_records.resolve_zone(cloud, str(given["zone"])), given.get("type", "A")
+    found = dns_records.named(cloud, zone_id, str(given["name"]), kind)
     if found is not None:
-        names.refuse_foreign(found, names.owner(subject.group, subject.spec.name))
+        dns_records.refuse_foreign(found, dns_records.owner(subject.group, subject.spec.name))
     for server, member in subject.members.items():
-        names.target_of(cloud, member, server, kind, given.get("network"), given.get("targets"))
-    return f"{names.absolute(given['name'])} can lead to {len(subject.members)} members"
+        dns_records.target_of(
+            cloud, member, server, kind, given.get("network"), given.get("targets")
+        )
+    return f"{dns_records.absolute(given['name'])} can lead to {len(subject.members)} members"

@@ -8,28 +8,28 @@ from typing import Any
 from mistral_failover.cloud import networks
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import Record
-from mistral_failover.groups.observing import ProjectView, unknown
+from mistral_failover.groups.project_view import ProjectView, unknown
 from mistral_failover.mistral.operation_documents import OperationDocument
-from mistral_failover.model.observation import AS_RECORDED, Look, Presence
-from mistral_failover.resources.modules import Candidate
-from mistral_failover.resources.operation_tools import (
-    Tools,
+from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
+from mistral_failover.resources.modules import ExaminedResource
+from mistral_failover.resources.operation_context import (
+    OperationContext,
     address_id,
     member_server,
     recorded_server,
 )
-from mistral_failover.runtime.remedies import going_on
+from mistral_failover.runtime.remedies import says_how_to_continue
 
 
-def associate(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
+def associate(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
     """Associate the floating IP with the port of the member's server."""
     server_id, properties = member_server(operation), operation["properties"]
-    with going_on(operation["group"]):
+    with says_how_to_continue(operation["group"]):
         floating_ip = networks.resolve_floating_ip(
-            tools.cloud, operation["stack"], properties["floating_ip"]
+            context.cloud, operation["stack"], properties["floating_ip"]
         )
         attributes = networks.associate(
-            tools.cloud,
+            context.cloud,
             floating_ip,
             server_id,
             operation["timeout"],
@@ -39,15 +39,15 @@ def associate(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
     return {"physical_id": floating_ip, "attributes": attributes}
 
 
-def disassociate(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
+def disassociate(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
     """Take the floating IP from the server that it led to. If it leads elsewhere, it stays."""
     record, name = operation["resource"], operation["properties"]["floating_ip"]
-    with going_on(operation["group"]):
-        floating_ip = address_id(tools, operation, networks.resolve_floating_ip, name)
+    with says_how_to_continue(operation["group"]):
+        floating_ip = address_id(context, operation, networks.resolve_floating_ip, name)
         if floating_ip is None:
             return {}
         networks.disassociate(
-            tools.cloud,
+            context.cloud,
             floating_ip,
             recorded_server(operation),
             record["attributes"].get("port_id"),
@@ -57,26 +57,28 @@ def disassociate(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
     return {}
 
 
-def observe(view: ProjectView, record: Record, group: str) -> Look:
+def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
     """Return whether the floating IP still leads to the recorded port."""
     floating_ip, port_id = record.physical_id, record.attributes.get("port_id")
     if floating_ip is None or port_id is None:
-        return Look(Presence.UNKNOWN, "no floating IP or no port is recorded")
+        return ObservedPresence(Presence.UNKNOWN, "no floating IP or no port is recorded")
     try:
         found = view.listing.floating_ip(floating_ip)
     except CloudError as error:
         return unknown(error)
     if found is None:
-        return Look(Presence.GONE, f"floating IP {floating_ip} no longer exists")
+        return ObservedPresence(Presence.GONE, f"floating IP {floating_ip} no longer exists")
     if found.port_id == port_id:
         return AS_RECORDED
     if found.port_id is None:
-        return Look(Presence.GONE, f"floating IP {found.address} is associated with no port")
+        return ObservedPresence(
+            Presence.GONE, f"floating IP {found.address} is associated with no port"
+        )
     words = f"floating IP {found.address} is associated with port {found.port_id}, not {port_id}"
-    return Look(Presence.CHANGED, words)
+    return ObservedPresence(Presence.CHANGED, words)
 
 
-def examine(subject: Candidate) -> str:
+def examine(subject: ExaminedResource) -> str:
     """Return what is right about a floating IP. Raises CloudError for what would fail."""
     cloud, given = subject.cloud, subject.spec.properties
     identity = networks.resolve_floating_ip(cloud, subject.stack, str(given["floating_ip"]))

@@ -16,14 +16,16 @@ from mistral_failover.groups import kept_parts, refresh_members
 from mistral_failover.groups.refresh_members import remember_members
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.mistral.operation_documents import OperationDocument
-from mistral_failover.resources.operation_tools import Tools
-from mistral_failover.runtime.remedies import going_on, start_command
+from mistral_failover.resources.operation_context import OperationContext
+from mistral_failover.runtime.remedies import says_how_to_continue, start_command
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
 from mistral_failover.store.leases import elapsed
 
 
-def replace_server(request: Request, tools: Tools, operation: OperationDocument) -> dict[str, Any]:
+def replace_server(
+    request: Request, context: OperationContext, operation: OperationDocument
+) -> dict[str, Any]:
     """Have Heat create another server for a member; then record it, which begins the member's next
     epoch, and tell the agent of the former server that it is deposed.
 
@@ -34,9 +36,9 @@ def replace_server(request: Request, tools: Tools, operation: OperationDocument)
     snapshot = group_snapshot(request, operation["group"])
     wish = operation["properties"]
     member, old = str(wish["member"]), str(wish["server_id"])
-    with going_on(operation["group"]), _left_for_good(operation["group"], member):
+    with says_how_to_continue(operation["group"]), _left_for_good(operation["group"], member):
         found: Replacement = replace_by_heat(
-            tools.cloud,
+            context.cloud,
             operation["stack"],
             member,
             autoscaling_group=snapshot.group.members.autoscaling_group,
@@ -48,7 +50,7 @@ def replace_server(request: Request, tools: Tools, operation: OperationDocument)
             keep=kept_parts.parts_to_keep(request, operation["group_id"], operation["group"]),
         )
     reach("replaced.before")
-    _see(request, tools, snapshot, member, old)
+    _see(request, context, snapshot, member, old)
     return {
         "physical_id": found.server,
         "attributes": {
@@ -73,14 +75,18 @@ def _left_for_good(group: str, member: str) -> Iterator[None]:
         raise
 
 
-def _see(request: Request, tools: Tools, snapshot: GroupSnapshot, member: str, old: str) -> None:
+def _see(
+    request: Request, context: OperationContext, snapshot: GroupSnapshot, member: str, old: str
+) -> None:
     """Record the present members. Every repeat notifies the former server's agent again: a process
     that died may have raised the epoch without notifying it."""
     _, others = remember_members(
-        request, snapshot.state.id, lambda: refresh_members.members_now(tools.cloud, snapshot.group)
+        request,
+        snapshot.state.id,
+        lambda: refresh_members.members_now(context.cloud, snapshot.group),
     )
     rows = request.runtime.database.reading(lambda tx: groups.members_of(tx, snapshot.state.id))
     told = [one for one in others if one.name != member]
     if (now := rows.get(member)) is not None and now.server_id != old:
         told.insert(0, groups.Replaced(member, old, now.epoch))
-    refresh_members.depose(request, tools.cloud, snapshot, told)
+    refresh_members.depose(request, context.cloud, snapshot, told)

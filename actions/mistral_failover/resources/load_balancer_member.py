@@ -9,26 +9,26 @@ from mistral_failover.cloud import load_balancers
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.load_balancers import PoolMember
 from mistral_failover.convergence.records import Record
-from mistral_failover.groups.observing import ProjectView, unknown
+from mistral_failover.groups.project_view import ProjectView, unknown
 from mistral_failover.mistral.operation_documents import OperationDocument
-from mistral_failover.model.observation import AS_RECORDED, Look, Presence
-from mistral_failover.resources.modules import Candidate
-from mistral_failover.resources.operation_tools import (
-    Tools,
+from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
+from mistral_failover.resources.modules import ExaminedResource
+from mistral_failover.resources.operation_context import (
+    OperationContext,
     fence_proof,
     member_server,
     recorded_server,
 )
-from mistral_failover.runtime.remedies import going_on
+from mistral_failover.runtime.remedies import says_how_to_continue
 
 
-def enable(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
+def enable(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
     """Enable the member's server in the pool."""
     server_id, properties = member_server(operation), operation["properties"]
-    with going_on(operation["group"]):
-        pool_id = load_balancers.resolve_pool(tools.cloud, operation["stack"], properties["pool"])
+    with says_how_to_continue(operation["group"]):
+        pool_id = load_balancers.resolve_pool(context.cloud, operation["stack"], properties["pool"])
         member_id, attributes = load_balancers.enable(
-            tools.cloud,
+            context.cloud,
             pool_id,
             server_id,
             operation["timeout"],
@@ -40,16 +40,16 @@ def enable(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
     return {"physical_id": member_id, "attributes": attributes}
 
 
-def disable(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
+def disable(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
     """Drain and disable the server in the pool. A server that a fence proves off is not drained:
     its connections are dead."""
     recorded = operation["resource"]["attributes"]
     drain = operation["properties"].get("drain", 0) if fence_proof(operation) is None else 0
-    with going_on(operation["group"]):
-        found = _found(tools, operation)
+    with says_how_to_continue(operation["group"]):
+        found = _found(context, operation)
         if found is not None:
             load_balancers.disable(
-                tools.cloud,
+                context.cloud,
                 *found,
                 operation["timeout"],
                 drain=drain,
@@ -59,41 +59,41 @@ def disable(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
     return {}
 
 
-def _found(tools: Tools, operation: OperationDocument) -> tuple[str, str] | None:
+def _found(context: OperationContext, operation: OperationDocument) -> tuple[str, str] | None:
     """Return the ids of the pool and the member that the resource was created with; without a
     record, of those that the group file names. None if it names none: then nothing was created."""
     record, properties = operation["resource"], operation["properties"]
     if record["physical_id"] is not None:
         return str(record["attributes"]["pool_id"]), str(record["physical_id"])
     try:
-        pool_id = load_balancers.resolve_pool(tools.cloud, operation["stack"], properties["pool"])
-        members = load_balancers.pool_members(tools.cloud, pool_id).values()
+        pool_id = load_balancers.resolve_pool(context.cloud, operation["stack"], properties["pool"])
+        members = load_balancers.pool_members(context.cloud, pool_id).values()
         server_id, port = recorded_server(operation), properties.get("protocol_port")
-        return pool_id, load_balancers.member_of(tools.cloud, members, server_id, port).id
+        return pool_id, load_balancers.member_of(context.cloud, members, server_id, port).id
     except CloudError as error:
         if error.code in ("NOT_FOUND", "BAD_REQUEST", "NO_POOL_MEMBER"):
             return None
         raise
 
 
-def observe(view: ProjectView, record: Record, group: str) -> Look:
+def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
     """Return whether the load balancer still passes connections on to the recorded member, and to
     no other one unless the pool is shared."""
     pool_id, member_id = record.attributes.get("pool_id"), record.physical_id
     if pool_id is None or member_id is None:
-        return Look(Presence.UNKNOWN, "no pool or no member of it is recorded")
+        return ObservedPresence(Presence.UNKNOWN, "no pool or no member of it is recorded")
     try:
         members = view.listing.pool_members(pool_id)
     except CloudError as error:
         return unknown(error)
     found = members.get(member_id)
     if found is None:
-        return Look(Presence.GONE, f"pool {pool_id} no longer has member {member_id}")
+        return ObservedPresence(Presence.GONE, f"pool {pool_id} no longer has member {member_id}")
     if why := _unreached(found):
-        return Look(Presence.GONE, f"member {found} of pool {pool_id} {why}")
+        return ObservedPresence(Presence.GONE, f"member {found} of pool {pool_id} {why}")
     other = load_balancers.other_enabled(members.values(), found)
     if other is not None and not (record.properties or {}).get("shared", False):
-        return Look(Presence.CHANGED, f"pool {pool_id} also leads to {other}")
+        return ObservedPresence(Presence.CHANGED, f"pool {pool_id} also leads to {other}")
     return AS_RECORDED
 
 
@@ -106,7 +106,7 @@ def _unreached(member: PoolMember) -> str:
     return "is in ERROR" if member.status == "ERROR" else ""
 
 
-def examine(subject: Candidate) -> str:
+def examine(subject: ExaminedResource) -> str:
     """Return what is right about a pool. Raises CloudError for what would fail."""
     cloud, given = subject.cloud, subject.spec.properties
     pool_id = load_balancers.resolve_pool(cloud, subject.stack, str(given["pool"]))

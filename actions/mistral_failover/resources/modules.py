@@ -20,19 +20,19 @@ from dataclasses import dataclass
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.convergence.records import Record
-from mistral_failover.groups.observing import ProjectView
+from mistral_failover.groups.project_view import ProjectView
 from mistral_failover.model.group import ResourceSpec
 from mistral_failover.model.installed import installed
-from mistral_failover.model.observation import Look
+from mistral_failover.model.observation import ObservedPresence
 
 RESOURCES = "mistral_failover.resources"
 """The group of the entry points."""
 
-Observe = Callable[[ProjectView, Record, str], Look]
+Observe = Callable[[ProjectView, Record, str], ObservedPresence]
 
 
 @dataclass(frozen=True)
-class Candidate:
+class ExaminedResource:
     """A resource of a group file. ``group`` and ``stack``: their names. ``members``: by the id of
     its server, the name of each member that may get the resource."""
 
@@ -43,7 +43,7 @@ class Candidate:
     members: Mapping[str, str]
 
 
-Examine = Callable[[Candidate], str]
+Examine = Callable[[ExaminedResource], str]
 
 
 def observer(resource_type: str) -> Observe | None:

@@ -30,7 +30,7 @@ def group_of(request: Request, tx: SqlTransaction, traversal_id: str) -> GroupSt
     return state if state is not None and state.project_id == request.project_id else None
 
 
-def entitled(request: Request, document: Any) -> tuple[Ticket, OperationDocument]:
+def authorized_operation(request: Request, document: Any) -> tuple[Ticket, OperationDocument]:
     """Return the operation of a document's ticket, as the state store has it.
 
     The ticket alone is the right to carry it out. Everything else that the document says about it

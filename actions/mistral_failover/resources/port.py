@@ -8,13 +8,13 @@ from typing import Any
 from mistral_failover.cloud import networks
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import Record
-from mistral_failover.groups.observing import ProjectView, unknown
+from mistral_failover.groups.project_view import ProjectView, unknown
 from mistral_failover.mistral.operation_documents import OperationDocument
-from mistral_failover.model.observation import AS_RECORDED, Look, Presence
+from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
 from mistral_failover.model.rungs import ServerAfter, rung_kind
-from mistral_failover.resources.modules import Candidate
-from mistral_failover.resources.operation_tools import (
-    Tools,
+from mistral_failover.resources.modules import ExaminedResource
+from mistral_failover.resources.operation_context import (
+    OperationContext,
     address_id,
     fence_proof,
     member_server,
@@ -22,23 +22,23 @@ from mistral_failover.resources.operation_tools import (
     refuse_started,
     refuse_unproven,
 )
-from mistral_failover.runtime.remedies import going_on
+from mistral_failover.runtime.remedies import says_how_to_continue
 
 
-def attach_port(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
+def attach_port(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
     """Attach the port to the member's server and wait until it is ACTIVE."""
     server_id = member_server(operation)
-    with going_on(operation["group"]):
+    with says_how_to_continue(operation["group"]):
         port_id = networks.resolve_port(
-            tools.cloud, operation["stack"], operation["properties"]["port"]
+            context.cloud, operation["stack"], operation["properties"]["port"]
         )
         attributes = networks.attach_port(
-            tools.cloud, port_id, server_id, operation["timeout"], unknown=operation["unknown"]
+            context.cloud, port_id, server_id, operation["timeout"], unknown=operation["unknown"]
         )
     return {"physical_id": port_id, "attributes": attributes}
 
 
-def detach_port(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
+def detach_port(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
     """Detach the port from the server that it was attached to, and check that it is gone.
 
     Nova does it, unless a fence proves the server off without Nova's help: a request to a dead host
@@ -46,17 +46,17 @@ def detach_port(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
     """
     server_id, proof = recorded_server(operation), fence_proof(operation)
     after = rung_kind(proof["rung"]).server_after if proof else None
-    with going_on(operation["group"]):
+    with says_how_to_continue(operation["group"]):
         if proof is None:
-            refuse_unproven(tools, operation, server_id)
+            refuse_unproven(context, operation, server_id)
         elif after is ServerAfter.SHUTOFF:
-            refuse_started(tools, operation, server_id)
+            refuse_started(context, operation, server_id)
         name = operation["properties"]["port"]
-        port_id = address_id(tools, operation, networks.resolve_port, name)
+        port_id = address_id(context, operation, networks.resolve_port, name)
         if port_id is None:
             return {}
         networks.detach_port(
-            tools.cloud,
+            context.cloud,
             port_id,
             server_id,
             operation["timeout"],
@@ -66,26 +66,26 @@ def detach_port(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
     return {}
 
 
-def observe(view: ProjectView, record: Record, group: str) -> Look:
+def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
     """Return whether the port is still attached to the same server."""
     port_id, server_id = record.physical_id, record.attributes.get("server_id")
     if port_id is None or server_id is None:
-        return Look(Presence.UNKNOWN, "no port or no server is recorded")
+        return ObservedPresence(Presence.UNKNOWN, "no port or no server is recorded")
     try:
         found = view.listing.port(port_id)
     except CloudError as error:
         return unknown(error)
     if found is None:
-        return Look(Presence.GONE, f"port {port_id} no longer exists")
+        return ObservedPresence(Presence.GONE, f"port {port_id} no longer exists")
     if found.device_id == server_id:
         return AS_RECORDED
     if not found.device_id:
-        return Look(Presence.GONE, f"port {port_id} is attached to no server")
+        return ObservedPresence(Presence.GONE, f"port {port_id} is attached to no server")
     words = f"port {port_id} is attached to {found.device_id}, not to {server_id}"
-    return Look(Presence.CHANGED, words)
+    return ObservedPresence(Presence.CHANGED, words)
 
 
-def examine(subject: Candidate) -> str:
+def examine(subject: ExaminedResource) -> str:
     """Return what is right about a port. Raises CloudError for what would fail."""
     cloud, named = subject.cloud, str(subject.spec.properties["port"])
     port = networks.port(cloud, networks.resolve_port(cloud, subject.stack, named))

@@ -10,21 +10,21 @@ from mistral_failover.cloud import patches
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.update_guard import KeptParts
 from mistral_failover.convergence.records import Record
-from mistral_failover.groups.observing import ProjectView, shorter, unknown
+from mistral_failover.groups.project_view import ProjectView, shorter, unknown
 from mistral_failover.mistral.operation_documents import OperationDocument
-from mistral_failover.model.observation import AS_RECORDED, Look, Presence
-from mistral_failover.resources.operation_tools import Tools
-from mistral_failover.runtime.remedies import going_on
+from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
+from mistral_failover.resources.operation_context import OperationContext
+from mistral_failover.runtime.remedies import says_how_to_continue
 
 
 def patch_stack(
-    tools: Tools, operation: OperationDocument, keep: Callable[[], KeptParts]
+    context: OperationContext, operation: OperationDocument, keep: Callable[[], KeptParts]
 ) -> dict[str, Any]:
     """PATCH the stack's parameters and follow the update to its end; refuse it if it would remove
     one of the servers or volumes to ``keep``."""
-    with going_on(operation["group"]):
+    with says_how_to_continue(operation["group"]):
         patched = patches.patch_parameters(
-            tools.cloud,
+            context.cloud,
             operation["stack"],
             operation["properties"]["parameters"],
             operation["timeout"],
@@ -33,7 +33,7 @@ def patch_stack(
     return {"physical_id": patched.stack, "attributes": {"status": patched.status}}
 
 
-def observe(view: ProjectView, record: Record, group: str) -> Look:
+def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
     """Return whether the stack still has the parameters; hidden ones cannot be compared.
 
     The stack itself is read only if it was updated since it last matched.
@@ -41,7 +41,7 @@ def observe(view: ProjectView, record: Record, group: str) -> Look:
     stack, wanted = (record.physical_id or "").partition("/")[0], record.properties or {}
     try:
         version = view.stack_version(record)
-        if isinstance(version, Look):
+        if isinstance(version, ObservedPresence):
             return version
         shown = view.listing.parameters(stack)
     except CloudError as error:
@@ -54,4 +54,4 @@ def observe(view: ProjectView, record: Record, group: str) -> Look:
         f"parameter {name} is {shorter(shown.get(name))} instead of {shorter(value)}"
         for name, value in sorted(drifted.items())
     )
-    return Look(Presence.CHANGED, f"stack {stack}: {words}")
+    return ObservedPresence(Presence.CHANGED, f"stack {stack}: {words}")

@@ -10,25 +10,25 @@ from mistral_failover.cloud import patches
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.update_guard import KeptParts
 from mistral_failover.convergence.records import Record
-from mistral_failover.groups.observing import ProjectView, unknown
+from mistral_failover.groups.project_view import ProjectView, unknown
 from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.documents import load_template
 from mistral_failover.model.errors import InvalidDocument
-from mistral_failover.model.observation import AS_RECORDED, Look, Presence
-from mistral_failover.resources.operation_tools import Tools
+from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
+from mistral_failover.resources.operation_context import OperationContext
 from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.remedies import going_on
+from mistral_failover.runtime.remedies import says_how_to_continue
 
 
 def patch_template(
-    tools: Tools, operation: OperationDocument, keep: Callable[[], KeptParts]
+    context: OperationContext, operation: OperationDocument, keep: Callable[[], KeptParts]
 ) -> dict[str, Any]:
     """PATCH the stack to the chosen template and follow the update to its end; refuse it if it
     would remove one of the servers or volumes to ``keep``."""
     template = _chosen(operation["properties"])
-    with going_on(operation["group"]):
+    with says_how_to_continue(operation["group"]):
         patched = patches.patch_template(
-            tools.cloud, operation["stack"], template, operation["timeout"], keep
+            context.cloud, operation["stack"], template, operation["timeout"], keep
         )
     return {"physical_id": patched.stack, "attributes": {"status": patched.status}}
 
@@ -53,21 +53,23 @@ def _chosen(properties: Mapping[str, Any]) -> dict[str, Any]:
         ) from None
 
 
-def observe(view: ProjectView, record: Record, group: str) -> Look:
+def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
     """Return whether the stack still has the chosen template. It is read only if the stack was
     updated since it last matched."""
     stack = (record.physical_id or "").partition("/")[0]
     try:
         version = view.stack_version(record)
-        if isinstance(version, Look):
+        if isinstance(version, ObservedPresence):
             return version
         shown = view.listing.template(stack)
         wanted = _chosen(record.properties or {})
     except CloudError as error:
         return unknown(error)
     except (ActionError, KeyError):
-        return Look(Presence.UNKNOWN, f"no template of stack {stack} is recorded")
+        return ObservedPresence(Presence.UNKNOWN, f"no template of stack {stack} is recorded")
     if patches.same_template(wanted, shown):
         view.found_well(record.id, version)
         return AS_RECORDED
-    return Look(Presence.CHANGED, f"stack {stack} has another template than the group chose")
+    return ObservedPresence(
+        Presence.CHANGED, f"stack {stack} has another template than the group chose"
+    )

@@ -9,38 +9,38 @@ from mistral_failover.cloud import networks, servers
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.convergence.records import Record
-from mistral_failover.groups.observing import ProjectView, unknown
+from mistral_failover.groups.project_view import ProjectView, unknown
 from mistral_failover.mistral.operation_documents import OperationDocument
-from mistral_failover.model.observation import AS_RECORDED, Look, Presence
+from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
 from mistral_failover.model.rungs import ServerAfter, rung_kind
 from mistral_failover.resources.commands import command_member
-from mistral_failover.resources.modules import Candidate
-from mistral_failover.resources.operation_tools import (
-    Tools,
+from mistral_failover.resources.modules import ExaminedResource
+from mistral_failover.resources.operation_context import (
+    OperationContext,
     address_id,
     fence_proof,
     member_server,
     recorded_server,
     refuse_unproven,
 )
-from mistral_failover.runtime.remedies import going_on
+from mistral_failover.runtime.remedies import says_how_to_continue
 
 
-def allow_address(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
+def allow_address(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
     """Allow the address on the member's port, then run the command that announces it."""
     server_id, properties = member_server(operation), operation["properties"]
-    with going_on(operation["group"]):
-        reserved = networks.resolve_port(tools.cloud, operation["stack"], properties["port"])
+    with says_how_to_continue(operation["group"]):
+        reserved = networks.resolve_port(context.cloud, operation["stack"], properties["port"])
         attributes = networks.allow_address(
-            tools.cloud, reserved, server_id, operation["timeout"], unknown=operation["unknown"]
+            context.cloud, reserved, server_id, operation["timeout"], unknown=operation["unknown"]
         )
     if (announce := properties.get("announce")) is not None:
         arguments = {"address": attributes["address"]}
-        command_member(tools, operation, announce, arguments, server_id)
+        command_member(context, operation, announce, arguments, server_id)
     return {"physical_id": reserved, "attributes": attributes}
 
 
-def forbid_address(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
+def forbid_address(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
     """Run the command that removes the address from the server, then forbid it on the server's
     port.
 
@@ -49,23 +49,23 @@ def forbid_address(tools: Tools, operation: OperationDocument) -> dict[str, Any]
     """
     record, server_id = operation["resource"], recorded_server(operation)
     proof = fence_proof(operation)
-    with going_on(operation["group"]):
+    with says_how_to_continue(operation["group"]):
         if proof is None:
-            refuse_unproven(tools, operation, server_id)
+            refuse_unproven(context, operation, server_id)
         reserved = address_id(
-            tools, operation, networks.resolve_port, operation["properties"]["port"]
+            context, operation, networks.resolve_port, operation["properties"]["port"]
         )
-        address = record["attributes"].get("address") or _reserved_address(tools, reserved)
+        address = record["attributes"].get("address") or _reserved_address(context, reserved)
     if reserved is None or address is None:
         return {}  # no port could be allowed it
     runs = proof is None or rung_kind(proof["rung"]).server_after is ServerAfter.RUNNING
     withdraw = operation["properties"].get("withdraw")
-    if runs and withdraw is not None and servers.server_state(tools.cloud, server_id).exists:
-        command_member(tools, operation, withdraw, {"address": address}, server_id)
-    with going_on(operation["group"]):
-        for port_id in _ports(tools, operation, server_id, reserved):
+    if runs and withdraw is not None and servers.server_state(context.cloud, server_id).exists:
+        command_member(context, operation, withdraw, {"address": address}, server_id)
+    with says_how_to_continue(operation["group"]):
+        for port_id in _ports(context, operation, server_id, reserved):
             networks.forbid_address(
-                tools.cloud,
+                context.cloud,
                 address,
                 port_id,
                 operation["timeout"],
@@ -74,43 +74,45 @@ def forbid_address(tools: Tools, operation: OperationDocument) -> dict[str, Any]
     return {}
 
 
-def _reserved_address(tools: Tools, reserved: str | None) -> str | None:
+def _reserved_address(context: OperationContext, reserved: str | None) -> str | None:
     """Return the address of the port that reserves it; None if there is no such port or address."""
     try:
-        return None if reserved is None else networks.address_of(tools.cloud, reserved)
+        return None if reserved is None else networks.address_of(context.cloud, reserved)
     except CloudError as error:
         if error.code in ("NOT_FOUND", "NO_PORT"):
             return None
         raise
 
 
-def _ports(tools: Tools, operation: OperationDocument, server_id: str, reserved: str) -> list[str]:
+def _ports(
+    context: OperationContext, operation: OperationDocument, server_id: str, reserved: str
+) -> list[str]:
     """Return the port that may use the address; if none is recorded, those of the server."""
     recorded = operation["resource"]["attributes"].get("port_id")
     if recorded is not None:
         return [str(recorded)]
-    network = networks.port(tools.cloud, reserved).network_id
-    rows = networks.listed(tools.cloud, "ports", device_id=server_id, network_id=network)
+    network = networks.port(context.cloud, reserved).network_id
+    rows = networks.listed(context.cloud, "ports", device_id=server_id, network_id=network)
     return [str(row["id"]) for row in rows]
 
 
-def observe(view: ProjectView, record: Record, group: str) -> Look:
+def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
     """Return whether the member's port may still use the address."""
     port_id, address = record.attributes.get("port_id"), record.attributes.get("address")
     if port_id is None or address is None:
-        return Look(Presence.UNKNOWN, "no port or no address is recorded")
+        return ObservedPresence(Presence.UNKNOWN, "no port or no address is recorded")
     try:
         found = view.listing.port(port_id)
     except CloudError as error:
         return unknown(error)
     if found is None:
-        return Look(Presence.GONE, f"port {port_id} no longer exists")
+        return ObservedPresence(Presence.GONE, f"port {port_id} no longer exists")
     if networks.allows(found, address):
         return AS_RECORDED
-    return Look(Presence.GONE, f"port {port_id} is not allowed to use {address}")
+    return ObservedPresence(Presence.GONE, f"port {port_id} is not allowed to use {address}")
 
 
-def examine(subject: Candidate) -> str:
+def examine(subject: ExaminedResource) -> str:
     """Return what is right about a virtual IP. Raises CloudError for what would fail."""
     cloud, named = subject.cloud, str(subject.spec.properties["port"])
     port = networks.port(cloud, networks.resolve_port(cloud, subject.stack, named))

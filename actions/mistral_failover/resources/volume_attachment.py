@@ -17,12 +17,12 @@ from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.update_guard import replaced_volume
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.agent_health import silent
-from mistral_failover.groups.observing import ProjectView, unknown
+from mistral_failover.groups.project_view import ProjectView, unknown
 from mistral_failover.mistral.operation_documents import OperationDocument
-from mistral_failover.model.observation import AS_RECORDED, Look, Presence
+from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
 from mistral_failover.model.rungs import ServerAfter, rung_kind
-from mistral_failover.resources.operation_tools import (
-    Tools,
+from mistral_failover.resources.operation_context import (
+    OperationContext,
     fence_proof,
     member_of,
     member_server,
@@ -31,12 +31,12 @@ from mistral_failover.resources.operation_tools import (
     refuse_unproven,
 )
 from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.remedies import going_on
+from mistral_failover.runtime.remedies import says_how_to_continue
 from mistral_failover.store.attached_volumes import AttachedVolume
 
 
 def attach_volume(
-    tools: Tools, operation: OperationDocument, known: AttachedVolume | None = None
+    context: OperationContext, operation: OperationDocument, known: AttachedVolume | None = None
 ) -> dict[str, Any]:
     """Attach the volume to the member's server; return device, server_id, attachment_id.
 
@@ -47,34 +47,34 @@ def attach_volume(
     """
     server_id = member_server(operation)
     volume = operation["properties"]["volume"]
-    with alongside(lambda: server_state(tools.cloud, server_id)) as server:
-        volume_id = volumes.resolve_volume(tools.cloud, operation["stack"], volume)
-    with going_on(operation["group"]):
+    with alongside(lambda: server_state(context.cloud, server_id)) as server:
+        volume_id = volumes.resolve_volume(context.cloud, operation["stack"], volume)
+    with says_how_to_continue(operation["group"]):
         if known is not None and known.name == volume and known.volume_id != volume_id:
             raise replaced_volume(operation["group"], volume, known.volume_id, volume_id)
         try:
             attributes = volumes.attach(
-                tools.cloud,
+                context.cloud,
                 volume_id,
                 server_id,
                 operation["timeout"],
                 unknown=operation["unknown"],
-                silence=lambda: _silence(tools, operation, server_id),
+                silence=lambda: _silence(context, operation, server_id),
                 server=server,
             )
         except CloudError as error:
             if error.target is not None and error.target["evidence"] == GONE:
-                _say_how_to_replace(tools, operation, server_id, error)
+                _say_how_to_replace(context, operation, server_id, error)
             raise
     return {"physical_id": volume_id, "attributes": attributes}
 
 
 def _say_how_to_replace(
-    tools: Tools, operation: OperationDocument, server_id: str, error: CloudError
+    context: OperationContext, operation: OperationDocument, server_id: str, error: CloudError
 ) -> None:
     """Let an error about a server that does not exist name the commands that help."""
     try:
-        commands = replacement_commands(tools.cloud, operation["stack"], server_id)
+        commands = replacement_commands(context.cloud, operation["stack"], server_id)
     except CloudError:
         commands = ""  # what is known is said now; the next try asks Heat again
     member = member_of(operation)["name"]
@@ -86,32 +86,32 @@ def _say_how_to_replace(
     error.detail = f"{error.detail}. {error.remedy}"
 
 
-def _silence(tools: Tools, operation: OperationDocument, server_id: str) -> str:
+def _silence(context: OperationContext, operation: OperationDocument, server_id: str) -> str:
     """Return why the agent on the server counts as silent, in words; empty if it does not, or if
     nothing is known of it."""
     to = Address(operation["group_id"], operation["group"], member_of(operation)["name"], server_id)
     try:
-        return silent(tools.channel.heard(to))
+        return silent(context.channel.heard(to))
     except ChannelError:
         return ""
 
 
-def detach_volume(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
+def detach_volume(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
     """Detach the volume from the server that it was attached to, and check that it is gone.
 
     A volume that no longer exists is attached nowhere: whatever prevents the detach, there is
     nothing left to protect.
     """
     try:
-        return _detach(tools, operation)
+        return _detach(context, operation)
     except (ActionError, CloudError):
         volume_id = operation["resource"]["physical_id"]
-        if volume_id is None or volumes.exists(tools.cloud, volume_id):
+        if volume_id is None or volumes.exists(context.cloud, volume_id):
             raise
     return {}
 
 
-def _detach(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
+def _detach(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
     """As :func:`detach_volume`, for an existing volume.
 
     The server is the recorded one, not the member's present one. If its host is down, the server
@@ -120,15 +120,15 @@ def _detach(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
     """
     record = operation["resource"]
     volume_id = record["physical_id"] or volumes.resolve_volume(
-        tools.cloud, operation["stack"], operation["properties"]["volume"]
+        context.cloud, operation["stack"], operation["properties"]["volume"]
     )
     server_id = recorded_server(operation)
     proof = fence_proof(operation)
     after = rung_kind(proof["rung"]).server_after if proof else None
     if proof is None:
-        refuse_unproven(tools, operation, server_id)
+        refuse_unproven(context, operation, server_id)
     elif after is ServerAfter.SHUTOFF:
-        refuse_started(tools, operation, server_id)
+        refuse_started(context, operation, server_id)
     release = Release(
         off=proof["observed"] if proof and after is not ServerAfter.RUNNING else None,
         fenced=proof is not None,
@@ -136,9 +136,9 @@ def _detach(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
         cut_off=after is ServerAfter.CUT_OFF,
         stopped=after is ServerAfter.SHUTOFF,
     )
-    with going_on(operation["group"]):
+    with says_how_to_continue(operation["group"]):
         volumes.detach(
-            tools.cloud,
+            context.cloud,
             volume_id,
             server_id,
             operation["timeout"],
@@ -148,24 +148,24 @@ def _detach(tools: Tools, operation: OperationDocument) -> dict[str, Any]:
     return {}
 
 
-def observe(view: ProjectView, record: Record, group: str) -> Look:
+def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
     """Return whether the volume is still attached to the same server."""
     volume_id, server_id = record.physical_id, record.attributes.get("server_id")
     if volume_id is None or server_id is None:
-        return Look(Presence.UNKNOWN, "no volume or no server is recorded")
+        return ObservedPresence(Presence.UNKNOWN, "no volume or no server is recorded")
     try:
         volume = view.listing.volume(volume_id)
     except CloudError as error:
         return unknown(error)
     if volume is None:
-        return Look(Presence.GONE, f"volume {volume_id} no longer exists")
+        return ObservedPresence(Presence.GONE, f"volume {volume_id} no longer exists")
     if server_id in volume.servers:
         if volume.status == "in-use":
             return AS_RECORDED
-        return Look(
+        return ObservedPresence(
             Presence.UNKNOWN,
             f"volume {volume_id} is attached, but Cinder reports it as {volume.status}",
         )
     where = " and ".join(f"server {each}" for each in sorted(volume.servers)) or "no server"
     words = f"volume {volume_id} is {volume.status} and attached to {where}, not to {server_id}"
-    return Look(Presence.CHANGED if volume.servers else Presence.GONE, words)
+    return ObservedPresence(Presence.CHANGED if volume.servers else Presence.GONE, words)

@@ -30,7 +30,7 @@ from mistral_failover.store.transaction import SqlTransaction
 
 
 @dataclass(frozen=True)
-class _Needs:
+class _NodeNeeds:
     """What decides what the nodes of a traversal need to start: its place among others, and the
     group's types by name."""
 
@@ -46,7 +46,7 @@ class NodeWorker:
     request: Request
     group_id: str
     ended: tuple[str, str] | None = None
-    _needs: dict[str, _Needs] = field(default_factory=dict)
+    _needs: dict[str, _NodeNeeds] = field(default_factory=dict)
 
     def submit(self, ready: Ready) -> bool:
         """Have a thread of this process process a node, and the nodes that become ready by that.
@@ -58,7 +58,7 @@ class NodeWorker:
         away: then the node's check fails."""
         known = self._needs.get(ready.traversal_id)
         if known is None or ready.node.resource_id not in known.position.types:
-            known = _Needs()
+            known = _NodeNeeds()
             with suppress(SQLAlchemyError):
                 known = self.request.runtime.database.reading(
                     lambda tx: self._needs_of(tx, ready.traversal_id)
@@ -72,11 +72,11 @@ class NodeWorker:
             known.position.number,
         )
 
-    def _needs_of(self, tx: SqlTransaction, traversal_id: str) -> _Needs:
+    def _needs_of(self, tx: SqlTransaction, traversal_id: str) -> _NodeNeeds:
         position, state = turns.position(tx, traversal_id), groups.get(tx, self.group_id)
         if position is None or state is None:
-            return _Needs()
-        return _Needs(position, self.request.runtime.definitions.group(tx, state).types)
+            return _NodeNeeds()
+        return _NodeNeeds(position, self.request.runtime.definitions.group(tx, state).types)
 
     def work(self, ready: Ready) -> Iterable[Ready]:
         """Process a node in this thread; return the nodes that became ready by that."""

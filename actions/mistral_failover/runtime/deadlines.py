@@ -13,7 +13,7 @@ from mistral_failover.cloud.errors import CloudError
 T = TypeVar("T")
 
 
-class Until:
+class DeadlineGuard:
     """A guard that ends every call at one moment."""
 
     def __init__(self, deadline: float, limit: float) -> None:

@@ -9,7 +9,7 @@ from mistral_failover.model.stages import Stage
 from mistral_failover.runtime.errors import ActionError, masked
 
 
-def wrong(key: str, expected: str, value: Any, remedy: str = "") -> ActionError:
+def bad_input(key: str, expected: str, value: Any, remedy: str = "") -> ActionError:
     """Return the error that an input has another form than the expected one."""
     return ActionError(
         "BAD_INPUT", f"{key}: {expected} is expected, not {value!r}", remedy or f"Correct {key}."
@@ -19,7 +19,7 @@ def wrong(key: str, expected: str, value: Any, remedy: str = "") -> ActionError:
 def text(key: str, value: Any) -> str:
     """Return a required text input. Raises ActionError BAD_INPUT."""
     if not isinstance(value, str) or not value:
-        raise wrong(key, "text", value, f"Give {key}.")
+        raise bad_input(key, "text", value, f"Give {key}.")
     # What people say is written down for all to read, and they may have pasted a token.
     return masked(value) if key == "because" else value
 
@@ -35,14 +35,14 @@ def names(key: str, value: Any) -> tuple[str, ...]:
         return ()
     listed = [value] if isinstance(value, str) else value
     if not isinstance(listed, list | tuple) or not all(isinstance(v, str) for v in listed):
-        raise wrong(key, "a list of names", value)
+        raise bad_input(key, "a list of names", value)
     return tuple(listed)
 
 
 def whole(key: str, value: Any, lowest: int, highest: int) -> int:
     """Return a whole number within bounds."""
     if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
-        raise wrong(key, f"a whole number from {lowest} to {highest}", value)
+        raise bad_input(key, f"a whole number from {lowest} to {highest}", value)
     return value
 
 
@@ -59,5 +59,5 @@ def stage(key: str, value: Any) -> Stage:
 def flag(key: str, value: Any) -> bool:
     """Return true or false."""
     if not isinstance(value, bool):
-        raise wrong(key, "true or false", value)
+        raise bad_input(key, "true or false", value)
     return value

@@ -25,7 +25,7 @@ def start_command(group: str, lost: str | None = None) -> str:
 
 
 @contextmanager
-def going_on(group: str) -> Iterator[None]:
+def says_how_to_continue(group: str) -> Iterator[None]:
     """Append to the remedy of an error of the cloud how the group's operation continues
     afterwards."""
     try:

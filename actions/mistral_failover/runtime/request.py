@@ -10,10 +10,10 @@ from typing import Any
 
 from mistral_failover.agent.channel.interface import (
     Channel,
+    ChannelContext,
     Command,
     CommandResult,
     Heartbeat,
-    Means,
     channel_for,
 )
 from mistral_failover.agent.wire import Address
@@ -103,20 +103,20 @@ class Request:
     def channel(self, cloud: Cloud, guard: Guard) -> Channel:
         """Return the channel to the members' agents, guarded like the cloud."""
         settings = self.runtime.settings
-        means = Means(cloud.session, guard, settings.agent_key_file)
-        return ChannelOnDemand(settings.command_channel, means)
+        context = ChannelContext(cloud.session, guard, settings.agent_key_file)
+        return ChannelOnDemand(settings.command_channel, context)
 
 
 class ChannelOnDemand:
     """The configured channel, created when the first command is sent: most operations send none."""
 
-    def __init__(self, url: str | None, means: Means) -> None:
+    def __init__(self, url: str | None, context: ChannelContext) -> None:
         self._url = url
-        self._means = means
+        self._context = context
 
     @cached_property
     def _channel(self) -> Channel:
-        return channel_for(self._url, self._means)
+        return channel_for(self._url, self._context)
 
     def run(self, command: Command) -> CommandResult:
         """See ``agent.channel.interface.Channel``. Raises ChannelError, CONFIG included."""

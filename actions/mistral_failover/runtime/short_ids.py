@@ -10,7 +10,7 @@ from mistral_failover.store.id_lookup import SHORTEST, Match, matches
 from mistral_failover.store.transaction import SqlTransaction
 
 
-def identified(
+def find_by_short_id(
     request: Request,
     tx: SqlTransaction,
     said: str,

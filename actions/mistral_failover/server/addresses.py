@@ -11,6 +11,7 @@ from pathlib import Path
 
 from mistral_failover.embedded import unix_socket
 from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.loopback import is_loopback
 from mistral_failover.mistral.unix_transport import SCHEME, socket_of
 
 
@@ -38,7 +39,7 @@ class Address:
     @property
     def loopback(self) -> bool:
         """Whether only this machine can reach it."""
-        return ipaddress.ip_address(self.host).is_loopback
+        return is_loopback(self.host)
 
     @property
     def family(self) -> socket.AddressFamily:

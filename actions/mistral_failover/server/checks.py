@@ -18,8 +18,8 @@ from keystoneauth1.session import Session
 from openstack import config as clouds
 
 from mistral_failover.agent.broker import ERRORS, Broker, forget
-from mistral_failover.agent.channel.interface import ChannelError, Means, channel_for
-from mistral_failover.agent.channel.links import Away
+from mistral_failover.agent.channel.interface import ChannelContext, ChannelError, channel_for
+from mistral_failover.agent.channel.links import BrokerUnavailable
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.guard import Unguarded
@@ -42,7 +42,7 @@ class Finding:
     remedy: str
 
 
-def look(options: Options) -> list[Finding]:
+def run_checks(options: Options) -> list[Finding]:
     """Return all findings, grave or not."""
     found: list[Finding] = []
     for check in (_place, _doors, _secret, _certificate, _database, _cloud, _channel):
@@ -212,8 +212,8 @@ def _channel(options: Options) -> Iterator[Finding]:
             "Set command_channel in the section [failover] of --config-file: see docs/broker.md.",
         )
         return
-    means = Means(Session(), Unguarded(10.0), options.settings.get("agent_key_file"))
-    channel_for(url, means)
+    context = ChannelContext(Session(), Unguarded(10.0), options.settings.get("agent_key_file"))
+    channel_for(url, context)
     if url.startswith("amqp"):
         yield from _broker(url)
 
@@ -226,7 +226,7 @@ def _broker(url: str) -> Iterator[Finding]:
         yield Finding(
             True,
             "UNREACHABLE",
-            str(Away(broker.shown, error)),
+            str(BrokerUnavailable(broker.shown, error)),
             "Check its URL, user and password, and that it runs: see docs/broker.md.",
         )
 

@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl
 
 from mistral_failover.alarms import adapters, recording
 from mistral_failover.alarms.alarm import Alarm
-from mistral_failover.alarms.recording import REPEATED, Recorded, Report
+from mistral_failover.alarms.recording import REPEATED, AlarmReport, RecordedAlarm
 from mistral_failover.mistral import event_hooks
 from mistral_failover.mistral.client import ExecutionBody, MistralError
 from mistral_failover.model.errors import InvalidDocument
@@ -69,7 +69,7 @@ class Refused(Exception):
         self.body = {"error": {"code": code, "message": message, "remedy": remedy, **more}}
 
 
-class Starts(Protocol):
+class WorkflowStarter(Protocol):
     """The part of Mistral that is needed here."""
 
     def start(
@@ -107,12 +107,12 @@ class Sender:
 
 
 @dataclass(frozen=True)
-class Taken:
+class AcceptedAlarms:
     """The answer to an alarm that was accepted: its ``decisions``, and the Mistral ``execution``
     that starts its failovers, None if there is nothing to start. The failure of a host is decided
     by its execution."""
 
-    decisions: Sequence[Recorded]
+    decisions: Sequence[RecordedAlarm]
     execution: str | None
 
     @property
@@ -130,19 +130,19 @@ class Taken:
 
 
 @dataclass(frozen=True)
-class _Arrived:
+class _AlarmRequest:
     """The alarms of a request, and its signature, None if a token authenticates the sender."""
 
-    reports: Sequence[Report]
+    reports: Sequence[AlarmReport]
     signature: str | None
 
 
 @dataclass(frozen=True)
-class _Decided:
+class _DecidedRequest:
     """``kept``: whether the signature is recorded already; ``known``: what came of it when it was
     taken before, None if it is new."""
 
-    decisions: Sequence[Recorded] = ()
+    decisions: Sequence[RecordedAlarm] = ()
     kept: bool = False
     known: str | None = None
 
@@ -157,7 +157,7 @@ class Intake:
     def __init__(
         self,
         secret: Secret,
-        mistral: Starts,
+        mistral: WorkflowStarter,
         request: Request,
         *,
         clock: Callable[[], float] = time.time,
@@ -170,17 +170,17 @@ class Intake:
         self._database = request.runtime.database
         self._project = request.project_id
         self._clock = clock
-        self._rates: dict[Sender, _Rate] = {}  # at most two for each line of the secret's file
+        self._rates: dict[Sender, _RateLimit] = {}  # at most two for each line of the secret's file
         self._first: dict[tuple[str, str], float] = {}
         """By member, when an alarm was accepted above the rate of its sender."""
         self._members: Mapping[str, set[tuple[str, str]]] = {}
         self._members_at = -KNOWN
         self._lock = threading.Lock()
-        self._deciding: Batches[_Arrived, _Decided] = Batches(self._decide, DECIDED)
+        self._deciding: Batches[_AlarmRequest, _DecidedRequest] = Batches(self._decide, DECIDED)
         self._starting: Batches[tuple[str, ...], str] = Batches(self._start, STARTED)
         self._begun: dict[str, tuple[float, str]] = {}  # incidents: when, and by which execution
 
-    def take(self, delivery: Delivery) -> Taken:
+    def take(self, delivery: Delivery) -> AcceptedAlarms:
         """Decide on an alarm and have its failovers started. When this returns, all of that is
         recorded.
 
@@ -197,16 +197,16 @@ class Intake:
             rate.charge(INVALID - 1)
             raise
         group, member = inputs.get("group"), inputs.get("member")
-        reports = [Report(alarm, group, member) for alarm in alarms]
+        reports = [AlarmReport(alarm, group, member) for alarm in alarms]
         if allowed:
             rate.charge(len(alarms) - 1)
         elif not self._is_first_of_a_member(reports):
             raise _too_many()
         if any(each.is_host_event and not (member or each.member) for each in alarms):
             # Nova says which members are there, and that takes its time.
-            return Taken((), self._passed_on(inputs, signature))
+            return AcceptedAlarms((), self._passed_on(inputs, signature))
         try:
-            taken = self._judged(_Arrived(reports, signature))
+            taken = self._judged(_AlarmRequest(reports, signature))
         except Refused:
             raise
         except Exception as error:  # noqa: BLE001 - logged; the sender is to try again
@@ -217,7 +217,7 @@ class Intake:
             rate.charge(-repeats * (1 - REPEAT))
         return taken
 
-    def _is_first_of_a_member(self, reports: Sequence[Report]) -> bool:
+    def _is_first_of_a_member(self, reports: Sequence[AlarmReport]) -> bool:
         """Return whether one of these alarms reports the failure of a known member, and none about
         this member was accepted for that reason within `ALWAYS`. Raises Refused."""
         firing = [each for each in reports if each.alarm.firing or each.alarm.still]
@@ -244,7 +244,7 @@ class Intake:
                 found.setdefault(name, set()).add((each.group, each.name))
         return found
 
-    def _judged(self, arrived: _Arrived) -> Taken:
+    def _judged(self, arrived: _AlarmRequest) -> AcceptedAlarms:
         decided = self._deciding.do(arrived)
         if decided.known is not None:
             raise _replayed(decided.known)
@@ -253,12 +253,12 @@ class Intake:
         if arrived.signature is not None and not decided.kept:
             came_of_it = execution or _incident(decided.decisions)
             self._remember(arrived.signature, came_of_it)
-        return Taken(decided.decisions, execution)
+        return AcceptedAlarms(decided.decisions, execution)
 
-    def _decide(self, batch: Sequence[_Arrived]) -> list[_Decided | Exception]:
+    def _decide(self, batch: Sequence[_AlarmRequest]) -> list[_DecidedRequest | Exception]:
         """Decide on the alarms of some requests. Repeats of known incidents, usually all of them,
         take one transaction together; each other alarm takes one of its own."""
-        answers: list[_Decided | Exception] = []
+        answers: list[_DecidedRequest | Exception] = []
         for some in _portions(batch, adapters.MOST):
             found = self._database.atomically(partial(self._repeated, some))
             for arrived, known in zip(some, found, strict=True):
@@ -270,15 +270,15 @@ class Intake:
         return answers
 
     def _repeated(
-        self, batch: Sequence[_Arrived], tx: SqlTransaction
-    ) -> list[_Decided | dict[int, Recorded]]:
+        self, batch: Sequence[_AlarmRequest], tx: SqlTransaction
+    ) -> list[_DecidedRequest | dict[int, RecordedAlarm]]:
         """Count the repeats of known incidents in some requests. Return the answer to a request
         that was taken before or that has nothing else; of another one, the decisions so far, by the
         index of the alarm."""
-        answers: list[_Decided | dict[int, Recorded]] = []
+        answers: list[_DecidedRequest | dict[int, RecordedAlarm]] = []
         for arrived in batch:
             known = self._taken(tx, arrived.signature)
-            answers.append({} if known is None else _Decided(known=known))
+            answers.append({} if known is None else _DecidedRequest(known=known))
         places = [
             (number, index)
             for number, arrived in enumerate(batch)
@@ -301,22 +301,24 @@ class Intake:
         return None if signature is None else deliveries.taken(tx, self._project, signature)
 
     def _kept(
-        self, tx: SqlTransaction, arrived: _Arrived, found: Mapping[int, Recorded]
-    ) -> _Decided:
+        self, tx: SqlTransaction, arrived: _AlarmRequest, found: Mapping[int, RecordedAlarm]
+    ) -> _DecidedRequest:
         """Record that a signed request was taken, unless something has to be started first."""
         decisions = [found[index] for index in sorted(found)]
         if arrived.signature is None or any(each.begin is not None for each in decisions):
-            return _Decided(decisions)
+            return _DecidedRequest(decisions)
         came_of_it = _incident(decisions)
         if deliveries.take(tx, self._project, arrived.signature, came_of_it, _KEPT):
-            return _Decided(decisions, kept=True)
-        return _Decided(known=came_of_it)  # the same request is twice in this batch
+            return _DecidedRequest(decisions, kept=True)
+        return _DecidedRequest(known=came_of_it)  # the same request is twice in this batch
 
-    def _completed(self, arrived: _Arrived, known: _Decided | Mapping[int, Recorded]) -> _Decided:
+    def _completed(
+        self, arrived: _AlarmRequest, known: _DecidedRequest | Mapping[int, RecordedAlarm]
+    ) -> _DecidedRequest:
         """Decide on the alarms of a request that are no repeats."""
-        if isinstance(known, _Decided):
+        if isinstance(known, _DecidedRequest):
             return known
-        return _Decided(
+        return _DecidedRequest(
             [
                 known[index]
                 if index in known
@@ -358,9 +360,9 @@ class Intake:
         if not self._database.atomically(take):
             raise _replayed(came_of_it)
 
-    def _rate_of(self, sender: Sender) -> _Rate:
+    def _rate_of(self, sender: Sender) -> _RateLimit:
         with self._lock:
-            return self._rates.setdefault(sender, _Rate(RATE, BURST))
+            return self._rates.setdefault(sender, _RateLimit(RATE, BURST))
 
     def _authenticated(self, delivery: Delivery) -> tuple[Sender, str | None]:
         """Return the sender, and the signature, None if a token authenticates the sender."""
@@ -426,7 +428,7 @@ class Intake:
         return str(started["id"])
 
 
-class _Rate:
+class _RateLimit:
     """A bucket of so many tokens that fills at a rate. It may owe tokens: what a request costs is
     known only after it was let in."""
 
@@ -453,7 +455,7 @@ class _Rate:
 
 
 def _about(
-    report: Report, members: Mapping[str, set[tuple[str, str]]]
+    report: AlarmReport, members: Mapping[str, set[tuple[str, str]]]
 ) -> Collection[tuple[str, str]]:
     """Return the member that an alarm is about, as group and name, the name empty if it names none;
     nothing if the project has no such member."""
@@ -470,9 +472,9 @@ def _about(
     return ()
 
 
-def _portions(batch: Sequence[_Arrived], most: int) -> Iterator[Sequence[_Arrived]]:
+def _portions(batch: Sequence[_AlarmRequest], most: int) -> Iterator[Sequence[_AlarmRequest]]:
     """Yield the requests in portions with at most so many alarms, or of one request."""
-    some: list[_Arrived] = []
+    some: list[_AlarmRequest] = []
     for arrived in batch:
         if some and sum(len(each.reports) for each in some) + len(arrived.reports) > most:
             yield some
@@ -481,7 +483,7 @@ def _portions(batch: Sequence[_Arrived], most: int) -> Iterator[Sequence[_Arrive
     yield some
 
 
-def _incident(decisions: Sequence[Recorded]) -> str:
+def _incident(decisions: Sequence[RecordedAlarm]) -> str:
     """Return the first incident that was recorded or counted; empty if there is none."""
     return next((each.incident for each in decisions if each.incident is not None), "")
 

@@ -14,7 +14,7 @@ LOG = logging.getLogger(__name__)
 _ALARMS = ("failover.on_alarm", "failover.on_event", "failover.start_admitted")
 
 
-def take_up(mistral: EmbeddedMistral) -> None:
+def redeliver(mistral: EmbeddedMistral) -> None:
     """Deliver the alarms among the executions of a former process again, and end those executions.
 
     In this order, and each under an id that follows from the former one, so that a process

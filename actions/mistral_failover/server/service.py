@@ -146,7 +146,7 @@ def running(options: Options, progress: Progress = _untold) -> Iterator[Running]
         progress("Installing the workflows...")
         mistral.install_workflows([*mistral_failover.workflows.paths(), *options.workflows])
         state = _store()
-        redelivery.take_up(mistral)
+        redelivery.redeliver(mistral)
         stack.enter_context(BackgroundSweep(mistral))
         health = Health(mistral.connect(_ANSWER))
         anonymous = ActionContext(SecurityContext(), ExecutionContext())

@@ -49,7 +49,7 @@ def zones(tx: Session, project_id: str) -> dict[str, str]:
 
 def heard(tx: Session, project_id: str) -> dict[str, float]:
     """Return when the agents of a project's members were last heard, by server id; up to
-    ``groups.observing.REMEMBERED`` seconds too early."""
+    ``groups.project_view.REMEMBERED`` seconds too early."""
     return _last_seen(tx, project_id, "heard")
 
 

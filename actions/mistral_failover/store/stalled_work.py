@@ -209,7 +209,7 @@ def confirmed_fences(
 @dataclass(frozen=True)
 class TargetDown:
     """A node that waits because the ``server`` of its ``member`` can take nothing: ``why``, in
-    words. ``evidence`` and ``held`` as in ``cloud.volume_trouble.target_down``; ``error``: of its
+    words. ``evidence`` and ``held`` as in ``cloud.volume_errors.target_down``; ``error``: of its
     latest try."""
 
     ready: Ready

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import ipaddress
 import re
 import secrets
 import threading
@@ -34,6 +33,8 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mistral_failover.loopback import is_loopback
 
 LASTS = 12 * 3600.0
 """Seconds after which a session ends."""
@@ -84,7 +85,7 @@ class Session:
         return said
 
 
-class Door:
+class LoginSessions:
     """Knows the link that works once, and the sessions; thread-safe.
 
     :param announce: is given each new token of a link: one at the start, and a new one whenever one
@@ -175,10 +176,10 @@ async def form(request: Request, session: Session) -> dict[str, str]:
     return fields
 
 
-class Guard:
+class AccessGuard:
     """An ASGI application that lets requests through to another one; see the module."""
 
-    def __init__(self, app: ASGIApp, door: Door) -> None:
+    def __init__(self, app: ASGIApp, door: LoginSessions) -> None:
         self._app = app
         self._door = door
 
@@ -206,7 +207,7 @@ class Guard:
 
     def _check(self, request: Request) -> None:
         host = request.headers.get("Host", "").lower()
-        if len(request.headers.getlist("Host")) != 1 or not _is_loopback(host):
+        if len(request.headers.getlist("Host")) != 1 or not _names_this_machine(host):
             raise Refused(
                 HTTPStatus.FORBIDDEN,
                 "This server answers only to localhost and to addresses such as 127.0.0.1. Use one "
@@ -232,20 +233,12 @@ def refusal(refused: Refused) -> Response:
     return PlainTextResponse(f"{refused.why}\n", refused.status)
 
 
-def is_loopback(address: str) -> bool:
-    """Return whether only this machine reaches an IP address. Raises ValueError if it is none."""
-    return ipaddress.ip_address(address).is_loopback
-
-
-def _is_loopback(host: str) -> bool:
+def _names_this_machine(host: str) -> bool:
     """Return whether a Host header names this machine, with a port or without."""
     found = _HOST.fullmatch(host)
     if found is None or int(found["port"] or 0) > _LARGEST_PORT:
         return False
-    try:
-        return found["name"] == "localhost" or is_loopback(found["name"].strip("[]"))
-    except ValueError:
-        return False
+    return found["name"] == "localhost" or is_loopback(found["name"].strip("[]"))
 
 
 def _same_site(request: Request, host: str) -> bool:

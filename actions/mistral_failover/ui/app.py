@@ -24,11 +24,11 @@ from starlette.types import ASGIApp
 
 from mistral_failover.model.text import clean
 from mistral_failover.ui import access, drawing, orders
-from mistral_failover.ui.access import Door, Guard, Refused
-from mistral_failover.ui.asking import Asking, Remembering, Trouble
+from mistral_failover.ui.access import AccessGuard, LoginSessions, Refused
+from mistral_failover.ui.action_client import ActionClient, ActionFailed, CachingActionClient
+from mistral_failover.ui.journal_watcher import JournalWatcher
 from mistral_failover.ui.orders import ORDERS
 from mistral_failover.ui.pages import SELDOM, Page, Pages, Parameters
-from mistral_failover.ui.pulse import Pulse
 
 STREAMS = 64
 """Maximum pages that are updated at once; a further one is not live."""
@@ -49,10 +49,10 @@ _STATUS = {
 Build = Callable[[Parameters], Page]
 
 
-def application(asking: Asking, door: Door, *, read_only: bool = False) -> ASGIApp:
+def application(client: ActionClient, door: LoginSessions, *, read_only: bool = False) -> ASGIApp:
     """Return the application. ``read_only``: it has no orders at all."""
     # Around all of it, so that an answer about an error of ours has the headers too.
-    return Guard(_Ui(asking, door, read_only=read_only).application(), door)
+    return AccessGuard(_Ui(client, door, read_only=read_only).application(), door)
 
 
 def templates() -> jinja2.Environment:
@@ -75,14 +75,14 @@ def _clean(value: object) -> object:
 
 
 class _Ui:
-    def __init__(self, asking: Asking, door: Door, *, read_only: bool) -> None:
-        self._asking = Remembering(asking)
-        self._pulse = Pulse(asking, self._asking.forget)
+    def __init__(self, client: ActionClient, door: LoginSessions, *, read_only: bool) -> None:
+        self._client = CachingActionClient(client)
+        self._pulse = JournalWatcher(client, self._client.forget)
         self._door = door
         self._read_only = read_only
         self._templates = templates()
         self._streams = 0
-        pages = Pages(self._asking)
+        pages = Pages(self._client)
         self._order_page = pages.order
         self._pages: dict[str, Build] = {
             "/": pages.groups,
@@ -108,7 +108,11 @@ class _Ui:
                 Route("/logout", self._logout, methods=["POST"]),
                 Mount("/static", StaticFiles(directory=_HERE / "static")),
             ],
-            exception_handlers={Trouble: self._trouble, Refused: _refused, HTTPException: _unknown},
+            exception_handlers={
+                ActionFailed: self._trouble,
+                Refused: _refused,
+                HTTPException: _unknown,
+            },
         )
 
     # --- pages ----------------------------------------------------------------------------------
@@ -132,7 +136,7 @@ class _Ui:
         page: Page,
         *,
         live: str | None = None,
-        trouble: Trouble | None = None,
+        trouble: ActionFailed | None = None,
         status: int = 200,
     ) -> Response:
         session: access.Session = request.state.session
@@ -153,7 +157,7 @@ class _Ui:
         )
 
     def _trouble(self, request: Request, error: Exception) -> Response:
-        assert isinstance(error, Trouble)
+        assert isinstance(error, ActionFailed)
         page = Page("trouble.html", "That did not work", {})
         return self._answer(request, page, trouble=error, status=_status(error))
 
@@ -215,7 +219,7 @@ class _Ui:
     ) -> tuple[float, dict[str, str]]:
         try:
             page = build(given)
-        except Trouble as error:
+        except ActionFailed as error:
             told = self._templates.get_template("away.html").render(trouble=error)
             return 3.0, {"trouble": told}
         return page.live or 5.0, {"trouble": "", "page": self._part(page, session)}
@@ -234,7 +238,7 @@ class _Ui:
         order = ORDERS.get(fields.get("what", ""))
         if order is None:
             raise HTTPException(404)
-        done = await run_in_threadpool(orders.carry_out, order, self._asking, fields)
+        done = await run_in_threadpool(orders.carry_out, order, self._client, fields)
         request.state.session.said = done.said
         return _see(order.page(fields, done))
 
@@ -262,7 +266,7 @@ class _Ui:
         return answer
 
 
-def _status(trouble: Trouble) -> int:
+def _status(trouble: ActionFailed) -> int:
     return _STATUS.get(trouble.code, HTTPStatus.BAD_GATEWAY)
 
 

@@ -15,7 +15,8 @@ from typing import Any, TextIO
 from cliff.command import Command
 
 from mistral_failover.cli import connection
-from mistral_failover.cli.exporter import address, told_to_end
+from mistral_failover.cli.exporter import address, stop_signals
+from mistral_failover.loopback import NotLoopback, require_loopback
 
 LISTEN = "127.0.0.1:8991"
 _NEEDED = ("jinja2", "starlette", "uvicorn")
@@ -56,19 +57,19 @@ class Ui(Command):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Serve until a signal comes."""
         self.check()
-        from mistral_failover.ui.asking import OverMistral, Trouble
+        from mistral_failover.ui.action_client import ActionFailed, MistralActionClient
 
         host, port = parsed_args.listen
         check_address(host, port)
         try:
-            OverMistral(self.app).ask("failover.status")
-        except Trouble as error:
+            MistralActionClient(self.app).run_action("failover.status")
+        except ActionFailed as error:
             raise connection.CommandFailed(
                 error.message, f"{error.remedy} [{error.code}]".lstrip()
             ) from None
         with (
             page(self.app, self.app.stdout, host, port, read_only=parsed_args.read_only),
-            told_to_end() as ended,
+            stop_signals() as ended,
         ):
             # A signal may reach another thread, but only this one runs its handler.
             while not ended.wait(1.0):
@@ -98,10 +99,8 @@ class Ui(Command):
 
 def check_address(host: str, port: int) -> None:
     """Check that the page may be served there. Raises CommandFailed."""
-    from mistral_failover.ui.serving import check_loopback
-
     with _cannot_listen(host, port):
-        check_loopback(host)
+        require_loopback(host)
 
 
 @contextlib.contextmanager
@@ -111,7 +110,7 @@ def page(
     """Serve the page over the Mistral of ``app`` while the block lasts. Raises CommandFailed if it
     cannot listen."""
     # Imported here, because every other command would wait for these imports.
-    from mistral_failover.ui.asking import OverMistral
+    from mistral_failover.ui.action_client import MistralActionClient
     from mistral_failover.ui.serving import serving
 
     def announce(link: str) -> None:
@@ -121,7 +120,9 @@ def page(
     with contextlib.ExitStack() as stack:
         with _cannot_listen(host, port):
             stack.enter_context(
-                serving(OverMistral(app), host, port, read_only=read_only, announce=announce)
+                serving(
+                    MistralActionClient(app), host, port, read_only=read_only, announce=announce
+                )
             )
         yield
 
@@ -129,13 +130,11 @@ def page(
 @contextlib.contextmanager
 def _cannot_listen(host: str, port: int) -> Iterator[None]:
     """Turn what keeps a server from listening into a failed command."""
-    from mistral_failover.ui.serving import NotLoopback
-
     try:
         yield
-    except NotLoopback:
+    except NotLoopback as error:
         raise connection.CommandFailed(
-            f"{host} is not an address of loopback",
+            str(error),
             "Use 127.0.0.1 and a tunnel: ssh -L 8991:127.0.0.1:8991 HOST. [LOOPBACK_ONLY]",
         ) from None
     except (OSError, ValueError) as error:

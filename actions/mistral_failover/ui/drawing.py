@@ -11,16 +11,16 @@ from mistral_failover.ui.svg import node, shortened, text, title
 from mistral_failover.ui.timeline import Outcome, StageBar, Step, Timeline
 from mistral_failover.ui.topology import (
     Fenced,
-    Hold,
+    ItemState,
     Kind,
     Member,
-    Thing,
     Topology,
+    TopologyItem,
     state_of,
 )
 
 _WIDE, _GAP, _PAD = 220, 60, 12  # of a member's box
-_HEAD, _THING = 84, 40  # heights
+_HEAD, _ITEM = 84, 40  # heights
 _NAMES, _BARS, _ROW = 250, 500, 26  # the columns of a timeline, and a row's height
 _TICKS = 5
 _LETTERS = 22
@@ -29,8 +29,8 @@ _LETTERS = 22
 def draw_topology(topology: Topology, label: str) -> Markup:
     """Return the members as boxes beside each other, what they have in them, and what moves as
     arrows between them."""
-    most = max((len(member.things) for member in topology.members), default=0)
-    high = _HEAD + max(most, 1) * _THING + _PAD
+    most = max((len(member.items) for member in topology.members), default=0)
+    high = _HEAD + max(most, 1) * _ITEM + _PAD
     lanes = 24 * len(topology.movements)
     wide = max(len(topology.members), 1) * (_WIDE + _GAP) - _GAP
     left = {each.name: i * (_WIDE + _GAP) for i, each in enumerate(topology.members)}
@@ -65,22 +65,22 @@ def _box(member: Member, x: float, high: float) -> Markup:
         text(x + _PAD, 24, shortened(member.name, _LETTERS), "name"),
         text(x + _PAD, 44, shortened(words, 30), "role"),
         text(x + _PAD, 64, f"server {member.server or 'not known'}", "server"),
-        *(_thing(thing, x, _HEAD + i * _THING) for i, thing in enumerate(member.things)),
+        *(_item(item, x, _HEAD + i * _ITEM) for i, item in enumerate(member.items)),
         class_=" ".join(["member", *states]),
     )
 
 
-def _thing(thing: Thing, x: float, y: float) -> Markup:
-    shape = _volume if thing.kind is Kind.VOLUME else _block
-    words = _STATES[thing.hold]
-    detail = ", ".join(filter(None, (words, thing.detail)))
+def _item(item: TopologyItem, x: float, y: float) -> Markup:
+    shape = _volume if item.kind is Kind.VOLUME else _block
+    words = _STATES[item.state]
+    detail = ", ".join(filter(None, (words, item.detail)))
     return node(
         "g",
-        title(f"{thing.kind} {thing.name}: {detail or 'here'}"),
+        title(f"{item.kind} {item.name}: {detail or 'here'}"),
         shape(x + _PAD, y),
-        text(x + _PAD + 38, y + 15, shortened(thing.name, 20), "thing-name"),
-        text(x + _PAD + 38, y + 29, shortened(detail or thing.kind, 26), "thing-state"),
-        class_=f"thing {thing.kind} {thing.hold}",
+        text(x + _PAD + 38, y + 15, shortened(item.name, 20), "item-name"),
+        text(x + _PAD + 38, y + 29, shortened(detail or item.kind, 26), "item-state"),
+        class_=f"item {item.kind} {item.state}",
     )
 
 
@@ -226,11 +226,11 @@ def _step(step: Step, y: float, whole: float) -> Markup:
 
 
 _STATES = {
-    Hold.HELD: "",
-    Hold.ARRIVING: "arriving",
-    Hold.LEAVING: "leaving",
-    Hold.WANTED: "to come",
-    Hold.FAILED: "failed",
+    ItemState.HELD: "",
+    ItemState.ARRIVING: "arriving",
+    ItemState.LEAVING: "leaving",
+    ItemState.WANTED: "to come",
+    ItemState.FAILED: "failed",
 }
 _OUTCOMES = {
     Outcome.DONE: "done in",

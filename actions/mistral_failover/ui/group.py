@@ -9,7 +9,7 @@ from typing import Any
 
 from mistral_failover.cli import status_screen
 from mistral_failover.cli.base import clock, counted, lasted, when
-from mistral_failover.cli.connection import whole
+from mistral_failover.cli.connection import with_full_stop
 from mistral_failover.cli.status_screen import Advice
 from mistral_failover.model.observation import Service
 from mistral_failover.ui.levels import Level, of_decision, of_group
@@ -56,7 +56,7 @@ class HeldAlarm:
 
 
 @dataclass(frozen=True)
-class Heard:
+class RecentIncident:
     """An alarm or an order about a group, and what was decided."""
 
     incident: str
@@ -68,7 +68,7 @@ class Heard:
 
 @dataclass(frozen=True)
 class GroupView:
-    """A group, in words. ``heard``: the latest alarms and orders. ``traversal``: the id of the
+    """A group, in words. ``incidents``: the latest alarms and orders. ``traversal``: the id of the
     present one, empty if there is none."""
 
     name: str
@@ -80,7 +80,7 @@ class GroupView:
     members: tuple[MemberRow, ...]
     holders: tuple[str, ...]
     held: tuple[HeldAlarm, ...]
-    heard: tuple[Heard, ...]
+    incidents: tuple[RecentIncident, ...]
     paused: bool
     maintained: bool
     lost: tuple[str, ...]
@@ -106,7 +106,7 @@ def group_view(status: Mapping[str, Any], held: Iterable[Mapping[str, Any]] = ()
         members=tuple(_member(status, row) for row in status["members"]),
         holders=tuple(dict.fromkeys(status["roles"].values())),
         held=tuple(held_alarm(row) for row in held),
-        heard=tuple(_heard(row) for row in status["incidents"]),
+        incidents=tuple(_recent_incident(row) for row in status["incidents"]),
         paused=bool(status["pause"]),
         maintained=bool(status["maintenance"]),
         lost=tuple(status["lost"]),
@@ -121,7 +121,7 @@ def verdict(status: Mapping[str, Any]) -> Verdict:
     level, sentence, since = _wrong(status)
     return Verdict(
         level=level,
-        sentence=whole(sentence),
+        sentence=with_full_stop(sentence),
         since=when(since) if since is not None else "",
         lasting=lasted(max(0.0, status["now"] - since)) if since is not None else "",
         commands=tuple(status_screen.advice(status)),
@@ -162,7 +162,7 @@ def _wrong(status: Mapping[str, Any]) -> tuple[Level, str, float | None]:
     if status["lost"]:
         lost = ", ".join(status["lost"])
         return Level.ATTENTION, f"Serving; still declared lost: {lost}", None
-    return Level.GOOD, f"Not stuck: {status_screen.where(status)}", service["since"]
+    return Level.GOOD, f"Not stuck: {status_screen.role_holders(status)}", service["since"]
 
 
 def _moving(status: Mapping[str, Any], since: float | None) -> tuple[Level, str, float | None]:
@@ -193,9 +193,11 @@ def _member(status: Mapping[str, Any], row: Mapping[str, Any]) -> MemberRow:
     )
 
 
-def _heard(row: Mapping[str, Any]) -> Heard:
+def _recent_incident(row: Mapping[str, Any]) -> RecentIncident:
     decision = row["decision"]
-    return Heard(row["id"], when(row["at"]), decision, of_decision(decision), row["sentence"])
+    return RecentIncident(
+        row["id"], when(row["at"]), decision, of_decision(decision), row["sentence"]
+    )
 
 
 def held_alarm(row: Mapping[str, Any]) -> HeldAlarm:

@@ -77,7 +77,7 @@ def _row(row: Mapping[str, Any], now: float) -> GroupRow:
         state=str(row["status"]).replace("_", " "),
         since=when(since),
         lasting=lasted(None if since is None else max(0.0, now - since)),
-        active=status_screen.where(row) or "out of service",
+        active=status_screen.role_holders(row) or "out of service",
         under_way=row["cause"] if row["status"] == "IN_PROGRESS" else "",
         waits_for_you=tuple(_waits(row)),
         since_seconds=since or 0.0,

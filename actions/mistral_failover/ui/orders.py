@@ -10,25 +10,25 @@ from typing import Any, Protocol
 from urllib.parse import urlencode
 
 from mistral_failover.cli.base import counted
-from mistral_failover.ui.asking import Trouble
+from mistral_failover.ui.action_client import ActionFailed
 
 Fields = Mapping[str, str]
 AT_ONCE = 10
 """Held alarms of a host event that one order admits at most."""
 
 
-class Ordering(Protocol):
-    """What an order needs of Mistral; see ``asking``."""
+class OrderClient(Protocol):
+    """What an order needs of Mistral; see ``action_client``."""
 
     def order(self, action: str, **inputs: Any) -> Any:
-        """Run an action that changes something. Raises Trouble."""
+        """Run an action that changes something. Raises ActionFailed."""
 
     def start(self, workflow: str, **inputs: Any) -> str:
-        """Start a workflow; return the execution's id. Raises Trouble."""
+        """Start a workflow; return the execution's id. Raises ActionFailed."""
 
 
 @dataclass(frozen=True)
-class Done:
+class OrderResult:
     """What was done: a sentence, and the incident that it became, if that has a page."""
 
     said: str
@@ -47,7 +47,7 @@ class Order:
     name: str
     title: str
     explanation: str
-    carry_out: Callable[[Ordering, Fields], Done]
+    carry_out: Callable[[OrderClient, Fields], OrderResult]
     dangerous: bool = False
     reason: bool = True
     fields: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class Order:
         """Return what the subject is called in a sentence."""
         return "host or zone" if self.subject == "place" else self.subject
 
-    def page(self, fields: Fields, done: Done) -> str:
+    def page(self, fields: Fields, done: OrderResult) -> str:
         """Return the address of the page that shows what comes of the order."""
         if self.subject == "group":
             return f"/group?{urlencode({'name': fields['group']})}"
@@ -68,63 +68,67 @@ class Order:
         return f"/alarm?{urlencode({'id': incident})}" if incident else "/"
 
 
-def carry_out(order: Order, ordering: Ordering, fields: Fields) -> Done:
-    """Carry out an order; return what was done. Raises Trouble, also for a form that is not
+def carry_out(order: Order, ordering: OrderClient, fields: Fields) -> OrderResult:
+    """Carry out an order; return what was done. Raises ActionFailed, also for a form that is not
     complete: then nothing was done."""
     name = fields.get(order.subject, "")
     if not name:
-        raise Trouble(
+        raise ActionFailed(
             f"The form names no {order.called}.", "Open it again from the page before it.", "USAGE"
         )
     if order.dangerous and fields.get("typed", "").strip() != name:
-        raise Trouble(
+        raise ActionFailed(
             f"The name that you typed is not that of the {order.called}. Nothing was done.",
             f"Type {name} to confirm.",
             "NOT_SURE",
         )
     if order.reason and not fields.get("because", "").strip():
-        raise Trouble("Give a reason, for the record. Nothing was done.", "", "USAGE")
+        raise ActionFailed("Give a reason, for the record. Nothing was done.", "", "USAGE")
     for name in order.fields:
         if not fields.get(name, "").strip():
-            raise Trouble(f"The form has no {name}. Nothing was done.", "Open it again.", "USAGE")
+            raise ActionFailed(
+                f"The form has no {name}. Nothing was done.", "Open it again.", "USAGE"
+            )
     return order.carry_out(ordering, fields)
 
 
-def _pause(ordering: Ordering, fields: Fields) -> Done:
+def _pause(ordering: OrderClient, fields: Fields) -> OrderResult:
     return _said(ordering.order("failover.pause", **_of(fields, "group", "because")))
 
 
-def _resume(ordering: Ordering, fields: Fields) -> Done:
+def _resume(ordering: OrderClient, fields: Fields) -> OrderResult:
     inputs = _of(fields, "group", "because")
     return _said(ordering.order("failover.resume", only="pause", **inputs))
 
 
-def _maintain(ordering: Ordering, fields: Fields) -> Done:
+def _maintain(ordering: OrderClient, fields: Fields) -> OrderResult:
     if not fields["minutes"].strip().isdecimal():
-        raise Trouble("The minutes are not a number. Nothing was done.", "Give a number.", "USAGE")
+        raise ActionFailed(
+            "The minutes are not a number. Nothing was done.", "Give a number.", "USAGE"
+        )
     inputs = {"minutes": int(fields["minutes"]), "members": chosen(fields, "members") or None}
     return _said(
         ordering.order("failover.maintenance", **_of(fields, "group", "because"), **inputs)
     )
 
 
-def _end_maintenance(ordering: Ordering, fields: Fields) -> Done:
+def _end_maintenance(ordering: OrderClient, fields: Fields) -> OrderResult:
     inputs = {**_of(fields, "group", "because"), "members": chosen(fields, "members") or None}
     return _said(ordering.order("failover.resume", only="maintenance", **inputs))
 
 
-def _dismiss(ordering: Ordering, fields: Fields) -> Done:
+def _dismiss(ordering: OrderClient, fields: Fields) -> OrderResult:
     inputs = {"incident": [fields["incident"]], "because": fields["because"]}
     rows = ordering.order("failover.dismiss", **inputs)["dismissed"]
-    return Done("; ".join(str(row["sentence"]) for row in rows))
+    return OrderResult("; ".join(str(row["sentence"]) for row in rows))
 
 
-def _admit(ordering: Ordering, fields: Fields) -> Done:
+def _admit(ordering: OrderClient, fields: Fields) -> OrderResult:
     inputs = _of(fields, "group", "incident", "because")
     return _begun(ordering.start("failover.failover", **inputs))
 
 
-def _admit_event(ordering: Ordering, fields: Fields) -> Done:
+def _admit_event(ordering: OrderClient, fields: Fields) -> OrderResult:
     """Admit held alarms of a host event as ``failover admit`` does: what is left stays held."""
     inputs = _of(fields, "incident", "because")
     answer = ordering.order("failover.admit_held", limit=AT_ONCE, **inputs)
@@ -133,10 +137,10 @@ def _admit_event(ordering: Ordering, fields: Fields) -> Done:
     said += _continued(ordering, answer["admitted"])
     if answer["left"]:
         said.append(f"{counted(answer['left'], 'alarm')} left: admit again")
-    return Done(". ".join(said))
+    return OrderResult(". ".join(said))
 
 
-def _report_lost(what: str, ordering: Ordering, fields: Fields) -> Done:
+def _report_lost(what: str, ordering: OrderClient, fields: Fields) -> OrderResult:
     """Report the failure of a host or a zone as ``failover host-lost`` and ``zone-lost`` do.
     ``report`` is the form's own: one that is sent twice is one report."""
     body = {**_of(fields, what, "because"), "id": fields["report"]}
@@ -147,7 +151,7 @@ def _report_lost(what: str, ordering: Ordering, fields: Fields) -> Done:
     left = answer.get("left")  # not of a Mistral with an earlier version
     if left and not _is_started(ordering, "failover.start_admitted", incidents=left):
         said.append(f"Mistral did not answer; the next sweep starts {len(left)} more")
-    return Done(". ".join(said), event["incident"] or "")
+    return OrderResult(". ".join(said), event["incident"] or "")
 
 
 def _refused(rows: Iterable[Mapping[str, Any]], of: str) -> list[str]:
@@ -158,7 +162,7 @@ def _refused(rows: Iterable[Mapping[str, Any]], of: str) -> list[str]:
     ]
 
 
-def _continued(ordering: Ordering, started: Iterable[Mapping[str, Any]]) -> list[str]:
+def _continued(ordering: OrderClient, started: Iterable[Mapping[str, Any]]) -> list[str]:
     """Start the chains of failovers that have begun; return which of them a sweep has to start."""
     late = [
         row["group"]
@@ -168,20 +172,20 @@ def _continued(ordering: Ordering, started: Iterable[Mapping[str, Any]]) -> list
     return [f"Mistral did not answer; the next sweep continues {', '.join(late)}"] if late else []
 
 
-def _is_started(ordering: Ordering, workflow: str, **inputs: Any) -> bool:
+def _is_started(ordering: OrderClient, workflow: str, **inputs: Any) -> bool:
     try:
         ordering.start(workflow, **inputs)
-    except Trouble:
+    except ActionFailed:
         return False
     return True
 
 
-def _start_plan(ordering: Ordering, fields: Fields) -> Done:
+def _start_plan(ordering: OrderClient, fields: Fields) -> OrderResult:
     inputs = {"plan": fields["plan"], "because": fields.get("because") or None}
     return _begun(ordering.start("failover.start_plan", **inputs))
 
 
-def _confirm(ordering: Ordering, fields: Fields) -> Done:
+def _confirm(ordering: OrderClient, fields: Fields) -> OrderResult:
     inputs = _of(fields, "group", "member", "because")
     return _begun(ordering.start("failover.confirm_fenced", **inputs))
 
@@ -195,12 +199,12 @@ def _of(fields: Fields, *names: str) -> dict[str, str]:
     return {name: fields[name] for name in names}
 
 
-def _said(answer: Mapping[str, Any]) -> Done:
-    return Done(str(answer["sentence"]))
+def _said(answer: Mapping[str, Any]) -> OrderResult:
+    return OrderResult(str(answer["sentence"]))
 
 
-def _begun(execution: str) -> Done:
-    return Done(f"Started as execution {execution}; the page follows it.")
+def _begun(execution: str) -> OrderResult:
+    return OrderResult(f"Started as execution {execution}; the page follows it.")
 
 
 ORDERS: Mapping[str, Order] = {

@@ -13,8 +13,8 @@ from typing import Any
 
 from mistral_failover.cli.base import counted
 from mistral_failover.ui import drawing
+from mistral_failover.ui.action_client import ActionClient, ActionFailed
 from mistral_failover.ui.alarm import alarm_view
-from mistral_failover.ui.asking import Asking, Trouble
 from mistral_failover.ui.goals import GoalRow, goal_rows
 from mistral_failover.ui.group import group_view, held_alarm
 from mistral_failover.ui.groups import SORTS, GroupsView, Query, groups_view
@@ -65,21 +65,21 @@ class Page:
     title: str
     content: Mapping[str, Any]
     live: float | None = None
-    trouble: Trouble | None = None
+    trouble: ActionFailed | None = None
 
 
 class Pages:
-    """Makes pages. Every method raises Trouble."""
+    """Makes pages. Every method raises ActionFailed."""
 
-    def __init__(self, asking: Asking) -> None:
-        self._asking = asking
+    def __init__(self, client: ActionClient) -> None:
+        self._client = client
         self._lock = threading.Lock()
         self._finished: OrderedDict[str, Any] = OrderedDict()
 
     def groups(self, given: Parameters) -> Page:
         """All groups, and the held alarms that no group's page shows."""
         view = self._overview(Query.read(given))
-        held = self._asking.ask("failover.held", limit=_HELD)["held"]
+        held = self._client.run_action("failover.held", limit=_HELD)["held"]
         content = {
             "view": view,
             "levels": list(Level),
@@ -114,7 +114,7 @@ class Pages:
         now = 0.0
         for _ in range(_PAGES):
             after = rows[-1]["name"] if rows else None
-            answer = self._asking.ask("failover.status", after=after)
+            answer = self._client.run_action("failover.status", after=after)
             rows += answer["overview"]
             now = answer["now"]
             if len(answer["overview"]) < _PAGE:
@@ -124,10 +124,10 @@ class Pages:
     def group(self, given: Parameters) -> Page:
         """One group: what is wrong, who has what, and the present traversal."""
         name = _needed(given, "name")
-        status = self._asking.ask("failover.status", group=name)
+        status = self._client.run_action("failover.status", group=name)
         if status["chain"] and not status["chain"]["remedy"]:
             # Whether the chain still runs, only Mistral knows. Asking it takes longer.
-            status = self._asking.ask("failover.status", group=name, agents=True)
+            status = self._client.run_action("failover.status", group=name, agents=True)
         held = self._held(name) if status["held"] else []
         view = group_view(status, held)
         drawn = topology(status)
@@ -147,7 +147,7 @@ class Pages:
         found = self._traversal(_needed(given, "id"))
         step = given.get("step", "")
         chart = timeline(found, int(step) if step.isdecimal() and len(step) < 9 else None)
-        status = self._asking.ask("failover.status", group=found["group"])
+        status = self._client.run_action("failover.status", group=found["group"])
         content: dict[str, Any] = {
             "timeline": chart,
             "timeline_svg": drawing.draw_timeline(chart, f"Timeline of {chart.group}"),
@@ -163,22 +163,22 @@ class Pages:
     def plan(self, given: Parameters) -> Page:
         """What an order would do. Without a verb, only the form."""
         group = _needed(given, "group")
-        status = self._asking.ask("failover.status", group=group)
-        goals = goal_rows(self._asking.ask("failover.goals", group=group))
+        status = self._client.run_action("failover.status", group=group)
+        goals = goal_rows(self._client.run_action("failover.goals", group=group))
         verb, lost, to, goal = (given.get(name, "") for name in ("verb", "lost", "to", "goal"))
         recovered = chosen(given, "recovered")
         found: PlanView | None = None
         differences: tuple[str, ...] = ()
-        refused: Trouble | None = None
+        refused: ActionFailed | None = None
         if verb:
             if verb not in PLANNED:
-                raise Trouble(f"{verb} cannot be planned here.", "Use failover plan.", "USAGE")
+                raise ActionFailed(f"{verb} cannot be planned here.", "Use failover plan.", "USAGE")
             every = {"lost": [lost] if lost else [], "to": to, "goal": goal, "recovered": recovered}
             taken = {name: every[name] or None for name in PLANNED[verb]}
             try:
-                answer = self._asking.ask("failover.plan", group=group, verb=verb, **taken)
+                answer = self._client.run_action("failover.plan", group=group, verb=verb, **taken)
                 found = plan_view(answer)
-            except Trouble as trouble:
+            except ActionFailed as trouble:
                 refused = trouble  # the form stays, to ask for something else
             if verb == "rollback" and goal:
                 differences = self._differences(group, goals, goal)
@@ -198,7 +198,7 @@ class Pages:
     def goals(self, given: Parameters) -> Page:
         """The goals of a group, and what leads back to each."""
         group = _needed(given, "group")
-        rows = goal_rows(self._asking.ask("failover.goals", group=group))
+        rows = goal_rows(self._client.run_action("failover.goals", group=group))
         return Page("goals.html", f"Goals of {group}", {"group": group, "goals": rows}, live=GOALS)
 
     def _differences(self, group: str, goals: Iterable[GoalRow], goal: str) -> tuple[str, ...]:
@@ -206,13 +206,15 @@ class Pages:
         present = next((row.version for row in goals if row.current), None)
         if present is None:
             return ()
-        found = self._asking.ask("failover.compare_goals", group=group, before=present, after=goal)
+        found = self._client.run_action(
+            "failover.compare_goals", group=group, before=present, after=goal
+        )
         return tuple(found["lines"])
 
     def history(self, given: Parameters) -> Page:
         """The journal of a group, or of all."""
         group = given.get("group") or None
-        rows = self._asking.ask("failover.history", group=group, limit=_LATEST)
+        rows = self._client.run_action("failover.history", group=group, limit=_LATEST)
         content = {"group": group or "", "episodes": episodes(rows), "full": len(rows) >= _LATEST}
         title = f"History of {group}" if group else "History of all groups"
         return Page("history.html", title, content, live=HISTORY)
@@ -227,7 +229,7 @@ class Pages:
         content: dict[str, Any] = {"order": order, "given": given, "alarm": "", "plan": None}
         content |= {"plans": [], "members": []}
         if order.boxes:
-            status = self._asking.ask("failover.status", group=group)
+            status = self._client.run_action("failover.status", group=group)
             work = status["maintenance"]
             content["members"] = (
                 [row["name"] for row in status["members"]]
@@ -242,7 +244,9 @@ class Pages:
             if order.name == "admit":
                 content["plan"] = self._admitted(alarm)
         if order.name == "start" and given.get("plan"):
-            content["plan"] = plan_view(self._asking.ask("failover.plan", plan=given["plan"]))
+            content["plan"] = plan_view(
+                self._client.run_action("failover.plan", plan=given["plan"])
+            )
         if order.name == "confirm-fenced":
             content["plans"] = [self._planned((group, [_needed(given, "member")]))]
         return Page("order.html", f"{order.title}: {group}", content)
@@ -253,7 +257,7 @@ class Pages:
         view = alarm_view(self._incident(_needed(given, "incident")))
         admitting = order.name == "admit-event"
         if not view.failed or not (view.held if admitting else view.waits):
-            raise Trouble("No alarm of that event is held.", "Begin at its page.", "NOT_HELD")
+            raise ActionFailed("No alarm of that event is held.", "Begin at its page.", "NOT_HELD")
         alarms = view.held[:AT_ONCE] if admitting else ()
         said = f"{view.sentence}; {counted(len(view.held), 'alarm')} held"
         return self._about_members(
@@ -269,10 +273,10 @@ class Pages:
         what = order.subject
         name = _needed(given, what)
         where = f"on {name}" if what == "host" else f"in zone {name}"
-        found = self._asking.ask("failover.members_on_host", **{what: name})
+        found = self._client.run_action("failover.members_on_host", **{what: name})
         rows, unsure = found["groups"], found["unsure"]
         if not rows and not unsure:
-            raise Trouble(
+            raise ActionFailed(
                 f"No group of this project is known to have a member {where}.",
                 _CHECK[what],
                 f"UNKNOWN_{what.upper()}",
@@ -311,34 +315,38 @@ class Pages:
         group, lost = losing
         try:
             found = plan_view(
-                self._asking.ask("failover.plan", group=group, verb="failover", lost=lost)
+                self._client.run_action("failover.plan", group=group, verb="failover", lost=lost)
             )
-        except Trouble as trouble:
+        except ActionFailed as trouble:
             return GroupPlan(group, None, f"{trouble.message} {trouble.remedy}".strip())
         return GroupPlan(group, found, "")
 
     def _incident(self, identity: str) -> Any:
-        found = self._asking.ask("failover.show", id=identity, executions=False)
+        found = self._client.run_action("failover.show", id=identity, executions=False)
         if found["kind"] != "incident":
             what = f"{found['kind']} {found['id']}"
-            raise Trouble(f"{what} is not an alarm.", f"failover show {identity}", "UNKNOWN_ID")
+            raise ActionFailed(
+                f"{what} is not an alarm.", f"failover show {identity}", "UNKNOWN_ID"
+            )
         return found
 
     def _admitted(self, alarm: Mapping[str, Any]) -> PlanView:
         """Return the plan of what an alarm asks for."""
         if not alarm["lost"]:
-            raise Trouble("The alarm names no member.", f"Name it: {alarm['admit']}", "USAGE")
+            raise ActionFailed("The alarm names no member.", f"Name it: {alarm['admit']}", "USAGE")
         asked = {"group": alarm["group"], "verb": "failover", "lost": alarm["lost"]}
-        return plan_view(self._asking.ask("failover.plan", **asked))
+        return plan_view(self._client.run_action("failover.plan", **asked))
 
     def _alarm(self, group: str, incident: str) -> Mapping[str, Any]:
         for row in self._held(group):
             if row["incident"] == incident:
                 return row
-        raise Trouble("That alarm is no longer held.", "Open the group's page again.", "NOT_HELD")
+        raise ActionFailed(
+            "That alarm is no longer held.", "Open the group's page again.", "NOT_HELD"
+        )
 
     def _held(self, group: str) -> list[Mapping[str, Any]]:
-        found: list[Mapping[str, Any]] = self._asking.ask(
+        found: list[Mapping[str, Any]] = self._client.run_action(
             "failover.held", group=group, limit=_HELD
         )["held"]
         return found
@@ -348,10 +356,12 @@ class Pages:
         with self._lock:
             if identity in self._finished:
                 return self._finished[identity]
-        found = self._asking.ask("failover.show", id=identity, executions=False)
+        found = self._client.run_action("failover.show", id=identity, executions=False)
         if found["kind"] != "traversal":
             what = f"{found['kind']} {found['id']}"
-            raise Trouble(f"{what} is not a failover.", f"failover show {identity}", "UNKNOWN_ID")
+            raise ActionFailed(
+                f"{what} is not a failover.", f"failover show {identity}", "UNKNOWN_ID"
+            )
         # A superseded traversal ends before its last steps.
         if all(each["ended_at"] is not None for each in (found, *found["operations"])):
             with self._lock:
@@ -369,4 +379,4 @@ def _slow(view: GroupsView) -> float:
 def _needed(given: Parameters, name: str) -> str:
     if found := given.get(name, ""):
         return found
-    raise Trouble(f"The address has no {name}.", "Begin at the list of groups.", "USAGE")
+    raise ActionFailed(f"The address has no {name}.", "Begin at the list of groups.", "USAGE")

@@ -11,27 +11,17 @@ from collections.abc import Callable, Iterator
 
 import uvicorn
 
-from mistral_failover.ui.access import Door, is_loopback
+from mistral_failover.loopback import require_loopback
+from mistral_failover.ui.access import LoginSessions
+from mistral_failover.ui.action_client import ActionClient
 from mistral_failover.ui.app import application
-from mistral_failover.ui.asking import Asking
 
 _STARTS = 10.0  # seconds
 
 
-class NotLoopback(Exception):
-    """The address can be reached from other machines."""
-
-
-def check_loopback(host: str) -> None:
-    """Check that other machines cannot reach an address. Raises NotLoopback; ValueError if it is
-    no IP address."""
-    if not is_loopback(host):
-        raise NotLoopback(host)
-
-
 @contextlib.contextmanager
 def serving(
-    asking: Asking,
+    client: ActionClient,
     host: str,
     port: int,
     *,
@@ -43,7 +33,7 @@ def serving(
 
     Raises NotLoopback, and OSError if the port is taken.
     """
-    check_loopback(host)
+    require_loopback(host)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -53,10 +43,10 @@ def serving(
         listening.listen(64)
         shown = f"[{host}]" if ":" in host else host
         url = f"http://{shown}:{listening.getsockname()[1]}"
-        door = Door(lambda token: announce(f"{url}/login?token={token}"))
+        door = LoginSessions(lambda token: announce(f"{url}/login?token={token}"))
         server = uvicorn.Server(
             uvicorn.Config(
-                application(asking, door, read_only=read_only),
+                application(client, door, read_only=read_only),
                 log_config=None,
                 access_log=False,  # it would have the tokens of the links
                 lifespan="off",

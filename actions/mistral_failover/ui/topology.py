@@ -17,7 +17,7 @@ from mistral_failover.model.types import Provides, installed_types
 _SHORT = 8  # digits of a server's id
 
 
-class Hold(StrEnum):
+class ItemState(StrEnum):
     """How a member has something."""
 
     HELD = "held"
@@ -47,12 +47,12 @@ class Fenced(StrEnum):
 
 
 @dataclass(frozen=True)
-class Thing:
+class TopologyItem:
     """Something that a member has, is to have, or gives up. ``detail``: such as the device."""
 
     name: str
     kind: Kind
-    hold: Hold
+    state: ItemState
     detail: str = ""
 
 
@@ -67,7 +67,7 @@ class Member:
     active: bool
     lost: bool
     fenced: Fenced
-    things: tuple[Thing, ...]
+    items: tuple[TopologyItem, ...]
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,9 @@ class Topology:
 def topology(status: Mapping[str, Any]) -> Topology:
     """Return the topology in an answer of failover.status."""
     rows = [
-        _Row(row["name"], row["type"], row["member"], hold, row["attributes"].get("device") or "")
+        _Row(row["name"], row["type"], row["member"], state, row["attributes"].get("device") or "")
         for row in status["resources"]
-        if (hold := _of_record(row["status"])) is not None
+        if (state := _of_record(row["status"])) is not None
     ]
     reached = status["status"] == "COMPLETE"
     return _drawn(status["members"], status["roles"], status["lost"], rows, reached=reached)
@@ -113,16 +113,16 @@ def topology_at(traversal: Mapping[str, Any], status: Mapping[str, Any], moment:
     rows = []
     for resource, member in dict.fromkeys(touched_in_order(operations)):
         of = [r for r in operations if (r["resource"], r["member"]) == (resource, member)]
-        hold = _at(of, moment)
-        if hold is not None:
-            rows.append(_Row(resource, of[0]["type"], member, hold, ""))
+        state = _at(of, moment)
+        if state is not None:
+            rows.append(_Row(resource, of[0]["type"], member, state, ""))
     current = status["traversal"] or {}
     if current.get("id") == traversal["id"]:
         rows += [
-            _Row(row["name"], row["type"], row["member"], hold, "")
+            _Row(row["name"], row["type"], row["member"], state, "")
             for row in status["resources"]
             if (row["name"], row["member"]) not in touched
-            and (hold := _of_record(row["status"])) is not None
+            and (state := _of_record(row["status"])) is not None
         ]
     servers = {row["name"]: row for row in status["members"]}
     names = [*servers, *(row["member"] for row in operations if row["member"])]
@@ -142,41 +142,41 @@ class _Row:
     name: str
     type: str
     member: str | None
-    hold: Hold
+    state: ItemState
     detail: str
 
 
-def _of_record(status: str) -> Hold | None:
+def _of_record(status: str) -> ItemState | None:
     """Return how a record's member has its resource; None if it is gone."""
     action, _, how = status.partition("_")
     if how == "FAILED":
-        return Hold.FAILED
+        return ItemState.FAILED
     if action == "INIT":
-        return Hold.WANTED
+        return ItemState.WANTED
     if action == "DELETE":
-        return None if how == "COMPLETE" else Hold.LEAVING
-    return Hold.HELD if how == "COMPLETE" or action == "UPDATE" else Hold.ARRIVING
+        return None if how == "COMPLETE" else ItemState.LEAVING
+    return ItemState.HELD if how == "COMPLETE" or action == "UPDATE" else ItemState.ARRIVING
 
 
-def _at(operations: Iterable[Mapping[str, Any]], moment: float) -> Hold | None:
+def _at(operations: Iterable[Mapping[str, Any]], moment: float) -> ItemState | None:
     """Return how a member has a resource after its operations up to a moment; None: not at all."""
-    hold: Hold | None = None
+    state: ItemState | None = None
     for place, row in enumerate(sorted(operations, key=lambda row: float(row["started_at"]))):
         if row["started_at"] > moment:
             # What is deleted or updated later was there before.
             if place == 0:
-                hold = None if row["verb"] == "create" else Hold.HELD
+                state = None if row["verb"] == "create" else ItemState.HELD
             break
         ended = row["ended_at"] is not None and row["ended_at"] <= moment
         if ended and row["status"] == "failed":
-            hold = Hold.FAILED
+            state = ItemState.FAILED
         elif row["verb"] == "delete":
-            hold = None if ended else Hold.LEAVING
+            state = None if ended else ItemState.LEAVING
         elif row["verb"] == "create":
-            hold = Hold.HELD if ended else Hold.ARRIVING
+            state = ItemState.HELD if ended else ItemState.ARRIVING
         else:
-            hold = Hold.HELD
-    return hold
+            state = ItemState.HELD
+    return state
 
 
 def _drawn(
@@ -188,16 +188,18 @@ def _drawn(
     reached: bool,
 ) -> Topology:
     fences = {
-        row.name.removeprefix(FENCE_PREFIX): _FENCED.get(row.hold, Fenced.NO)
+        row.name.removeprefix(FENCE_PREFIX): _FENCED.get(row.state, Fenced.NO)
         for row in rows
         if row.type == FENCE_TYPE
     }
     gone = set(lost)
-    things: dict[str, list[Thing]] = {}
+    items: dict[str, list[TopologyItem]] = {}
     for row in rows:
         if row.member and row.type != FENCE_TYPE:
             kind = kind_of(row.type)
-            things.setdefault(row.member, []).append(Thing(row.name, kind, row.hold, row.detail))
+            items.setdefault(row.member, []).append(
+                TopologyItem(row.name, kind, row.state, row.detail)
+            )
     drawn = tuple(
         Member(
             name=each["name"],
@@ -206,7 +208,7 @@ def _drawn(
             active=reached and each["name"] in roles.values(),
             lost=each["name"] in gone,
             fenced=fences.get(each["name"], Fenced.NO),
-            things=tuple(sorted(things.get(each["name"], ()), key=lambda t: (t.kind, t.name))),
+            items=tuple(sorted(items.get(each["name"], ()), key=lambda t: (t.kind, t.name))),
         )
         for each in members
     )
@@ -216,11 +218,11 @@ def _drawn(
 def _movements(rows: list[_Row]) -> Iterable[Movement]:
     moving = [row for row in rows if row.member and row.type != FENCE_TYPE]
     for target in moving:
-        if target.hold not in (Hold.ARRIVING, Hold.WANTED):
+        if target.state not in (ItemState.ARRIVING, ItemState.WANTED):
             continue
         for source in moving:
             same = (source.name, source.type) == (target.name, target.type)
-            if same and source.member != target.member and source.hold is not Hold.WANTED:
+            if same and source.member != target.member and source.state is not ItemState.WANTED:
                 yield Movement(target.name, str(source.member), str(target.member))
 
 
@@ -237,7 +239,7 @@ def state_of(member: Member) -> str:
 
 def _member(member: Member) -> str:
     words = [f"{member.name} (server {member.server or 'not known'})", state_of(member)]
-    words += [f"{thing.name} {_HOLDS[thing.hold]}" for thing in member.things]
+    words += [f"{item.name} {_STATES[item.state]}" for item in member.items]
     return ", ".join(words)
 
 
@@ -258,16 +260,16 @@ _KINDS = {
     Provides.ADDRESS: Kind.ADDRESS,
 }
 _FENCED = {
-    Hold.HELD: Fenced.FENCED,
-    Hold.ARRIVING: Fenced.FENCING,
-    Hold.LEAVING: Fenced.FENCED,
-    Hold.WANTED: Fenced.FENCING,
-    Hold.FAILED: Fenced.UNPROVEN,
+    ItemState.HELD: Fenced.FENCED,
+    ItemState.ARRIVING: Fenced.FENCING,
+    ItemState.LEAVING: Fenced.FENCED,
+    ItemState.WANTED: Fenced.FENCING,
+    ItemState.FAILED: Fenced.UNPROVEN,
 }
-_HOLDS = {
-    Hold.HELD: "is here",
-    Hold.ARRIVING: "is arriving",
-    Hold.LEAVING: "is leaving",
-    Hold.WANTED: "is to come",
-    Hold.FAILED: "failed",
+_STATES = {
+    ItemState.HELD: "is here",
+    ItemState.ARRIVING: "is arriving",
+    ItemState.LEAVING: "is leaving",
+    ItemState.WANTED: "is to come",
+    ItemState.FAILED: "failed",
 }

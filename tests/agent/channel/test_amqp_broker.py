@@ -13,7 +13,7 @@ from kombu.messaging import Consumer
 from mistral_failover.agent import wire
 from mistral_failover.agent.broker import BadUrl, Broker, forget, wait
 from mistral_failover.agent.channel import links as pool
-from mistral_failover.agent.channel.links import Away, Links, links_to
+from mistral_failover.agent.channel.links import BrokerUnavailable, Links, links_to
 from mistral_failover.agent.wire import Address
 
 TO = Address("group", "payments", "db_a", "server")
@@ -278,7 +278,7 @@ def test_attempts_end_with_the_time_left_and_say_why(links):
     def use(_):
         raise ConnectionResetError("gone")
 
-    with pytest.raises(Away) as raised:
+    with pytest.raises(BrokerUnavailable) as raised:
         links.insist(use, lambda: 0.0, lambda: None)
     assert "gone" in str(raised.value)
     assert not raised.value.refused

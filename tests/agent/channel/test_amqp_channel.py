@@ -10,7 +10,7 @@ from keystoneauth1.session import Session
 from mistral_failover.agent import wire
 from mistral_failover.agent.broker import Broker, wait
 from mistral_failover.agent.channel import amqp, conversation
-from mistral_failover.agent.channel.interface import ChannelError, Means, channel_for
+from mistral_failover.agent.channel.interface import ChannelContext, ChannelError, channel_for
 from mistral_failover.agent.local import MemoryChannel
 from mistral_failover.cloud.guard import LeaseLost, Unguarded
 from support.channels import SECRET, Lease, command, failure, until
@@ -329,6 +329,6 @@ def test_a_url_that_can_not_be_used_is_named(channel_to, url):
 
 def test_without_the_secret_there_is_no_channel():
     with pytest.raises(ChannelError) as raised:
-        channel_for("memory://", Means(Session(), Unguarded()))
+        channel_for("memory://", ChannelContext(Session(), Unguarded()))
     assert raised.value.code == "CONFIG"
     assert "[failover] agent_key_file" in raised.value.remedy

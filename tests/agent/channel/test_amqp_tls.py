@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from mistral_failover.agent.channel.links import Away, links_to
+from mistral_failover.agent.channel.links import BrokerUnavailable, links_to
 
 
 def certificate(name, address, issuer=None, issuer_key=None):
@@ -84,7 +84,7 @@ def listen(tmp_path, authority):
 
 def attempt(url):
     seconds = iter([10.0])  # for the one attempt, and none for another
-    with pytest.raises(Away) as raised:
+    with pytest.raises(BrokerUnavailable) as raised:
         links_to(url).insist(lambda _: None, lambda: next(seconds, 0.0), lambda: None)
     assert "hush" not in str(raised.value)
     return raised.value

@@ -13,7 +13,12 @@ from keystoneauth1.session import Session
 from keystoneauth1.token_endpoint import Token
 
 from mistral_failover.agent.channel import amqp
-from mistral_failover.agent.channel.interface import Channel, ChannelError, Means, channel_for
+from mistral_failover.agent.channel.interface import (
+    Channel,
+    ChannelContext,
+    ChannelError,
+    channel_for,
+)
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.session import GuardedSession
 from mistral_failover.runtime.errors import describe
@@ -32,12 +37,14 @@ def emulated(port: int, key_file: str) -> Channel:
     guard = Unguarded()
     session: Session = GuardedSession(guard=guard, timeout=1)
     session.auth = Token(f"http://127.0.0.1:{port}", "t")
-    return channel_for(f"emulator+http://127.0.0.1:{port}", Means(session, guard, key_file))
+    return channel_for(
+        f"emulator+http://127.0.0.1:{port}", ChannelContext(session, guard, key_file)
+    )
 
 
 def over_amqp(port: int, key_file: str) -> Channel:
     url = f"amqp://executor:hunter2@127.0.0.1:{port}/failover"
-    return channel_for(url, Means(Session(), Unguarded(), key_file))
+    return channel_for(url, ChannelContext(Session(), Unguarded(), key_file))
 
 
 CALLS: list[Callable[[Channel, Any], Any]] = [

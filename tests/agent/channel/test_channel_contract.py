@@ -9,7 +9,12 @@ from contextlib import ExitStack
 import pytest
 from keystoneauth1.session import Session
 
-from mistral_failover.agent.channel.interface import ChannelError, Command, Means, channel_for
+from mistral_failover.agent.channel.interface import (
+    ChannelContext,
+    ChannelError,
+    Command,
+    channel_for,
+)
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.guard import LeaseLost, Unguarded
 from support.agents import SECRET, Node, shell, until
@@ -39,7 +44,7 @@ class EmulatedWorld:
     def channel(self, guard=None):
         cloud = self._connect(guard=guard) if guard else self._connect()
         cloud.session.timeout = 0.3
-        return channel_for(self._url, Means(cloud.session, guard or Unguarded()))
+        return channel_for(self._url, ChannelContext(cloud.session, guard or Unguarded()))
 
     def starts(self):
         return len(self._emulator.audit(kind="application_started"))
@@ -75,8 +80,8 @@ class BrokerWorld:
         self._stack.enter_context(self._node.agent(finish=0.1, on_deposed=["pg-stop"]))
 
     def channel(self, guard=None):
-        means = Means(Session(), guard or Unguarded(), str(self._key_file))
-        return channel_for(self._node.url, means)
+        context = ChannelContext(Session(), guard or Unguarded(), str(self._key_file))
+        return channel_for(self._node.url, context)
 
     def starts(self):
         return len(self._started.read_text().splitlines()) if self._started.exists() else 0

@@ -8,7 +8,12 @@ import threading
 import pytest
 
 from emulator.emulated_clients import until
-from mistral_failover.agent.channel.interface import ChannelError, Command, Means, channel_for
+from mistral_failover.agent.channel.interface import (
+    ChannelContext,
+    ChannelError,
+    Command,
+    channel_for,
+)
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.guard import LeaseLost, Unguarded
 
@@ -17,7 +22,7 @@ from mistral_failover.cloud.guard import LeaseLost, Unguarded
 def channel_of(emulated):
     def make(cloud):
         url = emulated.url.replace("http://", "emulator+http://")
-        return channel_for(url, Means(cloud.session, Unguarded()))
+        return channel_for(url, ChannelContext(cloud.session, Unguarded()))
 
     return make
 

@@ -6,11 +6,16 @@ from keystoneauth1.session import Session
 from keystoneauth1.token_endpoint import Token
 
 from mistral_failover.agent.channel.emulated import EmulatedChannel
-from mistral_failover.agent.channel.interface import ChannelError, Command, Means, channel_for
+from mistral_failover.agent.channel.interface import (
+    ChannelContext,
+    ChannelError,
+    Command,
+    channel_for,
+)
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.guard import Unguarded
 
-MEANS = Means(Session(), Unguarded())
+MEANS = ChannelContext(Session(), Unguarded())
 
 
 def test_the_scheme_names_the_driver():
@@ -42,7 +47,7 @@ def test_a_channel_without_an_agent_is_unreachable_after_the_limit():
 
     channel = EmulatedChannel(
         "emulator+http://127.0.0.1:1",
-        Means(Session(auth=Token("http://127.0.0.1:1", "token")), Unguarded()),
+        ChannelContext(Session(auth=Token("http://127.0.0.1:1", "token")), Unguarded()),
         clock=lambda: now[0],
         sleep=sleep,
     )

@@ -11,10 +11,10 @@ from contextlib import closing
 
 import pytest
 
-from mistral_failover.agent.daemon.journal import KEPT, Journal, Trace
+from mistral_failover.agent.daemon.journal import KEPT, Journal, ProcessIdentity
 from mistral_failover.agent.daemon.journal_file import JournalError
 
-TRACE = Trace(4711, 99, "a-boot")
+PROCESS = ProcessIdentity(4711, 99, "a-boot")
 
 
 @pytest.fixture
@@ -29,13 +29,13 @@ def start(journal, command_id="key-1", epoch=1, name="pg-start", arguments=None)
 
 def test_a_command_is_found_as_it_was_written(journal, tmp_path):
     start(journal, arguments={"device": "/dev/vdb", "n": 3})
-    journal.running(1, "key-1", TRACE)
+    journal.running(1, "key-1", PROCESS)
     journal.done(1, "key-1", exit_code=3, stdout="out", stderr="err", seconds=1.5)
     row = journal.find(1, "key-1")
     assert (row.name, row.state, row.exit_code) == ("pg-start", "done", 3)
     assert (row.stdout, row.stderr, row.seconds) == ("out", "err", 1.5)
     assert row.arguments == {"device": "/dev/vdb", "n": 3}
-    assert row.trace == TRACE
+    assert row.process == PROCESS
     assert row.started_at <= row.ended_at
 
 
@@ -154,11 +154,11 @@ def test_open_are_commands_that_began_and_those_with_an_unknown_outcome(journal)
 
 def test_a_second_begin_forgets_the_former_process(journal):
     start(journal)
-    journal.running(1, "key-1", TRACE)
+    journal.running(1, "key-1", PROCESS)
     journal.leave(1, "key-1", "received", "its check found that it did not take effect")
     start(journal)
     row = journal.find(1, "key-1")
-    assert (row.state, row.trace, row.message) == ("started", None, "")
+    assert (row.state, row.process, row.message) == ("started", None, "")
 
 
 @pytest.mark.parametrize(("done", "state"), [(True, "done"), (False, "received")])

@@ -17,7 +17,7 @@ import pytest
 
 from mistral_failover.agent.daemon import runner
 from mistral_failover.agent.daemon.config import Account
-from mistral_failover.agent.daemon.journal import Trace
+from mistral_failover.agent.daemon.journal import ProcessIdentity
 from mistral_failover.agent.wire import MAX_OUTPUT
 from support.agents import shell, until
 
@@ -137,17 +137,17 @@ def test_somebody_can_have_it_cut_off():
 
 
 def test_it_is_known_as_soon_as_it_runs():
-    traces = []
-    run("true", began=traces.append)
-    (trace,) = traces
-    assert trace.boot_id == runner.boot_id()
+    identities = []
+    run("true", began=identities.append)
+    (identity,) = identities
+    assert identity.boot_id == runner.boot_id()
 
 
 def test_what_can_not_be_written_down_does_not_run_on(tmp_path):
     pid = []
 
-    def fails(trace):
-        pid.append(trace.pid)
+    def fails(identity):
+        pid.append(identity.pid)
         raise OSError("no space left")
 
     with pytest.raises(OSError, match="no space"):
@@ -184,7 +184,7 @@ def left(tmp_path):
 
 def test_what_still_runs_is_killed_with_its_group(left):
     process, child = left
-    assert runner.kill_left(runner.trace_of(process.pid), grace=0.2)
+    assert runner.kill_leftovers(runner.process_identity(process.pid), grace=0.2)
     assert not is_alive(process.pid)
     until(lambda: not is_alive(child))
 
@@ -192,11 +192,11 @@ def test_what_still_runs_is_killed_with_its_group(left):
 @pytest.mark.parametrize("change", [{"start_ticks": 1}, {"boot_id": "another"}])
 def test_another_process_of_the_same_number_is_left_alone(left, change):
     process, _ = left
-    known = runner.trace_of(process.pid)
-    other = Trace(
+    known = runner.process_identity(process.pid)
+    other = ProcessIdentity(
         **{"pid": known.pid, "start_ticks": known.start_ticks, "boot_id": known.boot_id, **change}
     )
-    assert not runner.kill_left(other)
+    assert not runner.kill_leftovers(other)
     assert is_alive(process.pid)
 
 
@@ -204,15 +204,15 @@ def test_a_program_does_nothing_before_its_process_is_recorded(tmp_path):
     proof = tmp_path / "proof"
     seen = []
 
-    def began(trace):
+    def began(identity):
         time.sleep(0.2)
-        seen.append((trace, proof.exists()))
+        seen.append((identity, proof.exists()))
 
     ended = run(f"echo $$ > {proof}; env", began=began)
 
-    ((trace, too_early),) = seen
+    ((identity, too_early),) = seen
     assert not too_early
-    assert proof.read_text().strip() == str(trace.pid), "it is the process that was recorded"
+    assert proof.read_text().strip() == str(identity.pid), "it is the process that was recorded"
     assert set(ended.stdout.split()) <= {"PATH=/usr/bin:/bin", "PWD=/", "_=/usr/bin/env"}
     assert not ended.stderr
 
@@ -223,7 +223,7 @@ def test_of_an_agent_that_dies_before_it_recorded_the_process_nothing_runs(tmp_p
         "import os\n"
         "from mistral_failover.agent.daemon import runner\n"
         f"runner.run(['/usr/bin/touch', {str(proof)!r}], limit=9.0, environment={{}},"
-        " began=lambda trace: (print(trace.pid, flush=True), os._exit(1)))\n"
+        " began=lambda identity: (print(identity.pid, flush=True), os._exit(1)))\n"
     )
     died = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
 
@@ -235,16 +235,16 @@ def test_what_the_journal_does_not_name_is_not_killed(tmp_path):
     """An application that a command left behind has the command's environment."""
     environment = {**ENVIRONMENT, runner.COMMAND_ID: "c-1"}
     pid = tmp_path / "pid"
-    traces = []
+    identities = []
     run(
         f"setsid sh -c 'echo $$ > {pid}; exec sleep 600' >/dev/null 2>&1 &",
         environment=environment,
-        began=traces.append,
+        began=identities.append,
     )
     until(lambda: pid.exists() and pid.read_text().strip())
     application = int(pid.read_text())
     try:
-        assert not runner.kill_left(traces[0])
+        assert not runner.kill_leftovers(identities[0])
         assert is_alive(application)
     finally:
         os.kill(application, 9)
@@ -260,7 +260,7 @@ def test_what_minds_no_signal_is_killed_after_its_leader_is_gone():
     child = int(process.stdout.readline())
     threading.Thread(target=process.wait, daemon=True).start()
     try:
-        assert runner.kill_left(runner.trace_of(process.pid), grace=0.2)
+        assert runner.kill_leftovers(runner.process_identity(process.pid), grace=0.2)
         assert not is_alive(child)
     finally:
         with suppress(ProcessLookupError):
@@ -275,7 +275,7 @@ def test_a_daemon_that_left_the_session_is_left_alone(tmp_path):
     until(lambda: pid.exists() and pid.read_text().strip())
     threading.Thread(target=process.wait, daemon=True).start()
     try:
-        assert runner.kill_left(runner.trace_of(process.pid), grace=0.2)
+        assert runner.kill_leftovers(runner.process_identity(process.pid), grace=0.2)
         assert not is_alive(process.pid)
         assert is_alive(int(pid.read_text()))
     finally:

@@ -17,7 +17,7 @@ from mistral_failover.agent.daemon.deposed import DeposedCleanup
 from mistral_failover.agent.daemon.intake import Intake
 from mistral_failover.agent.daemon.journal import Journal
 from mistral_failover.agent.daemon.messages import OWN
-from mistral_failover.agent.daemon.worker import Worker, look_at_it
+from mistral_failover.agent.daemon.worker import Worker, find_outcome
 from support.agent_dispatcher import Delivery, DeskRig, document, sealed
 from support.agents import Node, shell, until
 
@@ -61,7 +61,7 @@ def test_what_is_said_of_an_unknown_command_does_not_grow(rig, check):
     spec = replace(rig.config.commands["increment"], check=check and tuple(check))
     said = set()
     for _ in range(3):
-        state, finding = look_at_it(spec, rig.journal.find(3, "key-1"), threading.Event())
+        state, finding = find_outcome(spec, rig.journal.find(3, "key-1"), threading.Event())
         rig.journal.found(3, "key-1", state, finding)
         said.add(rig.journal.find(3, "key-1").said)
     (once,) = said

@@ -12,14 +12,14 @@ from mistral_failover.agent import wire
 from mistral_failover.agent.broker import BadUrl, take
 from mistral_failover.agent.channel.conversation import Conversation, announce, unreachable
 from mistral_failover.agent.channel.interface import (
+    ChannelContext,
     ChannelError,
     Command,
     CommandResult,
     Heartbeat,
-    Means,
 )
 from mistral_failover.agent.channel.keys import read_secret
-from mistral_failover.agent.channel.links import Away, Link, links_to
+from mistral_failover.agent.channel.links import BrokerUnavailable, Link, links_to
 from mistral_failover.agent.wire import Address
 from mistral_failover.model.text import clean
 
@@ -43,15 +43,15 @@ _T = TypeVar("_T")
 class AmqpChannel:
     """Commands over a broker. For the URL see :class:`mistral_failover.agent.broker.Broker`."""
 
-    def __init__(self, url: str, means: Means) -> None:
+    def __init__(self, url: str, context: ChannelContext) -> None:
         """Raises `ChannelError` CONFIG for an unusable URL or key file."""
         try:
             self._links = links_to(url)
         except BadUrl as error:
             raise ChannelError("CONFIG", str(error)) from None
         self._broker = self._links.broker
-        self._secret = read_secret(means.key_file)
-        self._guard = means.guard
+        self._secret = read_secret(context.key_file)
+        self._guard = context.guard
 
     def run(self, command: Command) -> CommandResult:
         """See `Channel.run`. A broker that does not answer may delay it by one more call."""
@@ -103,7 +103,7 @@ class AmqpChannel:
         end = time.monotonic() + PATIENCE
         try:
             return self._links.insist(use, lambda: end - time.monotonic(), between)
-        except Away as away:
+        except BrokerUnavailable as away:
             raise unreachable(away) from None
 
     def _key(self, to: Address) -> bytes:

@@ -17,7 +17,7 @@ from typing import Any
 from mistral_failover.agent import wire
 from mistral_failover.agent.broker import CALL, Broker, Unroutable, wait
 from mistral_failover.agent.channel.interface import ChannelError, Command, CommandResult
-from mistral_failover.agent.channel.links import Away, Link, Links
+from mistral_failover.agent.channel.links import BrokerUnavailable, Link, Links
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.guard import Guard
 from mistral_failover.fault_points import reach
@@ -59,7 +59,7 @@ class Conversation:
         self._seal()  # refuse an unsendable command before anything else
         try:
             outcome = self._links.insist(self._talk, self._left, lambda: self._guard.permit("GET"))
-        except Away as away:
+        except BrokerUnavailable as away:
             outcome = self._silence(away)
         if isinstance(outcome, ChannelError):
             raise outcome
@@ -234,7 +234,7 @@ class Conversation:
             "OLD_EPOCH", f"Nothing was sent: epoch {epoch} of member {to.member} has ended."
         )
 
-    def _silence(self, away: Away | None) -> ChannelError:
+    def _silence(self, away: BrokerUnavailable | None) -> ChannelError:
         """Return the error for the end of the waiting time."""
         command = self._command
         who = f"Member {command.to.member} (server {command.to.server_id})"
@@ -293,7 +293,7 @@ def announce(
     return True
 
 
-def unreachable(away: Away | None, message: str = "") -> ChannelError:
+def unreachable(away: BrokerUnavailable | None, message: str = "") -> ChannelError:
     """The channel is unusable, and nothing was sent."""
     said = " ".join(filter(None, [message, str(away or "")]))
     if away is None or not away.refused:

@@ -12,11 +12,11 @@ import requests
 from keystoneauth1 import exceptions as keystone
 
 from mistral_failover.agent.channel.interface import (
+    ChannelContext,
     ChannelError,
     Command,
     CommandResult,
     Heartbeat,
-    Means,
 )
 from mistral_failover.agent.wire import UNKNOWN_COMMAND, Address
 from mistral_failover.cloud.errors import cause
@@ -40,7 +40,7 @@ class EmulatedChannel:
     def __init__(
         self,
         url: str,
-        means: Means,
+        context: ChannelContext,
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
@@ -50,8 +50,8 @@ class EmulatedChannel:
         if parts.hostname != "127.0.0.1":
             raise ChannelError("CONFIG", "The emulator listens on 127.0.0.1 only.")
         self._base = f"http://{parts.netloc}/emulator/nodes"
-        self._session = means.session
-        self._guard = means.guard
+        self._session = context.session
+        self._guard = context.guard
         self._clock = clock
         self._sleep = sleep
 

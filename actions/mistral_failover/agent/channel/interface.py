@@ -20,7 +20,7 @@ from keystoneauth1.session import Session
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.guard import Guard
 
-# Scheme -> "module:class"; a class is called with (url, means).
+# Scheme -> "module:class"; a class is called with (url, context).
 _AMQP = "mistral_failover.agent.channel.amqp:AmqpChannel"
 DRIVERS = {
     "amqp": _AMQP,
@@ -150,7 +150,7 @@ class ChannelError(Exception):
 
 
 @dataclass(frozen=True)
-class Means:
+class ChannelContext:
     """What a driver receives beside its URL.
 
     ``session``: carries the rights of the request, for drivers that authenticate with Keystone; its
@@ -190,10 +190,10 @@ class Channel(Protocol):
         ...
 
 
-def channel_for(url: str | None, means: Means) -> Channel:
+def channel_for(url: str | None, context: ChannelContext) -> Channel:
     """Return the channel of a URL, such as ``amqps://user:secret@broker.example.org/failover``.
 
-    Raises `ChannelError` CONFIG for a missing URL, an unknown scheme, or missing means.
+    Raises `ChannelError` CONFIG for a missing URL, an unknown scheme, or a missing key file.
     """
     if not url:
         raise ChannelError("CONFIG", "No command channel is configured.")
@@ -204,5 +204,5 @@ def channel_for(url: str | None, means: Means) -> Channel:
             f"The command channel's scheme {scheme!r} is unknown; known: {', '.join(DRIVERS)}.",
         )
     module, _, name = DRIVERS[scheme].partition(":")
-    channel: Channel = getattr(import_module(module), name)(url, means)
+    channel: Channel = getattr(import_module(module), name)(url, context)
     return channel

@@ -48,7 +48,7 @@ REFUSALS = (AccessRefused, NotAllowed, PreconditionFailed)
 _T = TypeVar("_T")
 
 
-class Away(Exception):
+class BrokerUnavailable(Exception):
     """The broker was not usable in time. ``refused``: it answers, but refuses us. ``detail``: why,
     in a few words."""
 
@@ -131,7 +131,7 @@ class Links:
                     refusal = error
                 seconds = left()
                 if seconds <= 0:
-                    raise Away(self.broker.shown, refusal or error) from None
+                    raise BrokerUnavailable(self.broker.shown, refusal or error) from None
             if time.monotonic() - begun > LONGEST_PAUSE:  # it had worked for a while
                 pause = FIRST_PAUSE
             time.sleep(min(pause, seconds))

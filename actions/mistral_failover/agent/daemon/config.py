@@ -24,9 +24,9 @@ from mistral_failover.agent.daemon import patterns
 from mistral_failover.agent.daemon.config_reader import (
     ConfigError,
     Section,
-    another_users,
     read_secret,
-    readable_by_others,
+    require_own,
+    require_private,
 )
 from mistral_failover.agent.daemon.identity import Identity
 from mistral_failover.agent.daemon.patterns import Pattern
@@ -142,9 +142,9 @@ def _check_mode(path: Path, document: Any) -> None:
     """Commands in this file run with the agent's rights, and the file may hold a secret."""
     if path.stat().st_mode & 0o022:
         raise ConfigError(str(path), "other users may write it", f"Run: chmod go-w {path}")
-    another_users(str(path), path)
+    require_own(str(path), path)
     if isinstance(document, dict) and {"broker", "key", "group_key"} & document.keys():
-        readable_by_others(str(path), path)
+        require_private(str(path), path)
 
 
 def _config(section: Section) -> AgentConfig:
@@ -304,7 +304,7 @@ def _argv(section: Section, key: str, arguments: Mapping[str, Any]) -> tuple[str
 def _pattern(section: Section, name: str, text: str) -> Pattern:
     try:
         return patterns.compiled(text)
-    except patterns.NotAPattern as error:
+    except patterns.InvalidPattern as error:
         raise section.wrong(f"arguments.{name}", str(error), error.remedy) from None
 
 

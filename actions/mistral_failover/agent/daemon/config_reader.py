@@ -179,17 +179,17 @@ def read_secret(section: Section, key: str, path: str) -> str:
         raise section.wrong(key, "the file is not text", "Write it as UTF-8.") from None
 
 
-def readable_by_others(field: str, path: Path) -> None:
+def require_private(field: str, path: Path) -> None:
     """Refuse a file with a secret that other users may read or that belongs to another user.
 
     Raises `ConfigError`; OSError if there is no such file.
     """
     if path.stat().st_mode & 0o077:
         raise ConfigError(field, f"other users may read {path}", f"Run: chmod 600 {path}")
-    another_users(field, path)
+    require_own(field, path)
 
 
-def another_users(field: str, path: Path) -> None:
+def require_own(field: str, path: Path) -> None:
     """Refuse a file that belongs neither to root nor to the agent's user: its owner could change
     it.
 

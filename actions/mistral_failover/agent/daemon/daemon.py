@@ -15,7 +15,7 @@ from mistral_failover.agent.daemon.deposed import DeposedCleanup
 from mistral_failover.agent.daemon.dispatcher import CommandDispatcher
 from mistral_failover.agent.daemon.intake import Intake
 from mistral_failover.agent.daemon.jobs import elapsed
-from mistral_failover.agent.daemon.journal import Journal, Row
+from mistral_failover.agent.daemon.journal import Journal, JournalEntry
 from mistral_failover.agent.daemon.outbox import Outbox
 from mistral_failover.agent.daemon.result_publisher import (
     AgentReports,
@@ -106,12 +106,12 @@ class Agent:
         return True
 
 
-def _tidy_up(journal: Journal) -> list[Row]:
+def _tidy_up(journal: Journal) -> list[JournalEntry]:
     """Kill what a former agent left running; return the commands whose outcome is unknown."""
     for row in journal.open_rows():
         if row.state == "started":
-            # Without a trace the program was never run: see runner.run.
-            killed = row.trace is not None and runner.kill_left(row.trace)
+            # Without a recorded process the program was never run: see runner.run.
+            killed = row.process is not None and runner.kill_leftovers(row.process)
             message = "the agent died while the command ran"
             if killed:
                 message += ", and its remaining processes were killed"

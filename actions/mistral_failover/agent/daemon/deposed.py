@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from mistral_failover.agent.daemon.backoff import Backoff
 from mistral_failover.agent.daemon.config import AgentConfig
 from mistral_failover.agent.daemon.dispatcher import CommandDispatcher
-from mistral_failover.agent.daemon.journal import Journal, Trace
+from mistral_failover.agent.daemon.journal import Journal, ProcessIdentity
 from mistral_failover.agent.daemon.messages import OWN
 from mistral_failover.agent.daemon.worker import run_command
 from mistral_failover.fault_points import reach
@@ -101,9 +101,9 @@ class DeposedCleanup(threading.Thread):
         spec = self._config.commands[name]
         key = (epoch, command_id)
 
-        def began(trace: Trace) -> None:
+        def began(process: ProcessIdentity) -> None:
             with _if_it_can_be():
-                self._journal.running(*key, trace)
+                self._journal.running(*key, process)
 
         with _if_it_can_be():
             self._journal.raise_epoch(epoch)

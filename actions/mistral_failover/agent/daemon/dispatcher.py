@@ -19,10 +19,9 @@ from mistral_failover.agent import wire
 from mistral_failover.agent.daemon import messages
 from mistral_failover.agent.daemon.config import AgentConfig
 from mistral_failover.agent.daemon.jobs import Delivery, Job, elapsed
-from mistral_failover.agent.daemon.journal import Journal, Row
+from mistral_failover.agent.daemon.journal import Journal, JournalEntry
 from mistral_failover.agent.daemon.known_outcome import has_begun, known_outcome_of
 from mistral_failover.agent.daemon.messages import Refused, Request
-from mistral_failover.agent.daemon.pending_notice import PendingNotice
 from mistral_failover.agent.daemon.result_publisher import AgentReports
 from mistral_failover.fault_points import reach
 
@@ -35,14 +34,14 @@ _WORDS = 2.0  # seconds between two progress reports of one command, at most
 class CommandDispatcher:
     """The unfinished commands of one agent, and its current epoch."""
 
-    def __init__(self, config: AgentConfig, journal: Journal, telling: AgentReports) -> None:
+    def __init__(self, config: AgentConfig, journal: Journal, reports: AgentReports) -> None:
         self._config = config
         self._identity = config.identity
         self._journal = journal
-        self._telling = telling
+        self._reports = reports
         self._changed = threading.Condition(threading.RLock())
         self._jobs: dict[tuple[int, str], Job] = {}
-        self._pending_notice = PendingNotice(self._journal_has)
+        self._pending_notice = _PendingNotice(self._journal_has)
         self._own: str | None = None  # the command of its own that runs
         # None until an executor sent it.
         self._member = config.identity.member or journal.member()
@@ -128,7 +127,7 @@ class CommandDispatcher:
 
     # -- running commands
 
-    def look_into(self, row: Row) -> None:
+    def look_into(self, row: JournalEntry) -> None:
         """Find out the outcome of a command of a former agent."""
         spec = self._config.commands.get(row.name)
         request = Request(
@@ -254,7 +253,7 @@ class CommandDispatcher:
             return
         if row is not None and row.state == "done":
             document = messages.recorded(self._identity, request, row, replayed=True)
-            self._telling.end(request, document, [request.reply_to])
+            self._reports.end(request, document, [request.reply_to])
             delivery.ack()
             return
         if self.deposing == "failed":
@@ -377,16 +376,16 @@ class CommandDispatcher:
 
     def _heartbeat_at_once(self) -> None:
         self._heartbeat_due = 0.0
-        self._telling.wake()
+        self._reports.wake()
 
     def _tell(
         self, request: Request, document: dict[str, Any] | Refused | None, replies: list[str]
     ) -> None:
         if isinstance(document, Refused):
             LOG.warning("%s (%s) was refused: %s", request.name, request.id, document.message)
-            self._telling.refused(request, document, replies)
+            self._reports.refused(request, document, replies)
         elif document is not None:
-            self._telling.end(request, document, replies)
+            self._reports.end(request, document, replies)
 
     def _not_quiet(self) -> str:
         return (
@@ -396,16 +395,16 @@ class CommandDispatcher:
     def _say_word(self, job: Job, now: float) -> None:
         job.spoke = now
         if job.began is None:
-            self._telling.word(job.request, "accepted", 0.0)
+            self._reports.word(job.request, "accepted", 0.0)
         else:
-            self._telling.word(job.request, "running", now - job.began)
+            self._reports.word(job.request, "running", now - job.began)
 
     def _say_heartbeat(self, now: float) -> None:
         if self._member is None:
             return
         running = [job.request.name for job in self.running()]
         running += [self._own] if self._own else []
-        self._telling.heartbeat(
+        self._reports.heartbeat(
             self._member,
             self.epoch,
             running,
@@ -414,3 +413,32 @@ class CommandDispatcher:
             stopping=self.deposing != "no",
             commands=self._config.commands,
         )
+
+
+class _PendingNotice:
+    """Keeps a notice unacknowledged until its epoch is recorded, so that the next agent receives it
+    again. It keeps only the highest, since the broker delivers a limited number at a time."""
+
+    def __init__(self, written: Callable[[int], bool]) -> None:
+        self._written = written
+        self._kept: tuple[int, Delivery] | None = None
+
+    def keep(self, epoch: int, delivery: Delivery) -> list[Delivery]:
+        """Add a notice; return those that need not be kept."""
+        kept = self._kept
+        if kept is not None and epoch < kept[0]:
+            return [delivery]
+        self._kept = (epoch, delivery)
+        return [*([kept[1]] if kept else []), *self.take()]
+
+    def take(self) -> list[Delivery]:
+        """Return what need not be kept any more."""
+        kept = self._kept
+        if kept is None or not self._written(kept[0]):
+            return []
+        self._kept = None
+        return [kept[1]]
+
+    def forget(self) -> None:
+        """The connection is lost: the broker has taken it back."""
+        self._kept = None

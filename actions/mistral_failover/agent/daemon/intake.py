@@ -56,7 +56,7 @@ class Intake:
                 try:
                     LOG.info("The agent reads from %s", self._broker.shown)
                     told = False
-                    _Reading(self._broker, connection, self._address, self._desk).run(
+                    _ReaderConnection(self._broker, connection, self._address, self._desk).run(
                         stop, self._begin, self._alive
                     )
                 finally:
@@ -102,7 +102,7 @@ class _Message:
             self._message.ack()
 
 
-class _Reading:
+class _ReaderConnection:
     """One connection, from its start to its end."""
 
     def __init__(

@@ -37,7 +37,7 @@ unknown; ``refused``: its epoch had ended before it began."""
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class ProcessIdentity:
     """A process of this node, identified uniquely: its group has the number ``pid``, and it began
     ``start_ticks`` after the boot ``boot_id``."""
 
@@ -47,7 +47,7 @@ class Trace:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class JournalEntry:
     """A command in the journal; times are seconds since 1970 by the node's clock.
 
     ``message`` says why it has no end, or who reported that end; ``finding`` what its check found.
@@ -78,11 +78,11 @@ class Row:
         return "; ".join(filter(None, (self.message, self.finding)))
 
     @property
-    def trace(self) -> Trace | None:
+    def process(self) -> ProcessIdentity | None:
         """Its process, if the journal knows one."""
         if self.pid is None or self.start_ticks is None or self.boot_id is None:
             return None
-        return Trace(self.pid, self.start_ticks, self.boot_id)
+        return ProcessIdentity(self.pid, self.start_ticks, self.boot_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Deposition:
     message: str
 
 
-_COLUMNS = tuple(f.name for f in fields(Row))
+_COLUMNS = tuple(f.name for f in fields(JournalEntry))
 
 
 class Journal:
@@ -188,16 +188,16 @@ class Journal:
 
     # -- commands
 
-    def find(self, epoch: int, command_id: str) -> Row | None:
+    def find(self, epoch: int, command_id: str) -> JournalEntry | None:
         """Return a command's record."""
         rows = self._rows("WHERE epoch = ? AND id = ?", (epoch, command_id))
         return rows[0] if rows else None
 
-    def open_rows(self) -> list[Row]:
+    def open_rows(self) -> list[JournalEntry]:
         """Return the commands that have begun or whose outcome is unknown, oldest first."""
         return self._rows("WHERE state IN ('started', 'unknown') ORDER BY number")
 
-    def latest(self, count: int) -> list[Row]:
+    def latest(self, count: int) -> list[JournalEntry]:
         """Return the latest commands, newest first."""
         return self._rows("ORDER BY number DESC LIMIT ?", (count,))
 
@@ -223,9 +223,9 @@ class Journal:
                 (epoch, command_id, name, json.dumps(dict(arguments)), reply_to, now, now, now),
             )
 
-    def running(self, epoch: int, command_id: str, trace: Trace) -> None:
+    def running(self, epoch: int, command_id: str, identity: ProcessIdentity) -> None:
         """Record the process that runs the command."""
-        self._change(epoch, command_id, **asdict(trace))
+        self._change(epoch, command_id, **asdict(identity))
 
     def done(
         self,
@@ -275,7 +275,7 @@ class Journal:
                 (state, message, time.time(), epoch, command_id),
             )
 
-    def settle(self, command_id: str, *, done: bool) -> Row | None:
+    def settle(self, command_id: str, *, done: bool) -> JournalEntry | None:
         """Record an operator's statement about an unknown command; return its new record, or None
         if no unknown command has that id."""
         said = f"an operator stated that it {'took effect' if done else 'did not take effect'}"
@@ -316,14 +316,16 @@ class Journal:
 
     # -- within
 
-    def _rows(self, where: str, values: tuple[Any, ...] = ()) -> list[Row]:
+    def _rows(self, where: str, values: tuple[Any, ...] = ()) -> list[JournalEntry]:
         with self._lock:
             found = self._db.execute(
                 f"SELECT {', '.join(_COLUMNS)} FROM commands {where}",  # noqa: S608 - both are ours
                 values,
             ).fetchall()
         return [
-            Row(**{**dict(zip(_COLUMNS, row, strict=True)), "arguments": json.loads(row[3])})
+            JournalEntry(
+                **{**dict(zip(_COLUMNS, row, strict=True)), "arguments": json.loads(row[3])}
+            )
             for row in found
         ]
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from mistral_failover.agent.daemon import messages
 from mistral_failover.agent.daemon.identity import Identity
-from mistral_failover.agent.daemon.journal import Journal, Row
+from mistral_failover.agent.daemon.journal import Journal, JournalEntry
 from mistral_failover.agent.daemon.messages import Refused, Request
 
 LOG = logging.getLogger(__name__)
 
 
-def has_begun(row: Row | None) -> bool:
+def has_begun(row: JournalEntry | None) -> bool:
     """Return whether a command may have taken effect, by its record in the journal."""
     return row is not None and row.state in ("started", "unknown", "done")
 

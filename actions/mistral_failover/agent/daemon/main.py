@@ -21,7 +21,7 @@ from mistral_failover.agent.daemon import config as configuration
 from mistral_failover.agent.daemon.config import AgentConfig
 from mistral_failover.agent.daemon.config_reader import ConfigError
 from mistral_failover.agent.daemon.daemon import Agent
-from mistral_failover.agent.daemon.journal import Journal, Row
+from mistral_failover.agent.daemon.journal import Journal, JournalEntry
 from mistral_failover.agent.daemon.journal_file import JournalError, has_file, unusable
 from mistral_failover.agent.systemd import Notifier, clock_is_set, log_to_stderr
 from mistral_failover.model.text import clean
@@ -172,7 +172,7 @@ def _status(config: AgentConfig, options: argparse.Namespace) -> int:
     return 0
 
 
-def _shown(row: Row) -> dict[str, Any]:
+def _shown(row: JournalEntry) -> dict[str, Any]:
     """Return a command for people: without its arguments' values."""
     return {
         "id": row.id,

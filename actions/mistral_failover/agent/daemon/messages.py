@@ -13,7 +13,7 @@ from typing import Any, TypeGuard
 from mistral_failover.agent import wire
 from mistral_failover.agent.daemon.config import CommandSpec
 from mistral_failover.agent.daemon.identity import Identity
-from mistral_failover.agent.daemon.journal import Row
+from mistral_failover.agent.daemon.journal import JournalEntry
 from mistral_failover.agent.wire import MAX_OUTPUT
 
 SKEW = 300.0
@@ -164,7 +164,9 @@ def result(identity: Identity, request: Request, state: str, **values: Any) -> d
     }
 
 
-def recorded(identity: Identity, request: Request, row: Row, *, replayed: bool) -> dict[str, Any]:
+def recorded(
+    identity: Identity, request: Request, row: JournalEntry, *, replayed: bool
+) -> dict[str, Any]:
     """Return the result that the journal has of a command that is done or unknown."""
     if row.state != "done":
         why = row.said or "it began, and no end is recorded"

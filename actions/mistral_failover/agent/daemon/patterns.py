@@ -31,7 +31,7 @@ class Pattern(Protocol):
         ...
 
 
-class NotAPattern(ValueError):  # noqa: N818 - what it is, not that it is an error
+class InvalidPattern(ValueError):  # noqa: N818 - what it is, not that it is an error
     """The text cannot be used as a pattern. ``remedy``: what to do."""
 
     def __init__(self, message: str, remedy: str) -> None:
@@ -50,7 +50,7 @@ def _linear(text: str) -> Pattern:
     try:
         found: Pattern = re2.compile(text, options)
     except re2.error:
-        raise NotAPattern(
+        raise InvalidPattern(
             "it is not a valid regular expression",
             "Use the syntax of RE2: like Python's re module, without lookaround and references.",
         ) from None
@@ -73,11 +73,11 @@ def _bounded(text: str) -> Pattern:
         pattern = re.compile(text)
         parsed = re._parser.parse(text)  # type: ignore[attr-defined]
     except (re.error, OverflowError, RecursionError):
-        raise NotAPattern(
+        raise InvalidPattern(
             "it is not a valid regular expression", "Use the syntax of Python's re module."
         ) from None
     if _nested(parsed, within=False):
-        raise NotAPattern(
+        raise InvalidPattern(
             "a repetition contains another one or a choice, so a value could keep the agent busy",
             f"Write it without, for example [a-z.]+ instead of ([a-z]+[.]?)+, {_INSTALL}.",
         )

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Literal
 
 from mistral_failover.agent.daemon.config import Account
-from mistral_failover.agent.daemon.journal import Trace
+from mistral_failover.agent.daemon.journal import ProcessIdentity
 from mistral_failover.agent.wire import MAX_OUTPUT
 from mistral_failover.fault_points import reach
 
@@ -48,7 +48,7 @@ TIMED_OUT, NOT_RUN, STOPPED = 124, 127, 130
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ProgramExit:
     """The end of a program. ``exit_code``: 128 + n if signal n ended it. ``held``: a process that
     it left behind still has its output open. ``stopped``: it was killed on request."""
 
@@ -84,8 +84,8 @@ def run(
     folder: str = "/",
     account: Account | None = None,
     stop: threading.Event | None = None,
-    began: Callable[[Trace], None] | None = None,
-) -> Ended:
+    began: Callable[[ProcessIdentity], None] | None = None,
+) -> ProgramExit:
     """Run a program to its end, or to its limit in seconds.
 
     ``account``: the user to run it as; None: as the agent. ``stop``, once set, kills it. ``began``
@@ -95,7 +95,9 @@ def run(
     """
     started = _elapsed()
     if reason := _unusable(argv[0]):
-        return Ended(NOT_RUN, "", f"{argv[0]} is not usable: {reason}\n", _elapsed() - started)
+        return ProgramExit(
+            NOT_RUN, "", f"{argv[0]} is not usable: {reason}\n", _elapsed() - started
+        )
     try:
         process = subprocess.Popen(  # noqa: S603 - a list from the allow-list
             list(argv) if began is None else _gated(argv, environment),
@@ -115,13 +117,13 @@ def run(
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
         what = getattr(error, "filename", None) or argv[0]
-        return Ended(NOT_RUN, "", f"{what} is not usable: {reason}\n", _elapsed() - started)
+        return ProgramExit(NOT_RUN, "", f"{what} is not usable: {reason}\n", _elapsed() - started)
     try:
         if began is not None:
-            began(trace_of(process.pid))
+            began(process_identity(process.pid))
             _let_go(process)
             reach("agent.running")
-        return _Watch(process, started, limit, stop or threading.Event()).to_the_end()
+        return _RunningProcess(process, started, limit, stop or threading.Event()).to_the_end()
     except BaseException:
         _kill_group(process.pid, signal.SIGKILL)
         process.wait()
@@ -156,7 +158,7 @@ def _let_go(process: subprocess.Popen[bytes]) -> None:
     process.stdin.close()
 
 
-class _Watch:
+class _RunningProcess:
     """One process from its begin to its end."""
 
     def __init__(
@@ -171,7 +173,7 @@ class _Watch:
         self._ended: float | None = None
         self._tails: dict[str, _Tail] = {"stdout": _Tail(), "stderr": _Tail()}
 
-    def to_the_end(self) -> Ended:
+    def to_the_end(self) -> ProgramExit:
         with selectors.DefaultSelector() as selector:
             for name in self._tails:
                 pipe: IO[bytes] = getattr(self._process, name)
@@ -232,7 +234,7 @@ class _Watch:
         flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
         return os.waitid(os.P_PID, self._process.pid, flags) is not None
 
-    def _outcome(self, held: bool) -> Ended:
+    def _outcome(self, held: bool) -> ProgramExit:
         status = self._process.wait() if self._has_ended() else -signal.SIGKILL
         code = 128 - status if status < 0 else status
         stderr = self._tails["stderr"].text()
@@ -243,7 +245,7 @@ class _Watch:
             code = STOPPED
             stderr += "\nstopped\n"
         assert self._ended is not None
-        return Ended(
+        return ProgramExit(
             exit_code=code,
             stdout=self._tails["stdout"].text(),
             stderr=stderr[-MAX_OUTPUT:],
@@ -256,9 +258,9 @@ class _Watch:
 # -- what a former agent left
 
 
-def trace_of(pid: int) -> Trace:
+def process_identity(pid: int) -> ProcessIdentity:
     """Return how to recognise a process of this node later. Raises OSError if there is none."""
-    return Trace(pid, _start_ticks(pid), boot_id())
+    return ProcessIdentity(pid, _start_ticks(pid), boot_id())
 
 
 def boot_id() -> str:
@@ -266,16 +268,16 @@ def boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
-def kill_left(trace: Trace, grace: float = GRACE) -> bool:
+def kill_leftovers(identity: ProcessIdentity, grace: float = GRACE) -> bool:
     """Kill the process group that a former agent left, and the rest of its session, if its first
     process still runs; return once all of them are gone. Return False if it does not run; processes
     that it left behind may stay."""
-    if not _runs(trace):
+    if not _runs(identity):
         return False
     asked: set[tuple[int, int]] = set()
     number, deadline = signal.SIGTERM, _elapsed() + grace
     # No other group gets this number before its last process is gone.
-    while members := _members(trace):
+    while members := _members(identity):
         if _elapsed() > deadline:
             if number == signal.SIGKILL:
                 break
@@ -288,7 +290,7 @@ def kill_left(trace: Trace, grace: float = GRACE) -> bool:
     return True
 
 
-def _members(trace: Trace) -> set[tuple[int, int]]:
+def _members(identity: ProcessIdentity) -> set[tuple[int, int]]:
     """Number and start time of each process of a group and session that still runs."""
     found = set()
     for place in Path("/proc").iterdir():
@@ -298,8 +300,8 @@ def _members(trace: Trace) -> set[tuple[int, int]]:
             fields = _stat(int(place.name))
             started = int(fields[19])
             if (
-                str(trace.pid) in fields[2:4]  # its group, its session
-                and started >= trace.start_ticks
+                str(identity.pid) in fields[2:4]  # its group, its session
+                and started >= identity.start_ticks
                 and fields[0] not in "ZX"
             ):
                 found.add((int(place.name), started))
@@ -317,9 +319,9 @@ def _send(pid: int, ticks: int, number: signal.Signals) -> None:
             os.close(descriptor)
 
 
-def _runs(trace: Trace) -> bool:
+def _runs(identity: ProcessIdentity) -> bool:
     try:
-        return trace_of(trace.pid) == trace and _state(trace.pid) not in "ZX"
+        return process_identity(identity.pid) == identity and _state(identity.pid) not in "ZX"
     except OSError:
         return False
 

@@ -19,7 +19,7 @@ from mistral_failover.agent.daemon.backoff import Backoff
 from mistral_failover.agent.daemon.config import AgentConfig, CommandSpec
 from mistral_failover.agent.daemon.dispatcher import CommandDispatcher
 from mistral_failover.agent.daemon.jobs import Job, elapsed
-from mistral_failover.agent.daemon.journal import Journal, Row, State, Trace
+from mistral_failover.agent.daemon.journal import Journal, JournalEntry, ProcessIdentity, State
 from mistral_failover.agent.daemon.known_outcome import has_begun
 from mistral_failover.agent.daemon.messages import Refused
 from mistral_failover.fault_points import reach
@@ -27,7 +27,7 @@ from mistral_failover.fault_points import reach
 LOG = logging.getLogger(__name__)
 
 
-class _CutOff(Exception):  # noqa: N818 - it names what happened
+class _AgentStopping(Exception):  # noqa: N818 - it names what happened
     """The agent stops; the next one continues."""
 
 
@@ -107,17 +107,17 @@ class Worker:
             return self._run(job, argv)
         except Refused as refusal:
             return refusal
-        except _CutOff:
+        except _AgentStopping:
             return None
 
     def _find_out(self, job: Job) -> bool:
         """Return whether a command with an unknown outcome may run again."""
         request = job.request
-        state, finding = look_at_it(job.spec, self._found(job), job.stop)
+        state, finding = find_outcome(job.spec, self._found(job), job.stop)
         if job.deposed:
             return False
         if job.stop.is_set():
-            raise _CutOff
+            raise _AgentStopping
         self._journal.found(request.epoch, request.id, state, finding)
         LOG.info("%s (%s): %s", request.name, request.id, finding)
         # An operator may have settled it in the meantime.
@@ -142,7 +142,7 @@ class Worker:
                 raise Refused("OLD_EPOCH", f"Epoch {request.epoch} of the member has ended.")
             if job.stop.is_set():
                 self._leave(job, "received", "the agent was stopped before it began")
-                raise _CutOff
+                raise _AgentStopping
             if elapsed() > job.deadline:
                 self._leave(job, "received", "it could not begin in time")
                 raise Refused("REFUSED", "The command did not begin in time.")
@@ -156,8 +156,8 @@ class Worker:
     def _run(self, job: Job, argv: list[str]) -> dict[str, Any]:
         request = job.request
 
-        def began(trace: Trace) -> None:
-            self._journal.running(request.epoch, request.id, trace)
+        def began(process: ProcessIdentity) -> None:
+            self._journal.running(request.epoch, request.id, process)
 
         LOG.info("%s (%s) begins", request.name, request.id)
         ended = run_command(job.spec, argv, request.id, job.stop, began)
@@ -173,13 +173,13 @@ class Worker:
             why = "the member was deposed" if job.deposed else "the agent was stopped"
             self._leave(job, "unknown", f"it was killed because {why}")
             if not job.deposed:
-                raise _CutOff
+                raise _AgentStopping
             return self._recorded(job, replayed=False)
         self._record(job, ended)
         reach("agent.recorded")
         return self._recorded(job, replayed=False)
 
-    def _record(self, job: Job, ended: runner.Ended) -> None:
+    def _record(self, job: Job, ended: runner.ProgramExit) -> None:
         """Record the outcome; retry for as long as the journal fails."""
         pauses = Backoff()
         while True:
@@ -203,7 +203,7 @@ class Worker:
         row = self._found(job)
         return messages.recorded(self._config.identity, job.request, row, replayed=replayed)
 
-    def _found(self, job: Job) -> Row:
+    def _found(self, job: Job) -> JournalEntry:
         row = self._journal.find(job.request.epoch, job.request.id)
         if row is None:
             raise LookupError("the journal lost a command")
@@ -218,8 +218,8 @@ def run_command(
     argv: list[str],
     command_id: str,
     stop: threading.Event,
-    began: Callable[[Trace], None],
-) -> runner.Ended:
+    began: Callable[[ProcessIdentity], None],
+) -> runner.ProgramExit:
     """Run a command that the journal has as started. ``began`` records its process; if that raises,
     the command is killed."""
     ended = _run(spec, argv, command_id, stop, began)
@@ -232,7 +232,7 @@ def run_command(
     return ended
 
 
-def look_at_it(spec: CommandSpec, row: Row, stop: threading.Event) -> tuple[State, str]:
+def find_outcome(spec: CommandSpec, row: JournalEntry, stop: threading.Event) -> tuple[State, str]:
     """Find out the outcome of a command: ``done``, ``received`` (it may run again) or ``unknown``,
     and a sentence. ``stop`` kills the check; then the outcome is unknown."""
     said = "it has no check"
@@ -257,8 +257,8 @@ def _run(
     argv: list[str],
     command_id: str,
     stop: threading.Event,
-    began: Callable[[Trace], None] | None,
-) -> runner.Ended:
+    began: Callable[[ProcessIdentity], None] | None,
+) -> runner.ProgramExit:
     account = spec.account
     return runner.run(
         argv,

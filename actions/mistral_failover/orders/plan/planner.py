@@ -8,8 +8,9 @@ again and compared. If the state has changed, it is refused; it is never replace
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from shlex import join
 from typing import Any
 
 from mistral_failover.cloud.errors import CloudError
@@ -27,13 +28,12 @@ from mistral_failover.model.ids import derived_id
 from mistral_failover.orders import failover, operator_order
 from mistral_failover.orders.plan import preconditions
 from mistral_failover.orders.plan import steps as plan_steps
-from mistral_failover.orders.plan.command_line import planned_by
 from mistral_failover.orders.plan.preconditions import Preconditions
-from mistral_failover.orders.plan.risks import Case, risks
+from mistral_failover.orders.plan.risks import RiskContext, risks
 from mistral_failover.orders.plan.verbs import PlanRequest, derive
 from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.request import Request
-from mistral_failover.runtime.short_ids import identified, unknown
+from mistral_failover.runtime.short_ids import find_by_short_id, unknown
 from mistral_failover.store import groups, incidents, plans
 from mistral_failover.store.plans import KeptPlan
 from mistral_failover.store.transaction import SqlTransaction
@@ -43,7 +43,7 @@ LIFETIME = 3600.0
 
 
 @dataclass(frozen=True)
-class _Drawn:
+class _PlanDraft:
     """A plan before it is described."""
 
     snapshot: GroupSnapshot
@@ -75,7 +75,7 @@ def plan(request: Request, group: str, asked: PlanRequest) -> dict[str, Any]:
     return _told(request, drawn, asked) | {"plan": kept.id, "expires_at": expires, "changed": []}
 
 
-def look_again(request: Request, plan_id: str) -> dict[str, Any]:
+def plan_again(request: Request, plan_id: str) -> dict[str, Any]:
     """Return an earlier plan as it would be now: as :func:`plan`, with its old id and expiry.
     ``changed`` says in sentences why it can no longer be started.
 
@@ -117,7 +117,7 @@ def start(request: Request, plan_id: str, because: str | None) -> dict[str, Any]
 def _started(
     request: Request,
     kept: KeptPlan,
-    drawn: _Drawn | None,
+    drawn: _PlanDraft | None,
     because: str | None,
     group: str | None = None,
 ) -> dict[str, Any]:
@@ -136,10 +136,10 @@ def _started(
     name = drawn.snapshot.group.name if drawn is not None else str(group)
     cause = because or f"{kept.verb} as planned"
     asked_for = {"plan": kept.id, "verb": kept.verb, **kept.inputs}
-    return operator_order.ordered(request, name, planned, asked_for, cause, _occasion(kept))
+    return operator_order.start_order(request, name, planned, asked_for, cause, _occasion(kept))
 
 
-def _remember(request: Request, kept: KeptPlan, drawn: _Drawn) -> None:
+def _remember(request: Request, kept: KeptPlan, drawn: _PlanDraft) -> None:
     """Record the members as the plan has them, which raises the epoch of a replaced one. Raises
     ActionError PLAN_STALE if another server was recorded in the meantime."""
     snapshot, found = drawn.snapshot, drawn.found
@@ -154,7 +154,7 @@ def _remember(request: Request, kept: KeptPlan, drawn: _Drawn) -> None:
         refresh_members.depose(request, request.cloud(Unguarded()), snapshot, replaced)
 
 
-def _compared(request: Request, kept: KeptPlan, state: GroupState) -> _Drawn:
+def _compared(request: Request, kept: KeptPlan, state: GroupState) -> _PlanDraft:
     """Return the plan as it would be now, if it is the same. Raises ActionError PLAN_STALE,
     CloudError."""
     snapshot = group_snapshot(request, state.name)
@@ -168,8 +168,10 @@ def _compared(request: Request, kept: KeptPlan, state: GroupState) -> _Drawn:
             raise
         why = str(error) if isinstance(error, operator_order.NothingToDo) else facts["message"]
         lost = kept.world["lost"]
-        found = preconditions.look(request, snapshot, frozenset(lost), kept.world["volumes"])
-        world = preconditions.described(snapshot, found, kept.goal_version, lost)
+        found = preconditions.read_preconditions(
+            request, snapshot, frozenset(lost), kept.world["volumes"]
+        )
+        world = preconditions.as_document(snapshot, found, kept.goal_version, lost)
         changed = _changed(kept, snapshot, found, world)
         raise _stale(kept, state.name, [*changed, f"it can no longer be planned: {why}"]) from None
     if changed := _changed(kept, snapshot, drawn.found, drawn.world):
@@ -190,7 +192,7 @@ def _stale(kept: KeptPlan, group: str, changed: list[str]) -> ActionError:
     return ActionError(
         "PLAN_STALE",
         f"the situation has changed since plan {kept.id} was made: {'; '.join(changed)}",
-        f"Nothing was started. To see what would happen now: {planned_by(group, kept)}",
+        f"Nothing was started. To see what would happen now: {_plan_command(group, kept)}",
     )
 
 
@@ -201,7 +203,7 @@ def _refuse_expired(request: Request, kept: KeptPlan, state: GroupState) -> None
             "PLAN_EXPIRED",
             f"plan {kept.id} of {state.name} expired {late:.0f} s ago",
             "Nothing was started. Plan again (if nothing changed, you get the same plan): "
-            f"{planned_by(state.name, kept)}",
+            f"{_plan_command(state.name, kept)}",
         )
 
 
@@ -215,7 +217,7 @@ def _find(request: Request, said: str) -> tuple[KeptPlan, GroupState]:
     """Return the plan with this id, or with an id that begins with it, and its group."""
 
     def read(tx: SqlTransaction) -> tuple[KeptPlan, GroupState] | None:
-        identity = identified(request, tx, said, kind="plan").id
+        identity = find_by_short_id(request, tx, said, kind="plan").id
         return plans.find(tx, request.project_id, identity)
 
     found = request.runtime.database.reading(read)
@@ -245,7 +247,7 @@ def _asked(kept: KeptPlan) -> PlanRequest:
     return PlanRequest.read(kept.verb, kept.inputs)
 
 
-def _kept(request: Request, drawn: _Drawn, asked: PlanRequest) -> KeptPlan:
+def _kept(request: Request, drawn: _PlanDraft, asked: PlanRequest) -> KeptPlan:
     fingerprint = version_of(drawn.world)
     inputs = asked.inputs
     group_id = drawn.snapshot.state.id
@@ -261,16 +263,18 @@ def _kept(request: Request, drawn: _Drawn, asked: PlanRequest) -> KeptPlan:
     )
 
 
-def _draw(request: Request, snapshot: GroupSnapshot, asked: PlanRequest) -> _Drawn:
+def _draw(request: Request, snapshot: GroupSnapshot, asked: PlanRequest) -> _PlanDraft:
     goal = derive(request, asked)(snapshot)
     lost = goal.document["lost"]
-    found = preconditions.look(request, snapshot, frozenset(lost), preconditions.volumes_of(goal))
-    return _Drawn(
-        snapshot, goal, found, preconditions.described(snapshot, found, goal.version, lost)
+    found = preconditions.read_preconditions(
+        request, snapshot, frozenset(lost), preconditions.volumes_of(goal)
+    )
+    return _PlanDraft(
+        snapshot, goal, found, preconditions.as_document(snapshot, found, goal.version, lost)
     )
 
 
-def _told(request: Request, drawn: _Drawn, asked: PlanRequest) -> dict[str, Any]:
+def _told(request: Request, drawn: _PlanDraft, asked: PlanRequest) -> dict[str, Any]:
     snapshot, goal, found = drawn.snapshot, drawn.goal, drawn.found
     waves = _waves(drawn)
     lasted = request.runtime.database.reading(
@@ -289,12 +293,12 @@ def _told(request: Request, drawn: _Drawn, asked: PlanRequest) -> dict[str, Any]
         "steps": steps,
         "parallel": plan_steps.waves_of(waves),
         "fences": fences,
-        "risks": risks(Case(request, snapshot, found, goal, steps, fences)),
+        "risks": risks(RiskContext(request, snapshot, found, goal, steps, fences)),
         "seconds": plan_steps.seconds(steps),
     }
 
 
-def _waves(drawn: _Drawn) -> list[list[DryRunStep]]:
+def _waves(drawn: _PlanDraft) -> list[list[DryRunStep]]:
     snapshot, found = drawn.snapshot, drawn.found
     graph = draw(
         drawn.goal,
@@ -339,3 +343,17 @@ def _nothing(snapshot: GroupSnapshot, asked: PlanRequest, sentence: str) -> dict
         "expires_at": None,
         "changed": [],
     }
+
+
+def _plan_command(group: str, kept: KeptPlan) -> str:
+    """Return the command that plans for a group again with the inputs of a kept plan."""
+    verb = [] if kept.verb == "failover" else ["--verb", kept.verb]
+    options = [word for name, value in kept.inputs.items() for word in _options(name, value)]
+    return join(["failover", "plan", group, *verb, *options])
+
+
+def _options(name: str, value: Any) -> Iterator[str]:
+    # A mapping of roles to members cannot be typed. An empty list of lost members means none.
+    values = [] if isinstance(value, dict) else value if isinstance(value, list) else [value]
+    for each in values or ([""] if value == [] else []):
+        yield from (f"--{name}", str(each))

@@ -17,7 +17,7 @@ from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.volumes import resolve_volumes
 from mistral_failover.convergence.records import Record, Traversal
 from mistral_failover.groups import candidates
-from mistral_failover.groups.candidates import Seen
+from mistral_failover.groups.candidates import HeatMember
 from mistral_failover.groups.refresh_members import members_now
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.assignment import MemberFact, reasons
@@ -41,7 +41,7 @@ class Preconditions:
 
     records: Sequence[Record]
     epochs: Mapping[str, int]
-    seen: Sequence[Seen]
+    seen: Sequence[HeatMember]
     servers: Mapping[str, str | None]
     facts: Sequence[MemberFact]
     traversal: Traversal | None
@@ -51,7 +51,7 @@ class Preconditions:
     noticed: Mapping[str, groups.MemberRow]
 
 
-def look(
+def read_preconditions(
     request: Request, snapshot: GroupSnapshot, lost: frozenset[str], volumes: Collection[str]
 ) -> Preconditions:
     """Read the state of a group, its members and these volumes, without recording anything.
@@ -61,7 +61,7 @@ def look(
     group, identity = snapshot.group, snapshot.state.id
     noticed = request.runtime.database.reading(lambda tx: groups.members_of(tx, identity))
     seen = members_now(cloud, group)
-    facts = candidates.look(request, cloud, group, identity, seen, lost, thorough=True)
+    facts = candidates.member_facts(request, cloud, group, identity, seen, lost, thorough=True)
 
     def read(tx: SqlTransaction) -> Preconditions:
         known = groups.members_of(tx, identity)
@@ -83,7 +83,7 @@ def look(
     return request.runtime.database.reading(read)
 
 
-def _epochs(known: Mapping[str, groups.MemberRow], seen: Sequence[Seen]) -> dict[str, int]:
+def _epochs(known: Mapping[str, groups.MemberRow], seen: Sequence[HeatMember]) -> dict[str, int]:
     epochs = {name: row.epoch for name, row in known.items()}
     for member in seen:
         if member.name not in known:
@@ -99,7 +99,7 @@ def unfit(snapshot: GroupSnapshot, found: Preconditions, lost: Iterable[str]) ->
     return reasons(snapshot.group, found.facts, frozenset(lost))
 
 
-def described(
+def as_document(
     snapshot: GroupSnapshot, found: Preconditions, goal: str, lost: Iterable[str]
 ) -> dict[str, Any]:
     """Return the state as a document, see the module. ``goal``: the version of the planned goal;

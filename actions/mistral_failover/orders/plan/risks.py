@@ -33,7 +33,7 @@ Step = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Case:
+class RiskContext:
     """A plan whose risks are examined."""
 
     request: Request
@@ -49,7 +49,7 @@ class Case:
         return self.snapshot.group.name
 
 
-def risks(case: Case) -> list[Risk]:
+def risks(case: RiskContext) -> list[Risk]:
     """Return all risks of a plan now. A failed check is a risk itself."""
     cloud = case.request.cloud(Unguarded())
     found = [*_traversal(case), *_locks(case), *_rights(case), *_members(case), *_fences(case)]
@@ -72,7 +72,7 @@ def _looked(what: str, look: Callable[[], Iterator[Risk]]) -> list[Risk]:
         return [risk(error.code, f"the check of {what} failed: {error.message}", error.remedy)]
 
 
-def _traversal(case: Case) -> Iterator[Risk]:
+def _traversal(case: RiskContext) -> Iterator[Risk]:
     current = case.found.traversal
     if current is None or current.status in ("COMPLETE", "SUPERSEDED"):
         return
@@ -91,7 +91,7 @@ def _traversal(case: Case) -> Iterator[Risk]:
     )
 
 
-def _locks(case: Case) -> Iterator[Risk]:
+def _locks(case: RiskContext) -> Iterator[Risk]:
     for record in case.found.records:
         if record.owner is None:
             continue
@@ -112,14 +112,14 @@ def _locks(case: Case) -> Iterator[Risk]:
             )
 
 
-def _rights(case: Case) -> Iterator[Risk]:
+def _rights(case: RiskContext) -> Iterator[Risk]:
     if waiting := rights.waiting(case.found.records):
         yield risk("RIGHTS_ENDED", waiting, "Start it with your own token.")
     if (refused := case.request.refusal()) is not None:
         yield risk(refused.code, refused.message, refused.remedy)
 
 
-def _members(case: Case) -> Iterator[Risk]:
+def _members(case: RiskContext) -> Iterator[Risk]:
     lost = frozenset(case.goal.document["lost"])
     holders = case.goal.document["roles"]
     doubted = doubts(case.found.facts, lost)
@@ -158,7 +158,7 @@ def _members(case: Case) -> Iterator[Risk]:
         )
 
 
-def _fences(case: Case) -> Iterator[Risk]:
+def _fences(case: RiskContext) -> Iterator[Risk]:
     """Yield members whose fence may fail without an operator."""
     facts = {fact.name: fact for fact in case.found.facts}
     for fence in case.fences:
@@ -188,7 +188,7 @@ def _for_dead_host(ladder: Sequence[Rung]) -> list[str]:
     return [k.name(rung) for k, rung in kinds if k.for_dead_host and not k.asks_person]
 
 
-def _alarms(case: Case) -> Iterator[Risk]:
+def _alarms(case: RiskContext) -> Iterator[Risk]:
     """Yield alarms that were not acted on: the goal does not include them."""
     for alarm in case.found.alarms:
         who = " and ".join(incidents.said_lost(alarm)) or "a member"
@@ -208,9 +208,9 @@ def _alarms(case: Case) -> Iterator[Risk]:
             )
 
 
-def _holds(case: Case) -> Iterator[Risk]:
+def _holds(case: RiskContext) -> Iterator[Risk]:
     held = case.request.runtime.database.reading(
-        lambda tx: suspensions.standing(tx, case.snapshot.state.id)
+        lambda tx: suspensions.current_suspensions(tx, case.snapshot.state.id)
     )
     if pause := held["pause"]:
         yield risk(
@@ -229,7 +229,7 @@ def _holds(case: Case) -> Iterator[Risk]:
         )
 
 
-def _limits(case: Case) -> Iterator[Risk]:
+def _limits(case: RiskContext) -> Iterator[Risk]:
     """Yield limits that hold further alarms, but not operators: the next failure may not start a
     failover by itself."""
     limits, now = case.snapshot.group.limits, case.found.now
@@ -255,7 +255,7 @@ def _limits(case: Case) -> Iterator[Risk]:
         )
 
 
-def _agents(case: Case) -> Iterator[Risk]:
+def _agents(case: RiskContext) -> Iterator[Risk]:
     """Yield members that must receive a command and whose agents are silent or do not know it."""
     fenced = {fence["member"] for fence in case.fences}
     asked = {
@@ -293,7 +293,7 @@ def _agents(case: Case) -> Iterator[Risk]:
         )
 
 
-def _stack(case: Case, cloud: Cloud) -> Iterator[Risk]:
+def _stack(case: RiskContext, cloud: Cloud) -> Iterator[Risk]:
     name = case.snapshot.group.stack
     with translated(f"read stack {name}"):
         stack = cloud.heat.stacks.get(name, resolve_outputs=False)
@@ -313,7 +313,7 @@ def _stack(case: Case, cloud: Cloud) -> Iterator[Risk]:
         )
 
 
-def _volumes(case: Case, cloud: Cloud) -> Iterator[Risk]:
+def _volumes(case: RiskContext, cloud: Cloud) -> Iterator[Risk]:
     for code, sentence, remedy in volumes(case.snapshot, case.found, case.goal, case.steps, cloud):
         yield risk(code, sentence, remedy)
 

@@ -79,16 +79,16 @@ class Verb:
 
 def _failover(request: Request, asked: PlanRequest) -> Derive:
     facts = FailoverRequest(asked.to, asked.lost, asked.recovered)
-    return failover.moving(request, facts, remember=False)
+    return failover.goal_function(request, facts, remember=False)
 
 
 def _switchover(request: Request, asked: PlanRequest) -> Derive:
-    return switchover.moving(request, _one(asked), asked.role, remember=False)
+    return switchover.goal_function(request, _one(asked), asked.role, remember=False)
 
 
 def _failback(request: Request, asked: PlanRequest) -> Derive:
     to = _one(asked)
-    return failback.going_home(request, to, asked.role, asked.recovered, remember=False)
+    return failback.goal_function(request, to, asked.role, asked.recovered, remember=False)
 
 
 def _one(asked: PlanRequest) -> str | None:
@@ -99,15 +99,15 @@ def _one(asked: PlanRequest) -> str | None:
 
 def _replace(request: Request, asked: PlanRequest) -> Derive:
     wish = ReplaceRequest(member=asked.member, resource=asked.resource)
-    return replace.replacing(request, wish, remember=False)
+    return replace.goal_function(request, wish, remember=False)
 
 
 def _rollback(request: Request, asked: PlanRequest) -> Derive:
-    return rollback.returning_to(request, asked.goal, asked.recovered, remember=False)
+    return rollback.goal_function(request, asked.goal, asked.recovered, remember=False)
 
 
 def _remove(request: Request, asked: PlanRequest) -> Derive:
-    return rollback.removing(asked.lost or ())
+    return rollback.removal_goal_function(asked.lost or ())
 
 
 VERBS: Mapping[str, Verb] = {

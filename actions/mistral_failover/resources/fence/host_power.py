@@ -110,7 +110,7 @@ def _fenced(attempt: FenceAttempt, switch: Switch) -> str:
     for host in sorted({host for host in places.values() if host is not None}):
         proofs.append(f"{power.switch_off(switch, host, since)}; {power.tell_nova(switch, host)}")
     for server in (each for each, where in places.items() if where is None):
-        gone = servers.deletion(attempt.tools.cloud, server)
+        gone = servers.deletion_proof(attempt.tools.cloud, server)
         if not gone.proven:
             raise power.Unproven(gone.observed.rstrip("."))
         proofs.append(gone.observed.rstrip("."))
@@ -129,14 +129,14 @@ def _places(attempt: FenceAttempt, switch: Switch) -> dict[str, str | None]:
     whose host is not certain, or that the project does not see: the operator's credential sees
     those of every project."""
     from mistral_failover.cloud import servers
-    from mistral_failover.cloud.hosts import place_of
+    from mistral_failover.cloud.hosts import location_of
     from mistral_failover.resources.fence import power
 
     if not attempt.target.servers:
         raise power.Unproven(f"no server of {_member(attempt)} is known")
     found: dict[str, str | None] = {}
     for server in attempt.target.servers:
-        place = place_of(switch.nova, server)
+        place = location_of(switch.nova, server)
         if place.moving:
             raise power.Unproven(
                 f"server {server} may be moving to another host ({place.moving.lower()})"

@@ -30,7 +30,7 @@ from mistral_failover.model.rungs import Rung, RungKind, ServerAfter, rung_kind
 from mistral_failover.model.types import ResourceType
 from mistral_failover.resources.activation import stop_command
 from mistral_failover.resources.fence.rung import FenceAttempt, FenceRung, FenceTarget
-from mistral_failover.resources.operation_tools import Tools
+from mistral_failover.resources.operation_context import OperationContext
 from mistral_failover.runtime.errors import ActionError, masked
 from mistral_failover.runtime.remedies import confirm_command
 from mistral_failover.store.groups import MemberRow
@@ -113,7 +113,10 @@ def _server_of(record: Record, member: MemberRow) -> str | None:
 
 
 def fence(
-    tools: Tools, operation: OperationDocument, target: FenceTarget, climbing: Tools | None = None
+    tools: OperationContext,
+    operation: OperationDocument,
+    target: FenceTarget,
+    climbing: OperationContext | None = None,
 ) -> dict[str, Any]:
     """Climb the ladder; return rung and observed, the proof in a sentence.
 
@@ -165,7 +168,7 @@ def fence(
     )
 
 
-def _depose(tools: Tools, attempt: FenceAttempt) -> None:
+def _depose(tools: OperationContext, attempt: FenceAttempt) -> None:
     """Tell the agent of every server that its epoch has ended. An unreachable agent learns it when
     it comes back; an unreachable channel does not prevent the fence."""
     operation, member = attempt.operation, attempt.target.member
@@ -186,7 +189,7 @@ def _proof(evidence: Evidence) -> dict[str, Any]:
     return {"attributes": {"rung": evidence.rung, "observed": evidence.observed}}
 
 
-def _in_error(tools: Tools, target: FenceTarget) -> bool:
+def _in_error(tools: OperationContext, target: FenceTarget) -> bool:
     """Return whether Nova refuses to detach volumes from one of the member's servers because of its
     state (409, "while it is in vm_state error"; measured with Nova 34)."""
     try:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mistral_failover.mistral.operation_documents import OperationDocument
     from mistral_failover.model.group import Group
     from mistral_failover.resources.fence.devices import Devices
-    from mistral_failover.resources.operation_tools import Tools
+    from mistral_failover.resources.operation_context import OperationContext
     from mistral_failover.settings import Settings
     from mistral_failover.store.groups import MemberRow
 
@@ -56,7 +56,7 @@ class FenceAttempt:
     """One climb of the ladder; ``tried`` describes each rung without a proof, ``unasked`` has the
     errors of rungs whose service was unreachable."""
 
-    tools: Tools
+    tools: OperationContext
     operation: OperationDocument
     target: FenceTarget
     tried: list[str] = field(default_factory=list)

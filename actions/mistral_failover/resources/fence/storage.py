@@ -137,7 +137,7 @@ def own_clients(attempt: FenceAttempt, known: Devices, volume_id: str) -> Own:
     addresses. Raises Unproven if that does not tell them apart, or if Cinder does not show the
     volume to the project; CloudError."""
     from mistral_failover.cloud import volumes
-    from mistral_failover.cloud.hosts import operator_cloud, place_of
+    from mistral_failover.cloud.hosts import location_of, operator_cloud
     from mistral_failover.cloud.volume_holders import holders_of
     from mistral_failover.resources.fence import power
     from mistral_failover.resources.fence.ceph import address_of
@@ -155,8 +155,8 @@ def own_clients(attempt: FenceAttempt, known: Devices, volume_id: str) -> Own:
     runtime = tools.runtime
     assert runtime is not None
     nova = operator_cloud(known.cloud, tools.cloud.guard, runtime.settings)
-    hosts = {place_of(nova, server).host for server in target.servers}
-    if hosts & {place_of(nova, str(server)).host for server in others}:
+    hosts = {location_of(nova, server).host for server in target.servers}
+    if hosts & {location_of(nova, str(server)).host for server in others}:
         raise power.Unproven(
             f"volume {volume_id} is attached to another server on the same host, and their clients "
             "cannot be told apart"

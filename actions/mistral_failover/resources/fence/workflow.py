@@ -63,7 +63,7 @@ class Workflow(FenceRung):
         """Run the workflow for at most ``limit`` seconds, and judge it. If it has not ended by
         then, it is stopped, as long as this process lives."""
         from mistral_failover.cloud.servers import Evidence
-        from mistral_failover.mistral.user_workflows import Start, run_to_its_end
+        from mistral_failover.mistral.user_workflows import WorkflowStart, run_to_its_end
 
         workflow, limit, target = self.name(rung), float(rung["limit"]), attempt.target
         operation, member = attempt.operation, target.member.name
@@ -80,7 +80,7 @@ class Workflow(FenceRung):
         ended = run_to_its_end(
             mistral,
             attempt.tools.cloud.wait,
-            Start(
+            WorkflowStart(
                 workflow,
                 facts,
                 derived_id(operation["key"], "rung", workflow),

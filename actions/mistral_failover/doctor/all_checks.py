@@ -22,7 +22,7 @@ from mistral_failover.doctor import (
     volumes,
 )
 from mistral_failover.doctor import group as group_checks
-from mistral_failover.doctor.checks import Check, Finding, GroupCheck, Look, examine
+from mistral_failover.doctor.checks import Check, Examination, Finding, GroupCheck, examine
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents
 from mistral_failover.store.transaction import SqlTransaction
@@ -30,9 +30,9 @@ from mistral_failover.store.transaction import SqlTransaction
 _LEVELS = ("ok", "warn", "error")
 
 
-def storm(look: Look) -> Iterable[Finding]:
+def storm(examination: Examination) -> Iterable[Finding]:
     """Check whether so many groups fail at once that alarms are held, or the next one would be."""
-    have, project = look.settings, look.request.project_id
+    have, project = examination.settings, examination.request.project_id
     if not have.storm_groups:
         return
 
@@ -45,7 +45,7 @@ def storm(look: Look) -> Iterable[Finding]:
             incidents.held_by(tx, project, STORM),
         )
 
-    failing, total, held = look.reading(read)
+    failing, total, held = examination.reading(read)
     share = failing / total if total else 0.0
     said = f"{failing} of {total} groups failed within {have.storm_window:.0f} s"
     if held:
@@ -95,7 +95,9 @@ def doctor(request: Request, group: str | None) -> dict[str, Any]:
     ``check``, ``group``, ``level``, ``sentence``, ``remedy``), and ``seconds``.
     """
     began = time.monotonic()
-    return answer(examine(Look(request), group, CHECKS, GROUP_CHECKS), time.monotonic() - began)
+    return answer(
+        examine(Examination(request), group, CHECKS, GROUP_CHECKS), time.monotonic() - began
+    )
 
 
 def unable(error: Mapping[str, Any]) -> dict[str, Any]:

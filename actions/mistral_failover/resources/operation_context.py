@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the operations of the shipped types share.
 
-Each operation is a plain function in the module of its type. It gets its tools and the operation's
-document (see ``mistral.operation_documents``) and returns ``{"physical_id", "attributes"}``. Each
-looks at the cloud before it acts, so a repeat is harmless.
+Each operation is a plain function in the module of its type. It gets an `OperationContext` and the
+operation's document (see ``mistral.operation_documents``), and returns ``{"physical_id",
+"attributes"}``. It looks at the cloud before it acts, so a repeat is harmless.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Resolve = Callable[[Cloud, str, str], str]
 
 
 @dataclass(frozen=True)
-class Tools:
+class OperationContext:
     """What an operation acts with; every call passes the lease's guard.
 
     ``mistral``: finds Mistral's own API, None if its address is unknown; raises CloudError.
@@ -78,7 +78,7 @@ def recorded_server(operation: OperationDocument) -> str:
 
 
 def address_id(
-    tools: Tools, operation: OperationDocument, resolve: Resolve, name: str
+    context: OperationContext, operation: OperationDocument, resolve: Resolve, name: str
 ) -> str | None:
     """Return the id of the port or floating IP that the resource was created with: the recorded
     one, or the one that the name refers to. None if it refers to none: then nothing was created.
@@ -89,7 +89,7 @@ def address_id(
     if (recorded := operation["resource"]["physical_id"]) is not None:
         return str(recorded)
     try:
-        return resolve(tools.cloud, operation["stack"], name)
+        return resolve(context.cloud, operation["stack"], name)
     except CloudError as error:
         if error.code in ("NOT_FOUND", "BAD_REQUEST"):
             return None
@@ -121,9 +121,9 @@ def fence_proof(operation: OperationDocument) -> Mapping[str, Any] | None:
     return fence["attributes"] if fence else None
 
 
-def refuse_started(tools: Tools, operation: OperationDocument, server_id: str) -> None:
+def refuse_started(context: OperationContext, operation: OperationDocument, server_id: str) -> None:
     """Refuse if the server was started again while the operation waited for an operator."""
-    if servers.server_state(tools.cloud, server_id).status == "ACTIVE":
+    if servers.server_state(context.cloud, server_id).status == "ACTIVE":
         member = member_of(operation)["name"]
         raise ActionError(
             "FENCE_UNPROVEN",
@@ -132,12 +132,14 @@ def refuse_started(tools: Tools, operation: OperationDocument, server_id: str) -
         )
 
 
-def refuse_unproven(tools: Tools, operation: OperationDocument, server_id: str) -> None:
+def refuse_unproven(
+    context: OperationContext, operation: OperationDocument, server_id: str
+) -> None:
     """Refuse if the server is gone without a proof. What was attached to it is free, at once if
     its host was dead; then its guest may still run with it, and only a fence can tell."""
-    if servers.server_state(tools.cloud, server_id).exists:
+    if servers.server_state(context.cloud, server_id).exists:
         return
-    evidence = servers.deletion(tools.cloud, server_id)
+    evidence = servers.deletion_proof(context.cloud, server_id)
     if not evidence.proven:
         member = member_of(operation)["name"]
         raise ActionError(

@@ -22,7 +22,7 @@ from oslo_utils import uuidutils
 from mistral_failover.cloud import networks
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
-from mistral_failover.cloud.waits import Look, Repeats
+from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
 
 Kind = Literal["A", "AAAA", "CNAME"]
 _VERSIONS = {"A": 4, "AAAA": 6}
@@ -55,7 +55,7 @@ class Recordset:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedRecordset:
     """What a name should be. ``owner``: the description of what belongs to the group."""
 
     zone_id: str
@@ -196,7 +196,7 @@ def refuse_foreign(found: Recordset, wanted_owner: str) -> None:
 
 
 def point(
-    cloud: Cloud, wanted: Wanted, limit: float, *, unknown: bool = False
+    cloud: Cloud, wanted: WantedRecordset, limit: float, *, unknown: bool = False
 ) -> tuple[str, dict[str, Any]]:
     """Point a name to its target, and wait until the name servers answer so; return the recordset's
     id, and ``name``, ``target`` and ``zone_id``.
@@ -204,11 +204,11 @@ def point(
     A record that does not exist is made. ``limit``: seconds in total. Raises `CloudError`
     DNS_RECORD_IN_USE, DNS_ERROR, NOT_FOUND.
     """
-    repeats = Repeats(cloud.settings, unknown=unknown)
+    repeats = ResendPolicy(cloud.settings, unknown=unknown)
     values = wanted.values()
     (target,) = values["records"]
 
-    def step() -> Look:
+    def step() -> ProbeResult:
         now = named(cloud, wanted.zone_id, wanted.name, wanted.type)
         if now is None:
             body = {"name": absolute(wanted.name), "type": wanted.type, **values}
@@ -218,9 +218,9 @@ def point(
         state = f"it leads to {', '.join(now.records)}, and is {now.status}"
         if leads and now.status == "ACTIVE":
             attributes = {"name": now.name, "target": target, "zone_id": now.zone_id}
-            return Look(state, done=True, result=(now.id, attributes))
+            return ProbeResult(state, done=True, result=(now.id, attributes))
         if leads:
-            return Look(state, error=_failed(now) if now.status == "ERROR" else None)
+            return ProbeResult(state, error=_failed(now) if now.status == "ERROR" else None)
         return _send(cloud, repeats, "PUT", _path(now.zone_id, now.id), values, state)
 
     what = f"{wanted.type} record {absolute(wanted.name)} to lead to {target}"
@@ -247,14 +247,14 @@ def remove(
 ) -> None:
     """Delete a recordset that belongs to the group; another one stays. What does not exist is no
     error."""
-    repeats = Repeats(cloud.settings, unknown=unknown)
+    repeats = ResendPolicy(cloud.settings, unknown=unknown)
 
-    def step() -> Look:
+    def step() -> ProbeResult:
         now = recordset(cloud, zone_id, recordset_id)
         if now is None:
-            return Look("it is gone", done=True)
+            return ProbeResult("it is gone", done=True)
         if now.description != wanted_owner:
-            return Look("it belongs to another owner", done=True)
+            return ProbeResult("it belongs to another owner", done=True)
         state = f"it is {now.status}"
         return _send(cloud, repeats, "DELETE", _path(zone_id, recordset_id), None, state)
 
@@ -262,11 +262,16 @@ def remove(
 
 
 def _send(
-    cloud: Cloud, repeats: Repeats, method: str, path: str, body: dict[str, Any] | None, state: str
-) -> Look:
+    cloud: Cloud,
+    repeats: ResendPolicy,
+    method: str,
+    path: str,
+    body: dict[str, Any] | None,
+    state: str,
+) -> ProbeResult:
     """Request a change, unless an earlier request may still take effect."""
     if not repeats.allow():
-        return repeats.look(state)
+        return repeats.no_effect_yet(state)
     with repeats.sending(f"change {path.removeprefix('/v2/')}", "Designate"):
         cloud.naming.request(path, method, **({} if body is None else {"json": body}))
-    return Look("Designate has just accepted the change")
+    return ProbeResult("Designate has just accepted the change")

@@ -17,13 +17,13 @@ from contract.api import Api
 from contract.conftest import Two
 from contract.emulated import EmulatedRig
 from contract.rig import UNKNOWN_ID, Rig
-from mistral_failover.cloud import names
+from mistral_failover.cloud import dns_records
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.project_listing import ProjectListing
 from testcloud import settings
 
-OWNER = names.owner("payments", "name")
+OWNER = dns_records.owner("payments", "name")
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class Zone:
     name: str
     dns_port: int | None
 
-    def wanted(self, target: str = "192.0.2.1", **more: Any) -> names.Wanted:
+    def wanted(self, target: str = "192.0.2.1", **more: Any) -> dns_records.WantedRecordset:
         """What a name of the zone should be."""
-        plain = names.Wanted(self.id, f"db.{self.name}", "A", target, 30, OWNER)
+        plain = dns_records.WantedRecordset(self.id, f"db.{self.name}", "A", target, 30, OWNER)
         return dataclasses.replace(plain, **more)
 
     def shown(self, recordset: str) -> dict[str, Any] | None:
@@ -113,13 +113,13 @@ def _empty(rig: Rig, zone: Zone) -> Iterator[None]:
 def test_a_name_is_made_pointed_elsewhere_and_deleted(cloud: Cloud, zone: Zone, rig: Rig) -> None:
     """The name servers answer with it when the call is over; a repeat changes nothing."""
     name = f"db.{zone.name}"
-    made, attributes = names.point(cloud, zone.wanted(), 60)
+    made, attributes = dns_records.point(cloud, zone.wanted(), 60)
 
     assert attributes == {"name": name, "target": "192.0.2.1", "zone_id": zone.id}
     assert zone.answers(name) in (None, [(30, "192.0.2.1")])
 
-    moved, attributes = names.point(cloud, zone.wanted("192.0.2.2", ttl=60), 60)
-    again = names.point(cloud, zone.wanted("192.0.2.2", ttl=60), 60)
+    moved, attributes = dns_records.point(cloud, zone.wanted("192.0.2.2", ttl=60), 60)
+    again = dns_records.point(cloud, zone.wanted("192.0.2.2", ttl=60), 60)
 
     assert again == (made, attributes) == (moved, {**attributes, "target": "192.0.2.2"})
     shown = zone.shown(made)
@@ -128,7 +128,7 @@ def test_a_name_is_made_pointed_elsewhere_and_deleted(cloud: Cloud, zone: Zone, 
     assert zone.answers(name) in (None, [(60, "192.0.2.2")])
 
     for _ in range(2):
-        names.remove(cloud, zone.id, made, OWNER, 30)
+        dns_records.remove(cloud, zone.id, made, OWNER, 30)
         assert zone.shown(made) is None
     rig.until(lambda: not zone.answers(name))
 
@@ -141,16 +141,16 @@ def test_a_name_is_made_pointed_elsewhere_and_deleted(cloud: Cloud, zone: Zone, 
     ],
 )
 def test_each_type_is_compared_in_one_form(
-    cloud: Cloud, zone: Zone, type_: names.Kind, target: str, sent: str
+    cloud: Cloud, zone: Zone, type_: dns_records.Kind, target: str, sent: str
 ) -> None:
     wanted = zone.wanted(target, type=type_, name=f"Other.{zone.name}".rstrip("."))
-    made, attributes = names.point(cloud, wanted, 60)
+    made, attributes = dns_records.point(cloud, wanted, 60)
 
     shown = zone.shown(made)
     assert shown is not None
     assert (shown["name"], attributes["target"]) == (f"other.{zone.name}", sent)
     version = shown.get("updated_at")
-    assert names.point(cloud, wanted, 60)[0] == made
+    assert dns_records.point(cloud, wanted, 60)[0] == made
     assert (zone.shown(made) or {}).get("updated_at") == version, "nothing was sent"
 
 
@@ -161,8 +161,8 @@ def test_the_name_of_another_owner_is_refused_and_never_deleted(
     made = zone.made(name=name, type="A", records=["192.0.2.9"], description="of the web team")
 
     with pytest.raises(CloudError) as caught:
-        names.point(cloud, zone.wanted(), 30)
-    names.remove(cloud, zone.id, made, OWNER, 30)
+        dns_records.point(cloud, zone.wanted(), 30)
+    dns_records.remove(cloud, zone.id, made, OWNER, 30)
 
     assert caught.value.code == "DNS_RECORD_IN_USE"
     assert "of the web team" in caught.value.message
@@ -171,14 +171,14 @@ def test_the_name_of_another_owner_is_refused_and_never_deleted(
 
     change = ("PUT", f"{zone.path}/{made}", {"description": OWNER})
     rig.until(lambda: zone.demo.designate(*change).ok)  # Designate refuses it before it is ACTIVE
-    assert names.point(cloud, zone.wanted(), 60)[0] == made
+    assert dns_records.point(cloud, zone.wanted(), 60)[0] == made
 
 
 def test_what_the_longest_names_call_their_own_is_told_apart(cloud: Cloud, zone: Zone) -> None:
-    long, other = (names.owner("g" * 254 + last, "r" * 64) for last in "ab")
+    long, other = (dns_records.owner("g" * 254 + last, "r" * 64) for last in "ab")
     assert long != other
 
-    made, _ = names.point(cloud, zone.wanted(owner=long), 60)
+    made, _ = dns_records.point(cloud, zone.wanted(owner=long), 60)
 
     assert (zone.shown(made) or {})["description"] == long
 
@@ -189,16 +189,16 @@ def test_designate_says_what_it_does_not_take(cloud: Cloud, zone: Zone) -> None:
         (zone.wanted(name="db.example.com."), "not contained within it's parent zone"),
     ):
         with pytest.raises(CloudError) as caught:
-            names.point(cloud, wanted, 30)
+            dns_records.point(cloud, wanted, 30)
         assert caught.value.code == "BAD_REQUEST"
         assert words in caught.value.message
 
 
 def test_a_name_of_another_type_is_in_the_way_of_an_alias(cloud: Cloud, zone: Zone) -> None:
-    names.point(cloud, zone.wanted(), 60)
+    dns_records.point(cloud, zone.wanted(), 60)
 
     with pytest.raises(CloudError) as caught:
-        names.point(cloud, zone.wanted("db-a.example.org.", type="CNAME"), 30)
+        dns_records.point(cloud, zone.wanted("db-a.example.org.", type="CNAME"), 30)
 
     assert "CNAME recordsets may not share a name" in caught.value.message
 
@@ -206,13 +206,13 @@ def test_a_name_of_another_type_is_in_the_way_of_an_alias(cloud: Cloud, zone: Zo
 def test_a_zone_is_found_by_its_name_in_the_project_only(
     connect: Callable[..., Cloud], cloud: Cloud, zone: Zone
 ) -> None:
-    assert names.resolve_zone(cloud, zone.name) == zone.id
-    assert names.resolve_zone(cloud, zone.name.upper().rstrip(".")) == zone.id
+    assert dns_records.resolve_zone(cloud, zone.name) == zone.id
+    assert dns_records.resolve_zone(cloud, zone.name.upper().rstrip(".")) == zone.id
 
     foreign = connect("other", trust=False)
     for find in (
-        lambda: names.resolve_zone(foreign, zone.name),
-        lambda: names.named(foreign, zone.id, f"db.{zone.name}", "A"),
+        lambda: dns_records.resolve_zone(foreign, zone.name),
+        lambda: dns_records.named(foreign, zone.id, f"db.{zone.name}", "A"),
     ):
         with pytest.raises(CloudError) as caught:
             find()
@@ -222,32 +222,32 @@ def test_a_zone_is_found_by_its_name_in_the_project_only(
 def test_the_name_of_another_project_is_not_there(
     connect: Callable[..., Cloud], cloud: Cloud, zone: Zone
 ) -> None:
-    made, _ = names.point(cloud, zone.wanted(), 60)
+    made, _ = dns_records.point(cloud, zone.wanted(), 60)
     foreign = connect("other", trust=False)
 
-    assert names.recordset(foreign, zone.id, made) is None
+    assert dns_records.recordset(foreign, zone.id, made) is None
     with pytest.raises(CloudError) as caught:
-        names.point(foreign, zone.wanted("192.0.2.66"), 30)
-    names.remove(foreign, zone.id, made, OWNER, 30)
+        dns_records.point(foreign, zone.wanted("192.0.2.66"), 30)
+    dns_records.remove(foreign, zone.id, made, OWNER, 30)
 
     assert caught.value.code == "NOT_FOUND"
     assert (zone.shown(made) or {})["records"] == ["192.0.2.1"]
 
 
 def test_what_does_not_exist_is_deleted_already(cloud: Cloud, zone: Zone) -> None:
-    names.remove(cloud, zone.id, UNKNOWN_ID, OWNER, 30)
-    names.remove(cloud, UNKNOWN_ID, UNKNOWN_ID, OWNER, 30)
+    dns_records.remove(cloud, zone.id, UNKNOWN_ID, OWNER, 30)
+    dns_records.remove(cloud, UNKNOWN_ID, UNKNOWN_ID, OWNER, 30)
 
 
 def test_a_listing_looks_at_a_name_once(cloud: Cloud, zone: Zone) -> None:
-    made, _ = names.point(cloud, zone.wanted(), 60)
+    made, _ = dns_records.point(cloud, zone.wanted(), 60)
     listing = ProjectListing(cloud)
 
     found = listing.recordset(zone.id, made)
 
     assert found is not None
     assert found.leads_to("192.0.2.1")
-    names.remove(cloud, zone.id, made, OWNER, 30)
+    dns_records.remove(cloud, zone.id, made, OWNER, 30)
     assert listing.recordset(zone.id, made) is found
     assert ProjectListing(cloud).recordset(zone.id, made) is None
 
@@ -259,9 +259,9 @@ def test_a_name_leads_to_the_address_of_the_server_or_where_the_group_file_says(
     assert port is not None
     own = port["fixed_ips"][0]["ip_address"]
 
-    assert names.target_of(cloud, "db_a", linked.a, "A") == own
+    assert dns_records.target_of(cloud, "db_a", linked.a, "A") == own
     stated = {"db_a": "203.0.113.7"}
-    assert names.target_of(cloud, "db_a", linked.a, "A", targets=stated) == "203.0.113.7"
+    assert dns_records.target_of(cloud, "db_a", linked.a, "A", targets=stated) == "203.0.113.7"
     for type_, targets in (("A", {"db_b": "203.0.113.8"}), ("CNAME", None), ("AAAA", None)):
         assert refused(cloud, linked.a, type_, targets) == "NO_DNS_TARGET"
 
@@ -269,6 +269,6 @@ def test_a_name_leads_to_the_address_of_the_server_or_where_the_group_file_says(
 def refused(cloud: Cloud, server: str, type_: Any, targets: Mapping[str, str] | None) -> str:
     """The code with which a member without a target is refused."""
     with pytest.raises(CloudError) as caught:
-        names.target_of(cloud, "db_a", server, type_, targets=targets)
+        dns_records.target_of(cloud, "db_a", server, type_, targets=targets)
     assert "db_a" in caught.value.message
     return caught.value.code

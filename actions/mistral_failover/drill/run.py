@@ -17,7 +17,7 @@ import networkx as nx
 
 from mistral_failover.drill import examples, rejoin
 from mistral_failover.drill.audit import AT_REST, Violation, read_state
-from mistral_failover.drill.critical import Share, critical_path
+from mistral_failover.drill.critical import CriticalPathTime, critical_path
 from mistral_failover.drill.scenarios import SCENARIOS, SLOW
 from mistral_failover.drill.scene import Scene
 from mistral_failover.model.goal import FENCE_TYPE
@@ -55,7 +55,7 @@ class Outcome:
         return asdict(self)
 
 
-class Play:
+class DrillRun:
     """One drill in a scene, of the group whose one role a volume follows."""
 
     example = examples.ONE
@@ -264,7 +264,7 @@ class Play:
         """Return broken invariants, according to the cloud's log and the state database."""
         return self._scene.violations()
 
-    def _times(self, status: dict[str, Any]) -> tuple[Share | None, float | None]:
+    def _times(self, status: dict[str, Any]) -> tuple[CriticalPathTime | None, float | None]:
         """Return the cloud's share, and when the application was active, since the alarm."""
         traversal = status["traversal"]
         if self._alarm_at is None or traversal["status"] not in AT_REST:
@@ -280,7 +280,7 @@ class Play:
         ]
         to_active = max(activated) - self._alarm_at if activated else None
         path = measure(self._scene, GROUP, traversal["id"])
-        return Share(traversal["ended_at"] - self._alarm_at, path), to_active
+        return CriticalPathTime(traversal["ended_at"] - self._alarm_at, path), to_active
 
     @staticmethod
     def _type_of(status: dict[str, Any], resource_id: str) -> str | None:

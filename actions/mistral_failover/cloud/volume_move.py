@@ -9,7 +9,7 @@ from typing import Any
 
 from openstack.compute.v2.server import Server
 
-from mistral_failover.cloud import servers, volume_trouble
+from mistral_failover.cloud import servers, volume_errors
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import LeaseLost
@@ -18,14 +18,14 @@ from mistral_failover.cloud.volume_holders import (
     held_by,
     holder_for,
     holders_of,
-    left,
-    lists,
+    leftover_device,
+    listed_by_nova,
     orphaned,
     state_of,
     volume_fingerprint,
     volume_of,
 )
-from mistral_failover.cloud.waits import Look, Repeats
+from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
 
 LOG = logging.getLogger(__name__)
 ATTEMPTS = 3  # requests of one call that Nova accepts and then does not carry out
@@ -43,7 +43,7 @@ MOVING = (
 )
 
 
-class Steps:
+class VolumeMove:
     """Looks and requests until a volume is where it must be.
 
     ``unknown``: an earlier attempt may have sent a request that Nova has not carried out yet.
@@ -56,14 +56,14 @@ class Steps:
         self.volume_id = volume_id
         self.server_id = server_id
         self.accepted = 0
-        self._repair = Repeats(cloud.settings)
+        self._repair = ResendPolicy(cloud.settings)
         """Of the requests by which `clear_left` removes a device."""
-        self.repeats = Repeats(cloud.settings, unknown=unknown)
+        self.repeats = ResendPolicy(cloud.settings, unknown=unknown)
         self.patience = self.repeats.soon
         self._state = ""
         self.since = self._looked_why = self.deadline = time.monotonic()
 
-    def step(self) -> Look:
+    def step(self) -> ProbeResult:
         """Look once, and send the request that is missing."""
         raise NotImplementedError
 
@@ -121,13 +121,13 @@ class Steps:
         if volume.status not in TAKEN:
             return None
         known = holders_of(self.cloud, self.volume_id)
-        return volume_trouble.stuck(volume, known, time.monotonic() - self.since)
+        return volume_errors.stuck(volume, known, time.monotonic() - self.since)
 
     def is_listed(self) -> bool:
         """Return whether Nova lists the volume on the server."""
-        return lists(self.cloud, self.server_id, self.volume_id)
+        return listed_by_nova(self.cloud, self.server_id, self.volume_id)
 
-    def clear_left(self, server_id: str, *, begun: bool = False) -> Look | None:
+    def clear_left(self, server_id: str, *, begun: bool = False) -> ProbeResult | None:
         """Make Nova drop a device that belongs to no attachment, once no request can be working on
         it; return None if there is no such device, or if it is too early to tell.
 
@@ -145,25 +145,27 @@ class Steps:
             known = holders_of(self.cloud, self.volume_id)
             if any((c.server_id, c.status) != (server_id, "reserved") for c in known):
                 return None
-            if not left(self.cloud, server_id, self.volume_id):
+            if not leftover_device(self.cloud, server_id, self.volume_id):
                 return None
         if not self._repair.allow():
-            return self._repair.look(f"a device on server {server_id} is being removed")
+            return self._repair.no_effect_yet(f"a device on server {server_id} is being removed")
         claim = holder_for(self.cloud, self.volume_id, server_id, self._repair)
         if not self._let_go(server_id):
             delete_orphan_attachment(self.cloud, self.volume_id, claim, "it connects nothing")
-            raise volume_trouble.device_left(self.volume_id, server_id)
+            raise volume_errors.device_left(self.volume_id, server_id)
         LOG.warning(
             "Volume %s: a device on server %s that was never connected was removed",
             self.volume_id,
             server_id,
         )
-        return Look("a device that was never connected was removed")
+        return ProbeResult("a device that was never connected was removed")
 
     def is_begun(self, mine: dict[str, Any]) -> bool:
         """Return whether an attachment is the one by which `clear_left` makes Nova detach the rest:
         it is connected to nothing and has no device."""
-        return not mine.get("device") and left(self.cloud, self.server_id, self.volume_id)
+        return not mine.get("device") and leftover_device(
+            self.cloud, self.server_id, self.volume_id
+        )
 
     def _let_go(self, server_id: str) -> bool:
         """Make Nova detach the rest; return whether it did."""
@@ -172,12 +174,12 @@ class Steps:
                 Server.new(id=server_id), self.volume_id, ignore_missing=True
             )
 
-        def step() -> Look:
-            listed = lists(self.cloud, server_id, self.volume_id)
+        def step() -> ProbeResult:
+            listed = listed_by_nova(self.cloud, server_id, self.volume_id)
             status = volume_of(self.cloud, self.volume_id).status
             # When Nova fails, it sets the volume back to in-use.
             over = not listed or status != "detaching"
-            return Look(f"it is {status}", done=over, result=not listed)
+            return ProbeResult(f"it is {status}", done=over, result=not listed)
 
         what = f"the device of volume {self.volume_id} on server {server_id} to go"
         try:
@@ -206,7 +208,7 @@ class Steps:
                     500,
                     403,
                 ):  # other errors mean that Cinder is not available
-                    raise volume_trouble.not_let_go(self.volume_id, claim, error) from None
+                    raise volume_errors.not_let_go(self.volume_id, claim, error) from None
                 raise
             if said is None and claim.id not in {
                 c.id for c in holders_of(self.cloud, self.volume_id)
@@ -215,7 +217,7 @@ class Steps:
                 said = f"{claim} has gone in the meantime"
             if said is None:
                 server = servers.server_state(self.cloud, str(claim.server_id))
-                raise volume_trouble.unknown_to_nova(self.volume_id, claim, exists=server.exists)
+                raise volume_errors.unknown_to_nova(self.volume_id, claim, exists=server.exists)
             LOG.warning("Volume %s: %s", self.volume_id, said)
             done.append(said)
         return " and ".join(done) or None
@@ -229,7 +231,7 @@ def busy(error: CloudError) -> bool:
 def refuse_root(volume: Any, held: dict[str, Any]) -> None:
     """Raise VOLUME_IS_ROOT if an attachment is that of the disk that its server boots from."""
     if boots_from(volume, held):
-        raise volume_trouble.is_root(volume.id, held["server_id"])
+        raise volume_errors.is_root(volume.id, held["server_id"])
 
 
 def boots_from(volume: Any, held: dict[str, Any]) -> bool:

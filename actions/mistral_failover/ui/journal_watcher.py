@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from mistral_failover.ui.asking import Asking, Trouble
+from mistral_failover.ui.action_client import ActionClient, ActionFailed
 
 _WAIT, _AT_REST = 1, 5
 """Seconds that one question waits for a step: while steps come, and later. The longer a question
@@ -18,12 +18,12 @@ _AWAY = 3.0  # seconds after a question without an answer
 _PAUSE = 0.05  # seconds between two questions: for a Mistral that answers at once
 
 
-class Pulse:
+class JournalWatcher:
     """Waits for the next step in the journal of the project while pages are open. After each step
     a thread of its own calls ``changed``, then ``number`` grows."""
 
-    def __init__(self, asking: Asking, changed: Callable[[], None]) -> None:
-        self._asking = asking
+    def __init__(self, client: ActionClient, changed: Callable[[], None]) -> None:
+        self._client = client
         self._changed = changed
         self._lock = threading.Lock()
         self._watchers = 0
@@ -59,7 +59,7 @@ class Pulse:
             quiet = time.monotonic() - came > _STEPS_COME
             try:
                 found = self._next(after, _AT_REST if quiet else _WAIT)
-            except Trouble:
+            except ActionFailed:
                 # The next one does not wait: those without an answer may all run later, at once.
                 after = None
                 time.sleep(_AWAY)
@@ -81,9 +81,9 @@ class Pulse:
     def _next(self, after: int | None, wait: int) -> int:
         """Return the id of the latest step, 0 without any; wait for a later one than ``after``."""
         if after:
-            rows = self._asking.ask("failover.history", after=after, limit=1000, wait=wait)
+            rows = self._client.run_action("failover.history", after=after, limit=1000, wait=wait)
         else:
-            rows = self._asking.ask(
+            rows = self._client.run_action(
                 "failover.history", limit=1, wait=None if after is None else wait
             )
         return int(rows[-1]["id"]) if rows else after or 0

@@ -24,7 +24,7 @@ _REMEMBERED = 256
 """Maximum answers that are remembered."""
 
 
-class Trouble(Exception):
+class ActionFailed(Exception):
     """A question without an answer: ``message`` says what is wrong, ``remedy`` what helps; ``code``
     is for programs."""
 
@@ -35,18 +35,18 @@ class Trouble(Exception):
         self.code = code
 
 
-class Asking(Protocol):
-    """What the pages need of Mistral. Both methods raise Trouble, and may be called from several
+class ActionClient(Protocol):
+    """What the pages need of Mistral. Both methods raise ActionFailed, and may be called from several
     threads at once."""
 
-    def ask(self, action: str, **inputs: Any) -> Any:
+    def run_action(self, action: str, **inputs: Any) -> Any:
         """Run an action with the inputs that are not None; return its answer with clean texts."""
 
     def start(self, workflow: str, **inputs: Any) -> str:
         """Start a workflow with the inputs that are not None; return the execution's id."""
 
 
-class OverMistral:
+class MistralActionClient:
     """Asks the Mistral that the options of ``app`` name (see ``cli.connection``); makes a new
     connection after a failure."""
 
@@ -55,14 +55,14 @@ class OverMistral:
         self._lock = threading.Lock()
         self._made: MistralClient | None = None
 
-    def ask(self, action: str, **inputs: Any) -> Any:
-        """See `Asking`."""
+    def run_action(self, action: str, **inputs: Any) -> Any:
+        """See `ActionClient`."""
         with self._client() as client:
             # By an executor: without a record the engine itself would run it, and block.
             return clean_value(client.run_action(action, given(inputs), forget=True))
 
     def start(self, workflow: str, **inputs: Any) -> str:
-        """See `Asking`. The id is known even if the answer is lost."""
+        """See `ActionClient`. The id is known even if the answer is lost."""
         identity = str(uuid.uuid4())
         with self._client() as client:
             client.start(
@@ -91,12 +91,14 @@ class OverMistral:
         except MistralError as error:
             if error.code in connection.AWAY or error.code == "UNAUTHORISED":
                 self._made = None
-            raise Trouble(error.message, error.remedy, error.code) from None
+            raise ActionFailed(error.message, error.remedy, error.code) from None
         except connection.CommandFailed as error:
-            raise Trouble(error.wrong, error.remedy) from None
+            raise ActionFailed(error.wrong, error.remedy) from None
         except (ClientException, SDKException) as error:
             self._made = None
-            raise Trouble(str(error), "Check the options that name Mistral.", "NO_CLOUD") from None
+            raise ActionFailed(
+                str(error), "Check the options that name Mistral.", "NO_CLOUD"
+            ) from None
 
 
 @dataclass
@@ -104,24 +106,27 @@ class _Answer:
     lock: threading.Lock = field(default_factory=threading.Lock)
     at: float = float("-inf")
     value: Any = None
-    trouble: Trouble | None = None
+    trouble: ActionFailed | None = None
 
 
-class Remembering:
-    """Asks another `Asking`, and gives the same answer to the same question for ``seconds``, also a
+class CachingActionClient:
+    """Asks another `ActionClient`, and gives the same answer to the same question for ``seconds``, also a
     failure: many open pages cost Mistral no more than one, and do not wait for one timeout each."""
 
     def __init__(
-        self, asking: Asking, seconds: float = 1.0, clock: Callable[[], float] = time.monotonic
+        self,
+        client: ActionClient,
+        seconds: float = 1.0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._asking = asking
+        self._client = client
         self._seconds = seconds
         self._clock = clock
         self._lock = threading.Lock()
         self._answers: OrderedDict[str, _Answer] = OrderedDict()
 
-    def ask(self, action: str, **inputs: Any) -> Any:
-        """See `Asking`. Only one thread asks the same question; the others wait for its answer."""
+    def run_action(self, action: str, **inputs: Any) -> Any:
+        """See `ActionClient`. Only one thread asks the same question; the others wait for its answer."""
         key = json.dumps([action, inputs], sort_keys=True)
         with self._lock:
             answer = self._answers.setdefault(key, _Answer())
@@ -131,8 +136,8 @@ class Remembering:
         with answer.lock:
             if self._clock() - answer.at > self._seconds:
                 try:
-                    answer.value, answer.trouble = self._asking.ask(action, **inputs), None
-                except Trouble as error:
+                    answer.value, answer.trouble = self._client.run_action(action, **inputs), None
+                except ActionFailed as error:
                     answer.trouble = error
                 answer.at = self._clock()
             if answer.trouble is not None:
@@ -142,14 +147,14 @@ class Remembering:
     def order(self, action: str, **inputs: Any) -> Any:
         """Run an action that changes something; later questions are asked again."""
         try:
-            return self._asking.ask(action, **inputs)
+            return self._client.run_action(action, **inputs)
         finally:
             self.forget()
 
     def start(self, workflow: str, **inputs: Any) -> str:
-        """See `Asking`; later questions are asked again."""
+        """See `ActionClient`; later questions are asked again."""
         try:
-            return self._asking.start(workflow, **inputs)
+            return self._client.start(workflow, **inputs)
         finally:
             self.forget()
 

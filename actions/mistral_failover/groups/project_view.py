@@ -16,7 +16,7 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.project_listing import ProjectListing
 from mistral_failover.convergence.records import Record
-from mistral_failover.model.observation import AS_RECORDED, Look, Presence
+from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
 from mistral_failover.model.text import plain
 from mistral_failover.runtime.request import Request
 
@@ -70,20 +70,22 @@ class ProjectView:
         """Note the version in which a record matched the cloud."""
         self.well[record_id] = version
 
-    def server(self, server_id: str | None) -> Look:
+    def server(self, server_id: str | None) -> ObservedPresence:
         """Return whether a server runs; if its host is down, that is unknown."""
         if server_id is None:
-            return Look(Presence.GONE, "it has no server")
+            return ObservedPresence(Presence.GONE, "it has no server")
         try:
             state = self.listing.server(server_id)
         except CloudError as error:
             return unknown(error)
         if not state.exists:
-            return Look(Presence.GONE, f"its server {server_id} does not exist")
+            return ObservedPresence(Presence.GONE, f"its server {server_id} does not exist")
         if state.status in _NOT_RUNNING:
-            return Look(Presence.GONE, f"its server is {state}")
+            return ObservedPresence(Presence.GONE, f"its server is {state}")
         if state.status == "UNKNOWN" or state.host_status in HOST_NOT_SEEN:
-            return Look(Presence.UNKNOWN, f"its server is {state}: the guest may be running")
+            return ObservedPresence(
+                Presence.UNKNOWN, f"its server is {state}: the guest may be running"
+            )
         return AS_RECORDED
 
     def host(self, server_id: str | None) -> tuple[str, ...] | None:
@@ -101,14 +103,14 @@ class ProjectView:
         except CloudError:
             return None
 
-    def stack_version(self, record: Record) -> str | Look:
+    def stack_version(self, record: Record) -> str | ObservedPresence:
         """Return the version of a record's stack, for :meth:`same`; or what is seen without reading
         the stack itself, because it is gone, changes now, or has not changed since the last look.
         Raises CloudError."""
         stack = (record.physical_id or "").partition("/")[0]
         listed = self.listing.stack(stack)
         if listed is None:
-            return Look(Presence.GONE, f"stack {stack} no longer exists")
+            return ObservedPresence(Presence.GONE, f"stack {stack} no longer exists")
         version = f"{listed.version} {record.generation}"
         if listed.status.endswith("_IN_PROGRESS") or self.same(record.id, version):
             return AS_RECORDED  # after a change, the next look sees what came of it
@@ -129,9 +131,9 @@ class ProjectView:
         return self.heard[to]
 
 
-def unknown(error: CloudError) -> Look:
+def unknown(error: CloudError) -> ObservedPresence:
     """Return the look for a request that failed."""
-    return Look(Presence.UNKNOWN, f"{error.message.rstrip('.')} [{error.code}]")
+    return ObservedPresence(Presence.UNKNOWN, f"{error.message.rstrip('.')} [{error.code}]")
 
 
 def shorter(value: Any) -> str:
