@@ -79,7 +79,8 @@ def test_a_new_claim_voids_the_proof_before_it(database: Database) -> None:
 
     claim(database, "b")
 
-    assert fence(database) == HostFence("b", None, None)
+    found = fence(database)
+    assert (found.owner, found.proof, found.proven_at) == ("b", None, None)
 
 
 def test_an_owner_whose_lease_ended_changes_nothing_after_another_one_came(
@@ -96,7 +97,8 @@ def test_an_owner_whose_lease_ended_changes_nothing_after_another_one_came(
     assert not prove(database, first, "an old answer")
     assert not database.atomically(lambda tx: host_fences.release(tx, first))
 
-    assert fence(database) == HostFence("b", None, None)
+    found = fence(database)
+    assert (found.owner, found.proof, found.proven_at) == ("b", None, None)
 
 
 def test_an_owner_that_slept_past_its_lease_proves_nothing_though_no_other_one_came(
@@ -135,3 +137,21 @@ def test_a_traversal_that_is_unknown_began_now(database: Database) -> None:
     before = database.reading(lambda tx: tx.now())
 
     assert database.reading(lambda tx: host_fences.began(tx, "gone")) >= before
+
+
+def test_what_nova_shows_is_recorded_by_the_look_that_knows_the_last_one(
+    database: Database,
+) -> None:
+    held = claim(database)
+    assert held is not None
+
+    def look(before: str, seen: str | None) -> bool:
+        return database.atomically(lambda tx: host_fences.look(tx, HOST, before, seen))
+
+    assert not look("", "10:00")
+    database.atomically(lambda tx: host_fences.tell_down(tx, HOST))
+    assert database.reading(host_fences.down_in_nova) == [HOST]
+    assert look("", "10:00")
+    assert not look("", "10:01")
+    assert look("10:00", None)
+    assert database.reading(host_fences.down_in_nova) == []
