@@ -18,6 +18,7 @@ from functools import partial
 
 from mistral_failover.cloud import hosts
 from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import CloudError
 from mistral_failover.resources.fence import ceph
 from mistral_failover.resources.fence.ceph import Cluster
 from mistral_failover.resources.fence.devices import Devices
@@ -97,6 +98,13 @@ def tell_nova_back(store: Database, nova: Cloud, host: str) -> bool:
         if not seen or service.seen == seen:
             store.atomically(lambda tx: host_fences.look(tx, host, seen, service.seen))
             return False
-        hosts.force_down(nova, service, down=False)
+        try:
+            hosts.force_down(nova, service, down=False)
+        except CloudError as error:
+            if error.code != "BAD_REQUEST":
+                raise
+            # After an evacuation Nova refuses until nova-compute has tidied up.
+            LOG.info("Nova still counts host %s as down: %s", host, error.message)
+            return False
         LOG.warning("Nova no longer counts host %s as down: its compute service reports", host)
     return store.atomically(lambda tx: host_fences.look(tx, host, seen, None))
