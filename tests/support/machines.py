@@ -364,8 +364,9 @@ def lift(where: Settings, operator: Tenant, host: str) -> None:
     kept = blocked()
     assert kept
     assert unfence(dry_run=True)["sentence"].startswith("Refused")
-    with contextlib.suppress(CloudError):
-        pytest.fail(f"lifted: {unfence(because='too early')}")
+    with pytest.raises(CloudError) as refused:
+        unfence(because="too early")
+    assert refused.value.code == "FENCE_UNPROVEN"
     assert blocked() == kept
     operator.action("failover.fence_host", host=host, because="lift its block", even_if_up=True)
     assert not power.is_on(where, host)
