@@ -24,6 +24,8 @@ TABLES: Mapping[str, str] = {
     "observations": "What was last seen of a group. One row for each group.",
     "host_fences": "The fences of compute hosts, one row for each host, for all projects: who "
     "fences it now, and the last proof that it was off.",
+    "blocked_clients": "Clients of the storage that a fence has blocked, for all projects. Deleted "
+    "when the block is lifted.",
     "plans": "Plans that can be started. The latest 20 of a group are kept, for a day.",
     "deliveries": "Signed alarms that a webhook accepted, to recognise a repeated request.",
     "journal": "One sentence for each step, in the order in which they were written.",
@@ -192,6 +194,14 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "lease_until": "the time until which the owner fences it",
         "proof": "what proved that the host was off; null while its fence has none",
         "proven_at": "when it was proven",
+        "claimed_at": "when the fence that is running, or the last one, began",
+        "nova_seen": "set while Nova counts the host as down because a fence told it: the last "
+        "report of its compute service that Nova showed since, empty before the first look",
+    },
+    "blocked_clients": {
+        "client": "address, port and nonce, as Ceph names it",
+        "volume_id": "the volume that it had open",
+        "blocked_at": "right before it was blocked",
     },
     "plans": {
         "id": "UUID that follows from group, inputs and fingerprint",

@@ -83,6 +83,16 @@ def thaw(settings: Settings, server: str) -> None:
     _virsh(settings, server, "resume")
 
 
+def hang(settings: Settings, server: str) -> None:
+    """Stop a guest by SIGSTOP to its QEMU: nothing of it answers, its monitor neither."""
+    _signal(settings, server, "STOP")
+
+
+def go_on(settings: Settings, server: str) -> None:
+    """Have a guest run on that hangs. It does not know that time has passed."""
+    _signal(settings, server, "CONT")
+
+
 def panic(settings: Settings, server: str) -> None:
     """Have the guest's kernel panic: it stands still, and Nova still says ACTIVE."""
     command = {"path": "/bin/sh", "arg": ["-c", "sleep 0.2; echo c > /proc/sysrq-trigger"]}
@@ -92,6 +102,8 @@ def panic(settings: Settings, server: str) -> None:
 CHANGES: dict[str, Callable[[Settings, str], None]] = {
     "freeze": freeze,
     "thaw": thaw,
+    "hang": hang,
+    "go-on": go_on,
     "panic": panic,
 }
 
@@ -101,6 +113,20 @@ _VIRSH = ("virsh", "-q", "-c", places.URI)
 
 def _virsh(settings: Settings, server: str, *words: str) -> str:
     return machine.inside(settings, host_of(settings, server), *_VIRSH, *words, server)
+
+
+def _signal(settings: Settings, server: str, name: str) -> None:
+    # libvirt asks the monitor, so the host is found by its processes. The brackets keep pkill from
+    # finding itself.
+    for host in HOSTS:
+        try:
+            machine.inside(settings, host, "pkill", f"-{name}", "-f", f"[u]uid {server}")
+        except CloudError as error:
+            if error.code not in ("NO_POWER", "COMMAND_FAILED"):
+                raise
+        else:
+            return
+    raise CloudError("NO_SUCH_GUEST", f"Server {server} runs on no host that has power.")
 
 
 def _ask(

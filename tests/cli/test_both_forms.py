@@ -78,6 +78,7 @@ ELSEWHERE = {
     "start": "cli/test_plan_commands.py",
     "sweep": "cli/test_order_commands.py",
     "switchover": "cli/test_switchover_commands.py",
+    "unfence": "cli/test_fence_command.py",
     "zone-lost": "cli/test_alarm_commands.py",
 }
 

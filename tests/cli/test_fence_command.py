@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``failover fence``: what it asks the action for, and how it shows the answer.
+"""``failover fence`` and ``failover unfence``: what they ask their actions for, and how they show
+the answer.
 
-What the action does: tests/orders/test_fence_host.py.
+What the actions do: tests/orders/test_fence_host.py, tests/orders/test_unfence_host.py.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from mistral_failover.cli.fence import Fence
+from mistral_failover.cli.unfence import Unfence
 from support.commands import failover
 
 FOUND = {
@@ -69,3 +71,38 @@ def test_either_a_reason_or_a_dry_run_is_required(
 ) -> None:
     assert failover("fence", "cmp1", *words).returncode == 2
     assert asked == []
+
+
+LEFT = {
+    "host": "cmp1",
+    "compute_service": "up",
+    "clients": [
+        {"client": "10.0.0.1:0/1", "volume": "v-1", "blocked_at": 1.5, "safe": True},
+    ],
+    "lifted": 1,
+    "down_in_nova": False,
+    "sentence": "cmp1: Ceph accepts 1 client again",
+}
+
+
+def test_what_is_lifted_is_shown_in_words_and_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[dict[str, Any]] = []
+
+    def ask(self: Unfence, action: str, **inputs: Any) -> Any:
+        assert action == "failover.unfence_host"
+        calls.append(inputs)
+        return json.loads(json.dumps(LEFT))
+
+    monkeypatch.setattr(Unfence, "ask", ask)
+
+    done = failover("unfence", "cmp1", "--because", "it is on again", "--power-cycled")
+    assert done.returncode == 0, done.stderr
+    assert "10.0.0.1:0/1 of volume v-1" in done.stdout
+    assert "{'" not in done.stdout
+    done = failover("unfence", "db_a", "--group", "payments", "--dry-run", "-f", "json")
+    assert json.loads(done.stdout) == LEFT
+    assert calls == [
+        {"host": "cmp1", "because": "it is on again", "dry_run": False, "power_cycled": True},
+        {"group": "payments", "member": "db_a", "dry_run": True, "power_cycled": False},
+    ]
+    assert failover("unfence", "cmp1").returncode == 2

@@ -40,8 +40,22 @@ def test_a_guest_that_is_frozen_and_thawed_after_the_failover(
     service = protect(QUIESCE, STORAGE, STOP)
     service.write(inside=True)
 
-    with service.fault("frozen guest"):
+    with service.fault("frozen guest", untold=1):
         machines.freeze_and_thaw(service)
+
+    assert service.proof().rung == "storage"
+
+
+def test_a_guest_that_hangs_behind_a_partition_and_runs_on_after_the_failover(
+    protect: Callable[..., Service],
+) -> None:
+    """No power switch has ended it. It may tell one row that was acknowledged when it stopped; what
+    it writes then is refused."""
+    service = protect(QUIESCE, STORAGE, STOP)
+    service.write(inside=True)
+
+    with service.fault("hung guest behind a partition", untold=1):
+        machines.hang_behind_a_partition(service)
 
     assert service.proof().rung == "storage"
 

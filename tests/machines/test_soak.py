@@ -39,7 +39,8 @@ def test_soak(protect: Callable[..., Service], request: pytest.FixtureRequest) -
         act = drawn.choice((*LOSSES, *MOVES))
         service.write(inside=act in (machines.partition, machines.freeze_and_thaw))
         lost = service.active
-        with service.fault(act.__name__.replace("_", " ")):
+        untold = int(act is machines.freeze_and_thaw)
+        with service.fault(act.__name__.replace("_", " "), untold=untold):
             act(service)
         if act in LOSSES:
             service.restore_hosts()

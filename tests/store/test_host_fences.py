@@ -95,7 +95,8 @@ def test_a_new_claim_voids_the_proof_before_it(database: Database) -> None:
 
     claim(database, "b")
 
-    assert fence(database) == HostFence("b", None, None)
+    found = fence(database)
+    assert (found.owner, found.proof, found.proven_at) == ("b", None, None)
 
 
 def test_an_owner_whose_lease_ended_changes_nothing_after_another_one_came(
@@ -112,7 +113,8 @@ def test_an_owner_whose_lease_ended_changes_nothing_after_another_one_came(
     assert not prove(database, first, "an old answer")
     assert not database.atomically(lambda tx: host_fences.release(tx, first))
 
-    assert fence(database) == HostFence("b", None, None)
+    found = fence(database)
+    assert (found.owner, found.proof, found.proven_at) == ("b", None, None)
 
 
 def test_an_owner_that_slept_past_its_lease_proves_nothing_though_no_other_one_came(
@@ -174,3 +176,21 @@ def test_a_proof_since_the_report_about_a_host_counts_for_every_traversal_that_i
 
     assert proven_at is not None
     assert counts_since(database, traversal.id) <= proven_at
+
+
+def test_what_nova_shows_is_recorded_by_the_look_that_knows_the_last_one(
+    database: Database,
+) -> None:
+    held = claim(database)
+    assert held is not None
+
+    def look(before: str, seen: str | None) -> bool:
+        return database.atomically(lambda tx: host_fences.look(tx, HOST, before, seen))
+
+    assert not look("", "10:00")
+    database.atomically(lambda tx: host_fences.tell_down(tx, HOST))
+    assert database.reading(host_fences.down_in_nova) == [HOST]
+    assert look("", "10:00")
+    assert not look("", "10:01")
+    assert look("10:00", None)
+    assert database.reading(host_fences.down_in_nova) == []

@@ -244,6 +244,11 @@ def _fence_host(known: Known, own: str) -> Iterable[dict[str, Any]]:
     yield {"group": own, "member": known.member, "dry_run": True}
 
 
+def _unfence_host(known: Known, own: str) -> Iterable[dict[str, Any]]:
+    yield {"group": known.group, "member": known.member, "because": "it is on again"}
+    yield {"group": own, "member": known.member, "dry_run": True}
+
+
 OPERATIONS = (
     "attach_volume",
     "detach_volume",
@@ -318,6 +323,7 @@ ACTIONS: dict[str, Cases] = {
     "doctor": _group(),
     "enroll": _enroll,
     "fence_host": _fence_host,
+    "unfence_host": _unfence_host,
     "goals": _group(),
     "held": _group(),
     "history": _history,

@@ -3,16 +3,18 @@
 
 A writer for each server tries to connect all the time and writes numbered rows, one a transaction.
 It records each row with the time when its commit was acknowledged. A writer inside a guest does the
-same without a network, also behind a partition; the console of the guest is its record.
+same without a network, also behind a partition; the console of the guest is its record, and each
+line of it gets the time at which it was seen there.
 
-What must hold after any failover: each acknowledged row is there exactly once, and no two servers
-acknowledged rows at the same time.
+What must hold after any failover: each acknowledged row is there exactly once, no two servers
+acknowledged rows at the same time, and none acknowledged one after it was proven to write no more.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import re
 import threading
 import time
@@ -34,11 +36,13 @@ class Acknowledged:
 
     :ivar at: seconds of `time.monotonic`.
     :ivar server: the member that acknowledged it.
+    :ivar clock: seconds since the epoch, to compare with what others noted.
     """
 
     at: float
     server: str
     number: int
+    clock: float
 
 
 def connect(address: str, limit: float = 2.0) -> psycopg.Connection[tuple[object, ...]]:
@@ -58,11 +62,13 @@ class Ledger:
     """Writers, one for each member, from `start` until `stop`.
 
     :ivar acknowledged: what was acknowledged, in the order of its time.
+    :ivar seen_inside: the same of the writers inside, as far as their consoles were watched.
     """
 
     def __init__(self, addresses: Mapping[str, str]) -> None:
         self.addresses = dict(addresses)
         self.acknowledged: list[Acknowledged] = []
+        self.seen_inside: list[Acknowledged] = []
         self._numbers = itertools.count(1)
         self._ended = threading.Event()
         self._writers: list[threading.Thread] = []
@@ -81,6 +87,14 @@ class Ledger:
         )
         self._writers.append(writer)
         writer.start()
+
+    def watch(self, member: str, console: Path) -> None:
+        """Note the time of each row that the writer inside a member's guest tells from now on."""
+        watcher = threading.Thread(
+            target=self._watch, args=(member, console, self._ended), daemon=True
+        )
+        self._writers.append(watcher)
+        watcher.start()
 
     def stop(self) -> None:
         """Write no more. A writer whose server does not answer ends with its connection's limit."""
@@ -110,6 +124,15 @@ class Ledger:
         time take turns again and again."""
         return [server for server, _ in itertools.groupby(row.server for row in self.acknowledged)]
 
+    def late(self, moment: float, server: str) -> list[Acknowledged]:
+        """What a server acknowledged after a moment, in seconds since the epoch, and before another
+        one did; the writer inside also later."""
+        others = (row.clock for row in self.acknowledged if row.server != server)
+        end = min((clock for clock in others if clock > moment), default=float("inf"))
+        network = [row for row in self.acknowledged if row.clock < end]
+        rows = [*network, *self.seen_inside]
+        return [row for row in rows if row.server == server and row.clock > moment]
+
     def missing(self, rows: Counter[tuple[str, int]]) -> list[Acknowledged]:
         """What was acknowledged and is not there exactly once."""
         return [row for row in self.acknowledged if rows[row.server, row.number] != 1]
@@ -121,9 +144,22 @@ class Ledger:
                     number = next(self._numbers)
                     row = (member, number)
                     connection.execute("INSERT INTO ledger VALUES (%s, %s)", row)
-                    self.acknowledged.append(Acknowledged(time.monotonic(), *row))
+                    self.acknowledged.append(_now(*row))
                     time.sleep(_PAUSE)
             time.sleep(_PAUSE)
+
+    def _watch(self, member: str, console: Path, ended: threading.Event) -> None:
+        with console.open("rb") as told:
+            told.seek(0, os.SEEK_END)
+            rest = b""
+            while not ended.wait(_PAUSE / 2):
+                lines, end, rest = (rest + told.read()).rpartition(b"\n")
+                for number in _LOCAL.findall(lines + end):
+                    self.seen_inside.append(_now(member, int(number)))
+
+
+def _now(server: str, number: int) -> Acknowledged:
+    return Acknowledged(time.monotonic(), server, number, time.time())
 
 
 def rows(address: str) -> Counter[tuple[str, int]]:

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from openstack import exceptions
 
@@ -67,6 +68,7 @@ class Service:
         self.home = {m: guests.host_of(self.where, s) for m, s in self.servers.items()}
         self.ledger = Ledger(self.addresses())
         self.outages: list[float] = []
+        self._proofs: list[tuple[str, float]] = []
         prepare(self.where, self.servers[self.active])
 
     def _parameters(self) -> dict[str, str]:
@@ -111,6 +113,7 @@ class Service:
         if inside:
             self.inside(self.active, ledger.WRITE_INSIDE)
             until(lambda: self.written_inside(self.active) > 0, "a row of the writer inside", 60)
+            self.ledger.watch(self.active, self._console(self.active))
         self.ledger.wait_for_rows(self.active, 60, _SOME)
 
     def standby(self) -> str:
@@ -118,13 +121,18 @@ class Service:
         return next(member for member in MEMBERS if member != self.active)
 
     @contextmanager
-    def fault(self, what: str, turns: Sequence[str] | None = None) -> Iterator[None]:
+    def fault(
+        self, what: str, turns: Sequence[str] | None = None, untold: int = 0
+    ) -> Iterator[None]:
         """Within it something happens to the service. Afterwards the data is checked: each row
-        that was acknowledged, over the network or inside a guest, is there exactly once, and the
-        members acknowledged rows one after the other (``turns``, by default a failover's)."""
+        that was acknowledged, over the network or inside a guest, is there exactly once, the
+        members acknowledged rows one after the other (``turns``, by default a failover's), and none
+        acknowledged a row after it was proven to write no more; ``untold``: how many rows a guest
+        that stood still may tell only then, though they were acknowledged before."""
         expected = turns or (self.active, self.standby())
         earlier = len(self.ledger.turns()) - 1
-        begun = time.monotonic()
+        begun, began = time.monotonic(), time.time()
+        self._proofs.clear()
         yield
         # What an old server would write meanwhile is noticed.
         self.ledger.wait_for_rows(self.active, 60, _SOME)
@@ -141,6 +149,9 @@ class Service:
         assert self.ledger.missing(found) == []
         assert [number for number in inside if found[ledger.LOCAL, number] != 1] == []
         assert self.ledger.turns()[earlier:] == list(expected)
+        for member, proven_at in self._proofs:
+            assert proven_at > began
+            assert len(self.ledger.late(proven_at, member)) <= untold
 
     def written_inside(self, member: str) -> int:
         """How many rows were acknowledged to the writer inside a member's guest."""
@@ -166,11 +177,39 @@ class Service:
         found = next(row["attributes"] for row in rows if row["name"] == fence)
         return Proof(found["rung"], found["observed"])
 
+    def proven_at(self, member: str) -> float:
+        """When the proof that a lost member writes no more was recorded, by the clock."""
+        rows = self.group.status()["resources"]
+        fence = next(row["id"] for row in rows if row["name"] == f"fence:{member}")
+        told = self.tenant.action("failover.history", group=self.name, limit=1000)
+        ends = [row for row in told if row["resource_id"] == fence and row["kind"] == "done"]
+        return float(ends[-1]["at"])
+
+    def start_failover(self) -> None:
+        """Report the active member lost, and do not wait: see `failed_over`."""
+        self.tenant.start("failover.failover", group=self.name, lost=[self.active])
+
+    def failed_over(self, limit: float = 180) -> None:
+        """Wait until the other member serves after a failover."""
+        lost = self.active
+        self.serves(self.standby(), limit)
+        self._proofs.append((lost, self.proven_at(lost)))
+
     def fail_over(self, limit: float = 180) -> None:
         """Report the active member lost, and wait until the other one serves."""
-        lost, standby = self.active, self.standby()
-        self.tenant.start("failover.failover", group=self.name, lost=[lost])
-        self.serves(standby, limit)
+        self.start_failover()
+        self.failed_over(limit)
+
+    def member_on(self, host: str) -> str:
+        """The member whose server runs on a host."""
+        return next(member for member, home in self.home.items() if home == host)
+
+    def make_active(self, member: str) -> None:
+        """Have a member serve, by a planned move unless it does."""
+        if member != self.active:
+            self.switch_over(member)
+            self.group.wait_until_active(*(m for m in MEMBERS if m != member))
+            self.active = member
 
     def switch_over(self, to: str) -> None:
         """Order that the role moves to a member, and do not wait: see `serves`."""
@@ -247,6 +286,19 @@ def freeze_and_thaw(service: Service) -> None:
         guests.thaw(service.where, service.servers[old])
 
 
+def hang_behind_a_partition(service: Service) -> None:
+    """The QEMU of the active member stands still on a host that is cut off, for so long that Ceph
+    has forgotten that it watches its volume. After the failover it runs on."""
+    old = service.active
+    volume = service.group.volume()
+    guests.hang(service.where, service.servers[old])
+    network.plug(service.where, service.home[old], "management", connected=False)
+    until(lambda: not ceph.watchers(service.where, volume), "the watch of the volume to end", 90)
+    service.fail_over()
+    guests.go_on(service.where, service.servers[old])
+    until(lambda: "I/O error" in service.console(old), "the old guest to notice it", 60)
+
+
 def cut_storage(service: Service) -> None:
     """The disks of the active member's host do not answer."""
     network.plug(service.where, service.home[service.active], "storage", connected=False)
@@ -297,6 +349,44 @@ def _template(fence: Sequence[Rung]) -> str:
     definition["resources"]["data"]["properties"]["when_host_is_down"] = "delete_server"
     group["template"] = yaml.safe_dump(definition, sort_keys=False)
     return yaml.safe_dump(template, sort_keys=False)
+
+
+def lift(where: Settings, operator: Tenant, host: str) -> None:
+    """Lift what a storage fence left behind on a host: refused before the host was off."""
+    network.plug(where, host, "management", connected=True)
+
+    def blocked() -> list[str]:
+        return [c for c in ceph.blocked(where) if c.startswith(f"{places.storage(host)}:")]
+
+    def unfence(**how: Any) -> Any:
+        return operator.action("failover.unfence_host", host=host, **how)
+
+    kept = blocked()
+    assert kept
+    assert unfence(dry_run=True)["sentence"].startswith("Refused")
+    with pytest.raises(CloudError) as refused:
+        unfence(because="too early")
+    assert refused.value.code == "FENCE_UNPROVEN"
+    assert blocked() == kept
+    operator.action("failover.fence_host", host=host, because="lift its block", even_if_up=True)
+    assert not power.is_on(where, host)
+    assert unfence(because="it was off")["lifted"] == len(kept)
+    assert blocked() == []
+    assert _service(operator, host).is_forced_down
+    power.on(where, host)
+    until(lambda: not unfence(because="it is on")["down_in_nova"], "Nova to know it", 180)
+    assert not _service(operator, host).is_forced_down
+
+
+@contextmanager
+def without(operator: Tenant, host: str) -> Iterator[None]:
+    """Meanwhile Nova makes no server on a host."""
+    compute = operator.cloud.compute
+    compute.disable_service(_service(operator, host), host, "nova-compute", "a test")
+    try:
+        yield
+    finally:
+        compute.enable_service(_service(operator, host), host, "nova-compute")
 
 
 def restore_hosts(where: Settings, operator: Tenant) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the commands have in common that ask Mistral: mixed into cliff's own classes.
 
-class Show(Asking, ShowOne):
+class Show(ActionCommand, ShowOne):
     def take_action(self, parsed_args):
         found = self.run_action("failover.status", group=parsed_args.group)
         return list(found), list(found.values())

@@ -120,13 +120,13 @@ def compute_services(cloud: Cloud, host: str | None = None) -> list[ComputeServi
     ]
 
 
-def force_down(cloud: Cloud, service: ComputeService) -> None:
-    """Tell Nova that a host is fenced. Nova then evacuates, detaches and deletes what is on it
-    without it. Raises `CloudError`."""
-    with translated("force a compute service down", "Nova", changes=True):
+def force_down(cloud: Cloud, service: ComputeService, *, down: bool = True) -> None:
+    """Tell Nova that a host is fenced, or that it no longer is. While it is, Nova evacuates,
+    detaches and deletes what is on it without it. Raises `CloudError`."""
+    with translated("force a compute service down or up", "Nova", changes=True):
         cloud.session.put(
             f"/os-services/{service.id}",
-            json={"forced_down": True},
+            json={"forced_down": down},
             endpoint_filter=_compute(cloud),
             microversion=_VERSION,
         )

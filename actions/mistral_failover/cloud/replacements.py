@@ -76,7 +76,7 @@ def replace_member(
     Raises `CloudError` STACK_FAILED with Heat's reason when the update fails, or when Heat keeps
     the member as it is or drops it; GROUP_WOULD_SHRINK when the update would make the group
     smaller; as `refuse_marked`; CONFLICT when the stack is being deleted, or the member is one to
-    ``keep``; NOT_FOUND, BAD_REQUEST as `place_of`; TIMEOUT.
+    ``keep``; NOT_FOUND, BAD_REQUEST as `location_of`; TIMEOUT.
     """
     replacing = _ReplacementWait(
         cloud, stack, member, autoscaling_group, resource, server_id, reason, limit, keep

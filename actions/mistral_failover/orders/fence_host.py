@@ -63,7 +63,7 @@ def fence_host(request: Request, asked: FenceRequest) -> dict[str, Any]:
         known = devices.load(request.runtime.settings)
     except devices.NoDevices as error:
         raise ActionError("CONFIG", error.detail, error.remedy) from None
-    host = _host_of(request, own, asked)
+    host = host_of(request, own, asked.host, asked.group, asked.member)
     service = hosts.compute_service(own, host)
     facts: dict[str, Any] = {
         "host": host,
@@ -131,28 +131,31 @@ def _fenced(request: Request, known: Devices, own: Cloud, asked: FenceRequest, h
     return f"{proof}; {power.tell_nova(switch, host)}"
 
 
-def _host_of(request: Request, own: Cloud, asked: FenceRequest) -> str:
-    """Return the host to fence. Raises ActionError BAD_INPUT, UNKNOWN_MEMBER; CloudError."""
-    if asked.host is not None and asked.group is None and asked.member is None:
-        return asked.host
-    if asked.host is not None or asked.group is None or asked.member is None:
+def host_of(
+    request: Request, own: Cloud, host: str | None, group: str | None, member: str | None
+) -> str:
+    """Return the host that an operator means: by its name, or by a member of a group that is there.
+    Raises ActionError BAD_INPUT, UNKNOWN_MEMBER; UnknownGroup; CloudError."""
+    if host is not None and group is None and member is None:
+        return host
+    if host is not None or group is None or member is None:
         raise ActionError(
             "BAD_INPUT", "host: either a host, or a group and a member", "Give one of them."
         )
-    snapshot = group_snapshot(request, asked.group)
+    snapshot = group_snapshot(request, group)
     members = request.runtime.database.reading(lambda tx: groups.members_of(tx, snapshot.state.id))
-    member = members.get(asked.member)
-    if member is None or member.server_id is None:
+    row = members.get(member)
+    if row is None or row.server_id is None:
         raise ActionError(
             "UNKNOWN_MEMBER",
-            f"{asked.member} is not a member of {asked.group} with a server",
-            f"List the members: failover member list {asked.group}",
+            f"{member} is not a member of {group} with a server",
+            f"List the members: failover member list {group}",
         )
-    place = hosts.location_of(own, member.server_id)
+    place = hosts.location_of(own, row.server_id)
     if place.host is None or place.moving:
         raise CloudError(
             "CONFLICT",
-            f"The host of server {member.server_id} of {asked.member} is not certain"
+            f"The host of server {row.server_id} of {member} is not certain"
             f"{f' ({place.moving})' if place.moving else ''}.",
         )
     return place.host

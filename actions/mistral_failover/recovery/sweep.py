@@ -7,6 +7,7 @@ out. Any number of sweeps may run at the same time.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -24,6 +25,7 @@ from mistral_failover.model.goal import REPLACE_TYPE, fence_name
 from mistral_failover.orders import alarm_failovers
 from mistral_failover.orders.failover import chain_of, traversal_of
 from mistral_failover.recovery import observe, retention, stuck_executions
+from mistral_failover.recovery.lift_fences import lift_fences
 from mistral_failover.recovery.retry_blocked_volumes import retry_blocked
 from mistral_failover.recovery.retry_held_alarms import retry_held
 from mistral_failover.runtime.errors import ActionError, describe
@@ -32,6 +34,8 @@ from mistral_failover.store import groups, incidents, stalled_work, totals, view
 from mistral_failover.store.stalled_work import SWEPT
 from mistral_failover.store.tables import Decision
 from mistral_failover.store.transaction import SqlTransaction
+
+LOG = logging.getLogger(__name__)
 
 STALE = 600.0
 """Seconds after which an incident that could not be started waits for an operator: its facts may no
@@ -100,6 +104,7 @@ def sweep(request: Request, group: str | None) -> dict[str, list[Any]]:
     swept["told"] = _told(request, group_id, swept["unable"], urgent=bool(rows))
     if group is None and not rows:
         _forget(request, swept["unable"])
+        _lift(request)
     _count(request, swept)
     reach("sweep.after")
     return swept
@@ -135,6 +140,14 @@ def _forget(request: Request, unable: list[str]) -> None:
         retention.forget(request)
     except Exception as error:  # noqa: BLE001 - a failed deletion must not stop a sweep
         unable.append(f"old rows: {describe(error)['message']}")
+
+
+def _lift(request: Request) -> None:
+    """Lift what fences left behind. Nothing waits for it, so a failure is only logged."""
+    try:
+        lift_fences(request)
+    except Exception:
+        LOG.exception("Fences of hosts could not be lifted")
 
 
 def _count(request: Request, swept: dict[str, list[Any]]) -> None:

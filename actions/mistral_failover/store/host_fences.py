@@ -31,11 +31,15 @@ class Claim:
 @dataclass(frozen=True)
 class HostFence:
     """``owner``: who fences the host now, or None. ``proof`` and ``proven_at``: the last proof that
-    it was off; None while there is none."""
+    it was off; None while there is none. ``claimed_at``: when the fence with this proof began.
+    ``nova_seen``: None unless Nova was told by us that the host is down; then what Nova showed
+    as its last report after that, empty before the first look."""
 
     owner: str | None
     proof: str | None
     proven_at: float | None
+    claimed_at: float | None = None
+    nova_seen: str | None = None
 
 
 def claim(tx: Session, host: str, owner: str, lease: float) -> Claim | None:
@@ -44,10 +48,11 @@ def claim(tx: Session, host: str, owner: str, lease: float) -> Claim | None:
     row = tx.connection.execute(
         sa.select(host_fences.c.token).where(host_fences.c.host == host)
     ).one_or_none()
-    until = tx.now() + lease
+    now = tx.now()
+    until = now + lease
     owner = clean(owner)[:_OWNER]
     if row is None:
-        tx.insert(host_fences, host=host, owner=owner, token=1, lease_until=until)
+        tx.insert(host_fences, host=host, owner=owner, token=1, lease_until=until, claimed_at=now)
         return Claim(host, 1)
     free = sa.or_(host_fences.c.owner.is_(None), host_fences.c.lease_until <= tx.clock())
     taking = host_fences.update().where(
@@ -55,7 +60,12 @@ def claim(tx: Session, host: str, owner: str, lease: float) -> Claim | None:
     )
     taken = tx.changed(
         taking.values(
-            owner=owner, token=row.token + 1, lease_until=until, proof=None, proven_at=None
+            owner=owner,
+            token=row.token + 1,
+            lease_until=until,
+            claimed_at=now,
+            proof=None,
+            proven_at=None,
         )
     )
     return Claim(host, row.token + 1) if taken else None
@@ -89,12 +99,34 @@ def of_host(tx: Session, host: str) -> HostFence:
             host_fences.c.lease_until,
             host_fences.c.proof,
             host_fences.c.proven_at,
+            host_fences.c.claimed_at,
+            host_fences.c.nova_seen,
         ).where(host_fences.c.host == host)
     ).one_or_none()
     if row is None:
         return HostFence(None, None, None)
     held = row.owner is not None and row.lease_until > tx.now()
-    return HostFence(row.owner if held else None, row.proof, row.proven_at)
+    owner = row.owner if held else None
+    return HostFence(owner, row.proof, row.proven_at, row.claimed_at, row.nova_seen)
+
+
+def tell_down(tx: Session, host: str) -> None:
+    """Record that we tell Nova that a host is down, and that what Nova shows of it was not looked
+    at since."""
+    tx.execute(host_fences.update().where(host_fences.c.host == host).values(nova_seen=""))
+
+
+def look(tx: Session, host: str, before: str, seen: str | None) -> bool:
+    """Record the last report that Nova shows of a host that we told it is down; None: Nova was told
+    that it is back. Return False, without effect, unless ``before`` was recorded."""
+    same = sa.and_(host_fences.c.host == host, host_fences.c.nova_seen == before)
+    return tx.changed(host_fences.update().where(same).values(nova_seen=seen))
+
+
+def down_in_nova(tx: Session) -> list[str]:
+    """Return the hosts that we told Nova are down."""
+    query = sa.select(host_fences.c.host).where(host_fences.c.nova_seen.is_not(None))
+    return sorted(tx.connection.execute(query).scalars())
 
 
 def counts_since(tx: Session, traversal_id: str) -> float:

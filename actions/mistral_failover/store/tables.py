@@ -2,7 +2,8 @@
 """The tables. Times are seconds since the epoch by the database's clock. Ids are UUIDs.
 
 Every row belongs to a project or to a group, and each group belongs to one project. Every query
-names one of them. Only `host_fences` belongs to the cloud: a compute host serves many projects.
+names one of them. Only `host_fences` and `blocked_clients` belong to the cloud: a compute host
+serves many projects, and a block outlives the group that needed it.
 """
 
 from __future__ import annotations
@@ -327,6 +328,16 @@ host_fences = _table(
     sa.Column("lease_until", _Time),
     sa.Column("proof", _Reason),
     sa.Column("proven_at", _Time),
+    sa.Column("claimed_at", _Time),
+    sa.Column("nova_seen", sa.String(64)),
+)
+
+# What the storage refuses until the host of the client was off.
+blocked_clients = _table(
+    "failover_blocked_clients",
+    sa.Column("client", sa.String(128), primary_key=True),
+    sa.Column("volume_id", sa.String(64), nullable=False),
+    sa.Column("blocked_at", _Time, nullable=False),
 )
 
 plans = _table(

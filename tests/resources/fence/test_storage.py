@@ -3,12 +3,8 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 import threading
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,70 +18,10 @@ from mistral_failover.resources.fence import power
 from mistral_failover.resources.fence.rung import Examined
 from mistral_failover.resources.fence.storage import Storage
 from support.emulated import Pair
-from support.fencing import PROJECT, SIMULATORS, Fencing, since
+from support.fencing import PROJECT, Fencing, since
+from support.storage import STANDBY, SUSPECT, Stored
 
-SUSPECT, STANDBY = "172.31.251.11:0/1234567", "172.31.251.12:0/7654321"
 CINDER = "172.31.251.5:0/555"
-
-
-@dataclass
-class Stored:
-    """A volume of the member in a simulated cluster."""
-
-    fencing: Fencing
-    pair: Pair
-    folder: Path
-    seconds: float = 0.0
-
-    @property
-    def image(self) -> str:
-        """The volume's image."""
-        return f"volumes/volume-{self.pair.volume}"
-
-    @property
-    def state(self) -> dict[str, Any]:
-        """The state of the cluster."""
-        found: dict[str, Any] = json.loads((self.folder / "ceph.conf").read_text("utf-8"))
-        return found
-
-    def cluster(
-        self, *watchers: str, locks: tuple[str, ...] = (), modes: tuple[str, ...] = (), **more: Any
-    ) -> None:
-        """Make the cluster, in which these clients have the volume open."""
-        state = {
-            "watchers": {self.image: list(watchers)},
-            "locks": {self.image: list(locks)},
-            "blocklist": [],
-            "modes": list(modes),
-            "calls": [],
-            **more,
-        }
-        (self.folder / "ceph.conf").write_text(json.dumps(state), "utf-8")
-
-    def configure(self, levels: Sequence[Any] = (), **more: Any) -> None:
-        """Write the operator's file."""
-        for name in ("ceph", "rbd"):
-            shutil.copy(SIMULATORS / "ceph_simulated", self.folder / name)
-        ceph = {
-            "pools": ["images", "volumes"],
-            "conf": str(self.folder / "ceph.conf"),
-            "name": "client.fence",
-            "limit": 1.5,
-            "ceph": str(self.folder / "ceph"),
-            "rbd": str(self.folder / "rbd"),
-            **more,
-        }
-        self.fencing.configure(*levels, ceph=ceph)
-
-    def prove(self, limit: float = 6.0, **more: Any) -> Evidence:
-        """Climb the rung once."""
-        facts = {"volumes": (self.pair.volume,), **more}
-        began = time.monotonic()
-        try:
-            attempt = self.fencing.attempt(**facts)
-            return Storage("storage").prove(attempt, {"kind": "storage", "limit": limit})
-        finally:
-            self.seconds = time.monotonic() - began
 
 
 @pytest.fixture

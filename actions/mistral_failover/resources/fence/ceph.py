@@ -74,6 +74,11 @@ class Cluster:
             "ceph", ["osd", "blocklist", "add", client, str(FOREVER)], "the blocklist refused"
         )
 
+    def unblock(self, client: str) -> None:
+        """Take a client off the blocklist, if it is there. Raises Unproven."""
+        remove = ["osd", "blocklist", "rm", client]
+        self._run("ceph", remove, "the blocklist could not be changed", _ENOENT)
+
     def blocked(self) -> frozenset[str]:
         """Return the clients on the blocklist, by the map of the OSDs. Raises Unproven.
 

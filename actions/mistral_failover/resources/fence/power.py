@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 
 from mistral_failover.agent.channel.interface import Channel, ChannelError, Heartbeat
 from mistral_failover.agent.wire import Address
@@ -162,6 +163,8 @@ def tell_nova(switch: Switch, host: str) -> str:
         if service is None:
             return "Nova has no compute service there"
         if not service.forced_down:
+            # Recorded before, so that what lifts the fence later knows it in any case.
+            switch.store.atomically(partial(host_fences.tell_down, host=host))
             hosts.force_down(switch.nova, service)
         return "Nova counts its compute service as down"
     except CloudError as error:

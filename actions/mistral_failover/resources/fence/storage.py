@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rung ``storage``: the storage refuses the writes of the member's host to its volumes.
 
-The guest may run on, behind a partition for example: nothing of it reaches the volumes. An operator
-lifts the block by hand after the host was switched off and on again.
+The guest may run on, behind a partition for example: nothing of it reaches the volumes. The block
+is lifted after the host was proven off: see `lifting`.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from mistral_failover.model.rungs import Rung
 from mistral_failover.resources.fence.rung import DeviceRung, Examined, FenceAttempt, Missing
 
 if TYPE_CHECKING:
-    from mistral_failover.cloud.guard import Guard
     from mistral_failover.resources.fence.ceph import Cluster
     from mistral_failover.resources.fence.devices import Devices
 
@@ -84,7 +84,6 @@ def _fenced(attempt: FenceAttempt, known: Devices, cluster: Cluster, deadline: f
         named = ", ".join(target.beside_volumes)
         raise power.Unproven(f"{named} of {target.member.name} is on no volume of the group")
     blocked: frozenset[str] = frozenset()
-    guard = attempt.tools.cloud.guard
     for volume_id in target.volumes:
         own = own_clients(attempt, known, volume_id)
         image = cluster.image_of(volume_id)
@@ -94,40 +93,56 @@ def _fenced(attempt: FenceAttempt, known: Devices, cluster: Cluster, deadline: f
                 f"no client of {target.member.name}'s host has volume {volume_id} open, so the "
                 "storage can block none"
             )
-        for client in sorted(suspects):
-            cluster.block(client)
-        blocked |= suspects | _until_gone(cluster, image.name, own, suspects, deadline, guard)
+        _block(attempt, cluster, volume_id, suspects)
+        watching = partial(_watching, own, cluster, image.name)
+        blocked |= _until_gone(attempt, cluster, volume_id, watching, suspects, deadline)
     if not blocked <= cluster.blocked():
         raise power.Unproven("a client is missing on the blocklist after it was added")
     count = f"{len(blocked)} client{'s' if len(blocked) > 1 else ''}"
     return f"Ceph blocks {count} of volume {' and '.join(target.volumes)}"
 
 
+def _watching(own: Own, cluster: Cluster, image: str) -> frozenset[str]:
+    return own(cluster.watchers(image))
+
+
+def _block(
+    attempt: FenceAttempt, cluster: Cluster, volume_id: str, clients: frozenset[str]
+) -> None:
+    """Block clients of a volume. What lifts the block later knows each of them before."""
+    from mistral_failover.store import blocked_clients
+
+    assert attempt.tools.runtime is not None  # it has the devices
+    database = attempt.tools.runtime.database
+    for client in sorted(clients):
+        database.atomically(partial(blocked_clients.record, client=client, volume_id=volume_id))
+        cluster.block(client)
+
+
 def _until_gone(
+    attempt: FenceAttempt,
     cluster: Cluster,
-    image: str,
-    own: Own,
-    blocked: frozenset[str],
+    volume_id: str,
+    watching: Callable[[], frozenset[str]],
+    suspects: frozenset[str],
     deadline: float,
-    guard: Guard,
 ) -> frozenset[str]:
-    """Wait until no client of the member watches the image. A new one is blocked as well. Return
-    the new ones. Raises Unproven."""
+    """Wait until none of the member's clients watches the volume. A new one is blocked as well.
+    Return all that are blocked. Raises Unproven."""
     from mistral_failover.resources.fence import power
 
-    new: frozenset[str] = frozenset()
-    while watching := own(cluster.watchers(image)):
-        for client in sorted(watching - blocked - new):
-            cluster.block(client)
-        new |= watching - blocked
+    blocked = suspects
+    while found := watching():
+        _block(attempt, cluster, volume_id, found - blocked)
+        blocked |= found
         if time.monotonic() + _PAUSE + _LOOK >= deadline:
             raise power.Unproven(
                 "contradicted: a client that Ceph blocks still watches a volume",
-                f"{image} is still watched by {', '.join(sorted(watching))}",
+                f"volume {volume_id} is still watched by {', '.join(sorted(found))}",
             )
-        guard.permit("GET")
+        attempt.tools.cloud.guard.permit("GET")
         time.sleep(_PAUSE)
-    return new
+    return blocked
 
 
 def own_clients(attempt: FenceAttempt, known: Devices, volume_id: str) -> Own:

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An operator of the cloud lifts what fences left behind on a compute host, by hand.
+
+As for a fence by hand, only a user to whom Nova shows compute services may look, and only one who
+may change them may do it. The sweep does the same by itself for what is certain.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, replace
+from typing import TypedDict
+
+from mistral_failover.cloud import hosts
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.orders.fence_host import LIMIT, host_of
+from mistral_failover.resources.fence import devices, lifting, power
+from mistral_failover.resources.fence.ceph import Cluster
+from mistral_failover.resources.fence.devices import Devices
+from mistral_failover.resources.fence.lifting import Leftovers
+from mistral_failover.runtime.deadlines import DeadlineGuard
+from mistral_failover.runtime.errors import ActionError
+from mistral_failover.runtime.request import Request
+
+LOG = logging.getLogger(__name__)
+
+REPORTS = 12.0
+"""Seconds in which a compute service that lives has reported: it does so every 10 s by default."""
+_PAUSE = 1.0
+
+
+@dataclass(frozen=True)
+class UnfenceRequest:
+    """Either ``host``, or ``group`` and ``member``. ``because``: the reason; None: only show what
+    would be done. ``power_cycled``: the operator says that the host was off since its clients were
+    blocked."""
+
+    host: str | None
+    group: str | None
+    member: str | None
+    because: str | None
+    power_cycled: bool = False
+
+
+class BlockedRow(TypedDict):
+    """A client that Ceph blocks. ``safe``: it is certainly dead."""
+
+    client: str
+    volume: str
+    blocked_at: float
+    safe: bool
+
+
+class Unfenced(TypedDict):
+    """What was found and done. ``clients``: what Ceph blocked before. ``down_in_nova``: whether
+    Nova still counts the host as down because of a fence."""
+
+    host: str
+    compute_service: str | None
+    clients: list[BlockedRow]
+    lifted: int
+    down_in_nova: bool
+    sentence: str
+
+
+def unfence_host(request: Request, asked: UnfenceRequest) -> Unfenced:
+    """Lift what fences left behind on a host; or, without a reason, show what would be lifted.
+
+    Raises ActionError BAD_INPUT, CONFIG, FENCE_UNPROVEN if a blocked client may be alive,
+    UNKNOWN_MEMBER; UnknownGroup; CloudError FORBIDDEN if Nova does not show compute services to the
+    caller, or does not let the caller change them.
+    """
+    guard = DeadlineGuard(time.monotonic() + LIMIT, request.runtime.settings.http_timeout)
+    own = request.cloud(guard)
+    hosts.compute_services(own)
+    if asked.because is not None:
+        hosts.require_right_to_force_down(own)
+    try:
+        known = devices.load(request.runtime.settings)
+    except devices.NoDevices as error:
+        raise ActionError("CONFIG", error.detail, error.remedy) from None
+    host = host_of(request, own, asked.host, asked.group, asked.member)
+    found = lifting.leftovers(request.runtime.database, known, host)
+    if asked.power_cycled:
+        found = replace(found, safe=found.clients)
+    facts: Unfenced = {
+        "host": host,
+        "compute_service": _compute_service(own, host),
+        "clients": [
+            {
+                "client": each.client,
+                "volume": each.volume_id,
+                "blocked_at": each.blocked_at,
+                "safe": each in found.safe,
+            }
+            for each in found.clients
+        ],
+        "lifted": 0,
+        "down_in_nova": found.down_in_nova,
+        "sentence": "",
+    }
+    unknown = lifting.without_host(request.runtime.database, known)
+    note = _note(len(unknown))
+    if asked.because is None:
+        return {**facts, "sentence": _plan(found) + note}
+    if found.safe != found.clients:
+        raise _unsafe(found)
+    LOG.warning("An operator lifts the fence of host %s: %s", host, asked.because)
+    _unblock(request, known, guard, found)
+    back = _told_back(request, own, found)
+    return {
+        **facts,
+        "compute_service": _compute_service(own, host),
+        "lifted": len(found.clients),
+        "down_in_nova": found.down_in_nova and not back,
+        "sentence": _done(found, back) + note,
+    }
+
+
+def _compute_service(own: Cloud, host: str) -> str | None:
+    service = hosts.compute_service(own, host)
+    if service is None:
+        return None
+    return "down" if service.down else "up"
+
+
+def _unblock(request: Request, known: Devices, guard: DeadlineGuard, found: Leftovers) -> None:
+    """Have Ceph accept the clients again."""
+    if not found.clients:
+        return
+    assert known.ceph is not None  # it has the address of each of them
+    cluster = Cluster(known.ceph, lambda seconds: min(seconds, guard.permit("POST")))
+    try:
+        lifting.unblock(request.runtime.database, cluster, found.clients)
+    except power.Unproven as error:
+        raise ActionError(
+            "CONFIG",
+            f"not every block of {found.host} is lifted: {error.message}",
+            "See the log of the executor. Correct ceph in the file of fence devices; repeat it.",
+        ) from None
+
+
+def _told_back(request: Request, own: Cloud, found: Leftovers) -> bool:
+    """Tell Nova that the host is back, as soon as it reports, within `REPORTS` seconds."""
+    end = time.monotonic() + REPORTS
+    while found.down_in_nova:
+        if lifting.tell_nova_back(request.runtime.database, own, found.host):
+            return True
+        if time.monotonic() >= end:
+            return False
+        time.sleep(_PAUSE)
+    return True
+
+
+def _unsafe(found: Leftovers) -> ActionError:
+    number = len(found.clients) - len(found.safe)
+    return ActionError(
+        "FENCE_UNPROVEN",
+        f"{_clients(number)} of {found.host} may still be alive: host {found.host} is not proven "
+        "off since Ceph blocked them",
+        f"Switch it off: failover fence {found.host} --because '...'. Or, if you have switched it "
+        "off and on yourself since, repeat the command with --power-cycled.",
+    )
+
+
+def _clients(number: int) -> str:
+    return f"{number} client{'' if number == 1 else 's'}"
+
+
+def _note(unknown: int) -> str:
+    if not unknown:
+        return ""
+    return (
+        f". Ceph also blocks {_clients(unknown)} at an address of no host: add it to "
+        f"ceph.addresses of the file in {devices.OPTION}"
+    )
+
+
+def _plan(found: Leftovers) -> str:
+    """Return what would be lifted, in a sentence."""
+    if not found.clients and not found.down_in_nova:
+        return f"Nothing to lift on {found.host}"
+    if found.safe != found.clients:
+        return f"Refused: {_unsafe(found).message}"
+    would = []
+    if found.clients:
+        would.append(f"have Ceph accept {_clients(len(found.clients))} again")
+    if found.down_in_nova:
+        would.append("tell Nova that the host is back once its compute service reports")
+    return f"It would {' and '.join(would)}"
+
+
+def _done(found: Leftovers, back: bool) -> str:
+    done = []
+    if found.clients:
+        done.append(f"Ceph accepts {_clients(len(found.clients))} again")
+    if found.down_in_nova and back:
+        done.append("Nova no longer counts the host as down")
+    elif found.down_in_nova:
+        done.append(
+            "Nova counts the host as down until its compute service reports; the sweep tells Nova"
+        )
+    return f"{found.host}: {'; '.join(done)}" if done else f"Nothing to lift on {found.host}"

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lift what fences left behind on compute hosts, now and then, as far as that is certainly safe.
+
+Hosts belong to the operator of the cloud, whose configuration and credential count. What is found
+goes to the log of the executor and not to the project whose sweep it is.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from weakref import WeakKeyDictionary
+
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.hosts import operator_cloud
+from mistral_failover.resources.fence import devices, lifting, power
+from mistral_failover.resources.fence.ceph import Cluster
+from mistral_failover.runtime.deadlines import DeadlineGuard
+from mistral_failover.runtime.request import Request
+from mistral_failover.store.database import Database
+
+LOG = logging.getLogger(__name__)
+EVERY = 60.0
+"""Seconds between two times that a process looks."""
+LIMIT = 10.0
+"""Seconds for all hosts; the next sweep continues."""
+
+_looked: WeakKeyDictionary[Database, float] = WeakKeyDictionary()
+
+
+def lift_fences(request: Request, *, at_once: bool = False) -> None:
+    """Lift what is safe, if it is due or ``at_once``. A failure is logged, and tried again."""
+    database, began = request.runtime.database, time.monotonic()
+    if not at_once and began - _looked.get(database, float("-inf")) < EVERY:
+        return
+    settings = request.runtime.settings
+    if not settings.fence_devices_file:
+        return
+    _looked[database] = began
+    try:
+        known = devices.for_project(settings, request.project_id)
+    except devices.NoDevices:
+        return
+    guard = DeadlineGuard(began + LIMIT, settings.http_timeout)
+    for host in lifting.hosts_with_leftovers(database, known):
+        try:
+            found = lifting.leftovers(database, known, host)
+            if found.safe and known.ceph is not None:
+                cluster = Cluster(known.ceph, lambda limit: min(limit, guard.permit("POST")))
+                lifting.unblock(database, cluster, found.safe)
+            if found.down_in_nova:
+                nova = operator_cloud(known.cloud, guard, settings)
+                lifting.tell_nova_back(database, nova, host)
+        except (CloudError, power.Unproven) as error:
+            LOG.warning("The fence of host %s is not lifted: %s", host, error)

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a fence leaves behind on a compute host, and how it is lifted once that is safe.
+
+`storage` leaves clients on Ceph's blocklist. Lifting the block lets such a client write again, so
+its host must have been proven off after it was blocked: then the client is dead. Which host a
+client is on follows from its address alone, by the operator's file: Nova may name another one
+after an evacuation.
+
+`host_power` tells Nova that the host is down. Nova is told otherwise when the compute service there
+has reported again. A host that somebody else has forced down stays so.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from functools import partial
+
+from mistral_failover.cloud import hosts
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.resources.fence import ceph
+from mistral_failover.resources.fence.ceph import Cluster
+from mistral_failover.resources.fence.devices import Devices
+from mistral_failover.store import blocked_clients, host_fences
+from mistral_failover.store.blocked_clients import BlockedClient
+from mistral_failover.store.database import Database
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Leftovers:
+    """What fences left behind on a host. ``clients``: those that Ceph blocks. ``safe``: of them
+    those that are certainly dead. ``down_in_nova``: whether a fence told Nova that it is down."""
+
+    host: str
+    clients: tuple[BlockedClient, ...]
+    safe: tuple[BlockedClient, ...]
+    down_in_nova: bool
+
+
+def leftovers(store: Database, known: Devices, host: str) -> Leftovers:
+    """Return what fences left behind on a host."""
+    blocked, fence = store.reading(
+        lambda tx: (blocked_clients.everywhere(tx), host_fences.of_host(tx, host))
+    )
+    addresses = known.ceph.addresses.get(host, ()) if known.ceph else ()
+    here = tuple(each for each in blocked if ceph.address_of(each.client) in addresses)
+    # Not by the time of the proof: a client may have been blocked while the fence was under way.
+    off = fence.claimed_at if fence.proof is not None else None
+    safe = tuple(each for each in here if off is not None and each.blocked_at < off)
+    return Leftovers(host, here, safe, fence.nova_seen is not None)
+
+
+def hosts_with_leftovers(store: Database, known: Devices) -> list[str]:
+    """Return the hosts on which fences left something behind."""
+    blocked, down = store.reading(
+        lambda tx: (blocked_clients.everywhere(tx), host_fences.down_in_nova(tx))
+    )
+    by_address = {
+        address: host
+        for host, addresses in (known.ceph.addresses if known.ceph else {}).items()
+        for address in addresses
+    }
+    found = {by_address.get(ceph.address_of(each.client)) for each in blocked}
+    return sorted({*down, *(host for host in found if host is not None)})
+
+
+def without_host(store: Database, known: Devices) -> list[BlockedClient]:
+    """Return the blocked clients at an address that the operator's file has for no host."""
+    named = known.ceph.addresses.values() if known.ceph else ()
+    addresses = {address for each in named for address in each}
+    blocked = store.reading(blocked_clients.everywhere)
+    return [each for each in blocked if ceph.address_of(each.client) not in addresses]
+
+
+def unblock(store: Database, cluster: Cluster, clients: tuple[BlockedClient, ...]) -> None:
+    """Have Ceph accept these clients again: only those that are certainly dead. Raises Unproven if
+    Ceph refuses; a repeat continues."""
+    for each in clients:
+        cluster.unblock(each.client)
+        store.atomically(partial(blocked_clients.forget, lifted=each))
+        LOG.warning("Ceph no longer blocks client %s of volume %s", each.client, each.volume_id)
+
+
+def tell_nova_back(store: Database, nova: Cloud, host: str) -> bool:
+    """Tell Nova that a host is back, if its compute service has reported since we told Nova that it
+    is down. Return whether Nova no longer counts the host as down because of us; False at the
+    first look, which has nothing to compare. Raises CloudError."""
+    seen = store.reading(lambda tx: host_fences.of_host(tx, host)).nova_seen
+    if seen is None:
+        return True
+    service = hosts.compute_service(nova, host)
+    if service is None:
+        return False
+    if service.forced_down:
+        if not seen or service.seen == seen:
+            store.atomically(lambda tx: host_fences.look(tx, host, seen, service.seen))
+            return False
+        try:
+            hosts.force_down(nova, service, down=False)
+        except CloudError as error:
+            if error.code != "BAD_REQUEST":
+                raise
+            # After an evacuation Nova refuses until nova-compute has tidied up.
+            LOG.info("Nova still counts host %s as down: %s", host, error.message)
+            return False
+        LOG.warning("Nova no longer counts host %s as down: its compute service reports", host)
+    return store.atomically(lambda tx: host_fences.look(tx, host, seen, None))

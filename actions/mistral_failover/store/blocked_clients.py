@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The clients that a storage fence has blocked, until the block is lifted.
+
+Each function runs in one transaction. A client belongs to the cloud and not to a project, so these
+functions take none; only code with the operator's configuration calls them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from mistral_failover.store.session import Session
+from mistral_failover.store.tables import blocked_clients
+
+
+@dataclass(frozen=True)
+class BlockedClient:
+    """A client on the storage's blocklist. ``blocked_at``: right before it was put there, in
+    seconds by the database's clock."""
+
+    client: str
+    volume_id: str
+    blocked_at: float
+
+
+def record(tx: Session, client: str, volume_id: str) -> None:
+    """Record that a client of a volume is about to be blocked, perhaps once more."""
+    values = {"volume_id": volume_id, "blocked_at": tx.now()}
+    again = blocked_clients.update().where(blocked_clients.c.client == client)
+    if not tx.changed(again.values(**values)):
+        tx.insert(blocked_clients, client=client, **values)
+
+
+def everywhere(tx: Session) -> list[BlockedClient]:
+    """Return all that are blocked."""
+    query = sa.select(blocked_clients).order_by(blocked_clients.c.client)
+    return [BlockedClient(**row) for row in tx.connection.execute(query).mappings()]
+
+
+def forget(tx: Session, lifted: BlockedClient) -> bool:
+    """Forget a client whose block was lifted. Return False if it was blocked again meanwhile."""
+    same = sa.and_(
+        blocked_clients.c.client == lifted.client,
+        blocked_clients.c.blocked_at == lifted.blocked_at,
+    )
+    return tx.execute(blocked_clients.delete().where(same)) > 0

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What fences leave behind is lifted when it is safe: by an operator, and by the sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mistral_lib.actions import Result
+from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
+
+from mistral_failover.actions import base
+from mistral_failover.actions.hosts import FenceHost, UnfenceHost
+from mistral_failover.actions.recovery import Sweep
+from mistral_failover.cloud import volumes
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.emulator.server import EmulatedCloud
+from mistral_failover.emulator.state import stable_hex
+from mistral_failover.orders import unfence_host
+from mistral_failover.recovery import lift_fences
+from mistral_failover.store import blocked_clients
+from support.emulated import Pair, cloud, connect, emulated, emulator, pair
+from support.fencing import PROJECT, Fencing, Machines, clouds_of_an_operator, runtime_for
+from support.storage import STANDBY, SUSPECT, Stored
+
+__all__ = ["cloud", "connect", "emulated", "emulator", "pair"]
+
+ADDRESS = "172.31.251.11"
+DEMO = stable_hex("project", "demo")
+
+
+@pytest.fixture
+def stored(
+    emulated: EmulatedCloud,
+    cloud: Cloud,
+    pair: Pair,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Stored]:
+    """A volume of a member whose host has a board, with the host's address in the cluster; and
+    actions on its state store."""
+    clouds = clouds_of_an_operator(emulated, tmp_path)
+    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(clouds))
+    monkeypatch.setattr(lift_fences, "EVERY", 0.0)
+    monkeypatch.setattr(unfence_host, "REPORTS", 2.0)
+    monkeypatch.setattr(unfence_host, "_PAUSE", 0.1)
+    machines = Machines(tmp_path)
+    host = emulated.emulation.state.servers[pair.a].host
+    machines.add(host)
+    runtime = runtime_for(tmp_path)
+    monkeypatch.setattr(base, "runtime", lambda: runtime)
+    fencing = Fencing(emulated, cloud, runtime, pair.a, host, tmp_path, machines)
+    volumes.attach(cloud, pair.volume, pair.a, 10)
+    made = Stored(fencing, pair, tmp_path)
+    configure(made)
+    yield made
+    machines.stop()
+
+
+def configure(stored: Stored, **ceph: Any) -> None:
+    """Write the operator's file."""
+    fencing = stored.fencing
+    device = fencing.device(fencing.machines.board())
+    more = {"addresses": {fencing.host: [ADDRESS]}, **ceph}
+    stored.configure(levels=[[device]], projects=[PROJECT, DEMO], **more)
+
+
+def context_of(stored: Stored, user: str) -> ActionContext:
+    """A request of a user."""
+    security = SecurityContext(
+        auth_uri=stored.fencing.emulated.auth_url,
+        auth_token=stored.fencing.emulated.client.mint_token(user=user),
+        project_id=stable_hex("project", user),
+        region_name="RegionOne",
+    )
+    return ActionContext(security, ExecutionContext(workflow_execution_id="e"))
+
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def unfence(stored: Stored) -> Run:
+    """Run the action as a user; return its answer or its error."""
+
+    def run(user: str = "admin", **inputs: Any) -> Any:
+        answer = UnfenceHost(host=stored.fencing.host, **inputs).run(context_of(stored, user))
+        return answer.error if isinstance(answer, Result) else answer
+
+    return run
+
+
+def fence(stored: Stored) -> None:
+    """Switch the host off, as an operator does."""
+    answer = FenceHost(host=stored.fencing.host, because="it burns", even_if_up=True).run(
+        context_of(stored, "admin")
+    )
+    assert not isinstance(answer, Result), answer.error
+
+
+def sweep(stored: Stored, user: str = "demo") -> Any:
+    """A sweep of a project."""
+    answer = Sweep().run(context_of(stored, user))
+    assert not isinstance(answer, Result), answer.error
+    return answer
+
+
+def returns(stored: Stored) -> None:
+    """The host is on again, and its compute service reports."""
+    stored.fencing.emulated.client.fault("host", stored.fencing.host, "revive")
+
+
+def blocked(stored: Stored) -> list[str]:
+    """What the cluster refuses."""
+    return list(stored.state["blocklist"])
+
+
+def test_a_block_is_refused_to_be_lifted_until_the_host_was_proven_off(
+    stored: Stored, unfence: Run
+) -> None:
+    stored.cluster(SUSPECT)
+    assert stored.prove().proven
+
+    assert "Refused: 1 client of" in unfence(dry_run=True)["sentence"]
+    refused = unfence(because="it is on again")
+    assert refused["code"] == "FENCE_UNPROVEN"
+    assert "failover fence" in refused["remedy"]
+    sweep(stored)
+    assert blocked(stored) == [SUSPECT]
+
+    fence(stored)
+    assert blocked(stored) == [SUSPECT]
+    shown = unfence(dry_run=True)
+    assert [each["safe"] for each in shown["clients"]] == [True]
+    assert blocked(stored) == [SUSPECT]
+    assert unfence(because="it is on again")["lifted"] == 1
+    assert blocked(stored) == []
+    assert unfence(because="again")["sentence"] == f"Nothing to lift on {stored.fencing.host}"
+
+
+def test_a_proof_from_before_the_block_lifts_nothing(stored: Stored, unfence: Run) -> None:
+    """The host was switched on again, and the client is a new one."""
+    fence(stored)
+    returns(stored)
+    stored.cluster(SUSPECT)
+    assert stored.prove().proven
+
+    assert unfence(because="it is on again")["code"] == "FENCE_UNPROVEN"
+    sweep(stored)
+    assert blocked(stored) == [SUSPECT]
+
+
+def test_the_word_of_the_operator_counts(stored: Stored, unfence: Run) -> None:
+    stored.cluster(SUSPECT)
+    stored.prove()
+
+    assert unfence(because="I pulled the plug", power_cycled=True)["lifted"] == 1
+    assert blocked(stored) == []
+
+
+def test_clients_of_another_host_stay_blocked(stored: Stored, unfence: Run) -> None:
+    """The server was evacuated, and its old guest may run on there."""
+    stored.cluster(SUSPECT, STANDBY)
+    stored.prove()
+    fence(stored)
+
+    found = unfence(because="it is on again")
+
+    assert [each["client"] for each in found["clients"]] == [SUSPECT]
+    assert "also blocks 1 client at an address of no host" in found["sentence"]
+    assert blocked(stored) == [STANDBY]
+
+
+def test_a_client_is_recorded_before_the_cluster_blocks_it(stored: Stored) -> None:
+    """So a process that dies in between leaves nothing that is never lifted."""
+    stored.cluster(SUSPECT)
+    seen: list[list[str]] = []
+    recorded = blocked_clients.record
+
+    def record(tx: Any, client: str, volume_id: str) -> None:
+        seen.append(blocked(stored))
+        recorded(tx, client, volume_id)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocked_clients, "record", record)
+        assert stored.prove().proven
+
+    assert seen == [[]]
+
+
+def test_a_client_that_is_not_on_the_list_any_more_is_forgotten(
+    stored: Stored, unfence: Run
+) -> None:
+    """An operator has lifted it by hand, or the process died before it was blocked."""
+    stored.cluster(SUSPECT)
+    stored.prove()
+    stored.cluster()
+
+    assert unfence(because="it is on again", power_cycled=True)["lifted"] == 1
+    assert unfence(dry_run=True)["clients"] == []
+
+
+def test_a_cluster_that_refuses_is_an_error_and_a_repeat_continues(
+    stored: Stored, unfence: Run
+) -> None:
+    stored.cluster(SUSPECT)
+    stored.prove()
+    fence(stored)
+    stored.cluster(modes=("denied",), blocklist=[SUSPECT])
+
+    found = unfence(because="it is on again")
+    assert found["code"] == "CONFIG"
+    assert "exit code 13" in found["message"]
+    assert "secret" not in str(found)
+
+    stored.cluster(blocklist=[SUSPECT])
+    assert unfence(because="it is on again")["lifted"] == 1
+    assert blocked(stored) == []
+
+
+def test_nova_is_told_that_the_host_is_back_when_its_service_reports_again(
+    stored: Stored, unfence: Run
+) -> None:
+    stored.fencing.dies()
+    fence(stored)
+    assert stored.fencing.forced_down()
+
+    early = unfence(because="it is on again")
+    assert early["down_in_nova"] is True
+    assert "until its compute service reports" in early["sentence"]
+    assert stored.fencing.forced_down()
+
+    returns(stored)
+    late = unfence(because="it is on again")
+    assert (late["down_in_nova"], late["compute_service"]) == (False, "up")
+    assert not stored.fencing.forced_down()
+
+
+def test_a_host_that_somebody_else_has_forced_down_stays_so(stored: Stored, unfence: Run) -> None:
+    stored.fencing.emulated.emulation.state.hosts[stored.fencing.host].forced_down = True
+
+    fence(stored)
+    unfence(because="it is on again")
+    sweep(stored)
+
+    assert stored.fencing.forced_down()
+
+
+def test_a_sweep_lifts_what_is_safe_and_tells_the_project_nothing(
+    stored: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored.cluster(SUSPECT)
+    stored.prove()
+    stored.fencing.dies()
+    fence(stored)
+
+    for _ in range(3):
+        answer = sweep(stored)
+    assert blocked(stored) == []
+    assert stored.fencing.forced_down(), "the host has not come back"
+    assert stored.fencing.host not in str(answer)
+
+    returns(stored)
+    sweep(stored)
+    assert not stored.fencing.forced_down()
+
+
+def test_a_sweep_of_a_project_that_may_not_use_the_devices_lifts_nothing(stored: Stored) -> None:
+    stored.cluster(SUSPECT)
+    stored.prove()
+    fence(stored)
+
+    sweep(stored, "other")
+
+    assert blocked(stored) == [SUSPECT]
+
+
+def test_only_a_user_who_may_change_compute_services_may_do_it(
+    stored: Stored, unfence: Run
+) -> None:
+    stored.cluster(SUSPECT)
+    stored.prove()
+    fence(stored)
+
+    assert unfence("demo", dry_run=True)["code"] == "FORBIDDEN"
+    stored.fencing.emulated.client.api_fault("service_update", status=403)
+    assert unfence(because="it is on again")["code"] == "FORBIDDEN"
+    assert unfence(dry_run=True)["compute_service"] == "down"
+    assert blocked(stored) == [SUSPECT]
+
+
+@pytest.mark.parametrize("inputs", [{}, {"dry_run": True, "because": "x"}, {"group": "payments"}])
+def test_what_is_not_clear_is_refused(unfence: Run, inputs: dict[str, Any]) -> None:
+    assert unfence(**inputs)["code"] == "BAD_INPUT"
