@@ -414,8 +414,8 @@ def host_event(children: list[dict[str, Any]] = CHILDREN, **more: Any) -> dict[s
 
 class Answers:
     """An `ActionClient` with prepared answers: a value, an ActionFailed, or a function of the
-    inputs. ``groups`` is that of failover.status without a group. ``asked`` and ``started`` have what it
-    was asked. Who waits for a step of the journal gets those that are new."""
+    inputs. ``groups`` is that of failover.status without a group. ``asked`` and ``started`` have
+    what it was asked. Who waits for a step of the journal gets those that are new."""
 
     def __init__(self, **answers: Any) -> None:
         self.answers: dict[str, Any] = {

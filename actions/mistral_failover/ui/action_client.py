@@ -111,7 +111,8 @@ class _Answer:
 
 class CachingActionClient:
     """Asks another `ActionClient`, and gives the same answer to the same question for ``seconds``,
-    also a failure: many open pages cost Mistral no more than one, and do not wait for one timeout each."""
+    also a failure: many open pages cost Mistral no more than one, and do not wait for one timeout
+    each."""
 
     def __init__(
         self,
