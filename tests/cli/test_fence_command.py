@@ -93,7 +93,7 @@ def test_what_is_lifted_is_shown_in_words_and_as_it_is(monkeypatch: pytest.Monke
         calls.append(inputs)
         return json.loads(json.dumps(LEFT))
 
-    monkeypatch.setattr(Unfence, "ask", ask)
+    monkeypatch.setattr(Unfence, "run_action", ask)
 
     done = failover("unfence", "cmp1", "--because", "it is on again", "--power-cycled")
     assert done.returncode == 0, done.stderr
