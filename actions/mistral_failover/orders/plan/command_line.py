@@ -8,11 +8,12 @@ from shlex import join
 from typing import Any
 
 from mistral_failover.store.plans import KeptPlan
+from mistral_failover.store.tables import OrderVerb
 
 
 def planned_by(group: str, kept: KeptPlan) -> str:
     """Return the command that plans for a group again with the inputs of a kept plan."""
-    verb = [] if kept.verb == "failover" else ["--verb", kept.verb]
+    verb = [] if kept.verb == OrderVerb.FAILOVER else ["--verb", kept.verb]
     options = [word for name, value in kept.inputs.items() for word in _options(name, value)]
     return join(["failover", "plan", group, *verb, *options])
 
