@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 
 from mistral_failover.alarms.storm import (
     LONGEST_WAIT,
-    RULE,
     SETTLED,
     SILENT,
-    TOO_LATE,
     Evidence,
     HeldAlarm,
     HeldAlarmStep,
@@ -27,9 +25,10 @@ from mistral_failover.alarms.storm import (
     judge,
     per_minute,
 )
+from mistral_failover.store.tables import AdmissionRule
 
 AGE = 120.0
-ALARM = HeldAlarm("a", "g1", ("db_a",), RULE, AGE, of_server=True)
+ALARM = HeldAlarm("a", "g1", ("db_a",), AdmissionRule.STORM, AGE, of_server=True)
 ENDED = MemberEvidence("h1", ServerCondition.ENDED, "its server is gone", silent_for=AGE + 5)
 HEARD = MemberEvidence("h2", ServerCondition.RUNNING, silent_for=3.0)
 SILENT_ONE = MemberEvidence("h1", silent_for=AGE + 5)
@@ -74,7 +73,7 @@ def test_several_lost_members_must_all_have_died() -> None:
 
 
 def test_an_alarm_that_could_not_start_in_time_is_let_go_when_its_server_died() -> None:
-    late = replace(ALARM, rule=TOO_LATE)
+    late = replace(ALARM, rule=AdmissionRule.TOO_LATE)
 
     assert judged(late, g1=ENDED).step is HeldAlarmStep.RELEASE
     assert judged(late, g1=MemberEvidence("h1")).step is HeldAlarmStep.HOLD
@@ -195,7 +194,7 @@ alarms = st.builds(
     st.uuids().map(str),
     st.sampled_from(["g1", "g2", "g3"]),
     st.lists(st.sampled_from(["db_a", "db_b"]), min_size=1, max_size=2, unique=True).map(tuple),
-    st.sampled_from([RULE, TOO_LATE, "paused"]),
+    st.sampled_from([AdmissionRule.STORM, AdmissionRule.TOO_LATE, "paused"]),
     st.floats(0, 1000),
     st.booleans(),
 )
@@ -214,7 +213,7 @@ def test_nothing_is_let_go_without_a_death_or_dismissed_without_a_life(
         step = found[each.id].step
         assert found[each.id].why
         if step is HeldAlarmStep.RELEASE:
-            assert each.rule in (RULE, TOO_LATE)
+            assert each.rule in (AdmissionRule.STORM, AdmissionRule.TOO_LATE)
             assert not evidence.unreachable
             assert all(
                 one.condition is not ServerCondition.RUNNING or one.silent_for for one in known

@@ -13,7 +13,7 @@ from mistral_failover.recovery.sweep import sweep
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import incidents, tables
-from mistral_failover.store.tables import Decision
+from mistral_failover.store.tables import AdmissionRule, Decision
 from support.alarm_bodies import aodh
 
 
@@ -178,7 +178,7 @@ def test_what_the_guard_lets_go_is_judged_by_every_other_rule(
     assert "let go, because it died" in kept(context, every[3])[0]["sentence"]
     assert again is None
     since = state.database.reading(
-        lambda tx: incidents.decided_since(tx, project, recording.RELEASED, 0.0)
+        lambda tx: incidents.decided_since(tx, project, AdmissionRule.RELEASED, 0.0)
     )
     assert since == 1
 

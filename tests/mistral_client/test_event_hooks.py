@@ -19,7 +19,7 @@ from cloud.conftest import Request as Asked
 from cloud.conftest import ScriptedServer, server
 from mistral_failover.actions import groups as group_actions
 from mistral_failover.actions import recovery
-from mistral_failover.convergence.records import Outcome, Ready
+from mistral_failover.convergence.records import JournalKind, Outcome, Ready
 from mistral_failover.mistral import event_hooks
 from mistral_failover.mistral.api import Mistral
 from mistral_failover.mistral.event_hooks import STALE, event_id
@@ -175,7 +175,7 @@ def test_a_refusal_is_written_down_once_and_told_later(
         assert "Workflow not found" in row["sentence"]
     kinds = sa.select(journal.c.sentence).where(
         journal.c.group_id == groups.group_id(project, "payments"),
-        journal.c.kind == event_hooks.NOT_SENT,
+        journal.c.kind == JournalKind.UNTOLD,
     )
     noted = state.database.reading(lambda tx: tx.connection.execute(kinds).scalars().all())
     assert noted == [row["sentence"]]
@@ -333,7 +333,7 @@ def test_only_a_group_with_a_workflow_is_remembered_after_a_commit(
 
     def happen(tx: Any) -> None:
         tx.lock_group(identity, shared=False)
-        tx.journal(identity, "a word", kind="paused")
+        tx.journal(identity, "a word", kind="pause")
         tx.journal(identity, "held", kind="held")
 
     state.database.atomically(happen)

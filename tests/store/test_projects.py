@@ -226,6 +226,7 @@ def fill(connection: sa.Connection, project: str) -> None:
             id=f"{project}-plan",
             project_id=project,
             group_id=group,
+            verb="failover",
             expires_at=NOW + 1,
         ),
         row(

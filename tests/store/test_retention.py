@@ -15,7 +15,7 @@ from mistral_failover.store.database import Database
 from mistral_failover.store.incidents import OPERATOR, Incident
 
 MINE, NEVER = "elsewhere", 0.0  # the project of the fixture's group
-BASE = Incident("i", MINE, "g", "aodh", {"lost": "a"}, {}, "IGNORED", "a sentence", rule="r")
+BASE = Incident("i", MINE, "g", "aodh", {"lost": "a"}, {}, "IGNORED", "a sentence")
 
 
 def add(database: Database, identity: str, **fields: Any) -> None:

@@ -77,8 +77,10 @@ WORDS = {
     "failover_traversals": {"status": "IN_PROGRESS"},
     "failover_resources": {"action": "CREATE", "status": "COMPLETE"},
     "failover_nodes": {"status": "WAITING"},
-    "failover_operations": {"status": "done"},
-    "failover_incidents": {"decision": "HELD"},
+    "failover_operations": {"status": "done", "verb": "create"},
+    "failover_plans": {"verb": "failover"},
+    "failover_journal": {"kind": "done"},
+    "failover_incidents": {"decision": "HELD", "rule": "storm"},
     "failover_observations": {"service": "DOWN"},
 }
 
@@ -208,7 +210,15 @@ def _fill_each_table(database: Database) -> None:
             _insert(connection, "failover_resources", id=resource, group_id=group)
             _insert(connection, "failover_nodes", traversal_id=traversal, node="end")
             _insert(connection, "failover_edges", traversal_id=traversal, node="end")
-            _insert(connection, "failover_operations", key=resource, resource_id=resource)
+            _insert(
+                connection,
+                "failover_operations",
+                key=resource,
+                resource_id=resource,
+                group_id=group,
+                traversal_id=traversal,
+            )
+            _insert(connection, "failover_plans", id=group, group_id=group)
             _insert(connection, "failover_incidents", id=group, group_id=group)
             number = {"g": 1, "gone": 2}[group]
             _insert(connection, "failover_journal", id=number, group_id=group)
@@ -216,7 +226,7 @@ def _fill_each_table(database: Database) -> None:
         _insert(connection, "failover_traversals", id="old", group_id="g", **forgotten)
 
 
-OWNED = ("goals", "traversals", "resources", "nodes", "edges", "operations")
+OWNED = ("goals", "traversals", "resources", "nodes", "edges", "operations", "plans")
 
 
 def _count(database: Database, *tables: str) -> dict[str, int]:
@@ -297,7 +307,7 @@ def test_the_words_of_the_migration_are_those_of_the_code(blank: Database) -> No
 
 
 def _quoted(text: str) -> set[str]:
-    return set(re.findall(r"'(\w+)'", text))
+    return set(re.findall(r"'(\w*)'", text))
 
 
 def test_a_downgrade_to_the_base_leaves_nothing(blank: Database) -> None:
@@ -400,6 +410,26 @@ def test_the_numbers_of_the_journal_s_sentences_are_never_given_twice(blank: Dat
         blank.atomically(lambda tx: tx.execute(journal.delete()))
 
     assert numbers[0] < numbers[1]
+
+
+def test_an_upgrade_and_a_downgrade_keep_the_numbers_of_deleted_entries(blank: Database) -> None:
+    """The cursor of a group's events refers to them."""
+    given = []
+    for change, revision in (
+        (schema.upgrade, "0011_since_0008"),
+        (schema.upgrade, "0012_since_0008"),
+        (schema.downgrade, "0011_since_0008"),
+    ):
+        change(blank, revision)
+        with blank.engine.begin() as connection:
+            table = sa.Table("failover_journal", sa.MetaData(), autoload_with=connection)
+            row = {"group_id": "g", "kind": "done", "sentence": "", "at": 0.0}
+            made = connection.execute(table.insert().values(row)).inserted_primary_key
+            assert made is not None
+            given.append(made[0])
+            connection.execute(table.delete())
+
+    assert given == [1, 2, 3]
 
 
 # By table: what a row of the first schema must have, but for its id.
@@ -541,6 +571,60 @@ def test_a_traversal_that_stopped_names_the_node_that_failed(blank: Database) ->
 def _stopped(status: str) -> str:
     """The status of a node that failed in a traversal of this status."""
     return "BLOCKED" if status == "BLOCKED" else "FAILED"
+
+
+def test_words_that_no_code_writes_any_more_do_not_prevent_the_upgrade(blank: Database) -> None:
+    schema.upgrade(blank, "0011_since_0008")
+    _insert_group(blank)
+    with blank.engine.begin() as connection:
+        for number, kind in enumerate(("retired", "done", "no_other_target"), start=1):
+            _insert(connection, "failover_journal", id=number, group_id="g", kind=kind)
+        for rule in ("retired", "storm", ""):
+            _insert(connection, "failover_incidents", id=f"by {rule}", group_id="g", rule=rule)
+        for verb in ("evacuate", "switchover"):
+            _insert(connection, "failover_plans", id=verb, group_id="g", verb=verb)
+
+    schema.upgrade(blank)
+
+    found = {row["id"]: row["kind"] for row in content(blank, "failover_journal")}
+    assert found == {1: "other", 2: "done", 3: "no_other_target"}
+    found = {row["id"]: row["rule"] for row in content(blank, "failover_incidents")}
+    assert found == {"by retired": "", "by storm": "storm", "by ": ""}
+    assert [row["id"] for row in content(blank, "failover_plans")] == ["switchover"]
+
+
+def test_what_names_a_row_that_is_gone_is_removed_or_forgets_it(blank: Database) -> None:
+    """A node remains without its record, and an operation without its traversal. A downgrade leaves
+    the rows as they are."""
+    schema.upgrade(blank, "0011_since_0008")
+    _insert_group(blank)
+    with blank.engine.begin() as connection:
+        _insert(connection, "failover_traversals", id="t", group_id="g")
+        _insert(connection, "failover_resources", id="r", group_id="g")
+        _insert(connection, "failover_plans", id="stays", group_id="g")
+        _insert(connection, "failover_nodes", traversal_id="t", node="kept", resource_id="r")
+        _insert(connection, "failover_nodes", traversal_id="t", node="gone", resource_id="r-gone")
+        ledger = {"resource_id": "r", "traversal_id": "forgotten"}
+        _insert(connection, "failover_operations", key="stays", group_id="g", **ledger)
+        _insert(connection, "failover_operations", key="goes", group_id="gone", **ledger)
+        _insert(connection, "failover_plans", id="goes", group_id="gone")
+
+    schema.upgrade(blank)
+
+    nodes = {row["node"]: row["resource_id"] for row in content(blank, "failover_nodes")}
+    assert nodes == {"kept": "r", "gone": None}
+    assert {row["key"] for row in content(blank, "failover_operations")} == {"stays"}
+    assert [row["id"] for row in content(blank, "failover_plans")] == ["stays"]
+    with blank.engine.begin() as connection:
+        connection.execute(sa.text("DELETE FROM failover_resources"))
+    nodes = {row["node"]: row["resource_id"] for row in content(blank, "failover_nodes")}
+    assert nodes == {"kept": None, "gone": None}
+
+    schema.downgrade(blank, "0011_since_0008")
+
+    with blank.engine.begin() as connection:
+        _insert(connection, "failover_plans", id="x", group_id="nowhere", verb="nonsense")
+    assert len(content(blank, "failover_plans")) == 2
 
 
 def test_a_number_is_never_given_twice_and_grows(blank: Database) -> None:

@@ -129,7 +129,7 @@ def test_what_a_sweep_has_just_taken_up_is_left_to_it(
         take(database, ready, 60.0)
         ends_in(database, ready, -0.001)
     age(database, QUIET + 1)
-    tell(database, ready, stalled_work.SWEPT)
+    tell(database, ready, "sweep")
 
     assert found(database) == []
 

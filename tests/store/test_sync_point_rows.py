@@ -42,6 +42,8 @@ def twins(database: Database, group: str) -> Plan:
     }
     stages = {FIRST.key: Stage.FENCE, SECOND.key: Stage.ACTIVATE, OLD.key: Stage.QUIESCE}
     plan = Plan(graph, wanted, (), (), {}, (), stages)
+    records = [Record(name, group, name, "shared") for name in wanted]
+    database.atomically(lambda tx: tx.insert_records(records, tx.now()))
     for identity in ("t", "u"):
         traversal = Traversal(identity, group, "v", "IN_PROGRESS")
         database.atomically(lambda tx: tx.open_traversal(traversal, plan))  # noqa: B023
@@ -271,8 +273,8 @@ def test_what_came_to_an_end_waits_no_more(
 def test_the_progress_lists_every_node_with_its_stage_and_who_works_on_its_record(
     database: Database, twins: Plan
 ) -> None:
-    fresh = Record(id="r", group_id="g", name="r", type="shared", goal_version="v")
-    database.atomically(lambda tx: tx.insert_record(fresh, tx.now()))
+    fresh = database.reading(lambda tx: tx.record("r"))
+    assert fresh is not None
     lock = database.atomically(lambda tx: tx.acquire(fresh, "worker", 60.0))
     held = database.reading(lambda tx: tx.record("r"))
     assert lock is not None

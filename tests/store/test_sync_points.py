@@ -15,7 +15,15 @@ from mistral_failover.convergence.conclude import conclude
 from mistral_failover.convergence.definitions import Definitions
 from mistral_failover.convergence.engine import Engine
 from mistral_failover.convergence.graph import Plan
-from mistral_failover.convergence.records import Node, Operation, Outcome, Ready, Traversal, Wanted
+from mistral_failover.convergence.records import (
+    Node,
+    Operation,
+    Outcome,
+    Ready,
+    Record,
+    Traversal,
+    Wanted,
+)
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.stages import Stage
 from mistral_failover.store import stalled_work
@@ -37,6 +45,9 @@ def joined(database: Database, traversal: Traversal) -> str:
     graph: nx.DiGraph[str] = nx.DiGraph((before.key, JOIN.key) for before in BEFORE)
     wanted = {"join": Wanted("join", "shared", {"large": "x" * 70_000}, ("p1", "p2"))}
     plan = Plan(graph, wanted, (), (), {}, (), dict.fromkeys(graph, Stage.FENCE))
+    of = {"group_id": traversal.group_id, "type": "shared"}
+    records = [Record(node.resource_id, name=node.resource_id, **of) for node in (JOIN, *BEFORE)]
+    database.atomically(lambda tx: tx.insert_records(records, tx.now()))
     database.atomically(lambda tx: tx.open_traversal(traversal, plan))
     return traversal.id
 

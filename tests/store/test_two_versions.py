@@ -47,7 +47,9 @@ class Code:
     """The statements of the code of one schema."""
 
     def __init__(self, known: Tables) -> None:
-        self.known = known
+        # What a row belongs to is written first, also where no key said so yet.
+        order = [table.name for table in tables.metadata.sorted_tables if table.name in known]
+        self.known = {name: known[name] for name in order}
         self.tables = {
             name: sa.table(name, *(sa.column(column) for column in columns))
             for name, columns in known.items()

@@ -16,7 +16,6 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 from mistral_failover.actions import groups, recovery
 from mistral_failover.cloud.attaching import UNANSWERED
 from mistral_failover.groups import agent_health
-from mistral_failover.orders import other_target
 from mistral_failover.recovery import advance
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import own_project
@@ -176,7 +175,7 @@ def test_without_another_standby_it_waits_and_names_the_server(active: Callable[
 
     group.ended(execution).assert_succeeded()
     settled(group, "db_b")
-    (said,) = group.told(other_target.NO_OTHER)
+    (said,) = group.told("no_other_target")
     assert 'no member can take the role "active"' in said
 
 
@@ -377,7 +376,7 @@ def test_a_planned_move_returns_at_once(active: Callable[..., Any]) -> None:
     group.ended(move).assert_failed_with("RETURNED")
 
     settled(group, "db_a")
-    assert not group.told(other_target.NO_OTHER)
+    assert not group.told("no_other_target")
 
 
 def test_an_order_that_names_its_target_waits_for_it(active: Callable[..., Any]) -> None:
@@ -389,7 +388,7 @@ def test_an_order_that_names_its_target_waits_for_it(active: Callable[..., Any])
 
     group.ended(execution).assert_succeeded()
     settled(group, "db_b")
-    (said,) = group.told(other_target.NO_OTHER)
+    (said,) = group.told("no_other_target")
     assert "the order names it" in said
 
 

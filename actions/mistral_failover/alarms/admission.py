@@ -12,11 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mistral_failover.alarms.alarm import Alarm
-from mistral_failover.alarms.storm import RULE as STORM
 from mistral_failover.alarms.storm import Storm
 from mistral_failover.model.group import Limits
 from mistral_failover.model.text import clock, plain
-from mistral_failover.store.tables import Decision
+from mistral_failover.store.tables import AdmissionRule, Decision
 
 HOUR = 3600.0
 
@@ -75,7 +74,7 @@ class Verdict:
 
     decision: Decision
     sentence: str
-    rule: str = ""
+    rule: AdmissionRule = AdmissionRule.NONE
 
 
 def admit(alarm: Alarm, situation: AdmissionContext) -> Verdict:
@@ -98,7 +97,9 @@ def without_group(alarm: Alarm, group: str | None) -> Verdict:
     it is held, not dropped.
     """
     if not alarm.firing:
-        return Verdict(Decision.IGNORED, f"{alarm.sentence}: {_NOTHING_NEW}", "not_firing")
+        return Verdict(
+            Decision.IGNORED, f"{alarm.sentence}: {_NOTHING_NEW}", AdmissionRule.NOT_FIRING
+        )
     named = plain(", ".join((*alarm.servers, *alarm.others)))
     if group is not None:
         why = f"this project has no group {plain(group)}"
@@ -106,7 +107,7 @@ def without_group(alarm: Alarm, group: str | None) -> Verdict:
         why = f"no group of this project is known to have {named}"
     else:
         why = "it names neither a group nor a server"
-    return Verdict(Decision.HELD, f"{alarm.sentence}: {why}", "unknown")
+    return Verdict(Decision.HELD, f"{alarm.sentence}: {why}", AdmissionRule.UNKNOWN)
 
 
 Found = tuple[Decision, str] | None
@@ -215,22 +216,22 @@ def _storm(alarm: Alarm, situation: AdmissionContext) -> Found:
     )
 
 
-RULES: Mapping[str, Callable[[Alarm, AdmissionContext], Found]] = {
-    "not_firing": _not_firing,
-    "not_in_service": _not_in_service,
-    "stranger": _strangers,
-    "unnamed": _unnamed,
-    "heard_before": _heard_before,
-    "known_fact": _known_fact,
-    "paused": _paused,
-    "maintenance": _maintenance,
-    "old_news": _old_news,
-    "cooldown": _cooldown,
-    "per_hour": _per_hour,
-    STORM: _storm,
+RULES: Mapping[AdmissionRule, Callable[[Alarm, AdmissionContext], Found]] = {
+    AdmissionRule.NOT_FIRING: _not_firing,
+    AdmissionRule.NOT_IN_SERVICE: _not_in_service,
+    AdmissionRule.STRANGER: _strangers,
+    AdmissionRule.UNNAMED: _unnamed,
+    AdmissionRule.HEARD_BEFORE: _heard_before,
+    AdmissionRule.KNOWN_FACT: _known_fact,
+    AdmissionRule.PAUSED: _paused,
+    AdmissionRule.MAINTENANCE: _maintenance,
+    AdmissionRule.OLD_NEWS: _old_news,
+    AdmissionRule.COOLDOWN: _cooldown,
+    AdmissionRule.PER_HOUR: _per_hour,
+    AdmissionRule.STORM: _storm,
 }
-"""The rules by name; the names are recorded with the decisions."""
+"""The rules; their names are recorded with the decisions."""
 
-COUNTED = ("cooldown", "per_hour", STORM)
+COUNTED = (AdmissionRule.COOLDOWN, AdmissionRule.PER_HOUR, AdmissionRule.STORM)
 """Rules whose held alarms count towards a storm, as admitted ones do, because their group is
 failing now. Alarms held by a pause or a maintenance were expected."""

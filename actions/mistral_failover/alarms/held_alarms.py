@@ -12,6 +12,7 @@ from typing import Any
 from mistral_failover.alarms.recording import MOST_WITHOUT_GROUP
 from mistral_failover.alarms.storm import Queued, in_order
 from mistral_failover.convergence.errors import UnknownGroup
+from mistral_failover.convergence.records import JournalKind
 from mistral_failover.groups.snapshot import group_snapshot, locked
 from mistral_failover.groups.zones import MemberZones, member_zones
 from mistral_failover.model.text import plain
@@ -196,7 +197,7 @@ def admit(
                 f"To see its result: failover status {shlex.quote(group)}. To declare a member "
                 f"lost: {start_command(group)} --lost MEMBER",
             )
-        if known.decision != "ADMITTED":
+        if known.decision != Decision.ADMITTED:
             members = lost_members(known, lost)  # what cannot be started is not admitted
             # Record the whole request, because a sweep may have to start it.
             asked_for = {"to": to, "lost": members, "recovered": recovered}
@@ -204,7 +205,9 @@ def admit(
             by = request.caller
             sentence = f"{known.sentence}; nevertheless admitted by {by}: {because}"
             incidents.decide(tx, known.id, Decision.ADMITTED, sentence, fact)
-            tx.journal(state.id, f"ADMITTED: {sentence}", kind="admitted", incident_id=known.id)
+            tx.journal(
+                state.id, f"ADMITTED: {sentence}", kind=JournalKind.ADMITTED, incident_id=known.id
+            )
         return known
 
     return request.runtime.database.atomically(admitted)
@@ -269,10 +272,10 @@ def _dismissed_one(
 def _dismiss(request: Request, tx: SqlTransaction, known: Incident, because: str) -> str | None:
     """Return the sentence about it; None if the alarm is not held."""
     sentence = f"{known.sentence}; dismissed by {request.caller}: {plain(because)}"
-    if known.decision != "HELD" or not incidents.dismiss(tx, known.id, sentence):
+    if known.decision != Decision.HELD or not incidents.dismiss(tx, known.id, sentence):
         return None
     if known.group_id is not None:
-        tx.journal(known.group_id, f"DISMISSED: {sentence}", kind="dismissed")
+        tx.journal(known.group_id, f"DISMISSED: {sentence}", kind=JournalKind.DISMISSED)
     return sentence
 
 
@@ -306,7 +309,7 @@ def _meant(request: Request, said: str, tx: SqlTransaction) -> list[str]:
     held = [
         child.id
         for child, _ in incidents.children_of(tx, request.project_id, identity)
-        if child.decision == "HELD"
+        if child.decision == Decision.HELD
     ]
     return held or [identity]
 
@@ -316,7 +319,7 @@ def _dismissed(request: Request, said: str, because: str, tx: SqlTransaction) ->
     known = incidents.get(tx, request.project_id, identity)
     if known is None:  # its group was forgotten at this moment
         raise unknown(said, kind="incident")
-    if known.decision == "DISMISSED":
+    if known.decision == Decision.DISMISSED:
         return {"incident": identity, "sentence": known.sentence}
     sentence = _dismiss(request, tx, known, because)
     if sentence is None:

@@ -25,15 +25,11 @@ from mistral_failover.runtime.errors import masked
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents
 from mistral_failover.store.incidents import RETRIED, Incident
-from mistral_failover.store.tables import Decision
+from mistral_failover.store.tables import AdmissionRule, Decision
 from mistral_failover.store.transaction import SqlTransaction
 
 BATCH = 50
 """Groups that one transaction judges at most."""
-RULE = "host"
-"""The rule of a host event that was passed on to groups."""
-NOWHERE = "nowhere"
-"""The rule of a host event that is held because no member is known to be there."""
 UNSETTLED = 1000
 """Open host events that one sweep looks at, at most."""
 
@@ -100,7 +96,9 @@ def unsettled(tx: SqlTransaction, project_id: str) -> list[Incident]:
     """Return the open host events of the last hour, oldest first: Nova could not be asked for all
     members, or the process that recorded the event died before it recorded all children."""
     since = tx.now() - RETRIED
-    found = incidents.host_events_since(tx, project_id, (RULE, NOWHERE), since)
+    found = incidents.host_events_since(
+        tx, project_id, (AdmissionRule.HOST, AdmissionRule.NOWHERE), since
+    )
     return list(islice((event for event in found if event.fact.get("open")), UNSETTLED))
 
 
@@ -173,7 +171,7 @@ def _parent(
         incidents.say_again(tx, identity)
     if known is not None and known.decision != Decision.HELD:
         sentence = f"{alarm.sentence}: a repeat of a known incident"
-        verdict = Verdict(Decision.DUPLICATE, sentence, "heard_before")
+        verdict = Verdict(Decision.DUPLICATE, sentence, AdmissionRule.HEARD_BEFORE)
         return RecordedAlarm(verdict, identity), not known.is_host_event
     verdict = _verdict(alarm, hit)
     fact = {
@@ -208,11 +206,11 @@ def _verdict(alarm: Alarm, hit: AffectedGroups) -> Verdict:
     where, unsure = plain(where), f"; {hit.unsure}" if hit.unsure else ""
     if not hit.groups:
         why = f"no group of this project is known to have a member {where}{unsure}"
-        return Verdict(Decision.HELD, f"{alarm.sentence}: {why}", NOWHERE)
+        return Verdict(Decision.HELD, f"{alarm.sentence}: {why}", AdmissionRule.NOWHERE)
     count = len(hit.groups)
     have = "1 group has" if count == 1 else f"{count} groups have"
     sentence = f"{alarm.sentence}: {have} members {where}{unsure}"
-    return Verdict(Decision.ADMITTED, sentence, RULE)
+    return Verdict(Decision.ADMITTED, sentence, AdmissionRule.HOST)
 
 
 def _children(

@@ -26,7 +26,7 @@ from mistral_failover.alarms.admission import (
 )
 from mistral_failover.alarms.alarm import Alarm
 from mistral_failover.alarms.storm import Storm
-from mistral_failover.convergence.records import GroupState
+from mistral_failover.convergence.records import GroupState, JournalKind
 from mistral_failover.fault_points import reach
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot_in
 from mistral_failover.model.ids import derived_id
@@ -34,7 +34,7 @@ from mistral_failover.runtime.errors import masked, masked_body
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, suspensions, totals
 from mistral_failover.store.incidents import OPERATOR, Incident
-from mistral_failover.store.tables import Decision
+from mistral_failover.store.tables import AdmissionRule, Decision
 from mistral_failover.store.transaction import SqlTransaction
 
 MOST_HELD = 1000
@@ -48,10 +48,6 @@ MOST_WITHOUT_GROUP = 1000
 """Alarms of a project that belong to no known group and that are listed at most, for each rule."""
 LONGEST = 16 * 1024
 """Characters of an alarm's body, as JSON, that are kept."""
-REPEATED = "heard_before"
-"""The rule of repeats of a known incident."""
-RELEASED = "released"
-"""The rule of alarms that the storm guard held and let go."""
 _NAME = 255  # characters of a name; no group or member has a longer one
 
 
@@ -138,7 +134,7 @@ def _waits(
 
 def _repeated(alarm: Alarm) -> Verdict:
     sentence = f"{masked(alarm.sentence)}: a repeat of a known incident"
-    return Verdict(Decision.DUPLICATE, sentence, REPEATED)
+    return Verdict(Decision.DUPLICATE, sentence, AdmissionRule.HEARD_BEFORE)
 
 
 def record_in(
@@ -227,7 +223,7 @@ def _about_no_member(
     if alarm.still:  # each has other words; the series is the occasion
         alarm = replace(alarm, firing=True, key=alarm.series)
     verdict = without_group(alarm, group)
-    if verdict.decision != "HELD":
+    if verdict.decision != Decision.HELD:
         return RecordedAlarm(verdict)
     identity = incident_id(request, alarm, group)
     if known := count_final_repeats(request, tx, alarm, identity):
@@ -247,7 +243,7 @@ def list_is_full(
 ) -> RecordedAlarm | None:
     """Return the answer to a held alarm that is not recorded, because too many of its group (or of
     those without a group) wait for an operator already. Return None if there is room for it."""
-    if verdict.decision != "HELD":
+    if verdict.decision != Decision.HELD:
         return None
     held = partial(incidents.is_held_full, tx, request.project_id)
     if state is None:
@@ -298,7 +294,7 @@ def _judged(
     situation = replace(
         _situation(tx, snapshot, alarm, member, under_way, now),
         strangers=strangers,
-        known=known is not None and known.decision != "HELD",
+        known=known is not None and known.decision != Decision.HELD,
         storm=lambda: _storm(request, tx, state, now),
     )
     verdict = admit(alarm, situation)
@@ -368,7 +364,7 @@ def _first(
     under_way: Mapping[str, str],
 ) -> str | None:
     """Return the incident that reported a known fact first."""
-    if verdict.rule != "known_fact":
+    if verdict.rule != AdmissionRule.KNOWN_FACT:
         return None
     return under_way.get(member or "") or _current(tx, state)
 
@@ -405,7 +401,7 @@ def release(request: Request, tx: SqlTransaction, held: Incident, why: str) -> V
     if verdict.decision == Decision.IGNORED:
         return None
     if verdict.decision == Decision.ADMITTED:
-        verdict = replace(verdict, rule=RELEASED)
+        verdict = replace(verdict, rule=AdmissionRule.RELEASED)
     first = _first(tx, state, verdict, member, under_way)
     incidents.decide(
         tx,
@@ -473,7 +469,7 @@ def _known(
     """Count a repeat, and judge a held alarm again. ``first`` is the incident of a known fact."""
     incidents.say_again(tx, known.id)
     fact = {**({"because": known.fact["because"]} if "because" in known.fact else {}), **fact}
-    if known.decision == "HELD" and verdict.decision != "IGNORED":
+    if known.decision == Decision.HELD and verdict.decision != Decision.IGNORED:
         incidents.decide(
             tx,
             known.id,
@@ -520,7 +516,7 @@ def _new(
     reach("admit.recorded")
     if found := _counted_on(request, tx, verdict, first, fact):
         return found
-    if verdict.decision != "DUPLICATE":
+    if verdict.decision != Decision.DUPLICATE:
         _tell(tx, state, verdict, identity)
     return RecordedAlarm(verdict, identity, None, _to_begin(incident))
 
@@ -528,7 +524,7 @@ def _new(
 def _to_begin(incident: Incident) -> Incident | None:
     """Return the incident if its traversal has to begin, also for a repeat whose first delivery
     died before that. An operator's order is continued by its own execution."""
-    waits = incident.decision == "ADMITTED" and incident.traversal_id is None
+    waits = incident.decision == Decision.ADMITTED and incident.traversal_id is None
     return incident if waits and incident.source != OPERATOR else None
 
 
@@ -563,7 +559,7 @@ def _confirm(tx: SqlTransaction, known: Incident, fact: Mapping[str, Any]) -> No
 def _tell(tx: SqlTransaction, state: GroupState, verdict: Verdict, incident_id: str) -> None:
     decision = verdict.decision
     sentence = f"{decision}: {verdict.sentence}"
-    tx.journal(state.id, sentence, kind=decision.lower(), incident_id=incident_id)
+    tx.journal(state.id, sentence, kind=JournalKind(decision.lower()), incident_id=incident_id)
 
 
 def incident_of(

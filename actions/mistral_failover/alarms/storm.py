@@ -14,6 +14,8 @@ from enum import StrEnum
 from math import ceil
 from typing import Generic, TypeVar
 
+from mistral_failover.store.tables import AdmissionRule
+
 SILENT = 60.0
 """Seconds without a heartbeat after which an agent counts as silent."""
 SETTLED = 30.0
@@ -26,11 +28,7 @@ WITHIN = 600.0
 (``recovery.sweep``)."""
 LEAST, MOST = 10, 100
 """Alarms that start within a minute: the most even if there are few, and what one server can do."""
-RULE = "storm"
-"""The rule of admission by which the guard holds an alarm."""
-TOO_LATE = "too_late"
-"""The rule that holds an admitted alarm that could not be started for long."""
-RELEASABLE = frozenset({RULE, TOO_LATE})
+RELEASABLE = frozenset({AdmissionRule.STORM, AdmissionRule.TOO_LATE})
 """The rules whose alarms start when their servers are known to have died."""
 
 
@@ -117,7 +115,7 @@ class HeldAlarm:
     id: str
     group_id: str
     lost: tuple[str, ...]
-    rule: str
+    rule: AdmissionRule
     age: float
     of_server: bool
     by_operator: bool = False
@@ -167,7 +165,7 @@ def control_plane(held: Iterable[HeldAlarm], evidence: Evidence) -> str | None:
         known.host
         for each in held
         for key in each.keys
-        if each.rule == RULE
+        if each.rule == AdmissionRule.STORM
         and not each.by_operator
         and (known := evidence.of(key)).heard_since(each.age)
     }

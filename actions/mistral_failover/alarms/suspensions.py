@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mistral_failover.convergence.records import JournalKind
 from mistral_failover.groups.snapshot import locked
 from mistral_failover.model.text import clock, moment, plain
 from mistral_failover.model.validation import did_you_mean
@@ -122,7 +123,7 @@ def resume(
                 suspensions.resume(tx, state.id, ["maintenance"])
         if ended:
             sentence = f"{how} by {request.caller}: {plain(because)}"
-            tx.journal(state.id, sentence, kind="resumed")
+            tx.journal(state.id, sentence, kind=JournalKind.RESUMED)
         return {"group": group, "sentence": sentence, **current_suspensions(tx, state.id)}
 
     return request.runtime.database.atomically(end)
@@ -147,7 +148,7 @@ def _suspended(
 ) -> dict[str, Any]:
     suspensions.suspend(tx, group_id, kind, said)
     sentence = f"{how}: {said['because']}"
-    tx.journal(group_id, sentence, kind=kind)
+    tx.journal(group_id, sentence, kind=JournalKind(kind))
     return {"group": group, "sentence": sentence, **current_suspensions(tx, group_id)}
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from cliff.lister import Lister
 
 from mistral_failover.cli.base import ActionCommand, for_people, when, wrapped
+from mistral_failover.convergence.records import TraversalStatus
 
 SHOWN_DIGITS = 12
 KEYS = (
@@ -100,6 +101,6 @@ def status(goal: Mapping[str, Any]) -> list[str]:
     found = [str(goal["status"])]
     if goal["reached_at"] is None:
         found.append("not reached")
-    elif goal["status"] != "COMPLETE":
+    elif goal["status"] != TraversalStatus.COMPLETE:
         found.append("reached before")
     return [*found, *(words for key, words in _MARKS.items() if goal[key])]

@@ -13,6 +13,7 @@ from cliff.show import ShowOne
 
 from mistral_failover.cli import base, connection, order
 from mistral_failover.cli.base import for_people, lasted, when
+from mistral_failover.convergence.records import TraversalStatus
 
 VERBS = ("failover", "switchover", "failback", "replace", "rollback", "remove")
 _LOST = ("down", "lost", "dead", "gone", "failed", "broken", "unreachable", "not responding")
@@ -279,7 +280,7 @@ class Start(order.Order):
                 f"activate {name}. To continue and delete it: failover group delete {name} "
                 "[BAD_INPUT]"
             )
-        if status["status"] == "COMPLETE":
+        if status["status"] == TraversalStatus.COMPLETE:
             raise connection.CommandFailed(
                 f"{group} has reached its goal, and no member is lost unless you name it. Use "
                 "--lost MEMBER or --fact \"MEMBER is down\" (--lost '' for no member). To move a "

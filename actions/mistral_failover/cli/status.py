@@ -17,6 +17,7 @@ from mistral_failover.cli import base, status_screen
 from mistral_failover.cli.base import ActionCommand, counted, for_people, lasted, when
 from mistral_failover.cli.connection import CommandFailed
 from mistral_failover.cli.follow import Journal, WatchUpdate, watch_updates
+from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.model.text import clean
 
 ENDS = {
@@ -108,7 +109,7 @@ def _row(row: dict[str, Any]) -> str:
     words += status_screen.suspended(row)
     lines = ["; ".join(words)]
     lines += [f"waits for {each}" for each in status_screen.awaited_in_overview(row)]
-    if row["status"] in ("BLOCKED", "FAILED"):
+    if row["status"] in (TraversalStatus.BLOCKED, TraversalStatus.FAILED):
         lines.append(f"failover status {shlex.quote(row['name'])}")
     return "\n".join(lines)
 
@@ -181,7 +182,7 @@ def _told(looks: Iterator[WatchUpdate], stream: Any) -> Iterator[WatchUpdate]:
 def _stands(status: dict[str, Any], told: Container[str] = ()) -> str:
     """In one line; a reason that was ``told`` as a step is shortened."""
     words = [f"{status['group']} is {status['status']}", status_screen.role_holders(status)]
-    if status["status"] in ("BLOCKED", "FAILED"):
+    if status["status"] in (TraversalStatus.BLOCKED, TraversalStatus.FAILED):
         said = status["reason"] in told
         why = status_screen.short_reason(status) if said else status_screen.why(status)
         words += [why, *status_screen.help_lines(status)]

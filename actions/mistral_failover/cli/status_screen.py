@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mistral_failover.cli.base import clock, counted, lasted, when
+from mistral_failover.convergence.records import Action, OperationStatus, Status, TraversalStatus
 from mistral_failover.model.observation import Service
 
 Facts = dict[str, str]
@@ -103,13 +104,13 @@ def headline(status: Mapping[str, Any]) -> str:
 
 def awaited(status: Mapping[str, Any]) -> Iterable[str]:
     """Return what the group waits for: steps in progress, services, locks, a person."""
-    if status["status"] in ("IN_PROGRESS", "BLOCKED"):
+    if status["status"] in (TraversalStatus.IN_PROGRESS, TraversalStatus.BLOCKED):
         yield from _under_way(status)
     yield from _waiting(status)
     yield from (f"{row['deferred_to']}, for {row['node']}" for row in status["deferred"])
     for row in status.get("ready", ()):  # an older server does not say
         yield f"{its_turn(row)}, for {ready_step(row)}"
-    if status["status"] == "BLOCKED":
+    if status["status"] == TraversalStatus.BLOCKED:
         for member in sorted({row["member"] for row in status["remedies"]}):
             yield f"the proof that {member} is off"
 
@@ -196,7 +197,7 @@ def _guarded(row: Mapping[str, Any]) -> str:
 def _engine(status: Mapping[str, Any]) -> str:
     """Return what the engine does or failed to do; empty if it reached the goal, whose cause is
     among the details."""
-    if status["status"] == "COMPLETE":
+    if status["status"] == TraversalStatus.COMPLETE:
         return ""
     words = why(status) or str((status["traversal"] or {}).get("cause", ""))
     return f"{_stands(status)}: {words}" if words else _stands(status)
@@ -233,7 +234,7 @@ def _moment(at: float, now: float) -> str:
 
 def why(status: Mapping[str, Any]) -> str:
     """Return the reason for its status, without the remedy whose command is among :func:`helps`."""
-    if status["status"] == "IN_PROGRESS" and status["chain"]:
+    if status["status"] == TraversalStatus.IN_PROGRESS and status["chain"]:
         return str(status["chain"]["sentence"])
     return _without_remedy(status)
 
@@ -356,7 +357,7 @@ def _without_remedy(status: Mapping[str, Any]) -> str:
 
 
 def _on(status: Mapping[str, Any]) -> str:
-    return "on" if status["status"] == "COMPLETE" else "will be on"
+    return "on" if status["status"] == TraversalStatus.COMPLETE else "will be on"
 
 
 def _stands(status: Mapping[str, Any]) -> str:
@@ -396,10 +397,10 @@ def _volumes(status: Mapping[str, Any]) -> Iterable[str]:
 def _word(state: str) -> str:
     """Return CREATE_COMPLETE and the like in words."""
     action, _, how = state.partition("_")
-    if action == "INIT":
+    if action == Action.INIT:
         return "does not exist yet"
-    if how == "COMPLETE":
-        return "gone" if action == "DELETE" else "there"
+    if how == Status.COMPLETE:
+        return "gone" if action == Action.DELETE else "there"
     return f"{action.lower()} {how.lower().replace('_', ' ')}"
 
 
@@ -417,11 +418,11 @@ def _waits(status: Mapping[str, Any]) -> set[str]:
 
 def _under_way(status: Mapping[str, Any]) -> Iterable[str]:
     for row in status["under_way"]:
-        if row["status"] == "unknown" and row["resource"] in _waits(status):
+        if row["status"] == OperationStatus.UNKNOWN and row["resource"] in _waits(status):
             continue
         known = row["limit"] is not None and row["limit"] <= LONGEST
         limit = f" of at most {row['limit']:.0f} s" if known else ""
-        doubt = "; its outcome is unknown" if row["status"] == "unknown" else ""
+        doubt = "; its outcome is unknown" if row["status"] == OperationStatus.UNKNOWN else ""
         times = f", attempt {row['attempts']}" if row["attempts"] > 1 else ""
         waits = ""
         if row.get("waiting_for"):  # a server of an earlier version does not say it

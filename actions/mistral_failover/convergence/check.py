@@ -19,15 +19,18 @@ from mistral_failover.convergence.graph import plan
 from mistral_failover.convergence.ports import Transaction
 from mistral_failover.convergence.records import (
     ACTION_OF,
+    Action,
     GroupState,
+    JournalKind,
     NodeState,
+    NodeStatus,
     Operation,
     Ready,
     Record,
+    Status,
     Step,
     Ticket,
     Traversal,
-    Verb,
 )
 from mistral_failover.convergence.sentences import doing
 from mistral_failover.convergence.traversals import begin_again
@@ -36,7 +39,7 @@ from mistral_failover.model.errors import InvalidDocument, UnresolvedReference
 from mistral_failover.model.ids import derived_id
 from mistral_failover.model.references import resolve_attributes
 from mistral_failover.model.stages import at as stage_at
-from mistral_failover.model.types import ResourceType, check_properties
+from mistral_failover.model.types import ResourceType, Verb, check_properties
 
 Inputs = Mapping[str, Mapping[str, Any]]
 """Return what the predecessors reported: id and attributes, by resource name."""
@@ -75,7 +78,7 @@ def check(tx: Transaction, definitions: Definitions, ready: Ready, terms: Terms)
         )
     if state is None:
         return Step(f"traversal {traversal.id} has no node {ready.node.key}")
-    if state.status != "WAITING":
+    if state.status != NodeStatus.WAITING:
         return Step(f"{ready.node.key} is {state.status} already")
     if state.remaining:
         return Step(f"{ready.node.key} still waits for {state.remaining} others")
@@ -125,7 +128,7 @@ def _break_lock(tx: Transaction, traversal: Traversal, record: Record) -> None:
     """Break a dead owner's lock, unless another worker did."""
     if tx.steal(record, f"its owner {record.owner} died during the operation"):
         sentence = f"{record.name}: broke the lock of {record.owner}, which is dead"
-        tell(tx, traversal, record, "steal", sentence, broken=True)
+        tell(tx, traversal, record, JournalKind.STEAL, sentence, broken=True)
         reach("check.stolen")
 
 
@@ -142,7 +145,7 @@ def _visit(tx: Transaction, definitions: Definitions, visit: _Visit, terms: Term
         return _settle(tx, visit)
     if decision.action == "replace":
         return _replan(tx, definitions, visit, decision)
-    if decision.action == "delete" and _is_to_stay(tx, definitions, visit):
+    if decision.action == Verb.DELETE and _is_to_stay(tx, definitions, visit):
         return _keep(tx, definitions, visit)
     return _hand_out(tx, visit, decision.action, properties, inputs, terms)
 
@@ -170,7 +173,7 @@ def _give_up(
     fails."""
     failed = Failed(visit.record.name, {"code": error.code, "message": str(error)})
     sentence = failed.reason()
-    tell(tx, visit.traversal, visit.record, "failed", sentence)
+    tell(tx, visit.traversal, visit.record, JournalKind.FAILED, sentence)
     ready = fail(tx, definitions, visit.group, visit.traversal, visit.state.node, failed)
     return Step(sentence, ready=ready)
 
@@ -180,7 +183,12 @@ def _settle(tx: Transaction, visit: _Visit) -> Step | None:
     record, wanted = visit.record, visit.state.wanted
     changes: dict[str, Any] = {"goal_version": visit.traversal.goal_version}
     if wanted is None:
-        changes |= {"action": "DELETE", "status": "COMPLETE", "reason": "", "given_up": None}
+        changes |= {
+            "action": Action.DELETE,
+            "status": Status.COMPLETE,
+            "reason": "",
+            "given_up": None,
+        }
     else:
         changes |= {"requires": wanted.requires}
     if not tx.amend(record, **changes):
@@ -248,7 +256,11 @@ def _hand_out(
     """Take the lock and record the intent; the operation may then be carried out."""
     record, traversal, node = visit.record, visit.traversal, visit.state.node
     wanted = visit.state.wanted
-    changes: dict[str, Any] = {"action": ACTION_OF[verb], "status": "IN_PROGRESS", "reason": ""}
+    changes: dict[str, Any] = {
+        "action": ACTION_OF[verb],
+        "status": Status.IN_PROGRESS,
+        "reason": "",
+    }
     changes["given_up"] = None
     if wanted is not None:
         required = {*record.requires, *wanted.requires}
@@ -266,7 +278,7 @@ def _hand_out(
     what = doing(verb, record, visit.resource_type)
     if visit.state.waiting_since is None:  # the journal shows the beginning and the end of a wait
         how = "continued" if unknown else "started"
-        tell(tx, traversal, record, "started", f"{what}: {how}")
+        tell(tx, traversal, record, JournalKind.STARTED, f"{what}: {how}")
     return Step(what, operation=Operation(ticket, record, carried, record.applied, inputs, unknown))
 
 
@@ -274,7 +286,7 @@ def _generation_for(record: Record, verb: Verb, properties: Mapping[str, Any]) -
     """An operation with an unknown outcome is repeated under its key. A different operation gets a
     new key for good: if the first is wanted once more, its old result must not be reused, since it
     may have been undone in the meantime."""
-    if record.status == "COMPLETE":
+    if record.status == Status.COMPLETE:
         return record.generation
     same = record.action == ACTION_OF[verb] and record.properties == properties
     return record.generation if same else record.generation + 1

@@ -16,11 +16,14 @@ from mistral_failover.convergence.ports import Transaction
 from mistral_failover.convergence.records import (
     VERB_OF,
     GroupState,
+    JournalKind,
     Node,
     NodeState,
+    NodeStatus,
     Outcome,
     Ready,
     Record,
+    Status,
     Step,
     Ticket,
     Traversal,
@@ -28,23 +31,20 @@ from mistral_failover.convergence.records import (
 )
 from mistral_failover.convergence.sentences import because, doing, where
 from mistral_failover.convergence.traversals import (
-    BLOCKED,
-    NOT_REACHED,
     begin_again,
     complete,
     goal_to_fall_back_to,
 )
 from mistral_failover.convergence.waiting import TARGET_DOWN, Wait, wait_on
 from mistral_failover.fault_points import reach
+from mistral_failover.model.types import Verb
 
 HANDED_BACK = "HANDED_BACK"
 """The code of an operation that its process releases cleanly, for another process to continue."""
-WAITING = "waiting"
-"""The kind of the journal entry for the start of a wait."""
 
-_NOT_REACHED = {
-    BLOCKED: "Blocked: an operator must act before it can continue",
-    NOT_REACHED: "Failed: the goal was not reached",
+_NOT_REACHED: Mapping[JournalKind, str] = {
+    JournalKind.BLOCKED: "Blocked: an operator must act before it can continue",
+    JournalKind.NOT_REACHED: "Failed: the goal was not reached",
 }
 
 
@@ -85,7 +85,7 @@ def conclude(tx: Transaction, definitions: Definitions, ticket: Ticket, outcome:
     failing = tx.waits_since(ticket.lock) if outcome.transient else None
     if not tx.release(ticket.lock, **_changes(ticket, outcome, record, state)):
         sentence = f"{what}: a late result under an old token was ignored"
-        tell(tx, traversal, record, "late", sentence)
+        tell(tx, traversal, record, JournalKind.LATE, sentence)
         return Step(sentence)
     reach("conclude.released")
     tx.close_operation(ticket, outcome)
@@ -106,7 +106,8 @@ def conclude(tx: Transaction, definitions: Definitions, ticket: Ticket, outcome:
         if wait is not None:
             return _wait_out(tx, traversal, record, state, wait, what)
     end = "done" if outcome.ok else because(outcome.error or {})
-    tell(tx, traversal, record, "done" if outcome.ok else "failed", f"{what}: {end}")
+    kind = JournalKind.DONE if outcome.ok else JournalKind.FAILED
+    tell(tx, traversal, record, kind, f"{what}: {end}")
     if not current or state is None:
         return Step(f"{what}: {end}", ready=wake(tx, group, record.id))
     if outcome.ok:
@@ -137,7 +138,7 @@ def _wait_out(
     )
     sentence = f"{what}: waiting for {wait.what}"
     if state.waiting_since is None:
-        tell(tx, traversal, record, WAITING, sentence)
+        tell(tx, traversal, record, JournalKind.WAITING, sentence)
     return Step(sentence, retry_at=wait.next_try)
 
 
@@ -154,14 +155,14 @@ def stop_waiting(
         return Step(f"{key} does not exist")
     if (
         group.current_traversal != traversal.id
-        or state.status != "WAITING"
+        or state.status != NodeStatus.WAITING
         or state.waiting_since is None
         or record.held_at(tx.now())
     ):
         return Step(f"{key} does not wait")
     verb = VERB_OF[record.action]
     what = doing(verb, record, definitions.group(tx, group).types.get(record.type))
-    tell(tx, traversal, record, "failed", f"{what}: {because(error)}")
+    tell(tx, traversal, record, JournalKind.FAILED, f"{what}: {because(error)}")
     failed = Failed(what, error)
     nodes = fail(tx, definitions, group, traversal, ready.node, failed)
     return Step(failed.reason(), ready=nodes)
@@ -179,13 +180,14 @@ def abandon(
     if traversal is None or record is None or group is None:
         return Step(f"{ticket.node.key} has no operation to abandon")
     what = doing(ticket.verb, record, definitions.group(tx, group).types.get(record.type))
-    if not tx.release(ticket.lock, status="FAILED", reason=reason, given_up=code):
+    if not tx.release(ticket.lock, status=Status.FAILED, reason=reason, given_up=code):
         return Step(f"{what}: {reason}; another worker has broken the lock")
     error = {"code": code, "message": reason}
     tx.close_operation(ticket, Outcome(error=error, unknown=True))
     back = code == HANDED_BACK
     sentence = f"{what}: {'released' if back else 'abandoned'}, {reason}"
-    tell(tx, traversal, record, "handed_back" if back else "given_up", sentence)
+    kind = JournalKind.HANDED_BACK if back else JournalKind.GIVEN_UP
+    tell(tx, traversal, record, kind, sentence)
     return Step(sentence, ready=wake(tx, group, record.id))
 
 
@@ -241,7 +243,9 @@ def _stop(tx: Transaction, traversal: Traversal, node: Node, reason: str, *, blo
     after = tx.traversal(traversal.id)
     if before is None or after is None or before.status == after.status:
         return
-    kind = BLOCKED if after.status == "BLOCKED" else NOT_REACHED
+    kind = (
+        JournalKind.BLOCKED if after.status == TraversalStatus.BLOCKED else JournalKind.NOT_REACHED
+    )
     sentence = _NOT_REACHED[kind]
     tx.journal(traversal.group_id, sentence, kind=kind, traversal_id=traversal.id)
 
@@ -250,7 +254,7 @@ def tell(
     tx: Transaction,
     traversal: Traversal,
     record: Record,
-    kind: str,
+    kind: JournalKind,
     sentence: str,
     *,
     broken: bool = False,
@@ -275,7 +279,7 @@ def wake(tx: Transaction, group: GroupState, resource_id: str) -> tuple[Ready, .
         return ()
     for node in (Node("update", resource_id), Node("cleanup", resource_id)):
         state = tx.node(current, node)
-        if state is not None and state.status == "WAITING" and not state.remaining:
+        if state is not None and state.status == NodeStatus.WAITING and not state.remaining:
             return (Ready(current, node),)
     return ()
 
@@ -288,15 +292,15 @@ def _changes(
     generation = record.generation if outcome.unknown else record.generation + 1
     changes: dict[str, Any] = {"generation": generation}
     if not outcome.ok:
-        return changes | {"status": "FAILED", "reason": because(outcome.error or {})}
+        return changes | {"status": Status.FAILED, "reason": because(outcome.error or {})}
     changes |= {
-        "status": "COMPLETE",
+        "status": Status.COMPLETE,
         "reason": "",
         "goal_version": ticket.goal_version,
         "physical_id": outcome.physical_id or record.physical_id,
         "attributes": {**record.attributes, **outcome.attributes},
     }
-    if ticket.verb != "delete":
+    if ticket.verb != Verb.DELETE:
         changes["applied"] = record.properties
     if state is not None and state.wanted is not None:
         changes["requires"] = state.wanted.requires

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from mistral_failover.convergence.records import Kind, Record
+from mistral_failover.convergence.records import Action, Kind, Record, Status
 from mistral_failover.model.changes import compare
-from mistral_failover.model.types import ResourceType
+from mistral_failover.model.types import ResourceType, Verb
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Decision:
     """``settle``: as wanted, or made so without a side effect. ``replace``: plan the same goal
     again, with this record condemned for it."""
 
-    action: Literal["create", "update", "delete", "settle", "replace"]
+    action: Verb | Literal["settle", "replace"]
     reason: str
 
 
@@ -38,7 +38,7 @@ def decide(
     if record.going and not revived(record, resource_type):
         return Decision("replace", "it is being deleted, but needed again")
     if record.properties is None:
-        return Decision("create", "it does not exist yet")
+        return Decision(Verb.CREATE, "it does not exist yet")
     change = compare(resource_type, record.properties, properties)
     if change.action == "replace":
         return Decision("replace", f"{', '.join(change.keys)} cannot change in place")
@@ -46,26 +46,28 @@ def decide(
         # What remains of it has not changed: creating it again would change nothing.
         return Decision("replace", f"{', '.join(change.keys)} changed while it was being deleted")
     if record.going:
-        return Decision("create", f"its deletion failed: {record.reason}")
-    if record.action == "CREATE" and record.status != "COMPLETE":
-        return Decision("create", f"its creation failed: {record.reason}")
-    if record.status != "COMPLETE":
-        return Decision("update", f"its update failed: {record.reason}")
+        return Decision(Verb.CREATE, f"its deletion failed: {record.reason}")
+    if record.action == Action.CREATE and record.status != Status.COMPLETE:
+        return Decision(Verb.CREATE, f"its creation failed: {record.reason}")
+    if record.status != Status.COMPLETE:
+        return Decision(Verb.UPDATE, f"its update failed: {record.reason}")
     if change.action == "update":
-        return Decision("update", f"{', '.join(change.keys)} changed")
+        return Decision(Verb.UPDATE, f"{', '.join(change.keys)} changed")
     return Decision("settle", "it is as the goal wants it")
 
 
 def revived(record: Record, resource_type: ResourceType) -> bool:
     """Return whether a record whose deletion failed is restored in place."""
-    return resource_type.revive and record.action == "DELETE" and record.status == "FAILED"
+    return (
+        resource_type.revive and record.action == Action.DELETE and record.status == Status.FAILED
+    )
 
 
 def _decide_cleanup(record: Record, resource_type: ResourceType) -> Decision:
     if record.gone:
         return Decision("settle", "it is already gone")
-    if record.action == "INIT":
+    if record.action == Action.INIT:
         return Decision("settle", "it was never created")
-    if "delete" not in resource_type.operations:
+    if Verb.DELETE not in resource_type.operations:
         return Decision("settle", "there is nothing to undo")
-    return Decision("delete", "the goal does not want it")
+    return Decision(Verb.DELETE, "the goal does not want it")

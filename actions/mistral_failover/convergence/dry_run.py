@@ -15,10 +15,10 @@ import networkx as nx
 
 from mistral_failover.convergence.decide import decide
 from mistral_failover.convergence.graph import Plan
-from mistral_failover.convergence.records import Node, Record, Status, Verb
+from mistral_failover.convergence.records import Action, Node, Record, Status
 from mistral_failover.model.errors import InvalidDocument, UnresolvedReference
 from mistral_failover.model.references import resolve_attributes
-from mistral_failover.model.types import ResourceType
+from mistral_failover.model.types import ResourceType, Verb
 
 
 @dataclass(frozen=True)
@@ -81,10 +81,10 @@ def _verdict(
     epoch = epochs.get(record.member or "", 0)
     if node.kind == "cleanup":
         found = decide("cleanup", record, resource_type, {}, epoch=epoch)
-        certain = not (record.held_at(now) and record.action == "DELETE")
-        return ("delete", certain) if found.action == "delete" else None
+        certain = not (record.held_at(now) and record.action == Action.DELETE)
+        return (Verb.DELETE, certain) if found.action == Verb.DELETE else None
     if record.id in drawn.kept and record.held_at(now):
-        return _VERBS.get(record.action, "update"), False  # its end is not known yet
+        return _VERBS.get(record.action, Verb.UPDATE), False  # its end is not known yet
     wanted = drawn.wanted[record.id].properties
     try:
         properties = resolve_attributes(wanted, known)
@@ -95,16 +95,16 @@ def _verdict(
     action = decide("update", record, resource_type, properties, epoch=epoch).action
     if action == "settle":
         return None
-    return ("create", False) if action == "replace" else (action, True)
+    return (Verb.CREATE, False) if action == "replace" else (action, True)
 
 
 def _unresolved(record: Record) -> tuple[Verb, bool]:
     """The wanted properties depend on what other nodes will report."""
     if record.properties is None:
-        return "create", True
-    if record.status != "COMPLETE":
-        return _VERBS.get(record.action, "update"), True
-    return "update", False
+        return Verb.CREATE, True
+    if record.status != Status.COMPLETE:
+        return _VERBS.get(record.action, Verb.UPDATE), True
+    return Verb.UPDATE, False
 
 
-_VERBS: Mapping[str, Verb] = {"CREATE": "create", "DELETE": "create"}
+_VERBS: Mapping[Action, Verb] = {Action.CREATE: Verb.CREATE, Action.DELETE: Verb.CREATE}

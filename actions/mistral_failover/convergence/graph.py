@@ -58,7 +58,7 @@ import networkx as nx
 
 from mistral_failover.convergence.decide import revived
 from mistral_failover.convergence.errors import GoalCycle, UnknownType
-from mistral_failover.convergence.records import Node, Record, Verb, Wanted
+from mistral_failover.convergence.records import Action, Node, Record, Status, Wanted
 from mistral_failover.model.changes import compare
 from mistral_failover.model.goal import (
     FENCE_TYPE,
@@ -71,7 +71,7 @@ from mistral_failover.model.goal import (
 )
 from mistral_failover.model.references import holds_reference
 from mistral_failover.model.stages import EARLIEST, Stage, rank
-from mistral_failover.model.types import ResourceType
+from mistral_failover.model.types import ResourceType, Verb
 
 _RANK = {"COMPLETE": 2, "IN_PROGRESS": 1, "FAILED": 0}
 
@@ -287,9 +287,7 @@ class _Draft:
         found: dict[str, Stage] = {}
         for key in nx.topological_sort(graph):
             node = Node.parse(key)
-            verbs: tuple[Verb, ...] = (
-                ("delete",) if node.kind == "cleanup" else ("create", "update")
-            )
+            verbs = (Verb.DELETE,) if node.kind == "cleanup" else (Verb.CREATE, Verb.UPDATE)
             own = _own_stages(self.types.get(types[node.resource_id]), verbs)
             before = (found[predecessor] for predecessor in graph.predecessors(key))
             found[key] = max((EARLIEST, *own, *before), key=rank)
@@ -380,7 +378,7 @@ class _Draft:
     def _is_made(self, record: Record) -> bool:
         """Return whether a chosen record's update creates something: a new record, or a kept one
         that does not exist yet."""
-        standing = record.action == "UPDATE" or (record.action, record.status) == (
+        standing = record.action == Action.UPDATE or (record.action, record.status) == (
             "CREATE",
             "COMPLETE",
         )
@@ -403,7 +401,7 @@ class _Draft:
         ]
         return max(
             usable,
-            key=lambda r: (r.action != "INIT", _RANK[r.status], r.generation, r.id),
+            key=lambda r: (r.action != Action.INIT, _RANK[r.status], r.generation, r.id),
             default=None,
         )
 
@@ -412,7 +410,7 @@ class _Draft:
         started again since. Climb the ladder again."""
         return (
             record.type == FENCE_TYPE
-            and record.status == "COMPLETE"
+            and record.status == Status.COMPLETE
             and any(fence_name(r.member) == record.name for r in self.live if r.member)
         )
 

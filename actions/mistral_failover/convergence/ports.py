@@ -22,6 +22,7 @@ from typing import Any, Protocol, TypeVar
 from mistral_failover.convergence.graph import Plan
 from mistral_failover.convergence.records import (
     GroupState,
+    JournalKind,
     Lock,
     Node,
     NodeProgress,
@@ -195,7 +196,7 @@ class Transaction(Protocol):
         group_id: str,
         sentence: str,
         *,
-        kind: str,
+        kind: JournalKind,
         traversal_id: str | None = None,
         resource_id: str | None = None,
         incident_id: str | None = None,

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
-Verb = Literal["create", "update", "delete"]
+from mistral_failover.model.types import Verb
+
 Kind = Literal["update", "cleanup"]
 
 
@@ -59,10 +60,57 @@ class OperationStatus(StrEnum):
     OVERTAKEN = "overtaken"
 
 
+class JournalKind(StrEnum):
+    """The kind of a journal entry: what it is about."""
+
+    # An alarm or an order: the decision in lower case (``store.tables.Decision``).
+    ADMITTED = "admitted"
+    HELD = "held"
+    IGNORED = "ignored"
+    DUPLICATE = "duplicate"
+    DISMISSED = "dismissed"
+    REFUSED = "refused"
+    # The admission of alarms.
+    PAUSE = "pause"
+    MAINTENANCE = "maintenance"
+    RESUMED = "resumed"
+    GUARDED = "guarded"
+    # A traversal: it begins, and what it came to.
+    TRAVERSAL = "traversal"
+    COMPLETE = "complete"
+    RETURNED = "returned"
+    NOT_REACHED = "not_reached"
+    BLOCKED = "blocked"
+    # A step of a traversal.
+    STARTED = "started"
+    DONE = "done"
+    FAILED = "failed"
+    WAITING = "waiting"
+    LATE = "late"
+    GIVEN_UP = "given_up"
+    HANDED_BACK = "handed_back"
+    STEAL = "steal"
+    # What an operator or a sweep did.
+    BROKEN = "broken"
+    CONFIRMED = "confirmed"
+    FORGOTTEN = "forgotten"
+    ROLLING = "rolling"
+    SWEEP = "sweep"
+    ENDED = "ended"
+    NO_OTHER_TARGET = "no_other_target"
+    UNTOLD = "untold"
+    # What was seen of the service.
+    WELL = "well"
+    DEGRADED = "degraded"
+    DOWN = "down"
+    OTHER = "other"
+    """An entry of a version that is gone, whose kind no code knows. It is never written."""
+
+
 ACTION_OF: Mapping[Verb, Action] = {
-    "create": Action.CREATE,
-    "update": Action.UPDATE,
-    "delete": Action.DELETE,
+    Verb.CREATE: Action.CREATE,
+    Verb.UPDATE: Action.UPDATE,
+    Verb.DELETE: Action.DELETE,
 }
 
 
@@ -139,12 +187,12 @@ class Record:
     @property
     def gone(self) -> bool:
         """Nothing of it remains."""
-        return self.action == "DELETE" and self.status == "COMPLETE"
+        return self.action == Action.DELETE and self.status == Status.COMPLETE
 
     @property
     def going(self) -> bool:
         """Its deletion has begun: unless its type revives it, it cannot be kept."""
-        return self.action == "DELETE"
+        return self.action == Action.DELETE
 
     def held_at(self, now: float) -> bool:
         """Return whether a live owner holds its lock at ``now``, by the database's clock."""

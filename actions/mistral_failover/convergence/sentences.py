@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mistral_failover.convergence.records import Record, Verb
+from mistral_failover.convergence.records import Record
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.steps import step
 from mistral_failover.model.text import clean
-from mistral_failover.model.types import ResourceType
+from mistral_failover.model.types import ResourceType, Verb
 
 
 def doing(verb: Verb, record: Record, resource_type: ResourceType | None) -> str:

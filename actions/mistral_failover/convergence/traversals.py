@@ -13,6 +13,7 @@ from mistral_failover.convergence.graph import plan
 from mistral_failover.convergence.ports import Transaction
 from mistral_failover.convergence.records import (
     GroupState,
+    JournalKind,
     Ready,
     Started,
     Traversal,
@@ -23,11 +24,6 @@ from mistral_failover.fault_points import reach
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.goal import Goal, returned_to, returns
 from mistral_failover.model.ids import derived_id
-
-COMPLETE, RETURNED = "complete", "returned"
-"""Kinds of the journal entries for a goal that is reached: a new one, or the one before."""
-NOT_REACHED, BLOCKED = "not_reached", "blocked"
-"""And for one that is not: it failed, or waits for an operator."""
 
 
 def begin(
@@ -62,7 +58,7 @@ def begin(
     if expected is not None:
         tx.supersede(expected, traversal.id)
     tx.raise_epochs(group.id, drawn.fenced)
-    tx.journal(group.id, traversal.cause, kind="traversal", traversal_id=traversal.id)
+    tx.journal(group.id, traversal.cause, kind=JournalKind.TRAVERSAL, traversal_id=traversal.id)
     if not drawn.graph:
         complete(tx, traversal)
     ready = tuple(Ready(traversal.id, node) for node in drawn.ready())
@@ -105,7 +101,7 @@ def complete(tx: Transaction, traversal: Traversal) -> None:
     tx.set_last_complete_goal(traversal.group_id, traversal.goal_version)
     goal = tx.goal(traversal.group_id, traversal.goal_version)
     sentence = reached(goal, back=traversal.back)
-    kind = RETURNED if traversal.back else COMPLETE
+    kind = JournalKind.RETURNED if traversal.back else JournalKind.COMPLETE
     tx.journal(traversal.group_id, sentence, kind=kind, traversal_id=traversal.id)
 
 
@@ -135,7 +131,7 @@ def goal_to_return_to(
     present = present_goal(tx, group)
     if traversal is None or present is None:
         return None
-    arrived = traversal.status == "COMPLETE"
+    arrived = traversal.status == TraversalStatus.COMPLETE
     asked_for = returned_to(present, present)
     for candidate in _reached(tx, group) if version is None else (version,):
         target = tx.goal(group.id, candidate)

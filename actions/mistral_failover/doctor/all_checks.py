@@ -9,7 +9,6 @@ from dataclasses import asdict
 from typing import Any
 
 from mistral_failover.alarms.admission import COUNTED
-from mistral_failover.alarms.storm import RULE as STORM
 from mistral_failover.doctor import (
     agents,
     alarms,
@@ -25,6 +24,7 @@ from mistral_failover.doctor import group as group_checks
 from mistral_failover.doctor.checks import Check, Examination, Finding, GroupCheck, examine
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents
+from mistral_failover.store.tables import AdmissionRule
 from mistral_failover.store.transaction import SqlTransaction
 
 _LEVELS = ("ok", "warn", "error")
@@ -42,7 +42,7 @@ def storm(examination: Examination) -> Iterable[Finding]:
         return (
             len(failing),
             groups.with_a_goal(tx, project),
-            incidents.held_by(tx, project, STORM),
+            incidents.held_by(tx, project, AdmissionRule.STORM),
         )
 
     failing, total, held = examination.reading(read)

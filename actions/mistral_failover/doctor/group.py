@@ -12,6 +12,7 @@ from mistral_failover.alarms.admission import HOUR
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.stacks import stack_map
+from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.doctor.checks import ExaminedGroup, Finding, error, ok, warn
 from mistral_failover.groups import candidates, refresh_members
 from mistral_failover.model import assignment
@@ -37,10 +38,10 @@ def goal(subject: ExaminedGroup) -> Iterable[Finding]:
     reason = f": {found['reason']}" if found and found["reason"] else ""
     if not snapshot.roles:
         yield warn("it is out of service", f"failover group activate {name}")
-    elif status == "COMPLETE":
+    elif status == TraversalStatus.COMPLETE:
         held = ", ".join(f"{role} on {member}" for role, member in sorted(snapshot.roles.items()))
         yield ok(f"it reached its goal: {held}")
-    elif status == "IN_PROGRESS":
+    elif status == TraversalStatus.IN_PROGRESS:
         yield warn(f"a traversal is in progress{reason}", f"failover watch {name}")
     else:
         yield error(f"its last traversal is {status}{reason}", f"failover status {name}")

@@ -9,7 +9,7 @@ from typing import Any
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.volume_holders import holders_of, state_of, volume_of
 from mistral_failover.cloud.volumes import refuse_unmovable, resolve_volume
-from mistral_failover.convergence.records import Record
+from mistral_failover.convergence.records import Action, Record, Status
 from mistral_failover.doctor.checks import ExaminedGroup, Finding, error, ok, warn
 from mistral_failover.model.goal import ATTACHMENT, goal_resources
 from mistral_failover.store.transaction import SqlTransaction
@@ -39,7 +39,9 @@ def volumes(subject: ExaminedGroup) -> Iterable[Finding]:
     here = {
         r.name: r
         for r in records
-        if r.type == ATTACHMENT and r.action in ("CREATE", "UPDATE") and r.status == "COMPLETE"
+        if r.type == ATTACHMENT
+        and r.action in (Action.CREATE, Action.UPDATE)
+        and r.status == Status.COMPLETE
     }
     for spec in specs:
         volume = wanted.get(spec.name, spec.properties.get("volume"))

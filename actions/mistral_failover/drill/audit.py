@@ -16,7 +16,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from mistral_failover.convergence.records import Action, Status, TraversalStatus
 from mistral_failover.drill.leaked_secrets import Secrets, contents
+from mistral_failover.model.types import Verb
 from mistral_failover.runtime.lease_guard import request_id
 from mistral_failover.store.database import Database
 from mistral_failover.store.tables import (
@@ -207,7 +209,7 @@ def effects_once(events: Sequence[Mapping[str, Any]], state: State) -> Iterator[
     for row in state.operations:
         resource = by_id[row["resource_id"]]
         if resource["type"] == "volume_attachment":
-            kind = "detach_begin" if row["verb"] == "delete" else "attach_begin"
+            kind = "detach_begin" if row["verb"] == Verb.DELETE else "attach_begin"
             wanted[kind, resource["physical_id"]] += 1  # None: it has not ended yet
     seen: Counter[tuple[str, str | None]] = Counter()
     for event in events:
@@ -238,7 +240,7 @@ def at_rest(events: Sequence[Mapping[str, Any]], state: State) -> Iterator[Viola
     attached = {volume: held for volume, held, _ in _holders(events)}
     for group in state.groups:
         traversal = by_id.get(group["current_traversal"])
-        if traversal is None or traversal["status"] != "COMPLETE":
+        if traversal is None or traversal["status"] != TraversalStatus.COMPLETE:
             continue
         for row in state.resources:
             if row["group_id"] == group["id"]:
@@ -255,7 +257,7 @@ def _orphans(
     known = {
         row["physical_id"]
         for row in state.resources
-        if row["type"] == "volume_attachment" and row["action"] != "DELETE"
+        if row["type"] == "volume_attachment" and row["action"] != Action.DELETE
     }
     for volume, held in attached.items():
         for server in sorted(held & own.keys()):
@@ -271,9 +273,9 @@ def _as_wanted(
     attached: Mapping[str, set[str]],
     servers: Mapping[tuple[str, str], str],
 ) -> Iterator[Violation]:
-    if row["action"] == "DELETE" and row["status"] == "COMPLETE":
+    if row["action"] == Action.DELETE and row["status"] == Status.COMPLETE:
         return
-    if row["status"] != "COMPLETE" or row["goal_version"] != traversal["goal_version"]:
+    if row["status"] != Status.COMPLETE or row["goal_version"] != traversal["goal_version"]:
         yield Violation(5, f"{row['name']} is {row['action']}_{row['status']} at another goal")
     if row["type"] == "volume_attachment":
         server = servers[row["group_id"], row["member"]]
@@ -301,7 +303,7 @@ def ended(state: State) -> Iterator[Violation]:
             continue
         if traversal["status"] not in AT_REST:
             yield Violation(7, f"{group['name']} is {traversal['status']}")
-        elif traversal["status"] != "COMPLETE" and not traversal["reason"]:
+        elif traversal["status"] != TraversalStatus.COMPLETE and not traversal["reason"]:
             yield Violation(7, f"{group['name']} is {traversal['status']} without a reason")
 
 

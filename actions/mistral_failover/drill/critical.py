@@ -16,6 +16,8 @@ from typing import Any
 
 import networkx as nx
 
+from mistral_failover.model.types import Verb
+
 KINDS = {
     "volume_attachment": ("attach", "detach"),
     "activation": ("command",),
@@ -62,7 +64,7 @@ def critical_path(
 
 
 def _node(operation: Mapping[str, Any]) -> str:
-    kind = "cleanup" if operation["verb"] == "delete" else "update"
+    kind = "cleanup" if operation["verb"] == Verb.DELETE else "update"
     return f"{kind}:{operation['resource_id']}"
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import networkx as nx
 
+from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.drill import examples, rejoin
 from mistral_failover.drill.audit import AT_REST, Violation, read_state
 from mistral_failover.drill.critical import CriticalPathTime, critical_path
@@ -22,6 +23,7 @@ from mistral_failover.drill.scenarios import SCENARIOS, SLOW
 from mistral_failover.drill.scene import Scene
 from mistral_failover.model.goal import FENCE_TYPE
 from mistral_failover.model.ids import derived_id
+from mistral_failover.model.types import Verb
 from mistral_failover.store import groups, views
 from mistral_failover.store.incidents import OPERATOR
 from mistral_failover.store.transaction import SqlTransaction
@@ -102,7 +104,9 @@ class DrillRun:
         alarms = self._alarms(status)
         if alarms:
             self._alarm_at = alarms[-1]["at"]
-        under_way = status["status"] == "IN_PROGRESS" or self._unstarted(status, alarms)
+        under_way = status["status"] == TraversalStatus.IN_PROGRESS or self._unstarted(
+            status, alarms
+        )
         if not under_way and not self._scene.swept():
             return
         told = "an earlier drill was killed: a sweep continues its work"
@@ -140,7 +144,7 @@ class DrillRun:
     def _vouch(self) -> None:
         """Confirm as an operator that the lost member is off, if the failover waits for that."""
         status = self._scene.action("failover.status", group=GROUP)
-        if status["status"] != "BLOCKED":
+        if status["status"] != TraversalStatus.BLOCKED:
             return
         (member,) = status["lost"]
         said = f"the operator has seen that {member} is off, and runs failover confirm-fenced"
@@ -274,7 +278,7 @@ class DrillRun:
         activated = [
             operation["ended_at"]
             for operation in self._scene.read(lambda tx: views.carried_out(tx, traversal["id"]))
-            if operation["verb"] == "create"
+            if operation["verb"] == Verb.CREATE
             and self._type_of(status, operation["resource_id"]) == "activation"
             and operation["ended_at"] is not None
         ]

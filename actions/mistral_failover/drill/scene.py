@@ -20,6 +20,7 @@ from typing import Any, Self, TypeVar
 import sqlalchemy as sa
 
 import mistral_failover.workflows
+from mistral_failover.convergence.records import JournalKind, TraversalStatus
 from mistral_failover.drill import agent_files, examples
 from mistral_failover.drill.audit import Violation, audit, read_state
 from mistral_failover.drill.leaked_secrets import Secrets, password_of
@@ -279,7 +280,7 @@ class Scene:
     def swept(self) -> int:
         """Return how many nodes the sweeps have triggered since this scene was set up."""
         query = sa.select(sa.func.count()).where(
-            journal.c.id > self._since, journal.c.kind == stalled_work.SWEPT
+            journal.c.id > self._since, journal.c.kind == JournalKind.SWEEP
         )
         return int(self.read(lambda tx: tx.connection.execute(query).scalar_one()))
 
@@ -292,7 +293,7 @@ class Scene:
 
     def _under_way(self, group: str) -> bool:
         status = self.action("failover.status", group=group)
-        return bool(status["under_way"]) or status["status"] == "IN_PROGRESS"
+        return bool(status["under_way"]) or status["status"] == TraversalStatus.IN_PROGRESS
 
     def _options(self) -> dict[str, Any]:
         """Return the options of ``[failover]``."""

@@ -11,6 +11,7 @@ from mistral_failover.agent.channel.interface import Channel, ChannelError, Hear
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.convergence.records import Action
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.model.goal import ACTIVATION
 from mistral_failover.model.group import Group
@@ -78,7 +79,7 @@ def _elsewhere(
     made = {
         record.attributes.get("server_id") or noticed
         for record in tx.records(snapshot.state.id)
-        if record.member == name and not record.gone and record.action != "INIT"
+        if record.member == name and not record.gone and record.action != Action.INIT
     }
     return min(filter(None, made - {server}), default=None)
 

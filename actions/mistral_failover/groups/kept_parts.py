@@ -14,7 +14,7 @@ from dataclasses import replace
 from mistral_failover.cloud import update_guard
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.update_guard import KeptParts
-from mistral_failover.convergence.records import Record
+from mistral_failover.convergence.records import Action, Record, Status
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.goal import ATTACHMENT, fence_name
 from mistral_failover.model.types import Provides, ResourceType
@@ -52,12 +52,12 @@ def servers_of(records: Iterable[Record], members: Mapping[str, MemberRow]) -> d
     records = list(records)
     standing: dict[str, list[bool]] = {}
     for record in records:
-        done = (record.action, record.status) == ("CREATE", "COMPLETE")
+        done = (record.action, record.status) == (Action.CREATE, Status.COMPLETE)
         standing.setdefault(record.name, []).append(done)
     found = {}
     for record in records:
         row = members.get(record.member or "")
-        if row is None or record.action == "INIT":
+        if row is None or record.action == Action.INIT:
             continue
         fences = standing.get(fence_name(row.name), [])
         if fences and all(fences) and record.epoch < row.epoch:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mistral_failover.convergence.errors import UnknownGroup
-from mistral_failover.convergence.records import GroupState
+from mistral_failover.convergence.records import GroupState, TraversalStatus
 from mistral_failover.groups import unfinished_replacements
 from mistral_failover.model.goal import ATTACHMENT
 from mistral_failover.model.group import Group
@@ -67,7 +67,7 @@ def group_snapshot_in(request: Request, tx: SqlTransaction, state: GroupState) -
         group,
         roles,
         frozenset(lost) - (unfinished_replacements.healed(goal, records) if goal else frozenset()),
-        traversal is not None and traversal.status == "COMPLETE",
+        traversal is not None and traversal.status == TraversalStatus.COMPLETE,
         frozenset(occupied),
         frozenset(hanging),
         unfinished_replacements.unfinished(goal, records) if goal else {},

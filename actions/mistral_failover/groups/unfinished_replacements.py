@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from mistral_failover.convergence.records import Record
+from mistral_failover.convergence.records import Action, Record, Status
 from mistral_failover.model.goal import REPLACE_TYPE, Goal, goal_resources
 
 ReplaceRequests = dict[str, Mapping[str, Any]]
@@ -53,7 +53,8 @@ def _asked_for(
     done = {
         record.name: record
         for record in records
-        if record.type == REPLACE_TYPE and (record.action, record.status) == ("CREATE", "COMPLETE")
+        if record.type == REPLACE_TYPE
+        and (record.action, record.status) == (Action.CREATE, Status.COMPLETE)
     }
     for resource in goal_resources(goal):
         if resource.type != REPLACE_TYPE:

@@ -19,6 +19,7 @@ from typing import Any
 
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.convergence.records import JournalKind
 from mistral_failover.fault_points import reach
 from mistral_failover.mistral.api import Mistral, mistral_of
 from mistral_failover.model.ids import derived_id
@@ -29,8 +30,6 @@ from mistral_failover.store.hooks import EVENTS, Event, Pending
 from mistral_failover.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)
-NOT_SENT = "untold"
-"""The kind of the journal's sentence that reports a failed notification."""
 STALE = 86400.0
 """Seconds after which an event is no longer sent."""
 _TOGETHER = 50  # events of a group that are told in one go
@@ -209,7 +208,7 @@ def _untold(
 
     def note(tx: SqlTransaction) -> None:
         if hooks.stick(tx, group_id, event.id):
-            tx.journal(group_id, sentence, kind=NOT_SENT, traversal_id=event.traversal)
+            tx.journal(group_id, sentence, kind=JournalKind.UNTOLD, traversal_id=event.traversal)
 
     request.runtime.database.atomically(note)
     return {"group": found.name, "event": None, "sentence": sentence}

@@ -11,6 +11,7 @@ from mistral_failover.cloud.tokens import NO_RIGHTS
 from mistral_failover.convergence.records import Lock, Node, Operation, Outcome, Ticket
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.group import Group
+from mistral_failover.model.types import Verb
 from mistral_failover.runtime.errors import ActionError, masked
 from mistral_failover.store.groups import MemberRow
 
@@ -158,7 +159,7 @@ def read_operation(document: Any) -> OperationDocument:
 def _member_document(member: MemberRow, operation: Operation) -> MemberDocument:
     """Return a member in the form for operations. Its epoch is the one for which the operation was
     decided: after the member is fenced, it must not take the command any more."""
-    epoch = member.epoch if operation.ticket.verb == "delete" else operation.record.epoch
+    epoch = member.epoch if operation.ticket.verb == Verb.DELETE else operation.record.epoch
     return {"name": member.name, "server_id": member.server_id, "epoch": epoch}
 
 

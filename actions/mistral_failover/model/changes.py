@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from mistral_failover.model.canonical import canonical_json
-from mistral_failover.model.types import ResourceType
+from mistral_failover.model.types import ResourceType, Verb
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def compare(
     immutable = tuple(key for key in differing if key in resource_type.immutable)
     if immutable:
         return Change("replace", immutable)
-    if "update" not in resource_type.operations:
+    if Verb.UPDATE not in resource_type.operations:
         return Change("replace", differing)
     return Change("update", differing)
 

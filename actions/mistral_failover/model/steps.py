@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import re
 
-from mistral_failover.model.types import Operation, ResourceType
+from mistral_failover.model.types import ResourceType, Verb
 
 _PLACEHOLDER = re.compile(r"\{(name|member)\}")
 
 
-def step(verb: Operation, name: str, member: str | None, resource_type: ResourceType | None) -> str:
+def step(verb: Verb, name: str, member: str | None, resource_type: ResourceType | None) -> str:
     """Return what an operation does to a resource, such as ``Attach data to db_b``.
 
     The words are those of the type. A type without words, or one that is not defined any more

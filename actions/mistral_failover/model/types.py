@@ -53,7 +53,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal
 
 from mistral_failover.model.documents import read_document
 from mistral_failover.model.errors import InvalidDocument
@@ -67,10 +67,16 @@ TYPES = "mistral_failover.types"
 """The group of the entry points. Each names a package whose YAML files are types."""
 DEFAULT_TIMEOUT = 300
 
-Operation = Literal["create", "update", "delete"]
 Replace = Literal["delete_first", "create_first"]
-OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}|[{}]")
+
+
+class Verb(StrEnum):
+    """What an operation does to a resource."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    DELETE = "delete"
 
 
 class Provides(StrEnum):
@@ -123,11 +129,11 @@ class ResourceType:
     """The services that its operations ask for changes; each has a budget."""
     member_property: str | None
     """The property that names the resource's member."""
-    words: Mapping[Operation, str]
+    words: Mapping[Verb, str]
     """What an operation does, with ``{name}`` and ``{member}``; see ``model.steps``."""
     attributes: tuple[str, ...]
     """What ``get_attr`` may ask for, sorted."""
-    operations: Mapping[Operation, OperationSpec]
+    operations: Mapping[Verb, OperationSpec]
     """A missing operation has no side effect."""
     document: Mapping[str, Any] = field(repr=False)
     """The type file as given."""
@@ -235,11 +241,9 @@ def _property_schema(spec: Mapping[str, Any], path: str) -> dict[str, Any]:
     return {key: value for key, value in spec.items() if key not in ("required", "immutable")}
 
 
-def _operations(given: Mapping[str, Any]) -> dict[Operation, OperationSpec]:
+def _operations(given: Mapping[str, Any]) -> dict[Verb, OperationSpec]:
     return {
-        cast(Operation, name): _operation(spec, f"operations.{name}")
-        for name, spec in given.items()
-        if spec
+        Verb(name): _operation(spec, f"operations.{name}") for name, spec in given.items() if spec
     }
 
 
@@ -275,7 +279,7 @@ def _check_words(resource_type: ResourceType) -> None:
 def _check_meaning(resource_type: ResourceType) -> None:
     _check_words(resource_type)
     properties = resource_type.schema["properties"]
-    if "create" not in resource_type.operations:
+    if Verb.CREATE not in resource_type.operations:
         raise InvalidDocument(
             "operations",
             "create is missing",
@@ -291,7 +295,7 @@ def _check_meaning(resource_type: ResourceType) -> None:
     mutable = sorted(properties.keys() - resource_type.immutable)
     if resource_type.schema["additionalProperties"] is not False:
         mutable.append("any additional property")
-    if mutable and "update" not in resource_type.operations:
+    if mutable and Verb.UPDATE not in resource_type.operations:
         raise InvalidDocument(
             "operations",
             f"update is missing, but these can change: {', '.join(mutable)}",

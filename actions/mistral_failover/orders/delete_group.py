@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from mistral_failover.alarms import held_alarms
+from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.groups.snapshot import locked
 from mistral_failover.mistral import event_hooks
 from mistral_failover.model.group import INTERNAL_TYPES
@@ -58,7 +59,7 @@ def _refuse_in_service(tx: SqlTransaction, state: Any, group: str) -> None:
         "so)."
     )
     traversal = tx.traversal(state.current_traversal) if state.current_traversal else None
-    if traversal is not None and traversal.status == "IN_PROGRESS":
+    if traversal is not None and traversal.status == TraversalStatus.IN_PROGRESS:
         raise ActionError("IN_SERVICE", f"a failover of {group} is in progress", remedy)
     # Fences and the like are the engine's own records; they leave nothing of the group in the
     # cloud.

@@ -11,7 +11,13 @@ from mistral_failover.cloud import servers
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
-from mistral_failover.convergence.records import Record, TraversalStatus
+from mistral_failover.convergence.records import (
+    Action,
+    JournalKind,
+    Record,
+    Status,
+    TraversalStatus,
+)
 from mistral_failover.groups.project_view import HOST_NOT_SEEN, ProjectView, unknown
 from mistral_failover.groups.snapshot import locked
 from mistral_failover.model.goal import ACTIVATION, ATTACHMENT
@@ -74,7 +80,7 @@ def _look(view: ProjectView, cloud: Cloud, record: Record, group: str) -> Observ
     A record on a member says that its guest has to be fenced. So it is not forgotten as long as the
     guest may run where Nova does not see it, even if Nova and Cinder show nothing of it any more.
     """
-    if record.action == "INIT":
+    if record.action == Action.INIT:
         return None
     try:
         volume = record.physical_id if record.type == ATTACHMENT else None
@@ -150,12 +156,12 @@ def _forget(
                 f"{record.name} was worked on since it was checked",
                 "Try it again.",
             )
-        tx.amend(record, action="DELETE", status="COMPLETE", reason="", given_up=None)
+        tx.amend(record, action=Action.DELETE, status=Status.COMPLETE, reason="", given_up=None)
         on = f" on {record.member}" if record.member else ""
         tx.journal(
             state.id,
             f"{record.name}{on} was forgotten by {request.caller}: {plain(because)}",
-            kind="forgotten",
+            kind=JournalKind.FORGOTTEN,
             traversal_id=state.current_traversal,
             resource_id=record.id,
         )

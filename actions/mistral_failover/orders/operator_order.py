@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy.exc import DBAPIError
 
+from mistral_failover.convergence.records import JournalKind
 from mistral_failover.fault_points import reach
 from mistral_failover.groups.snapshot import GroupSnapshot, locked
 from mistral_failover.model.goal import Goal
@@ -75,7 +76,7 @@ def start_order(
         state = locked(request, tx, group)
         identity = order_id(request.project_id, state.id, occasion)
         known = incidents.get(tx, request.project_id, identity)
-        if known is not None and known.decision in ("REFUSED", "IGNORED"):
+        if known is not None and known.decision in (Decision.REFUSED, Decision.IGNORED):
             incidents.decide(tx, identity, Decision.ADMITTED, cause, fact)  # it is tried again
         if known is None:
             order = Incident(
@@ -111,7 +112,7 @@ def _refused(request: Request, incident_id: str, cause: str, error: Exception) -
 
     def refuse(tx: SqlTransaction) -> None:
         known = incidents.get(tx, request.project_id, incident_id)
-        if known is None or known.decision != "ADMITTED" or known.traversal_id is not None:
+        if known is None or known.decision != Decision.ADMITTED or known.traversal_id is not None:
             return
         assert known.group_id is not None  # every admitted incident has a group
         # Another delivery of it may have begun it without recording that yet.
@@ -120,7 +121,7 @@ def _refused(request: Request, incident_id: str, cause: str, error: Exception) -
             return
         sentence = f"{cause}; {why}"
         incidents.decide(tx, incident_id, decision, sentence)
-        tx.journal(known.group_id, f"{decision}: {sentence}", kind=decision.lower())
+        tx.journal(known.group_id, f"{decision}: {sentence}", kind=JournalKind(decision.lower()))
 
     try:
         request.runtime.database.atomically(refuse)

@@ -19,7 +19,13 @@ from mistral_failover.cloud.attaching import GONE
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.convergence.errors import ConvergenceError
-from mistral_failover.convergence.records import Record, Traversal, TraversalStatus
+from mistral_failover.convergence.records import (
+    Action,
+    JournalKind,
+    Record,
+    Traversal,
+    TraversalStatus,
+)
 from mistral_failover.convergence.traversals import present_goal
 from mistral_failover.groups import candidates
 from mistral_failover.groups.refresh_members import depose, members_now, remember_members
@@ -41,8 +47,6 @@ from mistral_failover.store.stalled_work import TargetDown
 from mistral_failover.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)
-NO_OTHER = "no_other_target"
-"""The kind of the journal entry about a target that is down and is not passed over."""
 
 
 @dataclass(frozen=True)
@@ -207,7 +211,7 @@ def _situation(request: Request, tx: SqlTransaction, traversal_id: str) -> _Bloc
 
 def _is_there(group: Group, record: Record, roles: frozenset[str], free: set[str]) -> bool:
     """Return whether something of these roles is, or may be, on the record's member."""
-    if record.action == "INIT" or record.name in free:
+    if record.action == Action.INIT or record.name in free:
         return False
     return _role_of(group, record.name) in roles
 
@@ -241,11 +245,11 @@ def _earlier_targets(tx: SqlTransaction, traversal: Traversal) -> Iterator[froze
 def _say_once(tx: SqlTransaction, found: _BlockedTraversal, refusal: str) -> None:
     resource = found.down.resource_id
     sentence = f"{found.down.member} can take nothing ({found.down.why}): {refusal}"
-    if not views.told(tx, found.traversal.id, resource, NO_OTHER):
+    if not views.told(tx, found.traversal.id, resource, JournalKind.NO_OTHER_TARGET):
         tx.journal(
             found.snapshot.state.id,
             sentence,
-            kind=NO_OTHER,
+            kind=JournalKind.NO_OTHER_TARGET,
             traversal_id=found.traversal.id,
             resource_id=resource,
         )

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mistral_failover.convergence.records import JournalKind
 from mistral_failover.groups import kept_parts
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.model.assignment import MemberFact, assign_roles
@@ -30,6 +31,7 @@ from mistral_failover.orders.operator_order import NothingToDo
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import incidents
+from mistral_failover.store.tables import Decision
 from mistral_failover.store.transaction import SqlTransaction
 
 LONGEST_PAUSE = 86_400
@@ -185,7 +187,7 @@ def _ordered_before(request: Request, snapshot: GroupSnapshot) -> Mapping[str, A
         if found is None or "replace" not in found.fact:
             return None
         begun = found.traversal_id is not None or tx.traversal(traversal) is not None
-        return found.fact if begun or found.decision == "ADMITTED" else None
+        return found.fact if begun or found.decision == Decision.ADMITTED else None
 
     return request.runtime.database.reading(read)
 
@@ -253,7 +255,7 @@ def next_member(
         lambda tx: tx.journal(
             snapshot.state.id,
             sentence,
-            kind="rolling",
+            kind=JournalKind.ROLLING,
             traversal_id=snapshot.state.current_traversal,
         )
     )

@@ -14,6 +14,7 @@ from dataclasses import replace
 from shlex import quote
 from typing import Any
 
+from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.convergence.sentences import where
 from mistral_failover.groups import agent_health, kept_parts
 from mistral_failover.groups.snapshot import GroupSnapshot
@@ -291,14 +292,14 @@ def ending(tx: SqlTransaction, first: Mapping[str, Any]) -> dict[str, Any]:
     there = [each for each in walked if each["goal_version"] == first["goal_version"]]
     came_back = len(there) < len(walked)
     status, reason = last["status"], last["reason"]
-    if status == "IN_PROGRESS":
+    if status == TraversalStatus.IN_PROGRESS:
         reason = rights.waiting(tx.records(first["group_id"]))
-    elif status == "SUPERSEDED":
+    elif status == TraversalStatus.SUPERSEDED:
         status = "OVERTAKEN"
         reason = f"the group received another goal: {_cause_of(tx, last) or reason}"
-    elif status == "COMPLETE" and not came_back:
+    elif status == TraversalStatus.COMPLETE and not came_back:
         reason = f"moved: {where(goal)}"
-    elif status == "COMPLETE":
+    elif status == TraversalStatus.COMPLETE:
         status = "RETURNED"
         reason = f"it returned ({where(goal)}) and serves again. What failed: {there[-1]['reason']}"
     elif came_back:

@@ -22,7 +22,15 @@ from mistral_lib.actions import Result
 from sqlalchemy.exc import SQLAlchemyError
 
 from mistral_failover.convergence.engine import latest
-from mistral_failover.convergence.records import GroupState, Node, NodeProgress, Ready, Traversal
+from mistral_failover.convergence.records import (
+    GroupState,
+    Node,
+    NodeProgress,
+    NodeStatus,
+    Ready,
+    Traversal,
+    TraversalStatus,
+)
 from mistral_failover.fault_points import reach
 from mistral_failover.model.stages import Stage, rank
 from mistral_failover.orders.other_target import choose_other_target
@@ -63,7 +71,7 @@ class TraversalView:
     @property
     def overtaken(self) -> bool:
         """Whether another goal was given in the meantime."""
-        return self.traversal.status == "SUPERSEDED" or not self.rows
+        return self.traversal.status == TraversalStatus.SUPERSEDED or not self.rows
 
     def left(self, stage: Stage) -> list[NodeProgress]:
         """Return the nodes of the stages up to ``stage`` that can be worked on, now or later."""
@@ -89,7 +97,8 @@ class TraversalView:
     def stuck(self, stage: Stage) -> bool:
         """Return whether a node of the stages up to ``stage`` failed, or waits for an operator."""
         return any(
-            row.status in ("FAILED", "BLOCKED") and row.stage <= rank(stage) for row in self.rows
+            row.status in (NodeStatus.FAILED, NodeStatus.BLOCKED) and row.stage <= rank(stage)
+            for row in self.rows
         )
 
     def next_try(self, stage: Stage) -> float:
@@ -99,7 +108,7 @@ class TraversalView:
 
 
 def _ready(row: NodeProgress) -> bool:
-    return row.status == "WAITING" and not row.remaining
+    return row.status == NodeStatus.WAITING and not row.remaining
 
 
 def advance(request: Request, traversal_id: str, through: Stage, *, hold: bool) -> Any:
@@ -179,7 +188,10 @@ def _advanced(request: Request, traversal_id: str, through: Stage, *, hold: bool
         return _reported(request, state.name, traversal_id, facts)
     if worker.ended:
         return _failure("RIGHTS_ENDED", worker.ended[0], facts)
-    if view.stuck(through) and view.traversal.status in ("FAILED", "BLOCKED"):
+    if view.stuck(through) and view.traversal.status in (
+        TraversalStatus.FAILED,
+        TraversalStatus.BLOCKED,
+    ):
         return _failure(view.traversal.status, view.traversal.reason, facts)
     return facts
 
@@ -262,7 +274,7 @@ def report(request: Request, group: str, traversal_id: str) -> dict[str, Any] | 
     reach("report.before")
     found = status.report(request, group, traversal_id)
     reach("report.after")
-    if found["status"] in ("FAILED", "BLOCKED"):
+    if found["status"] in (TraversalStatus.FAILED, TraversalStatus.BLOCKED):
         remedy = f"Next: failover status {quote(group)}"
         error = {"code": found["status"], "remedy": remedy}
     elif found["status"] == "RETURNED":
@@ -274,7 +286,7 @@ def report(request: Request, group: str, traversal_id: str) -> dict[str, Any] | 
     elif found["status"] == "OVERTAKEN":
         remedy = "Run failover status to see the group's present goal."
         error = {"code": "OVERTAKEN", "remedy": remedy}
-    elif found["status"] == "IN_PROGRESS" and found["reason"]:
+    elif found["status"] == TraversalStatus.IN_PROGRESS and found["reason"]:
         remedy = "Run failover sweep with your own token, unless a cron trigger does so."
         error = {"code": "RIGHTS_ENDED", "remedy": remedy}
     else:

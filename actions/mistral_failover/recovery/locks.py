@@ -15,7 +15,7 @@ from typing import Any
 
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.conclude import wake
-from mistral_failover.convergence.records import GroupState, Record
+from mistral_failover.convergence.records import GroupState, JournalKind, Record
 from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.mistral.api import Mistral, mistral_of
 from mistral_failover.mistral.executions import CALL, LIMIT, execution_of
@@ -163,7 +163,7 @@ def _broken(
     tx.journal(
         group.id,
         sentence,
-        kind="broken",
+        kind=JournalKind.BROKEN,
         traversal_id=group.current_traversal,
         resource_id=record.id,
         owner=record.owner,

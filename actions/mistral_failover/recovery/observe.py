@@ -17,7 +17,14 @@ from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.attaching import UNANSWERED
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.event_alarms import WatchingAlarm
-from mistral_failover.convergence.records import GroupState, Record, TraversalStatus
+from mistral_failover.convergence.records import (
+    Action,
+    GroupState,
+    JournalKind,
+    Record,
+    Status,
+    TraversalStatus,
+)
 from mistral_failover.groups import unfinished_replacements
 from mistral_failover.groups.agent_health import commands_of, lacking, sends_commands, silent
 from mistral_failover.groups.project_view import REMEMBERED, ProjectView
@@ -40,10 +47,10 @@ from mistral_failover.store import groups, incidents, observations, suspensions,
 from mistral_failover.store.groups import MemberRow
 from mistral_failover.store.transaction import SqlTransaction
 
-_KINDS: Mapping[Service, str] = {
-    Service.SERVING: "well",
-    Service.DEGRADED: "degraded",
-    Service.DOWN: "down",
+_KINDS: Mapping[Service, JournalKind] = {
+    Service.SERVING: JournalKind.WELL,
+    Service.DEGRADED: JournalKind.DEGRADED,
+    Service.DOWN: JournalKind.DOWN,
 }
 """The kind of the journal's sentence about a service that has become so."""
 
@@ -318,8 +325,12 @@ def _resources(view: ProjectView, facts: _RestingGroup) -> Iterable[ObservedReso
         if record.replaced_by or record.gone:
             continue
         serves = of_type.provides is not None
-        if record.action == "DELETE" or record.status != "COMPLETE" or record.action == "INIT":
-            words = "it does not exist" if record.action == "INIT" else _undone(record)
+        if (
+            record.action == Action.DELETE
+            or record.status != Status.COMPLETE
+            or record.action == Action.INIT
+        ):
+            words = "it does not exist" if record.action == Action.INIT else _undone(record)
             look = ObservedPresence(Presence.GONE if serves else Presence.CHANGED, words)
         else:
             look = how(view, record, facts.group.name)
@@ -417,8 +428,14 @@ def _repair(
     if not _may_begin(facts, memory, tx):
         return None
     for record in tx.records(facts.state.id):
-        if record.name in drifted and record.type in repairable and record.status == "COMPLETE":
-            tx.amend(record, action="UPDATE", status="FAILED", reason=drifted[record.name])
+        if (
+            record.name in drifted
+            and record.type in repairable
+            and record.status == Status.COMPLETE
+        ):
+            tx.amend(
+                record, action=Action.UPDATE, status=Status.FAILED, reason=drifted[record.name]
+            )
     said = "; ".join(f"{name}: {why}" for name, why in sorted(drifted.items()))
     return _same_goal(facts, f"drift observed, to be repaired: {said}", to=dict(facts.roles))
 

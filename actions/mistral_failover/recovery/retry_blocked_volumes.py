@@ -16,10 +16,9 @@ from typing import Any
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.volume_holders import volume_fingerprint
-from mistral_failover.convergence.records import TraversalStatus
+from mistral_failover.convergence.records import JournalKind, TraversalStatus
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import stalled_work
-from mistral_failover.store.stalled_work import SWEPT
 from mistral_failover.store.transaction import SqlTransaction
 
 
@@ -65,7 +64,7 @@ def _reopened(
     tx.journal(
         held.group_id,
         sentence,
-        kind=SWEPT,
+        kind=JournalKind.SWEEP,
         traversal_id=traversal,
         resource_id=held.ready.node.resource_id,
     )

@@ -18,10 +18,8 @@ from typing import Any
 from mistral_failover.agent.wire import Address
 from mistral_failover.alarms import host_events, recording, storm
 from mistral_failover.alarms.adapters import is_of_server
-from mistral_failover.alarms.recording import RELEASED
 from mistral_failover.alarms.storm import (
     RELEASABLE,
-    RULE,
     SETTLED,
     SILENT,
     Evidence,
@@ -37,6 +35,7 @@ from mistral_failover.alarms.storm import (
     judge,
 )
 from mistral_failover.cloud.errors import CloudError
+from mistral_failover.convergence.records import JournalKind
 from mistral_failover.groups.agent_health import sends_commands
 from mistral_failover.groups.project_view import REMEMBERED, ProjectView
 from mistral_failover.groups.snapshot import group_snapshot_in
@@ -46,14 +45,20 @@ from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, observations
 from mistral_failover.store.incidents import HeldOfGroup, Incident, reported_lost
-from mistral_failover.store.tables import Decision
+from mistral_failover.store.tables import AdmissionRule, Decision
 from mistral_failover.store.transaction import SqlTransaction
 
 MINUTE = 60.0
 DECIDED = 500
 """Held alarms that one sweep dismisses, or whose evidence it records, at most. The next one
 continues."""
-RETRIED = (*RELEASABLE, "cooldown", "per_hour", "paused", "maintenance")
+RETRIED = (
+    *RELEASABLE,
+    AdmissionRule.COOLDOWN,
+    AdmissionRule.PER_HOUR,
+    AdmissionRule.PAUSED,
+    AdmissionRule.MAINTENANCE,
+)
 """The rules whose held alarms are dismissed when their cause has cleared. The others hold an alarm
 because it is not clear what it is about."""
 
@@ -99,7 +104,7 @@ def retry_held(request: Request, group_id: str | None) -> dict[str, list[Any]]:
             rows = _release(request, each.row, judgement.why, rate)
             room = rows is not None
             found["released"] += rows or []
-        elif judgement.step is HeldAlarmStep.HOLD and each.alarm.rule == RULE:
+        elif judgement.step is HeldAlarmStep.HOLD and each.alarm.rule == AdmissionRule.STORM:
             left -= _note(request, each.row, judgement)
     return found
 
@@ -273,7 +278,7 @@ def _dismiss(request: Request, row: HeldOfGroup, why: str) -> list[Row]:
             tx.journal(
                 str(row.incident.group_id),
                 f"DISMISSED: {sentence}",
-                kind="dismissed",
+                kind=JournalKind.DISMISSED,
                 incident_id=row.incident.id,
             )
         return done
@@ -303,8 +308,10 @@ def _rate(request: Request) -> int:
     project = request.project_id
 
     def rate(tx: SqlTransaction) -> int:
-        released = incidents.decided_since(tx, project, RELEASED, tx.now() - storm.WITHIN)
-        return storm.per_minute(incidents.held_by(tx, project, RULE) + released)
+        released = incidents.decided_since(
+            tx, project, AdmissionRule.RELEASED, tx.now() - storm.WITHIN
+        )
+        return storm.per_minute(incidents.held_by(tx, project, AdmissionRule.STORM) + released)
 
     return request.runtime.database.reading(rate)
 
@@ -320,7 +327,7 @@ def _release(request: Request, row: HeldOfGroup, why: str, rate: int) -> list[Ro
         if first is not None:
             tx.lock_group(first, shared=False)
         since = tx.now() - MINUTE
-        released = incidents.decided_since(tx, project, RELEASED, since)
+        released = incidents.decided_since(tx, project, AdmissionRule.RELEASED, since)
         if not allowance(released, rate):
             return None
         verdict = recording.release(request, tx, row.incident, f"let go, because {why}")
@@ -342,7 +349,7 @@ def _note(request: Request, row: HeldOfGroup, judgement: Judgement) -> bool:
             tx.journal(
                 str(row.incident.group_id),
                 f"the storm guard still holds {row.incident.id[:8]}: {judgement.why}",
-                kind="guarded",
+                kind=JournalKind.GUARDED,
                 incident_id=row.incident.id,
             )
 

@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from mistral_failover.alarms.recording import RELEASED
-from mistral_failover.alarms.storm import TOO_LATE, Queued, in_order
+from mistral_failover.alarms.storm import Queued, in_order
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.convergence.records import Ready
+from mistral_failover.convergence.records import JournalKind, Ready
 from mistral_failover.fault_points import reach
 from mistral_failover.groups.snapshot import group_snapshot, group_snapshot_in
 from mistral_failover.mistral import event_hooks
@@ -31,8 +30,7 @@ from mistral_failover.recovery.retry_held_alarms import retry_held
 from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, stalled_work, totals, views
-from mistral_failover.store.stalled_work import SWEPT
-from mistral_failover.store.tables import Decision
+from mistral_failover.store.tables import AdmissionRule, Decision
 from mistral_failover.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)
@@ -187,7 +185,7 @@ def _undriven_row(tx: SqlTransaction, found: stalled_work.ChainWait) -> Row:
         sentence = "no execution of its chain is running: a sweep starts one"
     else:
         sentence = f"its chain (execution {found.chain}) ended too early: a sweep starts it again"
-    tx.journal(found.group_id, sentence, kind=SWEPT, traversal_id=found.traversal_id)
+    tx.journal(found.group_id, sentence, kind=JournalKind.SWEEP, traversal_id=found.traversal_id)
     return {"traversal": found.traversal_id, "group": found.group, "sentence": sentence}
 
 
@@ -213,7 +211,7 @@ def _tell_end(project_id: str, found: stuck_executions.StuckExecution, tx: SqlTr
             state = groups.find(tx, project_id, name)
             concerned.add(state.id if state else None)
     for group_id in sorted(each for each in concerned if each):
-        tx.journal(group_id, found.sentence, kind="ended")
+        tx.journal(group_id, found.sentence, kind=JournalKind.ENDED)
 
 
 def _unstarted(request: Request, tx: SqlTransaction) -> list[Queued[incidents.Incident]]:
@@ -222,11 +220,11 @@ def _unstarted(request: Request, tx: SqlTransaction) -> list[Queued[incidents.In
     work again. An operator saw that an order did not start, and may have chosen another way."""
     project, now = request.project_id, tx.now()
     found = [each for each in incidents.unstarted(tx, project) if each.source != incidents.OPERATOR]
-    others = [each for each in found if each.rule != RELEASED]
+    others = [each for each in found if each.rule != AdmissionRule.RELEASED]
     if len(others) > alarm_failovers.BATCH and now - others[0].decided_at < BUSY:
         quiet = request.runtime.settings.sweep_after
         if stalled_work.started_since(tx, project, now - quiet):
-            found = [each for each in found if each.rule == RELEASED]
+            found = [each for each in found if each.rule == AdmissionRule.RELEASED]
     priorities = groups.priorities(tx, project) if found else {}
     return [
         Queued(each, priorities.get(each.group_id or "", 0), now - each.first_at) for each in found
@@ -295,7 +293,7 @@ def _tell_reopened(group_id: str, node: Ready, sentence: str, tx: SqlTransaction
     tx.journal(
         group_id,
         sentence,
-        kind=SWEPT,
+        kind=JournalKind.SWEEP,
         traversal_id=node.traversal_id,
         resource_id=node.node.resource_id,
     )
@@ -315,7 +313,7 @@ def _stalled(request: Request, group_id: str | None) -> list[Row]:
 def _stalled_row(tx: SqlTransaction, found: stalled_work.Stalled) -> Row:
     dead = f"the lease of {found.dead} expired" if found.dead else "no worker carries it out"
     sentence = f"{found.resource}: continued by a sweep, because {dead}"
-    tx.journal(found.group_id, sentence, kind=SWEPT, traversal_id=found.traversal_id)
+    tx.journal(found.group_id, sentence, kind=JournalKind.SWEEP, traversal_id=found.traversal_id)
     return {"traversal": found.traversal_id, "group": found.group, "sentence": sentence}
 
 
@@ -349,7 +347,7 @@ def _out_of_service(request: Request, incident: incidents.Incident) -> str | Non
         snapshot = group_snapshot_in(request, tx, state)
         return None if snapshot.roles else f"{state.name} has been taken out of service"
 
-    return _held_back(request, incident, why, "not_in_service")
+    return _held_back(request, incident, why, AdmissionRule.NOT_IN_SERVICE)
 
 
 def _too_old(request: Request, incident: incidents.Incident) -> str | None:
@@ -367,14 +365,14 @@ def _too_old(request: Request, incident: incidents.Incident) -> str | None:
         late = tx.now() - max(found.last_at, found.decided_at, replaced_at) > STALE
         return f"it could not be started for {STALE / 60:.0f} minutes" if late else None
 
-    return _held_back(request, incident, why, TOO_LATE)
+    return _held_back(request, incident, why, AdmissionRule.TOO_LATE)
 
 
 def _held_back(
     request: Request,
     incident: incidents.Incident,
     judge: Callable[[Any, incidents.Incident], str | None],
-    rule: str,
+    rule: AdmissionRule,
 ) -> str | None:
     """Hold an admitted incident if ``judge`` gives a reason. Return the sentence, None if it was
     not held."""
@@ -386,7 +384,7 @@ def _held_back(
         # Read it again: another process may have started it, or an operator may have admitted it
         # just now.
         found = incidents.get(tx, request.project_id, incident.id)
-        if found is None or found.decision != "ADMITTED" or found.traversal_id is not None:
+        if found is None or found.decision != Decision.ADMITTED or found.traversal_id is not None:
             return None
         if tx.traversal(traversal_of(group_id, incident.id)) is not None:
             return None  # the process that started it died before it recorded that
@@ -395,7 +393,7 @@ def _held_back(
             return None
         sentence = f"{incident.sentence}; {why}"
         incidents.decide(tx, incident.id, Decision.HELD, sentence, rule=rule)
-        tx.journal(group_id, f"HELD: {sentence}", kind="held", incident_id=incident.id)
+        tx.journal(group_id, f"HELD: {sentence}", kind=JournalKind.HELD, incident_id=incident.id)
         return sentence
 
     return request.runtime.database.atomically(hold)
@@ -413,7 +411,7 @@ def confirm_fenced(request: Request, group: str, member: str, because: str) -> d
             tx.journal(
                 snapshot.state.id,
                 sentence,
-                kind="confirmed",
+                kind=JournalKind.CONFIRMED,
                 traversal_id=snapshot.state.current_traversal,
             )
         return known

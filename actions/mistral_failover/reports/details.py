@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from mistral_failover.alarms import held_alarms
+from mistral_failover.convergence.records import OperationStatus
 from mistral_failover.convergence.sentences import because
 from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.mistral import executions
@@ -60,14 +61,14 @@ def show(request: Request, said: str, group: str | None, *, trees: bool = True) 
 
 def in_words(row: Row) -> str:
     """Return the result of an operation as a sentence."""
-    if row["status"] == "started":
+    if row["status"] == OperationStatus.STARTED:
         return "in progress"
     result = row["result"] or {}
     if error := result.get("error"):
         return because(error)
-    if row["status"] == "unknown":
+    if row["status"] == OperationStatus.UNKNOWN:
         return "its outcome is unknown"
-    if row["status"] == "overtaken":
+    if row["status"] == OperationStatus.OVERTAKEN:
         return "its outcome is unknown; another operation replaced it"
     known = {**{"id": result.get("physical_id")}, **(result.get("attributes") or {})}
     told = ", ".join(f"{name}: {value}" for name, value in known.items() if value is not None)

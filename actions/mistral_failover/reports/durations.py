@@ -13,6 +13,7 @@ from typing import Any
 import networkx as nx
 
 from mistral_failover.model.stages import Stage
+from mistral_failover.model.types import Verb
 
 
 def stages(
@@ -103,7 +104,7 @@ def critical_path(
 
 def _node(row: Mapping[str, Any]) -> str:
     """Return the key of the node that an operation belongs to."""
-    kind = "cleanup" if row["verb"] == "delete" else "update"
+    kind = "cleanup" if row["verb"] == Verb.DELETE else "update"
     return f"{kind}:{row['resource_id']}"
 
 

@@ -20,6 +20,7 @@ from mistral_failover.agent.channel.interface import ChannelError
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.groups.agent_health import sends_commands
 from mistral_failover.model.types import installed_types
 from mistral_failover.runtime.process import Runtime
@@ -198,9 +199,9 @@ def _stand(table: _Table, seen: dict[str, Any], limit: int) -> None:
         if each.service is not None:
             table.add("group_service", {**label, "service": each.service}, 1)
         table.highest("group_traversals_last_hour", label, each.lately)
-        if each.status == "IN_PROGRESS":
+        if each.status == TraversalStatus.IN_PROGRESS:
             table.highest("group_under_way_seconds", label, _ago(now, each.since))
-        if each.status == "BLOCKED":
+        if each.status == TraversalStatus.BLOCKED:
             since = each.blocked_since or each.since
             table.highest("group_blocked_seconds", label, _ago(now, since))
     for (project, group_id), count in seen["held"].items():

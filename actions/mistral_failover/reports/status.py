@@ -11,7 +11,15 @@ from typing import Any
 from mistral_failover.alarms import suspensions
 from mistral_failover.alarms.suspensions import unless_ended
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.convergence.records import GroupState, Record
+from mistral_failover.convergence.records import (
+    Action,
+    GroupState,
+    JournalKind,
+    OperationStatus,
+    Record,
+    Status,
+    TraversalStatus,
+)
 from mistral_failover.convergence.sentences import doing
 from mistral_failover.groups import agent_health
 from mistral_failover.groups.agent_health import sends_commands
@@ -201,7 +209,7 @@ def report(request: Request, name: str, traversal_id: str) -> dict[str, Any]:
         if first is None or first["group_id"] != snapshot.state.id:
             return None
         walked = views.following(tx, first)
-        ended_first = (each for each in walked if each["status"] != "SUPERSEDED")
+        ended_first = (each for each in walked if each["status"] != TraversalStatus.SUPERSEDED)
         traversal = next(ended_first, walked[-1])
         goal = tx.goal(snapshot.state.id, traversal["goal_version"])
         if goal is None:
@@ -231,8 +239,8 @@ def _since(tx: SqlTransaction, traversal: Mapping[str, Any]) -> float | None:
     """Return when a group got its present status, in seconds since the epoch."""
     if traversal["ended_at"] is not None:
         return float(traversal["ended_at"])
-    if traversal["status"] == "BLOCKED":
-        said = details.last_said(tx, traversal["group_id"], "failed", traversal["id"])
+    if traversal["status"] == TraversalStatus.BLOCKED:
+        said = details.last_said(tx, traversal["group_id"], JournalKind.FAILED, traversal["id"])
         if said is not None:
             return said
     return float(traversal["started_at"])
@@ -285,7 +293,7 @@ def with_chain(
     if not found.get("chain"):
         return found
     chain = _chain(request, group, found["chain"], ask=ask)
-    if found["status"] != "IN_PROGRESS" or found["reason"]:
+    if found["status"] != TraversalStatus.IN_PROGRESS or found["reason"]:
         return {**found, "chain": chain}
     next_step = f"; next: {chain['remedy']}" if chain["remedy"] else ""
     return {**found, "chain": chain, "reason": f"{chain['sentence']}{next_step}"}
@@ -370,7 +378,7 @@ def _work(
             "seconds": now - row["started_at"],
             "limit": spec.timeout if spec else None,
         }
-        if row["status"] != "started":  # of its last try
+        if row["status"] != OperationStatus.STARTED:  # of its last try
             more |= {"waiting_for": None, "waiting_since": None}
         found[identity]["under_way"].append(row | more)
     for row in views.waiting(tx, list(group_of)):
@@ -407,12 +415,12 @@ def _missing(
 
 
 def _exists(record: Record) -> bool:
-    return record.action in ("CREATE", "UPDATE") and record.status == "COMPLETE"
+    return record.action in (Action.CREATE, Action.UPDATE) and record.status == Status.COMPLETE
 
 
 def _state(record: Record) -> str:
     on = f" on {record.member}" if record.member else ""
-    if record.action == "INIT":
+    if record.action == Action.INIT:
         return f"not created yet{on}"
     return f"{record.action} {record.status}{on}"
 
@@ -476,7 +484,7 @@ def _remedies(
 def _reason(tx: SqlTransaction, traversal: dict[str, Any]) -> str:
     """Return the reason of a traversal's status; while it is in progress, why it waits for new
     credentials, or an empty text."""
-    if traversal["status"] != "IN_PROGRESS":
+    if traversal["status"] != TraversalStatus.IN_PROGRESS:
         return str(traversal["reason"])
     return rights.waiting(tx.records(traversal["group_id"]))
 
@@ -486,7 +494,7 @@ def _failure(
 ) -> dict[str, Any] | None:
     """Return the step whose failure is the reason of a traversal's status: ``resource``, ``what``
     was done, ``code``, ``message`` and ``remedy``. None if no operation failed."""
-    if traversal["status"] not in ("FAILED", "BLOCKED"):
+    if traversal["status"] not in (TraversalStatus.FAILED, TraversalStatus.BLOCKED):
         return None
     found = views.failed_step(tx, traversal["id"])
     record = tx.record(found["resource_id"]) if found else None

@@ -16,7 +16,7 @@ from mistral_failover.agent.channel.interface import Channel
 from mistral_failover.cloud import servers
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.convergence.records import Record
+from mistral_failover.convergence.records import Action, Record, Status
 from mistral_failover.mistral.api import Mistral
 from mistral_failover.mistral.operation_documents import MemberDocument, OperationDocument
 from mistral_failover.model.goal import fence_name
@@ -108,8 +108,8 @@ def sharing(records: Iterable[Record], operation: OperationDocument) -> list[str
         and record.physical_id is not None
         and record.physical_id == resource["physical_id"]
         and record.attributes.get("server_id") == server_id
-        and record.action in ("CREATE", "UPDATE")
-        and record.status == "COMPLETE"
+        and record.action in (Action.CREATE, Action.UPDATE)
+        and record.status == Status.COMPLETE
     )
 
 

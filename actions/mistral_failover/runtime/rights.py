@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mistral_failover.cloud.tokens import NO_RIGHTS
-from mistral_failover.convergence.records import Outcome, Record, Ticket
+from mistral_failover.convergence.records import JournalKind, Outcome, Record, Status, Ticket
 from mistral_failover.convergence.sentences import because
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import views
@@ -44,7 +44,7 @@ def waiting(records: Iterable[Record]) -> str:
     return "; ".join(
         f"{record.name}: {record.reason}"
         for record in records
-        if record.status == "FAILED" and record.owner is None and record.given_up in NO_RIGHTS
+        if record.status == Status.FAILED and record.owner is None and record.given_up in NO_RIGHTS
     )
 
 
@@ -59,5 +59,7 @@ def still_ended(request: Request, group_id: str) -> tuple[str, str] | None:
 
 def _given_up(request: Request, ticket: Ticket) -> int:
     return request.runtime.database.reading(
-        lambda tx: views.told(tx, ticket.traversal_id, ticket.node.resource_id, "given_up")
+        lambda tx: views.told(
+            tx, ticket.traversal_id, ticket.node.resource_id, JournalKind.GIVEN_UP
+        )
     )

@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl
 
 from mistral_failover.alarms import adapters, recording
 from mistral_failover.alarms.alarm import Alarm
-from mistral_failover.alarms.recording import REPEATED, AlarmReport, RecordedAlarm
+from mistral_failover.alarms.recording import AlarmReport, RecordedAlarm
 from mistral_failover.mistral import event_hooks
 from mistral_failover.mistral.client import ExecutionBody, MistralError
 from mistral_failover.model.errors import InvalidDocument
@@ -26,6 +26,7 @@ from mistral_failover.runtime.request import Request
 from mistral_failover.server.batches import Batches
 from mistral_failover.server.secret import Secret
 from mistral_failover.store import deliveries, groups
+from mistral_failover.store.tables import AdmissionRule
 from mistral_failover.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)
@@ -213,7 +214,9 @@ class Intake:
             LOG.exception("An alarm could not be decided.")
             raise _unavailable("the state store does not answer") from error
         if allowed:
-            repeats = sum(each.verdict.rule == REPEATED for each in taken.decisions)
+            repeats = sum(
+                each.verdict.rule == AdmissionRule.HEARD_BEFORE for each in taken.decisions
+            )
             rate.charge(-repeats * (1 - REPEAT))
         return taken
 

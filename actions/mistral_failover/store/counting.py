@@ -12,6 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from mistral_failover.convergence.records import JournalKind, OperationStatus, TraversalStatus
 from mistral_failover.store.session import Session
 from mistral_failover.store.tables import (
     groups,
@@ -25,7 +26,13 @@ from mistral_failover.store.tables import (
 
 BUCKETS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
 """Upper bounds of the histograms, in seconds. There is one more bucket for longer times."""
-KINDS = ("blocked", "ended", "handed_back", "steal", "sweep")
+KINDS = (
+    JournalKind.BLOCKED,
+    JournalKind.ENDED,
+    JournalKind.HANDED_BACK,
+    JournalKind.STEAL,
+    JournalKind.SWEEP,
+)
 """The kinds of journal entries that are counted."""
 SEPARATOR = "|"
 """Separates labels. No type, verb, decision or rule has it in its name."""
@@ -61,17 +68,17 @@ def merged(*parts: Counts) -> Counts:
 def of_traversals(tx: Session, where: sa.ColumnElement[bool]) -> Counts:
     """Return ``traversals_started``; ``traversals`` by outcome; ``traversal_seconds`` by outcome
     and bucket; ``traversal_seconds_sum`` by outcome; ``deferrals``."""
-    came_back = sa.and_(traversals.c.back, traversals.c.status == "COMPLETE")
+    came_back = sa.and_(traversals.c.back, traversals.c.status == TraversalStatus.COMPLETE)
     outcome = sa.case((came_back, "RETURNED"), else_=traversals.c.status).label("outcome")
     query = _timed(traversals, outcome).where(where)
     found: Counts = {}
     for row in tx.connection.execute(query):
         count = Count(row.number, row.first_at)
         _add(found, "traversals_started", (), count)
-        if row.outcome in ("IN_PROGRESS", "BLOCKED"):
+        if row.outcome in (TraversalStatus.IN_PROGRESS, TraversalStatus.BLOCKED):
             continue
         _add(found, "traversals", (row.outcome,), count)
-        if row.outcome != "SUPERSEDED":
+        if row.outcome != TraversalStatus.SUPERSEDED:
             _add_timed(found, "traversal_seconds", (row.outcome,), row)
     # The deferrals of existing sync points are not yet added to their traversal.
     deferred = sa.select(
@@ -98,13 +105,18 @@ def of_operations(tx: Session, where: sa.ColumnElement[bool]) -> Counts:
     query = (
         _timed(operations, *labels, operations.c.status)
         .join(resources, join)
-        .where(where, operations.c.status.in_(("done", "failed", "overtaken")))
+        .where(
+            where,
+            operations.c.status.in_(
+                (OperationStatus.DONE, OperationStatus.FAILED, OperationStatus.OVERTAKEN)
+            ),
+        )
     )
     found: Counts = {}
     for row in tx.connection.execute(query):
         said = (row.type, row.verb)
         _add(found, "operations", (*said, row.status), Count(row.number, row.first_at))
-        if row.status == "done":
+        if row.status == OperationStatus.DONE:
             _add_timed(found, "operation_seconds", said, row)
     unknown = (
         sa.select(*labels, sa.func.sum(operations.c.unknowns), sa.func.min(operations.c.started_at))

@@ -9,10 +9,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from mistral_failover.convergence.records import JournalKind, OperationStatus
+from mistral_failover.model.types import Verb
 from mistral_failover.store.session import Session
 from mistral_failover.store.tables import groups, journal, nodes, operations, resources, traversals
 
-STEALS = ("steal", "broken")
+STEALS = (JournalKind.STEAL, JournalKind.BROKEN)
 """The kinds of journal entries about a lock that was taken from its owner."""
 
 
@@ -62,11 +64,14 @@ def errors_of_making(tx: Session, resource_id: str) -> list[Mapping[str, Any] | 
     have had an effect: it has not failed, or not at its only attempt."""
     rows = tx.connection.execute(
         sa.select(operations.c.status, operations.c.attempts, operations.c.result).where(
-            operations.c.resource_id == resource_id, operations.c.verb.in_(("create", "update"))
+            operations.c.resource_id == resource_id,
+            operations.c.verb.in_((Verb.CREATE, Verb.UPDATE)),
         )
     )
     return [
-        (row.result or {}).get("error") if row.status == "failed" and row.attempts == 1 else None
+        (row.result or {}).get("error")
+        if row.status == OperationStatus.FAILED and row.attempts == 1
+        else None
         for row in rows
     ]
 
@@ -132,7 +137,7 @@ def locks(
         .where(
             journal.c.group_id == resources.c.group_id,
             journal.c.resource_id == resources.c.id,
-            journal.c.kind == "started",
+            journal.c.kind == JournalKind.STARTED,
         )
         .correlate(resources)
         .scalar_subquery()
@@ -157,7 +162,7 @@ def locks(
             sa.and_(
                 operations.c.resource_id == resources.c.id,
                 operations.c.token == resources.c.token,
-                operations.c.status == "started",
+                operations.c.status == OperationStatus.STARTED,
             ),
             isouter=True,
         )
@@ -189,7 +194,7 @@ def broken_by_hand(tx: Session, group_id: str, resource_id: str, owner: str) -> 
         .where(
             journal.c.group_id == group_id,
             journal.c.resource_id == resource_id,
-            journal.c.kind == "broken",
+            journal.c.kind == JournalKind.BROKEN,
             journal.c.owner == owner,
         )
         .order_by(journal.c.id.desc())
@@ -199,7 +204,7 @@ def broken_by_hand(tx: Session, group_id: str, resource_id: str, owner: str) -> 
     return sentence
 
 
-def last_said(tx: Session, group_id: str, kind: str, traversal_id: str) -> float | None:
+def last_said(tx: Session, group_id: str, kind: JournalKind, traversal_id: str) -> float | None:
     """Return the time of the last journal entry of a kind about a traversal."""
     query = sa.select(sa.func.max(journal.c.at)).where(
         journal.c.group_id == group_id,
@@ -216,8 +221,8 @@ def made_at(tx: Session, group_id: str) -> dict[str, float]:
         sa.select(operations.c.resource_id, sa.func.max(operations.c.ended_at))
         .where(
             operations.c.group_id == group_id,
-            operations.c.verb == "create",
-            operations.c.status == "done",
+            operations.c.verb == Verb.CREATE,
+            operations.c.status == OperationStatus.DONE,
         )
         .group_by(operations.c.resource_id)
     )

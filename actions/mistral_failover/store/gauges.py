@@ -10,8 +10,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from mistral_failover.convergence.records import JournalKind, TraversalStatus
 from mistral_failover.store.session import Session
 from mistral_failover.store.tables import (
+    Decision,
     groups,
     incidents,
     journal,
@@ -61,7 +63,9 @@ def group_gauges(tx: Session, project_id: str | None, now: float) -> list[GroupG
         .order_by(groups.c.created_at, groups.c.id)
     )
     rows = tx.connection.execute(_of(query, project_id)).all()
-    blocked = _blocked(tx, [r.current_traversal for r in rows if r.status == "BLOCKED"])
+    blocked = _blocked(
+        tx, [r.current_traversal for r in rows if r.status == TraversalStatus.BLOCKED]
+    )
     lately = _counts(
         tx,
         _of(
@@ -92,7 +96,7 @@ def held_alarms(tx: Session, project_id: str | None) -> dict[tuple[str, str | No
     unknown)."""
     query = (
         sa.select(incidents.c.project_id, incidents.c.group_id, sa.func.count())
-        .where(incidents.c.decision == "HELD")
+        .where(incidents.c.decision == Decision.HELD)
         .group_by(incidents.c.project_id, incidents.c.group_id)
     )
     if project_id is not None:
@@ -134,7 +138,7 @@ def _blocked(tx: Session, traversal_ids: Sequence[str]) -> dict[str, float]:
         query = (
             sa.select(journal.c.traversal_id, sa.func.max(journal.c.at))
             .join(groups, groups.c.id == journal.c.group_id)
-            .where(groups.c.current_traversal.in_(some), journal.c.kind == "blocked")
+            .where(groups.c.current_traversal.in_(some), journal.c.kind == JournalKind.BLOCKED)
             .where(journal.c.traversal_id == groups.c.current_traversal)
             .group_by(journal.c.traversal_id)
         )

@@ -12,7 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from mistral_failover.convergence.records import TraversalStatus
+from mistral_failover.convergence.records import Action, Status, TraversalStatus
 from mistral_failover.model.goal import Goal
 from mistral_failover.store import totals
 from mistral_failover.store.records import BIRTH
@@ -62,7 +62,7 @@ def listed(tx: Session, group_id: str) -> list[KeptGoal]:
 
 
 def _kept(document: Any, walks: Sequence[Any]) -> KeptGoal:
-    reached = [row.ended_at for row in walks if row.status == "COMPLETE"]
+    reached = [row.ended_at for row in walks if row.status == TraversalStatus.COMPLETE]
     latest = walks[0]
     return KeptGoal(
         goal=Goal(document),
@@ -78,7 +78,7 @@ def reached(tx: Session, group_id: str) -> list[str]:
     """Return the versions of the goals that were reached, the latest first, each once."""
     query = (
         sa.select(traversals.c.goal_version)
-        .where(traversals.c.group_id == group_id, traversals.c.status == "COMPLETE")
+        .where(traversals.c.group_id == group_id, traversals.c.status == TraversalStatus.COMPLETE)
         .group_by(traversals.c.goal_version)
         .order_by(
             sa.func.max(traversals.c.number).desc(), sa.func.max(traversals.c.ended_at).desc()
@@ -180,4 +180,4 @@ def _last_of_a_name(tx: Session, group_id: str) -> set[str]:
 
 
 def _gone() -> sa.ColumnElement[bool]:
-    return sa.and_(resources.c.action == "DELETE", resources.c.status == "COMPLETE")
+    return sa.and_(resources.c.action == Action.DELETE, resources.c.status == Status.COMPLETE)

@@ -8,12 +8,20 @@ import sqlalchemy as sa
 from mistral_failover.store import totals
 from mistral_failover.store.incidents import decide
 from mistral_failover.store.session import Session
-from mistral_failover.store.tables import Decision, groups, incidents, members, metadata, traversals
+from mistral_failover.store.tables import (
+    AdmissionRule,
+    Decision,
+    groups,
+    incidents,
+    members,
+    metadata,
+    traversals,
+)
 
 
 def orphan(tx: Session, incident_id: str, sentence: str) -> None:
     """Hold an alarm as one of an unknown group: it may be about a group that is defined later."""
-    decide(tx, incident_id, Decision.HELD, sentence, rule="unknown")
+    decide(tx, incident_id, Decision.HELD, sentence, rule=AdmissionRule.UNKNOWN)
     tx.execute(incidents.update().where(incidents.c.id == incident_id).values(group_id=None))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from mistral_failover.convergence.records import GroupState
+from mistral_failover.convergence.records import Action, GroupState, Status
 from mistral_failover.model.canonical import version_of
 from mistral_failover.model.ids import group_id
 from mistral_failover.store import goals, hooks
@@ -80,7 +80,9 @@ def define(tx: Session, project_id: str, name: str, definition: Mapping[str, Any
         tx.connection.execute(
             sa.select(resources.c.type)
             .where(resources.c.group_id == identity)
-            .where(sa.or_(resources.c.action != "DELETE", resources.c.status != "COMPLETE"))
+            .where(
+                sa.or_(resources.c.action != Action.DELETE, resources.c.status != Status.COMPLETE)
+            )
         ).scalars()
     )
     needed |= goals.needed_types(tx, identity)
@@ -199,8 +201,8 @@ def _pin(tx: Session, identity: str, member: str, server_id: str | None) -> None
     query = sa.select(resources.c.id, resources.c.attributes).where(
         resources.c.group_id == identity,
         resources.c.member == member,
-        resources.c.action != "INIT",
-        sa.or_(resources.c.action != "DELETE", resources.c.status != "COMPLETE"),
+        resources.c.action != Action.INIT,
+        sa.or_(resources.c.action != Action.DELETE, resources.c.status != Status.COMPLETE),
     )
     for row in tx.connection.execute(query.with_for_update()).all():
         if server_id and not row.attributes.get("server_id"):

@@ -16,21 +16,22 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from mistral_failover.convergence.records import JournalKind
 from mistral_failover.store.session import Session
 from mistral_failover.store.tables import groups, journal, traversals
 
-EVENTS: Mapping[str, str] = MappingProxyType(
+EVENTS: Mapping[JournalKind, str] = MappingProxyType(
     {
-        "admitted": "admitted",
-        "held": "held",
-        "traversal": "started",
-        "complete": "complete",
-        "not_reached": "failed",
-        "blocked": "blocked",
-        "returned": "returned",
-        "degraded": "degraded",
-        "down": "down",
-        "well": "well",
+        JournalKind.ADMITTED: "admitted",
+        JournalKind.HELD: "held",
+        JournalKind.TRAVERSAL: "started",
+        JournalKind.COMPLETE: "complete",
+        JournalKind.NOT_REACHED: "failed",
+        JournalKind.BLOCKED: "blocked",
+        JournalKind.RETURNED: "returned",
+        JournalKind.DEGRADED: "degraded",
+        JournalKind.DOWN: "down",
+        JournalKind.WELL: "well",
     }
 )
 """The kinds of journal entries that are events, and the names of the events."""
@@ -41,7 +42,7 @@ class Event:
     """One journal entry; ``at`` in seconds by the database's clock."""
 
     id: int
-    kind: str
+    kind: JournalKind
     sentence: str
     traversal: str | None
     incident: str | None
@@ -122,7 +123,10 @@ def pending(tx: Session, project_id: str, group_id: str, limit: int) -> Pending 
         .order_by(journal.c.id)
         .limit(limit)
     )
-    events = tuple(Event(*row) for row in tx.connection.execute(query))
+    events = tuple(
+        Event(number, JournalKind(kind), *rest)
+        for number, kind, *rest in tx.connection.execute(query)
+    )
     concerned = {event.traversal for event in events} | {group.current_traversal}
     versions = sa.select(traversals.c.id, traversals.c.goal_version).where(
         traversals.c.id.in_([each for each in concerned if each])

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from mistral_failover.store import groups as known_groups
 from mistral_failover.store import totals
 from mistral_failover.store.session import Session
-from mistral_failover.store.tables import Decision, groups, incidents
+from mistral_failover.store.tables import AdmissionRule, Decision, groups, incidents
 
 OPERATOR = "operator"
 """The source of incidents that an operator started."""
@@ -52,7 +52,7 @@ class Incident:
     decided_at: float = 0.0
     first_at: float = 0.0
     last_at: float = 0.0
-    rule: str = ""
+    rule: AdmissionRule = AdmissionRule.NONE
     firing: bool = True
     series: str = ""
     duplicate_of: str | None = None
@@ -200,7 +200,7 @@ def decide(
     sentence: str,
     fact: Mapping[str, Any] | None = None,
     *,
-    rule: str = "",
+    rule: AdmissionRule = AdmissionRule.NONE,
     group_id: str | None = None,
     duplicate_of: str | None = None,
 ) -> None:
@@ -258,7 +258,7 @@ def complete(tx: Session, incident_id: str, fact: Mapping[str, Any]) -> None:
 
 
 def host_events_since(
-    tx: Session, project_id: str, rules: Collection[str], since: float
+    tx: Session, project_id: str, rules: Collection[AdmissionRule], since: float
 ) -> Iterator[Incident]:
     """Yield the project's incidents without a group that these rules held or admitted and that
     arrived since a time, the oldest first, read in pages."""
@@ -363,7 +363,9 @@ def latest_of_series(tx: Session, group_id: str, series: str) -> Incident | None
     return _incident(row._mapping) if row else None
 
 
-def failing_since(tx: Session, project_id: str, since: float, rules: Collection[str]) -> set[str]:
+def failing_since(
+    tx: Session, project_id: str, since: float, rules: Collection[AdmissionRule]
+) -> set[str]:
     """Return the ids of the project's groups with an alarm that was admitted since a time, or held
     by one of these rules. Orders of operators do not count."""
     held = sa.and_(incidents.c.decision == Decision.HELD, incidents.c.rule.in_(rules))
@@ -398,7 +400,7 @@ def is_held_full(tx: Session, project_id: str, most: int, group_id: str | None =
     return _are_held(tx, project_id, most, mine)
 
 
-def is_unknown_full(tx: Session, project_id: str, most: int, rule: str) -> bool:
+def is_unknown_full(tx: Session, project_id: str, most: int, rule: AdmissionRule) -> bool:
     """Return whether this rule holds at least ``most`` alarms of a project that have no group."""
     return _are_held(tx, project_id, most, incidents.c.group_id.is_(None), incidents.c.rule == rule)
 
@@ -484,7 +486,7 @@ def held_of_groups(
     *,
     group_id: str | None = None,
     parents: Collection[str] | None = None,
-    rules: Collection[str] | None = None,
+    rules: Collection[AdmissionRule] | None = None,
 ) -> Iterator[HeldOfGroup]:
     """Yield the held alarms of the project's groups, oldest first; only those of one group, only
     the children of these host events, or only those that were held by these rules.
@@ -583,7 +585,7 @@ def events_of_host(tx: Session, project_id: str, host: str) -> list[str]:
     return [identity for identity, fact in rows if fact.get("host") == host]
 
 
-def held_by(tx: Session, project_id: str, rule: str) -> int:
+def held_by(tx: Session, project_id: str, rule: AdmissionRule) -> int:
     """Return how many alarms of a project this rule holds."""
     query = sa.select(sa.func.count()).where(
         incidents.c.project_id == project_id,
@@ -593,7 +595,7 @@ def held_by(tx: Session, project_id: str, rule: str) -> int:
     return int(tx.connection.execute(query).scalar_one())
 
 
-def decided_since(tx: Session, project_id: str, rule: str, since: float) -> int:
+def decided_since(tx: Session, project_id: str, rule: AdmissionRule, since: float) -> int:
     """Return how many of the project's incidents this rule decided since a time."""
     query = sa.select(sa.func.count()).where(
         incidents.c.project_id == project_id,
@@ -617,4 +619,10 @@ def unstarted(tx: Session, project_id: str) -> list[Incident]:
 
 
 def _incident(fields: Mapping[Any, Any]) -> Incident:
-    return Incident(**{**fields, "decision": Decision(fields["decision"])})
+    return Incident(
+        **{
+            **fields,
+            "decision": Decision(fields["decision"]),
+            "rule": AdmissionRule(fields["rule"]),
+        }
+    )

@@ -10,7 +10,14 @@ import sqlalchemy as sa
 
 from mistral_failover.convergence.records import GroupState
 from mistral_failover.store.session import Session
-from mistral_failover.store.tables import goals, groups, incidents, observations, traversals
+from mistral_failover.store.tables import (
+    Decision,
+    goals,
+    groups,
+    incidents,
+    observations,
+    traversals,
+)
 
 _STATE = tuple(each.name for each in fields(GroupState))
 
@@ -28,7 +35,7 @@ def overview(
     total = tx.connection.execute(sa.select(sa.func.count()).select_from(groups).where(of))
     waiting = (
         sa.select(incidents.c.group_id, sa.func.count().label("held"))
-        .where(incidents.c.project_id == project_id, incidents.c.decision == "HELD")
+        .where(incidents.c.project_id == project_id, incidents.c.decision == Decision.HELD)
         .group_by(incidents.c.group_id)
         .subquery()
     )

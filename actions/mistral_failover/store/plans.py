@@ -13,9 +13,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from mistral_failover.convergence.records import GroupState
+from mistral_failover.convergence.records import GroupState, OperationStatus
 from mistral_failover.store.session import Session
-from mistral_failover.store.tables import groups, operations, plans, resources
+from mistral_failover.store.tables import OrderVerb, groups, operations, plans, resources
 
 KEPT = 20
 """The maximum number of plans that are kept for a group, the latest."""
@@ -35,7 +35,7 @@ class KeptPlan:
     id: str
     project_id: str
     group_id: str
-    verb: str
+    verb: OrderVerb
     inputs: Mapping[str, Any]
     fingerprint: str
     world: Mapping[str, Any]
@@ -83,7 +83,11 @@ def find(tx: Session, project_id: str, plan_id: str) -> tuple[KeptPlan, GroupSta
     state = tx.connection.execute(
         sa.select(*group).where(groups.c.id == kept.group_id)
     ).one_or_none()
-    return (KeptPlan(**kept._mapping), GroupState(*state)) if state else None
+    return (
+        (KeptPlan(**{**kept._mapping, "verb": OrderVerb(kept.verb)}), GroupState(*state))
+        if state
+        else None
+    )
 
 
 def durations(tx: Session, project_id: str, group_id: str) -> Durations:
@@ -105,7 +109,7 @@ def _medians(tx: Session, of: sa.ColumnElement[bool]) -> Durations:
         )
         .join(resources, resources.c.id == operations.c.resource_id)
         .join(groups, groups.c.id == operations.c.group_id)
-        .where(of, operations.c.status == "done", operations.c.ended_at.is_not(None))
+        .where(of, operations.c.status == OperationStatus.DONE, operations.c.ended_at.is_not(None))
         .order_by(operations.c.ended_at.desc())
         .limit(_SAMPLES)
     )

@@ -30,7 +30,8 @@ _ONE_LOCKED = _ONE.with_for_update(read=True)
 _UNKNOWN = (
     sa.select(operations.c.key)
     .where(
-        operations.c.resource_id == sa.bindparam("resource_id"), operations.c.status == "unknown"
+        operations.c.resource_id == sa.bindparam("resource_id"),
+        operations.c.status == OperationStatus.UNKNOWN,
     )
     .limit(1)
 )
@@ -38,7 +39,9 @@ _ALL = (
     sa.select(*_COLUMNS)
     .where(
         resources.c.group_id == sa.bindparam("this_group"),
-        sa.not_(sa.and_(resources.c.action == "DELETE", resources.c.status == "COMPLETE")),
+        sa.not_(
+            sa.and_(resources.c.action == Action.DELETE, resources.c.status == Status.COMPLETE)
+        ),
     )
     .order_by(*BIRTH)
 )
@@ -55,7 +58,7 @@ _DEPOSED = sa.exists().where(
     members.c.group_id == resources.c.group_id,
     members.c.name == resources.c.member,
     members.c.epoch > resources.c.epoch,
-    resources.c.action != "DELETE",
+    resources.c.action != Action.DELETE,
 )
 _RENEWED = resources.update().where(*_HELD, sa.not_(_DEPOSED))
 _RELEASED = (
@@ -76,7 +79,7 @@ _AGAIN = (
     operations.update()
     .where(operations.c.key == sa.bindparam("this_key"))
     .values(
-        status="started",
+        status=OperationStatus.STARTED,
         attempts=operations.c.attempts + 1,
         waiting_for=None,
         waiting_since=None,
@@ -85,7 +88,7 @@ _AGAIN = (
 _RUNNING = (
     operations.c.resource_id == sa.bindparam("this_record"),
     operations.c.token == sa.bindparam("this_token"),
-    operations.c.status == "started",
+    operations.c.status == OperationStatus.STARTED,
 )
 _WAITS = operations.update().where(*_RUNNING)
 _WAITED = sa.select(operations.c.waiting_since).where(*_RUNNING)
@@ -102,9 +105,9 @@ _OVERTAKEN = (
     operations.update()
     .where(
         operations.c.resource_id == sa.bindparam("this_record"),
-        operations.c.status == "unknown",
+        operations.c.status == OperationStatus.UNKNOWN,
     )
-    .values(status="overtaken")
+    .values(status=OperationStatus.OVERTAKEN)
 )
 
 
@@ -155,7 +158,7 @@ class Records(Session):
                 lease_until=None,
                 token=resources.c.token + 1,
                 atomic_key=resources.c.atomic_key + 1,
-                status="FAILED",
+                status=Status.FAILED,
                 reason=reason,
             )
         )
@@ -165,9 +168,9 @@ class Records(Session):
                 .where(
                     operations.c.resource_id == record.id,
                     operations.c.token == record.token,
-                    operations.c.status == "started",
+                    operations.c.status == OperationStatus.STARTED,
                 )
-                .values(status="unknown", unknowns=operations.c.unknowns + 1)
+                .values(status=OperationStatus.UNKNOWN, unknowns=operations.c.unknowns + 1)
             )
         return stolen
 
@@ -204,7 +207,7 @@ class Records(Session):
                 traversal_id=ticket.traversal_id,
                 verb=ticket.verb,
                 goal_version=ticket.goal_version,
-                status="started",
+                status=OperationStatus.STARTED,
                 attempts=1,
                 owner=ticket.lock.owner,
                 token=ticket.lock.token,

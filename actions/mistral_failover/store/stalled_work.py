@@ -10,11 +10,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from mistral_failover.convergence.records import END, Node, Ready
+from mistral_failover.convergence.records import END, JournalKind, Node, NodeStatus, Ready
 from mistral_failover.model.goal import FENCE_PREFIX
 from mistral_failover.store.incidents import OPERATOR
 from mistral_failover.store.session import Session
 from mistral_failover.store.tables import (
+    AdmissionRule,
+    Decision,
     groups,
     incidents,
     journal,
@@ -25,10 +27,6 @@ from mistral_failover.store.tables import (
     traversals,
 )
 
-SWEPT = "sweep"
-"""The kind of journal entries about what a sweep did."""
-HANDED_BACK = "handed_back"
-"""The kind of journal entries about work that a stopping process handed back."""
 _RETRY_AFTER = 60.0
 _RETRY_SHARE = 0.5
 """What may pass by itself is tried again after half of the time that the operation has lasted."""
@@ -86,7 +84,9 @@ def stalled(tx: Session, project_id: str, group_id: str | None, quiet: float) ->
     now = tx.clock()
     here = (journal.c.group_id == groups.c.id, journal.c.traversal_id == nodes.c.traversal_id)
     heard = sa.exists().where(*here, journal.c.at > now - quiet)
-    swept = sa.exists().where(*here, journal.c.at > now - quiet, journal.c.kind == SWEPT)
+    swept = sa.exists().where(
+        *here, journal.c.at > now - quiet, journal.c.kind == JournalKind.SWEEP
+    )
     last = (
         sa.select(journal.c.kind)
         .where(*here)
@@ -112,7 +112,7 @@ def stalled(tx: Session, project_id: str, group_id: str | None, quiet: float) ->
             sa.or_(
                 sa.and_(
                     resources.c.owner.is_(None),
-                    sa.or_(sa.not_(heard), last == HANDED_BACK),
+                    sa.or_(sa.not_(heard), last == JournalKind.HANDED_BACK),
                 ),
                 resources.c.lease_until <= now,
             ),
@@ -141,7 +141,7 @@ def chain_waits(
     now = tx.clock()
     waiting = (
         nodes.c.traversal_id == traversals.c.id,
-        nodes.c.status == "WAITING",
+        nodes.c.status == NodeStatus.WAITING,
         nodes.c.remaining == 0,
         nodes.c.node != END,
     )
@@ -177,7 +177,7 @@ def chain_waits(
 def _workable() -> tuple[sa.ColumnElement[bool], ...]:
     """Return the conditions for a node that waits for nothing, in an open stage."""
     return (
-        nodes.c.status == "WAITING",
+        nodes.c.status == NodeStatus.WAITING,
         nodes.c.remaining == 0,
         sa.or_(traversals.c.through.is_(None), nodes.c.stage <= traversals.c.through),
     )
@@ -195,7 +195,7 @@ def confirmed_fences(
         .join(members, members.c.group_id == groups.c.id)
         .where(
             groups.c.project_id == project_id,
-            nodes.c.status == "BLOCKED",
+            nodes.c.status == NodeStatus.BLOCKED,
             resources.c.name == sa.literal(FENCE_PREFIX) + members.c.name,
             members.c.confirmed_epoch == members.c.epoch,
         )
@@ -228,7 +228,7 @@ def targets_down(tx: Session, traversal_id: str) -> list[TargetDown]:
     tried again now are left out."""
     waiting = (
         nodes.c.traversal_id == traversal_id,
-        nodes.c.status == "WAITING",
+        nodes.c.status == NodeStatus.WAITING,
         nodes.c.next_try > tx.clock(),
     )
     return [
@@ -251,7 +251,7 @@ def targets_down(tx: Session, traversal_id: str) -> list[TargetDown]:
 def blocked_by_volume(tx: Session, project_id: str, group_id: str | None) -> list[BlockedByVolume]:
     """Return the blocked nodes whose operation said what has to change about a volume."""
     now = tx.connection.execute(sa.select(tx.clock())).scalar_one()
-    blocked = [groups.c.project_id == project_id, nodes.c.status == "BLOCKED"]
+    blocked = [groups.c.project_id == project_id, nodes.c.status == NodeStatus.BLOCKED]
     if group_id is not None:
         blocked.append(groups.c.id == group_id)
     return [
@@ -339,7 +339,7 @@ def unstarted(tx: Session, project_id: str, quiet: float) -> bool:
     Orders of operators do not count: operators see the failure and may have chosen another way."""
     query = sa.select(incidents.c.id).where(
         incidents.c.project_id == project_id,
-        incidents.c.decision == "ADMITTED",
+        incidents.c.decision == Decision.ADMITTED,
         incidents.c.source != OPERATOR,
         incidents.c.traversal_id.is_(None),
         incidents.c.group_id.is_not(None),
@@ -362,8 +362,8 @@ def guarded(tx: Session, project_id: str) -> bool:
     """Return whether the storm guard holds an alarm of a project."""
     query = sa.select(incidents.c.id).where(
         incidents.c.project_id == project_id,
-        incidents.c.decision == "HELD",
-        incidents.c.rule == "storm",
+        incidents.c.decision == Decision.HELD,
+        incidents.c.rule == AdmissionRule.STORM,
     )
     return tx.connection.execute(query.limit(1)).first() is not None
 

@@ -45,7 +45,7 @@ _STATE = sa.select(
 _REMAINING = sa.select(nodes.c.remaining).where(*_HERE)
 _READY = sa.select(nodes.c.node).where(
     nodes.c.traversal_id == sa.bindparam("this_traversal"),
-    nodes.c.status == "WAITING",
+    nodes.c.status == NodeStatus.WAITING,
     nodes.c.remaining == 0,
     nodes.c.node != END,
 )
@@ -75,7 +75,11 @@ _WAITING_FOR = sa.select(edges.c.node).where(
     edges.c.predecessor == sa.bindparam("this_node"),
 )
 _READY_AFTER = _READY.where(nodes.c.node.in_(_WAITING_FOR))
-_DONE = nodes.update().where(*_HERE, nodes.c.status != "DONE").values(status="DONE", reason=None)
+_DONE = (
+    nodes.update()
+    .where(*_HERE, nodes.c.status != NodeStatus.DONE)
+    .values(status=NodeStatus.DONE, reason=None)
+)
 _COUNT_DOWN = (
     nodes.update()
     .where(nodes.c.traversal_id == sa.bindparam("this_traversal"), nodes.c.node.in_(_WAITING_FOR))
@@ -110,7 +114,7 @@ class SyncPoints(Session):
                     "traversal_id": traversal_id,
                     "node": key,
                     "resource_id": node.resource_id,
-                    "status": "WAITING",
+                    "status": NodeStatus.WAITING,
                     "remaining": degree,
                     "wanted": None if wanted is None else _wanted_document(wanted),
                     "stage": rank(plan.stages[key]),
@@ -122,7 +126,7 @@ class SyncPoints(Session):
                 "traversal_id": traversal_id,
                 "node": END,
                 "resource_id": None,
-                "status": "WAITING",
+                "status": NodeStatus.WAITING,
                 "remaining": len(roots),
                 "wanted": None,
                 "stage": 0,
@@ -181,8 +185,12 @@ class SyncPoints(Session):
     def fail_node(self, traversal_id: str, node: Node, *, blocked: bool, reason: str) -> None:
         self.execute(
             nodes.update()
-            .where(*_node_is(traversal_id, node.key), nodes.c.status == "WAITING")
-            .values(status="BLOCKED" if blocked else "FAILED", reason=reason, **_WAITS_NO_MORE)
+            .where(*_node_is(traversal_id, node.key), nodes.c.status == NodeStatus.WAITING)
+            .values(
+                status=NodeStatus.BLOCKED if blocked else NodeStatus.FAILED,
+                reason=reason,
+                **_WAITS_NO_MORE,
+            )
         )
 
     def retry_now(self, traversal_id: str) -> None:
@@ -195,8 +203,8 @@ class SyncPoints(Session):
     def reopen_node(self, traversal_id: str, node: Node, *, once: bool = False) -> bool:
         return self.changed(
             nodes.update()
-            .where(*_node_is(traversal_id, node.key), nodes.c.status == "BLOCKED")
-            .values(status="WAITING", reason=None, own_since=0.0 if once else None)
+            .where(*_node_is(traversal_id, node.key), nodes.c.status == NodeStatus.BLOCKED)
+            .values(status=NodeStatus.WAITING, reason=None, own_since=0.0 if once else None)
         )
 
     def defer(self, traversal_id: str, node: Node, holder: str) -> None:
@@ -215,7 +223,7 @@ class SyncPoints(Session):
 
     def stopped_nodes(self, traversal_id: str) -> list[Node]:
         query = sa.select(nodes.c.node).where(
-            nodes.c.traversal_id == traversal_id, nodes.c.status == "BLOCKED"
+            nodes.c.traversal_id == traversal_id, nodes.c.status == NodeStatus.BLOCKED
         )
         return _parsed(self.connection.execute(query))
 
@@ -231,7 +239,7 @@ class SyncPoints(Session):
     ) -> None:
         self.execute(
             nodes.update()
-            .where(*_node_is(traversal_id, node.key), nodes.c.status == "WAITING")
+            .where(*_node_is(traversal_id, node.key), nodes.c.status == NodeStatus.WAITING)
             .values(
                 waiting_for=waiting_for,
                 waiting_since=since,

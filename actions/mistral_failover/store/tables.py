@@ -4,6 +4,10 @@
 Every row belongs to a project or to a group, and each group belongs to one project. Every query
 names one of them. Only `host_fences` and `blocked_clients` belong to the cloud: a compute host
 serves many projects, and a block outlives the group that needed it.
+
+A column that names a row of another table has a foreign key, except where the row may outlive the
+other one: the journal and incidents outlive the traversals, records and groups that they name,
+members outlive their group, and an operation outlives its traversal while its record is there.
 """
 
 from __future__ import annotations
@@ -18,12 +22,14 @@ from sqlalchemy.engine import Dialect
 
 from mistral_failover.convergence.records import (
     Action,
+    JournalKind,
     NodeStatus,
     OperationStatus,
     Status,
     TraversalStatus,
 )
 from mistral_failover.model.observation import Service
+from mistral_failover.model.types import Verb
 
 # docs/_ext/columns.py describes each column; the documentation is made from it.
 metadata = sa.MetaData(
@@ -71,8 +77,7 @@ def _part_of(table: str) -> sa.ForeignKey:
     """Return a foreign key that deletes the row together with the row that it belongs to.
 
     Only tables whose rows are written while the other row is locked, or new, have this key, because
-    InnoDB locks the other row for it. The journal, incidents and members outlive the rows that they
-    name.
+    InnoDB locks the other row for it.
     """
     return sa.ForeignKey(f"failover_{table}.id", ondelete="CASCADE")
 
@@ -130,6 +135,45 @@ class Decision(StrEnum):
     DUPLICATE = "DUPLICATE"
     DISMISSED = "DISMISSED"
     REFUSED = "REFUSED"
+
+
+class AdmissionRule(StrEnum):
+    """The rule that decided on an alarm. NONE: no rule applied, or an operator decided."""
+
+    NONE = ""
+    NOT_FIRING = "not_firing"
+    NOT_IN_SERVICE = "not_in_service"
+    STRANGER = "stranger"
+    UNNAMED = "unnamed"
+    HEARD_BEFORE = "heard_before"
+    KNOWN_FACT = "known_fact"
+    PAUSED = "paused"
+    MAINTENANCE = "maintenance"
+    OLD_NEWS = "old_news"
+    COOLDOWN = "cooldown"
+    PER_HOUR = "per_hour"
+    STORM = "storm"
+    UNKNOWN = "unknown"
+    """The alarm belongs to no known group."""
+    HOST = "host"
+    """A host event that was passed on to groups."""
+    NOWHERE = "nowhere"
+    """A host event that is held because no member is known to be there."""
+    RELEASED = "released"
+    """The storm guard held the alarm and let it go."""
+    TOO_LATE = "too_late"
+    """The alarm was admitted, but could not be started for long."""
+
+
+class OrderVerb(StrEnum):
+    """What an operator can order for a group, and plan."""
+
+    FAILOVER = "failover"
+    SWITCHOVER = "switchover"
+    FAILBACK = "failback"
+    REPLACE = "replace"
+    ROLLBACK = "rollback"
+    REMOVE = "remove"
 
 
 groups = _table(
@@ -233,7 +277,8 @@ nodes = _table(
     "failover_nodes",
     _id("traversal_id", _part_of("traversals"), primary_key=True),
     sa.Column("node", sa.String(64), primary_key=True),
-    _id("resource_id"),
+    # Of a record that is forgotten the node remains.
+    _id("resource_id", sa.ForeignKey("failover_resources.id", ondelete="SET NULL"), index=True),
     *_one_of("status", NodeStatus),
     sa.Column("remaining", sa.Integer, nullable=False),
     sa.Column("wanted", PlainJson),
@@ -261,10 +306,11 @@ edges = _table(
 operations = _table(
     "failover_operations",
     _id("key", primary_key=True),
-    _id("group_id", nullable=False),
+    _id("group_id", _part_of("groups"), nullable=False),
     _id("resource_id", _part_of("resources"), nullable=False, index=True),
+    # No key: the last operation on a record stays with the record when its traversal is forgotten.
     _id("traversal_id", nullable=False, index=True),
-    sa.Column("verb", sa.String(16), nullable=False),
+    *_one_of("verb", Verb),
     sa.Column("goal_version", sa.String(64), nullable=False),
     *_one_of("status", OperationStatus),
     sa.Column("attempts", sa.Integer, nullable=False),
@@ -295,7 +341,7 @@ incidents = _table(
     sa.Column("decided_at", _Time, nullable=False),
     sa.Column("first_at", _Time, nullable=False),
     sa.Column("last_at", _Time, nullable=False),
-    sa.Column("rule", sa.String(32), nullable=False),
+    *_one_of("rule", AdmissionRule, 32),
     sa.Column("firing", sa.Boolean, nullable=False),
     sa.Column("series", sa.String(64), nullable=False),
     _id("duplicate_of"),
@@ -344,8 +390,8 @@ plans = _table(
     "failover_plans",
     _id("id", primary_key=True),
     sa.Column("project_id", sa.String(64), nullable=False),
-    _id("group_id", nullable=False, index=True),
-    sa.Column("verb", sa.String(16), nullable=False),
+    _id("group_id", _part_of("groups"), nullable=False, index=True),
+    *_one_of("verb", OrderVerb),
     sa.Column("inputs", PlainJson, nullable=False),
     sa.Column("fingerprint", sa.String(64), nullable=False),
     sa.Column("world", PlainJson, nullable=False),
@@ -369,7 +415,7 @@ journal = _table(
     _id("traversal_id"),
     _id("resource_id"),
     _id("incident_id"),
-    sa.Column("kind", sa.String(16), nullable=False),
+    *_one_of("kind", JournalKind),
     sa.Column("sentence", _Reason, nullable=False),
     sa.Column("at", _Time, nullable=False),
     sa.Column("owner", sa.String(255)),

@@ -16,7 +16,14 @@ import sqlalchemy as sa
 from mistral_failover.store import counting
 from mistral_failover.store.counting import SEPARATOR, Count, Counts
 from mistral_failover.store.session import Session
-from mistral_failover.store.tables import groups, incidents, operations, totals, traversals
+from mistral_failover.store.tables import (
+    AdmissionRule,
+    groups,
+    incidents,
+    operations,
+    totals,
+    traversals,
+)
 
 SWEEPS = "sweeps"
 UNLISTED = "unlisted"
@@ -106,7 +113,7 @@ def swept(tx: Session, project_id: str, *, found: bool) -> None:
     add(tx, project_id, None, {(SWEEPS, "yes" if found else "no"): Count(1, tx.now())})
 
 
-def unlisted(tx: Session, project_id: str, group_id: str | None, rule: str) -> None:
+def unlisted(tx: Session, project_id: str, group_id: str | None, rule: AdmissionRule) -> None:
     """Count an alarm that this rule holds and that is not recorded, because the list is full."""
     add(tx, project_id, group_id, {(UNLISTED, rule): Count(1, tx.now())})
 

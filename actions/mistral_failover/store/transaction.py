@@ -13,7 +13,13 @@ import networkx as nx
 import sqlalchemy as sa
 
 from mistral_failover.convergence.graph import Plan
-from mistral_failover.convergence.records import GroupState, Node, Traversal, TraversalStatus
+from mistral_failover.convergence.records import (
+    GroupState,
+    JournalKind,
+    Node,
+    Traversal,
+    TraversalStatus,
+)
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.text import clean
 from mistral_failover.store import goals as kept_goals
@@ -181,17 +187,19 @@ class SqlTransaction(Records, SyncPoints):
         self, traversal_id: str, status: TraversalStatus, reason: str, **changes: Any
     ) -> None:
         ended: Any = None
-        if status not in ("IN_PROGRESS", "BLOCKED"):
+        if status not in (TraversalStatus.IN_PROGRESS, TraversalStatus.BLOCKED):
             # It ended when it first failed, whatever fails later beside it. Do not test the status
             # here: MySQL evaluates assignments from left to right, so it would be the new status.
             ended = sa.func.coalesce(traversals.c.ended_at, self.clock())
-        replaceable = traversals.c.status != "COMPLETE"
-        if status == "SUPERSEDED":  # a traversal that ended keeps its outcome
-            replaceable = traversals.c.status.in_(("IN_PROGRESS", "BLOCKED"))
-        elif status == "IN_PROGRESS":  # a failure beside it is not repaired by this
-            replaceable = traversals.c.status == "BLOCKED"
-        elif status == "BLOCKED":
-            replaceable = traversals.c.status == "IN_PROGRESS"
+        replaceable = traversals.c.status != TraversalStatus.COMPLETE
+        if status == TraversalStatus.SUPERSEDED:  # a traversal that ended keeps its outcome
+            replaceable = traversals.c.status.in_(
+                (TraversalStatus.IN_PROGRESS, TraversalStatus.BLOCKED)
+            )
+        elif status == TraversalStatus.IN_PROGRESS:  # a failure beside it is not repaired by this
+            replaceable = traversals.c.status == TraversalStatus.BLOCKED
+        elif status == TraversalStatus.BLOCKED:
+            replaceable = traversals.c.status == TraversalStatus.IN_PROGRESS
         self.execute(
             traversals.update()
             .where(traversals.c.id == traversal_id, replaceable)
@@ -222,7 +230,7 @@ class SqlTransaction(Records, SyncPoints):
         group_id: str,
         sentence: str,
         *,
-        kind: str,
+        kind: JournalKind,
         traversal_id: str | None = None,
         resource_id: str | None = None,
         incident_id: str | None = None,

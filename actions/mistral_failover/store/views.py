@@ -8,7 +8,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from mistral_failover.convergence.records import END
+from mistral_failover.convergence.records import (
+    END,
+    Action,
+    JournalKind,
+    NodeStatus,
+    OperationStatus,
+    Status,
+    TraversalStatus,
+)
 from mistral_failover.store.session import Session
 from mistral_failover.store.tables import (
     groups,
@@ -79,15 +87,17 @@ def under_way(tx: Session, group_ids: Collection[str]) -> list[dict[str, Any]]:
         .join(resources, resources.c.id == operations.c.resource_id)
         .where(
             operations.c.group_id.in_(group_ids),
-            operations.c.status.in_(("started", "unknown")),
-            sa.not_(sa.and_(resources.c.action == "DELETE", resources.c.status == "COMPLETE")),
+            operations.c.status.in_((OperationStatus.STARTED, OperationStatus.UNKNOWN)),
+            sa.not_(
+                sa.and_(resources.c.action == Action.DELETE, resources.c.status == Status.COMPLETE)
+            ),
         )
         .order_by(operations.c.started_at, operations.c.token, operations.c.key)
     )
     return [dict(row._mapping) for row in tx.connection.execute(query)]
 
 
-def told(tx: Session, traversal_id: str, resource_id: str, kind: str) -> int:
+def told(tx: Session, traversal_id: str, resource_id: str, kind: JournalKind) -> int:
     """Return the number of journal entries of this kind about a resource in a traversal."""
     query = sa.select(sa.func.count()).where(
         journal.c.traversal_id == traversal_id,
@@ -162,7 +172,7 @@ def deferred(tx: Session, traversal_ids: Collection[str]) -> list[dict[str, Any]
         .where(
             nodes.c.traversal_id.in_(traversal_ids),
             nodes.c.deferred_to.is_not(None),
-            nodes.c.status == "WAITING",
+            nodes.c.status == NodeStatus.WAITING,
         )
     )
     return [dict(row._mapping) for row in tx.connection.execute(query)]
@@ -207,9 +217,9 @@ def ready(tx: Session, traversal_ids: Collection[str]) -> list[dict[str, Any]]:
         .join(resources, resources.c.id == nodes.c.resource_id)
         .where(
             nodes.c.traversal_id.in_(traversal_ids),
-            traversals.c.status.in_(("IN_PROGRESS", "BLOCKED")),
+            traversals.c.status.in_((TraversalStatus.IN_PROGRESS, TraversalStatus.BLOCKED)),
             sa.or_(traversals.c.through.is_(None), nodes.c.stage <= traversals.c.through),
-            nodes.c.status == "WAITING",
+            nodes.c.status == NodeStatus.WAITING,
             nodes.c.remaining == 0,
             nodes.c.waiting_since.is_(None),
             nodes.c.deferred_to.is_(None),
@@ -234,7 +244,7 @@ def chain(tx: Session, traversal_id: str) -> dict[str, Any] | None:
         .join(nodes, nodes.c.traversal_id == traversals.c.id)
         .where(
             traversals.c.id == traversal_id,
-            nodes.c.status == "WAITING",
+            nodes.c.status == NodeStatus.WAITING,
             nodes.c.remaining == 0,
             nodes.c.node != END,
         )
@@ -261,7 +271,10 @@ def failed_step(tx: Session, traversal_id: str) -> dict[str, Any] | None:
                 nodes.c.resource_id == operations.c.resource_id,
             ),
         )
-        .where(traversals.c.id == traversal_id, nodes.c.status.in_(("FAILED", "BLOCKED")))
+        .where(
+            traversals.c.id == traversal_id,
+            nodes.c.status.in_((NodeStatus.FAILED, NodeStatus.BLOCKED)),
+        )
         .order_by(operations.c.token.desc())
         .limit(1)
     )

@@ -11,6 +11,7 @@ from mistral_failover.cli import status_screen
 from mistral_failover.cli.base import clock, counted, lasted, when
 from mistral_failover.cli.connection import with_full_stop
 from mistral_failover.cli.status_screen import Advice
+from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.model.observation import Service
 from mistral_failover.ui.levels import Level, of_decision, of_group
 
@@ -187,7 +188,9 @@ def _member(status: Mapping[str, Any], row: Mapping[str, Any]) -> MemberRow:
     return MemberRow(
         name=name,
         server=row["server"] or "not known",
-        roles=roles if status["status"] == "COMPLETE" or not roles else f"to be {roles}",
+        roles=roles
+        if status["status"] == TraversalStatus.COMPLETE or not roles
+        else f"to be {roles}",
         epoch=row["epoch"],
         lost=name in status["lost"],
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 from mistral_failover.cli import status_screen
 from mistral_failover.cli.base import counted, lasted, when
+from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.ui.levels import URGENCY, Level, of_group
 
 
@@ -78,7 +79,7 @@ def _row(row: Mapping[str, Any], now: float) -> GroupRow:
         since=when(since),
         lasting=lasted(None if since is None else max(0.0, now - since)),
         active=status_screen.role_holders(row) or "out of service",
-        under_way=row["cause"] if row["status"] == "IN_PROGRESS" else "",
+        under_way=row["cause"] if row["status"] == TraversalStatus.IN_PROGRESS else "",
         waits_for_you=tuple(_waits(row)),
         since_seconds=since or 0.0,
     )
@@ -96,7 +97,7 @@ def _serves(row: Mapping[str, Any]) -> str:
 
 
 def _waits(row: Mapping[str, Any]) -> Iterable[str]:
-    if row["status"] in ("BLOCKED", "FAILED"):
+    if row["status"] in (TraversalStatus.BLOCKED, TraversalStatus.FAILED):
         yield row["reason"] or str(row["status"])
     if row["held"]:
         yield f"{counted(row['held'], 'alarm')} held"

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from mistral_failover.cli.base import clock, counted, lasted, when
+from mistral_failover.convergence.records import OperationStatus
 from mistral_failover.model.stages import Stage
 from mistral_failover.ui.levels import Level, of_status
 
@@ -202,7 +203,7 @@ def _step(
 
 
 def _unfinished(row: Mapping[str, Any]) -> Outcome:
-    doubtful = row["status"] in ("unknown", "overtaken")
+    doubtful = row["status"] in (OperationStatus.UNKNOWN, OperationStatus.OVERTAKEN)
     return Outcome.UNKNOWN if doubtful and row["ended_at"] is None else Outcome.RUNNING
 
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from mistral_failover.convergence.records import Action, OperationStatus, Status, TraversalStatus
 from mistral_failover.model.goal import (
     FENCE_PREFIX,
     FENCE_TYPE,
 )
-from mistral_failover.model.types import Provides, installed_types
+from mistral_failover.model.types import Provides, Verb, installed_types
 
 _SHORT = 8  # digits of a server's id
 
@@ -98,7 +99,7 @@ def topology(status: Mapping[str, Any]) -> Topology:
         for row in status["resources"]
         if (state := _of_record(row["status"])) is not None
     ]
-    reached = status["status"] == "COMPLETE"
+    reached = status["status"] == TraversalStatus.COMPLETE
     return _drawn(status["members"], status["roles"], status["lost"], rows, reached=reached)
 
 
@@ -128,7 +129,9 @@ def topology_at(traversal: Mapping[str, Any], status: Mapping[str, Any], moment:
     names = [*servers, *(row["member"] for row in operations if row["member"])]
     members = [servers.get(name, {"name": name, "server": None}) for name in dict.fromkeys(names)]
     ended = traversal["ended_at"]
-    reached = traversal["status"] == "COMPLETE" and ended is not None and ended <= moment
+    reached = (
+        traversal["status"] == TraversalStatus.COMPLETE and ended is not None and ended <= moment
+    )
     return _drawn(members, traversal["roles"], traversal["lost"], rows, reached=reached)
 
 
@@ -149,13 +152,15 @@ class _Row:
 def _of_record(status: str) -> ItemState | None:
     """Return how a record's member has its resource; None if it is gone."""
     action, _, how = status.partition("_")
-    if how == "FAILED":
+    if how == Status.FAILED:
         return ItemState.FAILED
-    if action == "INIT":
+    if action == Action.INIT:
         return ItemState.WANTED
-    if action == "DELETE":
-        return None if how == "COMPLETE" else ItemState.LEAVING
-    return ItemState.HELD if how == "COMPLETE" or action == "UPDATE" else ItemState.ARRIVING
+    if action == Action.DELETE:
+        return None if how == Status.COMPLETE else ItemState.LEAVING
+    return (
+        ItemState.HELD if how == Status.COMPLETE or action == Action.UPDATE else ItemState.ARRIVING
+    )
 
 
 def _at(operations: Iterable[Mapping[str, Any]], moment: float) -> ItemState | None:
@@ -165,14 +170,14 @@ def _at(operations: Iterable[Mapping[str, Any]], moment: float) -> ItemState | N
         if row["started_at"] > moment:
             # What is deleted or updated later was there before.
             if place == 0:
-                state = None if row["verb"] == "create" else ItemState.HELD
+                state = None if row["verb"] == Verb.CREATE else ItemState.HELD
             break
         ended = row["ended_at"] is not None and row["ended_at"] <= moment
-        if ended and row["status"] == "failed":
+        if ended and row["status"] == OperationStatus.FAILED:
             state = ItemState.FAILED
-        elif row["verb"] == "delete":
+        elif row["verb"] == Verb.DELETE:
             state = None if ended else ItemState.LEAVING
-        elif row["verb"] == "create":
+        elif row["verb"] == Verb.CREATE:
             state = ItemState.HELD if ended else ItemState.ARRIVING
         else:
             state = ItemState.HELD

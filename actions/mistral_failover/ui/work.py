@@ -10,6 +10,7 @@ from typing import Any
 
 from mistral_failover.cli.base import counted, lasted, when
 from mistral_failover.cli.status_screen import LONGEST, its_turn, ready_step
+from mistral_failover.convergence.records import OperationStatus, TraversalStatus
 from mistral_failover.ui.levels import Level, of_status
 
 
@@ -53,7 +54,9 @@ class WorkView:
 def work_view(overview: Iterable[Mapping[str, Any]], now: float) -> WorkView:
     """Return the view; ``overview`` are the rows of ``overview`` in failover.status."""
     groups = list(overview)
-    stuck = [row for row in groups if row["status"] in ("BLOCKED", "FAILED")]
+    stuck = [
+        row for row in groups if row["status"] in (TraversalStatus.BLOCKED, TraversalStatus.FAILED)
+    ]
     stuck.sort(key=lambda row: row["since"] or now)
     found = [each for row in groups for each in _steps(row, now)]
     found.sort(key=lambda each: each[0])
@@ -84,7 +87,7 @@ def _steps(group: Mapping[str, Any], now: float) -> Iterable[tuple[float, WorkRo
 
     waits = {(each["resource"], each["member"]) for each in group["waiting"]}
     for each in group["under_way"]:
-        unknown = each["status"] == "unknown"
+        unknown = each["status"] == OperationStatus.UNKNOWN
         if unknown and (each["resource"], each["member"]) in waits:
             continue  # its wait says more
         late = each["limit"] is not None and each["seconds"] > each["limit"]
@@ -109,5 +112,5 @@ def _steps(group: Mapping[str, Any], now: float) -> Iterable[tuple[float, WorkRo
         since, waits_for = group["since"] or now, f"for {its_turn(each)}"
         yield row(ready_step(each), Level.WORKING, "ready", since, "", waits_for)
     nothing = not (group["under_way"] or group["waiting"] or group["deferred"] or ready)
-    if nothing and group["status"] == "IN_PROGRESS":
+    if nothing and group["status"] == TraversalStatus.IN_PROGRESS:
         yield row("", Level.WORKING, "no step runs", group["since"] or now)

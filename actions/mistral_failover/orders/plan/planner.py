@@ -36,6 +36,7 @@ from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import find_by_short_id, unknown
 from mistral_failover.store import groups, incidents, plans
 from mistral_failover.store.plans import KeptPlan
+from mistral_failover.store.tables import OrderVerb
 from mistral_failover.store.transaction import SqlTransaction
 
 LIFETIME = 3600.0
@@ -319,7 +320,7 @@ def _sentence(snapshot: GroupSnapshot, goal: Goal, asked: PlanRequest) -> str:
     now = "now " if snapshot.reached or not held else "moving to "
     now += " and ".join(held) or "nothing active"
     unsaid = ""
-    if asked.verb == "failover" and asked.lost is None and snapshot.reached and held:
+    if asked.verb == OrderVerb.FAILOVER and asked.lost is None and snapshot.reached and held:
         taken = " and ".join(sorted(set(snapshot.roles.values())))
         unsaid = f"; {taken} counts as lost, because the request names no lost member"
     return f"{asked.verb} of {snapshot.group.name}: {where(goal)}{of} ({now}){unsaid}{back}"
@@ -347,7 +348,7 @@ def _nothing(snapshot: GroupSnapshot, asked: PlanRequest, sentence: str) -> dict
 
 def _plan_command(group: str, kept: KeptPlan) -> str:
     """Return the command that plans for a group again with the inputs of a kept plan."""
-    verb = [] if kept.verb == "failover" else ["--verb", kept.verb]
+    verb = [] if kept.verb == OrderVerb.FAILOVER else ["--verb", kept.verb]
     options = [word for name, value in kept.inputs.items() for word in _options(name, value)]
     return join(["failover", "plan", group, *verb, *options])
 

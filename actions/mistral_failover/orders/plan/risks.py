@@ -13,7 +13,7 @@ from mistral_failover.alarms.admission import HOUR
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.guard import Unguarded
-from mistral_failover.convergence.records import Record
+from mistral_failover.convergence.records import Record, TraversalStatus
 from mistral_failover.groups import agent_health
 from mistral_failover.groups.agent_health import SILENT, sends_commands
 from mistral_failover.groups.snapshot import GroupSnapshot
@@ -27,6 +27,7 @@ from mistral_failover.runtime import rights
 from mistral_failover.runtime.remedies import confirm_command
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import incidents
+from mistral_failover.store.tables import Decision
 
 Risk = dict[str, str]
 Step = Mapping[str, Any]
@@ -74,9 +75,9 @@ def _looked(what: str, look: Callable[[], Iterator[Risk]]) -> list[Risk]:
 
 def _traversal(case: RiskContext) -> Iterator[Risk]:
     current = case.found.traversal
-    if current is None or current.status in ("COMPLETE", "SUPERSEDED"):
+    if current is None or current.status in (TraversalStatus.COMPLETE, TraversalStatus.SUPERSEDED):
         return
-    if current.status == "IN_PROGRESS":
+    if current.status == TraversalStatus.IN_PROGRESS:
         yield risk(
             "TRAVERSAL_UNDER_WAY",
             f"{case.name} is moving to another goal ({current.cause}), which this one replaces",
@@ -192,7 +193,7 @@ def _alarms(case: RiskContext) -> Iterator[Risk]:
     """Yield alarms that were not acted on: the goal does not include them."""
     for alarm in case.found.alarms:
         who = " and ".join(incidents.said_lost(alarm)) or "a member"
-        if alarm.decision == "ADMITTED":
+        if alarm.decision == Decision.ADMITTED:
             yield risk(
                 "ALARM_NOT_BEGUN",
                 f"an alarm that reports {who} as lost was admitted, but its failover has not "
@@ -298,14 +299,14 @@ def _stack(case: RiskContext, cloud: Cloud) -> Iterator[Risk]:
     with translated(f"read stack {name}"):
         stack = cloud.heat.stacks.get(name, resolve_outputs=False)
     action, _, status = stack.stack_status.partition("_")
-    if status == "IN_PROGRESS":
+    if status == TraversalStatus.IN_PROGRESS:
         yield risk(
             "STACK_BUSY",
             f"Heat is updating stack {name} ({stack.stack_status})",
             "Wait until it has finished: openstack stack show. Steps that change the stack wait "
             "for it too.",
         )
-    elif status == "FAILED":
+    elif status == TraversalStatus.FAILED:
         yield risk(
             "STACK_FAILED",
             f"stack {name} is {action}_FAILED: {stack.stack_status_reason}",

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mistral_failover.convergence.dry_run import DryRunStep
-from mistral_failover.convergence.records import Record
+from mistral_failover.convergence.records import Record, Status
 from mistral_failover.convergence.sentences import doing
 from mistral_failover.model.goal import FENCE_PREFIX, FENCE_TYPE, Goal, fence_name
 from mistral_failover.model.rungs import Rung, rung_kind
@@ -83,7 +83,7 @@ def fences(
     standing = {
         r.name: r
         for r in records
-        if r.type == FENCE_TYPE and not r.going and r.status == "COMPLETE"
+        if r.type == FENCE_TYPE and not r.going and r.status == Status.COMPLETE
     }
     found = []
     for member in goal.document["lost"]:

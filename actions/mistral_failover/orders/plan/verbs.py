@@ -17,13 +17,14 @@ from mistral_failover.orders.replace import ReplaceRequest
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.inputs import optional_text
 from mistral_failover.runtime.request import Request
+from mistral_failover.store.tables import OrderVerb
 
 
 @dataclass(frozen=True)
 class PlanRequest:
     """The request for a plan: a verb, and the inputs of that verb's own action."""
 
-    verb: str = "failover"
+    verb: OrderVerb = OrderVerb.FAILOVER
     to: str | Mapping[str, str] | None = None
     lost: tuple[str, ...] | None = None
     recovered: tuple[str, ...] = ()
@@ -47,11 +48,12 @@ class PlanRequest:
     def read(cls, verb: Any, given: Mapping[str, Any]) -> Self:
         """Read an action's inputs. Raises ActionError BAD_INPUT, also for an input that the verb
         does not have."""
-        verb = optional_text("verb", verb) or "failover"
-        if verb not in VERBS:
+        said = optional_text("verb", verb) or OrderVerb.FAILOVER
+        if said not in VERBS:
             raise ActionError(
-                "BAD_INPUT", f"verb: {verb} is not known", f"Verbs: {', '.join(sorted(VERBS))}."
+                "BAD_INPUT", f"verb: {said} is not known", f"Verbs: {', '.join(sorted(VERBS))}."
             )
+        verb = OrderVerb(said)
         takes = VERBS[verb].takes
         for name, value in given.items():
             if value not in (None, "", [], ()) and name not in takes:
@@ -110,13 +112,13 @@ def _remove(request: Request, asked: PlanRequest) -> Derive:
     return rollback.removal_goal_function(asked.lost or ())
 
 
-VERBS: Mapping[str, Verb] = {
-    "failover": Verb(("to", "lost", "recovered"), _failover),
-    "switchover": Verb(("to", "role"), _switchover),
-    "failback": Verb(("to", "role", "recovered"), _failback),
-    "replace": Verb(("member", "resource"), _replace),
-    "rollback": Verb(("goal", "recovered"), _rollback),
-    "remove": Verb(("lost",), _remove),
+VERBS: Mapping[OrderVerb, Verb] = {
+    OrderVerb.FAILOVER: Verb(("to", "lost", "recovered"), _failover),
+    OrderVerb.SWITCHOVER: Verb(("to", "role"), _switchover),
+    OrderVerb.FAILBACK: Verb(("to", "role", "recovered"), _failback),
+    OrderVerb.REPLACE: Verb(("member", "resource"), _replace),
+    OrderVerb.ROLLBACK: Verb(("goal", "recovered"), _rollback),
+    OrderVerb.REMOVE: Verb(("lost",), _remove),
 }
 
 

@@ -22,7 +22,7 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import LeaseLost, NoLongerNeeded
 from mistral_failover.cloud.servers import Evidence
 from mistral_failover.cloud.tokens import NO_RIGHTS
-from mistral_failover.convergence.records import Record
+from mistral_failover.convergence.records import Action, Record
 from mistral_failover.fault_points import reach
 from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.goal import ACTIVATION, ATTACHMENT
@@ -47,7 +47,7 @@ def fence_target(
     ``written``: the properties of activations by name, as the group file states them now."""
     records = list(records)
     heights = _heights(records)
-    here = [r for r in records if r.member == member.name and r.action != "INIT"]
+    here = [r for r in records if r.member == member.name and r.action != Action.INIT]
     servers = {_server_of(r, member) for r in here} or {member.server_id}
     stops: dict[tuple[str | None, str], int] = {}
     for r in here:

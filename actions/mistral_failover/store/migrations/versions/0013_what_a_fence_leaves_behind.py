@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "0013_since_0008"
-down_revision = "0011_since_0008"
+down_revision = "0012_since_0008"
 branch_labels = None
 depends_on = None
 
