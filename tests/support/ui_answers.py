@@ -413,7 +413,7 @@ def host_event(children: list[dict[str, Any]] = CHILDREN, **more: Any) -> dict[s
 
 
 class Answers:
-    """An `ActionClient` with prepared answers: a value, an ActionFailed, or a function of the inputs.
+    """An `ActionClient` with prepared answers: a value, ActionFailed, or a function of the inputs.
     ``groups`` is that of failover.status without a group. ``asked`` and ``started`` have what it
     was asked. Who waits for a step of the journal gets those that are new."""
 

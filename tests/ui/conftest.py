@@ -53,8 +53,8 @@ Opened = Callable[..., Browser]
 
 @pytest.fixture
 def opened() -> Iterator[Opened]:
-    """A function that serves the pages over an `ActionClient`, and returns a browser; it is logged in
-    unless ``login`` is false."""
+    """A function that serves the pages over an `ActionClient`, and returns a browser; it is logged
+    in unless ``login`` is false."""
     with contextlib.ExitStack() as stack:
 
         def open_one(

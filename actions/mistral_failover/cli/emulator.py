@@ -157,8 +157,8 @@ def _start(clouds_file: Path, server: str) -> None:
             compute.wait_for_server(found, interval=0.2, wait=60)
     except SDKException as error:
         raise connection.CommandFailed(
-            f"The fault is repaired, but {server} could not be started: {connection.with_full_stop(error)} "
-            "Run the command with --repair again. [NOT_STARTED]"
+            f"The fault is repaired, but {server} could not be started: "
+            f"{connection.with_full_stop(error)} Run the command with --repair again. [NOT_STARTED]"
         ) from None
 
 

@@ -36,8 +36,8 @@ class ActionFailed(Exception):
 
 
 class ActionClient(Protocol):
-    """What the pages need of Mistral. Both methods raise ActionFailed, and may be called from several
-    threads at once."""
+    """What the pages need of Mistral. Both methods raise ActionFailed, and may be called from
+    several threads at once."""
 
     def run_action(self, action: str, **inputs: Any) -> Any:
         """Run an action with the inputs that are not None; return its answer with clean texts."""
@@ -110,7 +110,7 @@ class _Answer:
 
 
 class CachingActionClient:
-    """Asks another `ActionClient`, and gives the same answer to the same question for ``seconds``, also a
+    """Runs actions by another `ActionClient`, and gives the same answer for ``seconds``, also a
     failure: many open pages cost Mistral no more than one, and do not wait for one timeout each."""
 
     def __init__(
@@ -126,7 +126,7 @@ class CachingActionClient:
         self._answers: OrderedDict[str, _Answer] = OrderedDict()
 
     def run_action(self, action: str, **inputs: Any) -> Any:
-        """See `ActionClient`. Only one thread asks the same question; the others wait for its answer."""
+        """See `ActionClient`. Of several threads one runs the action; the others wait for it."""
         key = json.dumps([action, inputs], sort_keys=True)
         with self._lock:
             answer = self._answers.setdefault(key, _Answer())
