@@ -31,7 +31,7 @@ from typing import Any
 from testcloud import settings, templates
 from testcloud.notifier import Notifier
 from testcloud.settings import Settings
-from testcloud.tenant import Protected, Tenant, until
+from testcloud.tenant import ProtectedStack, Tenant, until
 
 ROUNDS = 3
 AIMS = {1: 0.7, 10: 0.4}
@@ -65,7 +65,7 @@ class Bench:
         name = f"bench-ours-{self.tag}"
         template = templates.protected(templates.SERVERS, volumes=self.volumes, fence=LADDER)
         self.demo.create_stack(name, template)
-        stack = Protected(self.demo, name)
+        stack = ProtectedStack(self.demo, name)
         try:
             active = stack.wait_until_active()
             measured = Measured([], [])
@@ -75,7 +75,7 @@ class Bench:
             self.demo.delete_stack(name, limit=600)
         return measured
 
-    def _failover(self, stack: Protected, active: str, measured: Measured) -> str:
+    def _failover(self, stack: ProtectedStack, active: str, measured: Measured) -> str:
         server = stack.servers()[active]
         self.demo.guests.fault("server", server, "crash")
         begun = time.time()
@@ -94,7 +94,7 @@ class Bench:
         self._repair(stack, active, server)
         return second
 
-    def _repair(self, stack: Protected, member: str, server: str) -> None:
+    def _repair(self, stack: ProtectedStack, member: str, server: str) -> None:
         compute = self.operator.cloud.compute
         compute.start_server(server)
         until(lambda: compute.get_server(server).status == "ACTIVE", "the server to start", 60)

@@ -121,7 +121,7 @@ def _host(name: str) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m testcloud",
-        description="A real, miniature OpenStack on loopback, with the pack in its Mistral. "
+        description="A real, miniature OpenStack on loopback, with the package in its Mistral. "
         "Environment: FAILOVER_CLOUD_STATE, _PORT, _PASSWORD, _LATENCY (docs/testcloud.md).",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")

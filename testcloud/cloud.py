@@ -17,12 +17,12 @@ from testcloud import (
     hashes,
     identity,
     infrastructure,
-    pack,
+    initial_state,
+    package_archive,
     packages,
     readiness,
-    roster,
-    saved,
     seed,
+    service_processes,
     serving,
 )
 from testcloud.errors import CloudError
@@ -53,8 +53,8 @@ def up(settings: Settings, tell: Tell) -> bool:
         begun = time.monotonic()
         with installing(settings):
             packages.install(settings, lambda what: tell(what, None))
-            if not pack.installed(settings):
-                pack.install(settings)
+            if not package_archive.installed(settings):
+                package_archive.install(settings)
                 tell("pack installed", time.monotonic() - begun)
             if settings.machines:
                 image.build(settings, tell)
@@ -76,10 +76,14 @@ def down(settings: Settings, *, wipe: bool = False) -> None:
         if settings.machines:
             for host in HOSTS:
                 power.off(settings, host)
-        first = [n for n in processes.running() if n not in (*roster.INFRASTRUCTURE, "ceph-mon")]
+        first = [
+            n
+            for n in processes.running()
+            if n not in (*service_processes.INFRASTRUCTURE, "ceph-mon")
+        ]
         processes.stop_all(first)
         processes.stop("ceph-mon")  # an OSD that has lost it does not end
-        infra = [n for n in processes.running() if n in roster.INFRASTRUCTURE]
+        infra = [n for n in processes.running() if n in service_processes.INFRASTRUCTURE]
         processes.stop_all((n for n in infra if n != "epmd"), grace=60)
         processes.stop_all(["epmd"])
         if wipe:
@@ -115,7 +119,7 @@ def start(settings: Settings, names: Iterable[str]) -> list[str]:
         if name in begin:
             begin[name](settings)
         else:
-            roster.start(settings, name)
+            service_processes.start(settings, name)
         if not ran:
             started.append(name)
     return started
@@ -135,16 +139,16 @@ def resolve(settings: Settings, names: Iterable[str]) -> list[str]:
 
     :raises CloudError: NO_SUCH_PROCESS.
     """
-    known = roster.services(settings)
+    known = service_processes.services(settings)
     found = []
     for name in names:
         those = [p.name for p in known if p.name == name] or [
             p.name for p in known if p.service == name
         ]
-        if not those and name in roster.INFRASTRUCTURE:
+        if not those and name in service_processes.INFRASTRUCTURE:
             those = [name]
         if not those:
-            what = [*roster.INFRASTRUCTURE, *(p.name for p in known)]
+            what = [*service_processes.INFRASTRUCTURE, *(p.name for p in known)]
             raise CloudError(
                 "NO_SUCH_PROCESS", f"There is no process {name}.", f"One of {', '.join(what)}."
             )
@@ -154,21 +158,21 @@ def resolve(settings: Settings, names: Iterable[str]) -> list[str]:
 
 def _start(settings: Settings, tell: Tell) -> bool:
     processes = Processes(settings)
-    wanted = roster.services(settings)
+    wanted = service_processes.services(settings)
     renew = [p.name for p in wanted if p.service in ("mistral", "guests")]
-    if _initialised(settings) and not pack.populated(settings):
+    if _initialised(settings) and not package_archive.populated(settings):
         processes.stop_all(renew)
     missing = [p.name for p in wanted if processes.find(p.name) is None]
-    infra = [n for n in roster.INFRASTRUCTURE if processes.find(n) is None]
+    infra = [n for n in service_processes.INFRASTRUCTURE if processes.find(n) is None]
     if not missing and not infra and _initialised(settings):
         return False
     first = not _initialised(settings)
-    restored = first and saved.exists(settings)
+    restored = first and initial_state.exists(settings)
     if first:
         _fresh(settings, processes)
         if restored:
             begun = time.monotonic()
-            saved.restore(settings)
+            initial_state.restore(settings)
             tell("saved state unpacked", time.monotonic() - begun)
     configuration.write(settings)
     access.write_clouds_yaml(settings)
@@ -176,7 +180,7 @@ def _start(settings: Settings, tell: Tell) -> bool:
         carry_out(first_steps(settings), tell, at_once=_TOOLS_AT_ONCE)
         begun = time.monotonic()
         processes.stop("mariadb", grace=60)
-        saved.save(settings)
+        initial_state.save(settings)
         tell("state saved", time.monotonic() - begun)
     if first:
         hashes.stamp_with(_initialised_stamp(settings), "yes")
@@ -202,28 +206,32 @@ def first_steps(settings: Settings) -> list[Step]:
             Step(f"schema of {name}", lambda make=make: make(settings), ("databases",))  # type: ignore[misc]
             for name, make in databases.SCHEMAS.items()
         ),
-        Step("workflows", lambda: pack.populate(settings), ("schema of mistral",)),
+        Step("workflows", lambda: package_archive.populate(settings), ("schema of mistral",)),
     ]
 
 
 def steps(settings: Settings) -> list[Step]:
     """What every start does; each step leaves alone what runs already."""
-    services = roster.services(settings)
+    services = service_processes.services(settings)
     return [
         Step("rabbitmq", lambda: infrastructure.start_rabbitmq(settings)),
         Step("mariadb", lambda: infrastructure.start_mariadb(settings)),
         Step("memcached", lambda: infrastructure.start_memcached(settings)),
-        Step("the pack's database", lambda: pack.prepare_database(settings), ("mariadb",)),
-        Step("workflows", lambda: pack.populate(settings), ("mariadb",)),
+        Step(
+            "the package's database",
+            lambda: package_archive.prepare_database(settings),
+            ("mariadb",),
+        ),
+        Step("workflows", lambda: package_archive.populate(settings), ("mariadb",)),
         *((Step("ceph", lambda: ceph.start(settings)),) if settings.machines else ()),
         *(
             Step(
                 f"start {p.name}",
-                lambda p=p: roster.start(settings, p.name),  # type: ignore[misc]
+                lambda p=p: service_processes.start(settings, p.name),  # type: ignore[misc]
                 (
                     "mariadb",
                     "memcached",
-                    *(("the pack's database",) if p.service == "mistral" else ()),
+                    *(("the package's database",) if p.service == "mistral" else ()),
                     *(("ceph",) if settings.machines and p.service in _OF_CEPH else ()),
                 ),
             )
@@ -250,7 +258,7 @@ def steps(settings: Settings) -> list[Step]:
 
 
 def _start_and_wait(settings: Settings, name: str) -> None:
-    roster.start(settings, name)
+    service_processes.start(settings, name)
     readiness.wait_for_api(settings, name)
 
 
@@ -296,8 +304,8 @@ def check_ports(settings: Settings) -> None:
 
     :raises CloudError: PORT_TAKEN.
     """
-    ports = {p.name: p.port for p in roster.services(settings) if p.port is not None}
-    ports |= {name: settings.port(name) for name in roster.INFRASTRUCTURE}
+    ports = {p.name: p.port for p in service_processes.services(settings) if p.port is not None}
+    ports |= {name: settings.port(name) for name in service_processes.INFRASTRUCTURE}
     running = Processes(settings).running()
     for name, port in ports.items():
         if name not in running and serving.listens(settings.host, port):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from testcloud import infrastructure
 from testcloud.errors import CloudError
-from testcloud.roster import environment
+from testcloud.service_processes import environment
 from testcloud.settings import HOSTS, REGION, Settings, write_private
 
 _LIMIT = 300  # seconds for one tool

@@ -20,7 +20,7 @@ from pymysql.constants import ER
 from testcloud.errors import CloudError
 from testcloud.processes import Processes
 from testcloud.rabbitmq import Node
-from testcloud.roster import environment
+from testcloud.service_processes import environment
 from testcloud.serving import listens, program, until
 from testcloud.settings import Settings
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configuration of Heat, Mistral with the pack, and the way from notifications to alarms."""
+"""Configuration of Heat, Mistral with the package, and the way from notifications to alarms."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def heat(settings: Settings) -> Sections:
 
 
 def mistral(settings: Settings) -> Sections:
-    """mistral.conf, with the pack's section ``[failover]``."""
+    """mistral.conf, with the package's section ``[failover]``."""
     return merged(
         messages(settings, "mistral"),
         database(settings, "mistral"),

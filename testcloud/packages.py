@@ -98,7 +98,7 @@ def install(settings: Settings, tell: Callable[[str], None]) -> None:
     settings.state.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(settings.venv, ignore_errors=True)
     python = settings.venv / "bin" / "python"
-    with workshop(settings) as folder:
+    with build_folder(settings) as folder:
         here = {"TMPDIR": str(folder)}
         create = [uv(), "venv", "--quiet", "--python", sys.executable, str(settings.venv)]
         run(create, settings, here)
@@ -142,7 +142,7 @@ def _link_modules(folder: Path) -> None:
 
 
 @contextmanager
-def workshop(settings: Settings) -> Iterator[Path]:
+def build_folder(settings: Settings) -> Iterator[Path]:
     """A folder to build in, also the installers' TMPDIR; removed at the end."""
     settings.temporary.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=settings.temporary) as folder:

@@ -14,8 +14,8 @@ from testcloud.access import connect
 from testcloud.errors import CloudError
 from testcloud.instances import backend
 from testcloud.processes import Processes
-from testcloud.roster import INFRASTRUCTURE, services
 from testcloud.sections import CONTROLLER
+from testcloud.service_processes import INFRASTRUCTURE, services
 from testcloud.settings import HOSTS, Settings
 
 LIMIT = 240.0

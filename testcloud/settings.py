@@ -36,7 +36,7 @@ FIRST_PORT = 25000
 HOSTS = ("cmp1", "cmp2", "cmp3")
 """The hypervisors."""
 PROJECTS = ("demo", "other")
-"""Projects with a user of the same name, who has exactly the roles that the pack needs."""
+"""Projects with a user of the same name, who has exactly the roles that the package needs."""
 MEMBER_ROLES = ("member", "heat_stack_owner")
 
 # A port is the first one plus its place here: add at the end only.

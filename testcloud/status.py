@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from testcloud import pids, roster
+from testcloud import pids, service_processes
 from testcloud.processes import Processes
 from testcloud.settings import Settings
 
@@ -18,8 +18,8 @@ def rows(settings: Settings) -> list[dict[str, Any]]:
     Children count for the memory. What a process that is down would have is None.
     """
     processes = Processes(settings)
-    ports: dict[str, int | None] = {n: settings.port(n) for n in roster.INFRASTRUCTURE}
-    ports |= {p.name: p.port for p in roster.services(settings)}
+    ports: dict[str, int | None] = {n: settings.port(n) for n in service_processes.INFRASTRUCTURE}
+    ports |= {p.name: p.port for p in service_processes.services(settings)}
     result = []
     for name, port in ports.items():
         found = processes.find(name)

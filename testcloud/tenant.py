@@ -178,7 +178,7 @@ class Tenant:
 
 
 @dataclass(frozen=True)
-class Protected:
+class ProtectedStack:
     """A stack of one of the examples, with all that protects it in it."""
 
     tenant: Tenant

@@ -13,7 +13,7 @@ from faults.child import Faults
 from faults.plays import DRILLS, INSIDE, KILLED_INSIDE, MODES, scenarios
 from mistral_failover import fault_points
 from mistral_failover.fault_points import BROKER_POINTS, POINTS, arm, disarm, reach
-from support.armed import Fault, Plan
+from support.injected_faults import Fault, FaultPlan
 
 SOURCES = Path(fault_points.__file__).parent
 
@@ -97,7 +97,7 @@ class Killed(Faults):
 
 
 def test_a_duplicate_is_over_when_its_process_is(tmp_path: Path) -> None:
-    plan = Plan(tmp_path)
+    plan = FaultPlan(tmp_path)
     plan.set(Fault("attach.after", "duplicate"))
 
     Killed(tmp_path)("attach.after")

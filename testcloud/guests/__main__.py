@@ -11,8 +11,8 @@ import uvicorn
 from mistral_failover.emulator.core import Emulation
 from mistral_failover.emulator.latency import profile
 from testcloud import settings
+from testcloud.guests.cloud_reader import CloudReader
 from testcloud.guests.service import application
-from testcloud.guests.sight import Sight
 
 
 def emulation(folder: Path, latency: str) -> Emulation:
@@ -29,9 +29,9 @@ def emulation(folder: Path, latency: str) -> Emulation:
 def main() -> None:
     """Serve until TERM."""
     where = settings.load()
-    sight = Sight(where.auth_url, "guests", where.secret("service"), "service")
+    reader = CloudReader(where.auth_url, "guests", where.secret("service"), "service")
     uvicorn.run(
-        application(emulation(where.data / "guests", where.latency), sight),
+        application(emulation(where.data / "guests", where.latency), reader),
         host=where.host,
         port=where.port("guests"),
         log_level="warning",

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from mistral_failover.emulator import nodes
 from mistral_failover.emulator.core import Emulation
 from mistral_failover.emulator.state import Guest, Host, Server, Stack, Volume
-from testcloud.guests.sight import Seen, Sight, Unreachable
+from testcloud.guests.cloud_reader import CloudReader, SeenServer, Unreachable
 
 INTERVAL = 1.0
 """Seconds between two looks at all servers while an application runs somewhere."""
@@ -27,11 +27,11 @@ T = TypeVar("T")
 
 
 class Mirror:
-    """Brings what `sight` sees into the emulation; on its event loop."""
+    """Brings what `reader` sees into the emulation; on its event loop."""
 
-    def __init__(self, emulation: Emulation, sight: Sight) -> None:
+    def __init__(self, emulation: Emulation, reader: CloudReader) -> None:
         self._emulation = emulation
-        self._sight = sight
+        self._reader = reader
         self._lost: set[tuple[str, str]] = set()
 
     async def refresh(self, server_id: str) -> None:
@@ -39,7 +39,7 @@ class Mirror:
 
         :raises Unreachable: the cloud does not answer.
         """
-        seen = await self._ask(self._sight.server, server_id)
+        seen = await self._ask(self._reader.server, server_id)
         if seen is None:
             await self._gone(server_id)
         else:
@@ -50,7 +50,7 @@ class Mirror:
         server = self._emulation.state.servers.get(server_id)
         if server is None or server.owner is not None:
             return
-        found = await self._ask(self._sight.stack_of, server_id, token, server.project_id)
+        found = await self._ask(self._reader.stack_of, server_id, token, server.project_id)
         if found is not None:
             id_, name = found
             stack = Stack(id_, server.project_id, name, time.time(), template={})
@@ -69,7 +69,7 @@ class Mirror:
                     self._emulation.audit.record("cloud_unreachable", cause=str(error))
 
     async def _look_around(self) -> None:
-        servers = await self._ask(self._sight.servers)
+        servers = await self._ask(self._reader.servers)
         for guest in list(self._emulation.state.guests.values()):
             seen = servers.get(guest.server_id)
             if seen is None:
@@ -80,10 +80,10 @@ class Mirror:
     async def _gone(self, server_id: str) -> None:
         self._emulation.state.servers.pop(server_id, None)
         guest = self._emulation.state.guests.get(server_id)
-        if guest is not None and guest.host in await self._ask(self._sight.hosts_up):
+        if guest is not None and guest.host in await self._ask(self._reader.hosts_up):
             nodes.destroy(self._emulation, server_id, "its server was deleted")
 
-    def _take(self, seen: Seen) -> None:
+    def _take(self, seen: SeenServer) -> None:
         state = self._emulation.state
         server = state.servers.get(seen.id)
         if server is None:
@@ -102,7 +102,7 @@ class Mirror:
         self._plug(seen)
         self._emulation.changed()
 
-    def _plug(self, seen: Seen) -> None:
+    def _plug(self, seen: SeenServer) -> None:
         guest = self._emulation.state.guests.get(seen.id)
         if guest is None:
             return
@@ -129,5 +129,5 @@ class Mirror:
         return await asyncio.to_thread(question, *arguments)
 
 
-def _differs(guest: Guest, seen: Seen) -> bool:
+def _differs(guest: Guest, seen: SeenServer) -> bool:
     return guest.host != seen.host or guest.powered != (seen.status == "ACTIVE")

@@ -21,8 +21,8 @@ from mistral_failover.emulator import control
 from mistral_failover.emulator.core import Emulation
 from mistral_failover.emulator.state import Application, Token, User
 from mistral_failover.emulator.web import Call, Handler, Service, endpoint, plain_error
+from testcloud.guests.cloud_reader import BadToken, CloudReader, Unreachable
 from testcloud.guests.mirror import Mirror
-from testcloud.guests.sight import BadToken, Sight, Unreachable
 
 APPLICATIONS = (
     Application("files", "volume-up", "volume-down", needs_volume=True),
@@ -34,9 +34,9 @@ COMMANDS = Service("nodes", control.error_body, authenticated=False)
 CONTROL = Service("guests", control.error_body, authenticated=False, delayed=False)
 
 
-def application(emulation: Emulation, sight: Sight) -> Starlette:
+def application(emulation: Emulation, reader: CloudReader) -> Starlette:
     """The service; its clock and its look at the cloud run while it does."""
-    mirror = Mirror(emulation, sight)
+    mirror = Mirror(emulation, reader)
     for known in APPLICATIONS:
         emulation.state.applications.setdefault(known.name, known)
 
@@ -54,7 +54,7 @@ def application(emulation: Emulation, sight: Sight) -> Starlette:
     async def guarded(handler: Handler, call: Call) -> Any:
         server_id = call.path("server_id")
         try:
-            token = await _identify(call, sight)
+            token = await _identify(call, reader)
             await mirror.refresh(server_id)
             server = emulation.state.servers.get(server_id)
             if server is not None and call.sees(server.project_id):
@@ -91,11 +91,11 @@ def application(emulation: Emulation, sight: Sight) -> Starlette:
     return Starlette(routes=routes, lifespan=lifespan)
 
 
-async def _identify(call: Call, sight: Sight) -> str:
+async def _identify(call: Call, reader: CloudReader) -> str:
     """Tell the call whose it is; return its token."""
     token = call.request.headers.get("x-auth-token", "")
     try:
-        caller = await asyncio.to_thread(sight.caller, token)
+        caller = await asyncio.to_thread(reader.caller, token)
     except BadToken:
         raise plain_error(
             "UNAUTHORIZED", 401, "Keystone does not know the token.", "Get a new one."

@@ -11,7 +11,7 @@ import json
 import uuid
 from functools import partial
 
-from testcloud import roster
+from testcloud import service_processes
 from testcloud.machines import places
 from testcloud.machines.commands import run
 from testcloud.processes import Processes
@@ -90,12 +90,12 @@ def start(settings: Settings) -> None:
     first = not places.keyring(settings, "fence").exists()
     if first:
         _prepare(settings)
-    roster.start(settings, "ceph-mon")
+    service_processes.start(settings, "ceph-mon")
     if first:
         _add_osd(settings)
         _add_user(settings, "mgr.x", "mon", "allow profile mgr", "osd", "allow *")
     for name in ("ceph-osd", "ceph-mgr"):
-        roster.start(settings, name)
+        service_processes.start(settings, name)
     if first:
         ceph(settings, "osd", "pool", "create", places.POOL, "8")
         ceph(settings, "osd", "pool", "application", "enable", places.POOL, "rbd")

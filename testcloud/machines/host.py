@@ -6,7 +6,7 @@ host. To kill it is to cut the power: everything of the host is gone at that ins
 It mounts nothing over what others of this machine see.
 
 ``python -m testcloud.machines.host NAME`` is started in the host's namespaces
-(`testcloud/roster.py`); it is of no use elsewhere.
+(`testcloud/service_processes.py`); it is of no use elsewhere.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import time
 import uuid
 from pathlib import Path
 
-from testcloud import roster, settings
+from testcloud import service_processes, settings
 from testcloud.configuration import compute_file
 from testcloud.errors import CloudError
 from testcloud.machines import ceph, network, places
@@ -83,7 +83,7 @@ def main(host: str) -> None:
     _mount(where, host)
     _remove_old_taps()
     threading.Thread(target=_plug_taps, daemon=True).start()
-    own = {**roster.environment(where), "HOME": str(where.etc / "home")}
+    own = {**service_processes.environment(where), "HOME": str(where.etc / "home")}
     # Their output goes to this process's log. The default of the file, in /run, is shared by hosts.
     libvirtd = ["libvirtd", "--pid-file", "/run/libvirt/libvirtd.pid"]
     subprocess.Popen(libvirtd, env=own, stdin=subprocess.DEVNULL)

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from testcloud import hashes, pack, packages
+from testcloud import hashes, package_archive, packages
 from testcloud.machines.commands import run
 from testcloud.settings import HERE, ROOT, Settings
 
@@ -66,7 +66,7 @@ def root(settings: Settings) -> Path:
 def key() -> str:
     """A hash of everything that the image is made of, but for the versions of the packages."""
     package = (ROOT / "deploy" / "agent_deb.py", ROOT / "deploy" / "debian")
-    return hashes.of_files([Path(__file__), GUEST, *package], pack.key())
+    return hashes.of_files([Path(__file__), GUEST, *package], package_archive.key())
 
 
 def build(settings: Settings, tell: Callable[[str, float | None], None]) -> None:
@@ -150,7 +150,7 @@ def _ramdisk(settings: Settings, linux: Path) -> None:
 
 
 def _root(settings: Settings, base: Path) -> None:
-    with packages.workshop(settings) as place:
+    with packages.build_folder(settings) as place:
         top = place / "root"
         top.mkdir()
         run("tar", "-C", top, "-xf", base, limit=120)

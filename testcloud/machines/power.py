@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from testcloud import roster, settings
+from testcloud import service_processes, settings
 from testcloud.machines import places
 from testcloud.processes import Processes
 from testcloud.settings import Settings
@@ -27,7 +27,7 @@ def off(settings: Settings, host: str) -> None:
 
 def on(settings: Settings, host: str) -> None:
     """Switch a host on, unless it is."""
-    roster.start(settings, places.process(host))
+    service_processes.start(settings, places.process(host))
 
 
 def main(host: str, words: list[str]) -> None:

@@ -20,7 +20,16 @@ from mistral_failover.model.ids import derived_id
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.store import groups
 from support.driving import conclude, handed_out
-from support.foreign_names import ACTIONS, Known, answer_of, aodh, changes, rows, told, unknown_ones
+from support.foreign_names import (
+    ACTIONS,
+    KnownNames,
+    answer_of,
+    aodh,
+    changes,
+    rows,
+    told,
+    unknown_ones,
+)
 
 HOUSE = {
     "failover_type_version": "2026-11-21",
@@ -36,7 +45,9 @@ INSTALLED = {
 }
 
 
-def protect(state: Runtime, context: ActionContext, label: str, group: str | None = None) -> Known:
+def protect(
+    state: Runtime, context: ActionContext, label: str, group: str | None = None
+) -> KnownNames:
     """A group that is being brought up, with an alarm held back; everything bears the label."""
     group, members = group or f"{label}-group", [f"{label}_a", f"{label}_b"]
     document = {
@@ -67,7 +78,7 @@ def protect(state: Runtime, context: ActionContext, label: str, group: str | Non
     held = alarms.Admit({"previous": "ok", "current": "alarm", "alarm_id": "x"}, **said).run(
         context
     )
-    return Known(
+    return KnownNames(
         group=group,
         stack=f"{label}-stack",
         member=members[0],
@@ -88,13 +99,13 @@ def stranger(context_of: Callable[..., ActionContext], project: str) -> ActionCo
 
 
 @pytest.fixture
-def theirs(state: Runtime, context: ActionContext) -> Known:
+def theirs(state: Runtime, context: ActionContext) -> KnownNames:
     """What one project has."""
     return protect(state, context, "theirs")
 
 
 @pytest.fixture
-def own(state: Runtime, stranger: ActionContext) -> Known:
+def own(state: Runtime, stranger: ActionContext) -> KnownNames:
     """What the stranger has; of a name that is like no other, since a name that is like an asked
     one is proposed."""
     return protect(state, stranger, "own", "zzz")
@@ -110,7 +121,12 @@ def test_every_action_has_a_case() -> None:
 
 @pytest.mark.parametrize("name", sorted(ACTIONS))
 def test_what_another_project_has_is_not_there(
-    state: Runtime, theirs: Known, own: Known, stranger: ActionContext, project: str, name: str
+    state: Runtime,
+    theirs: KnownNames,
+    own: KnownNames,
+    stranger: ActionContext,
+    project: str,
+    name: str,
 ) -> None:
     others = unknown_ones(theirs)
     pairs = zip(ACTIONS[name](theirs, own.group), ACTIONS[name](others, own.group), strict=True)
@@ -129,7 +145,7 @@ def test_what_another_project_has_is_not_there(
         assert answer == likewise
 
 
-def _of(own: Known, stranger: ActionContext, row: str) -> bool:
+def _of(own: KnownNames, stranger: ActionContext, row: str) -> bool:
     """Whether a row belongs to one of the stranger's own groups."""
     project = stranger.security.project_id
     names = (own.group, "theirs-group", "unknown-group")
@@ -137,7 +153,7 @@ def _of(own: Known, stranger: ActionContext, row: str) -> bool:
 
 
 def test_a_stranger_s_ticket_with_one_s_own_traversal_carries_nothing_out(
-    state: Runtime, theirs: Known, own: Known, stranger: ActionContext
+    state: Runtime, theirs: KnownNames, own: KnownNames, stranger: ActionContext
 ) -> None:
     mixed = {**theirs.document["ticket"], "traversal_id": own.traversal}
     before = rows(state.database)

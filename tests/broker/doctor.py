@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from broker.processes import Armed, Executor, Outcome
 from broker.rig import LEASE, PATIENCE, Node, Rig
 from faults.slot import until
-from support.armed import Fault
+from support.injected_faults import Fault
 
 ASKED_AGAIN = ("NO_ANSWER", "UNREACHABLE", "LEASE_LOST", "REFUSED")
 """Codes after which the next process asks again, with the same id."""

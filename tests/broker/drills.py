@@ -18,7 +18,7 @@ from faults.drill import Drill, Play
 from faults.slot import LEASE, Slot, until
 from mistral_failover.drill import examples
 from mistral_failover.runtime.request import DEFAULT_PROJECT
-from support.armed import Fault
+from support.injected_faults import Fault
 from support.operators import Operator
 from testbroker.broker import PrivateBroker
 

@@ -4,7 +4,7 @@
 FOLDER/order.json says what: ``{"url", "key_file", "lease", "verb", "to", "epoch"}``, with the verb
 ``run`` or ``depose``, and what a `Command` has besides. FOLDER/outcome.json says what came of it:
 ``{"result": {...}}``, or ``{"error": {"code", "message", "heard"}}``. It obeys FOLDER/plan.json, as
-``support.armed`` says.
+``support.injected_faults`` says.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from mistral_failover.agent.channel.interface import (
 )
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.guard import LeaseLost
-from support.armed import Faults
+from support.injected_faults import FaultInjector
 
 
 class Lease(threading.Thread):
@@ -88,7 +88,7 @@ def main() -> None:
     """Carry the order out, and write down what came of it."""
     folder = Path(sys.argv[1])
     faulthandler.register(signal.SIGUSR1, (folder / "stacks").open("a"), all_threads=True)
-    fault_points.arm(Faults(folder))
+    fault_points.arm(FaultInjector(folder))
     outcome = carry_out(json.loads((folder / "order.json").read_text()))
     (folder / "outcome.new").write_text(json.dumps(outcome))
     (folder / "outcome.new").replace(folder / "outcome.json")

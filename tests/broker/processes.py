@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from broker import executor
-from support import armed
-from support.armed import Plan
+from support import injected_faults
 from support.forked import Forked
+from support.injected_faults import FaultPlan
 
 
 class Armed:
@@ -25,7 +25,7 @@ class Armed:
         self, folder: Path, main: Callable[[], object], arguments: Sequence[str] = ()
     ) -> None:
         self.folder = folder
-        self.plan = Plan(folder)
+        self.plan = FaultPlan(folder)
         self._main = main
         self._arguments = [str(folder), *arguments]
         self._process: Forked | None = None
@@ -51,7 +51,7 @@ class Armed:
     @property
     def frozen(self) -> bool:
         """Whether it is stopped."""
-        return not self.dead and armed.stopped(self.pid)
+        return not self.dead and injected_faults.stopped(self.pid)
 
     @property
     def runs_something(self) -> bool:
@@ -68,7 +68,7 @@ class Armed:
         """Let it go on, with everything that it started; the process itself first."""
         for pid in self._family():
             with contextlib.suppress(ProcessLookupError):
-                armed.wake(pid)
+                injected_faults.wake(pid)
 
     def kill(self) -> None:
         """End it with SIGKILL, and it alone."""

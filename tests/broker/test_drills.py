@@ -9,7 +9,7 @@ from broker.drills import AgentDrill, Stage
 from broker.plays import DRILLED
 from faults.drill import Drill, Play
 from faults.plays import move
-from support.armed import Fault
+from support.injected_faults import Fault
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(180)]
 

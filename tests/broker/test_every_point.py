@@ -16,7 +16,7 @@ from broker.processes import Executor, Outcome
 from broker.rig import PATIENCE, Rig
 from faults.slot import until
 from mistral_failover.fault_points import BROKER_POINTS, POINTS
-from support.armed import Fault
+from support.injected_faults import Fault
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(120)]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from support.closable_address import Doorway
+from support.closable_address import ClosableProxy
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_a_mistral_that_goes_away_leaves_the_execution_s_id(
 ) -> None:
     group = blocked("forsaken")
     words = ("confirm-fenced", group, "db_a", "--because", "its plug is pulled", "--yes")
-    with Doorway(deployment.mistral.url, shuts_after=b"POST /v2/executions ") as door:
+    with ClosableProxy(deployment.mistral.url, shuts_after=b"POST /v2/executions ") as door:
         done = deployment.failover(*words, "--timeout", "2", url=door.url)
 
     assert done.returncode == 1
@@ -119,7 +119,7 @@ def test_a_mistral_that_comes_back_is_followed_on(
 ) -> None:
     group = blocked("patient")
     words = ("confirm-fenced", group, "db_a", "--because", "its plug is pulled", "--yes")
-    with Doorway(deployment.mistral.url, shuts_after=b"POST /v2/executions ") as door:
+    with ClosableProxy(deployment.mistral.url, shuts_after=b"POST /v2/executions ") as door:
 
         def come_back() -> None:
             door.shut_by_itself.wait(60)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from support.closable_address import Doorway
+from support.closable_address import ClosableProxy
 from support.commands import heeds_ctrl_c
 from support.operators import Operator
 
@@ -121,7 +121,7 @@ def test_a_watcher_sees_each_step_and_a_mistral_that_goes_away_for_a_while(
     group = "observed"
     deployment.protect(group)
     words = ("watch", group, "--interval", "0.1")
-    with Doorway(deployment.mistral.url) as door:
+    with ClosableProxy(deployment.mistral.url) as door:
         process = subprocess.Popen(
             [sys.executable, "-m", "mistral_failover.cli.main", *words],
             env=os.environ | deployment.environment | {"FAILOVER_MISTRAL_URL": door.url},

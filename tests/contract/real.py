@@ -14,7 +14,7 @@ import yaml
 from contract.api import Api, Person
 from contract.rig import Rig
 from mistral_failover.settings import Settings
-from testcloud import roster, seed, settings
+from testcloud import seed, service_processes, settings
 from testcloud.processes import Processes
 
 PEOPLE = ("demo", "other", "admin")
@@ -145,6 +145,6 @@ def real_rig() -> RealRig:
         steady=settings.HOSTS[0],
         flavor=seed.FLAVOR,
         kill=lambda host: processes.stop(f"nova-compute-{host}", kill=True),
-        start=lambda host: roster.start(cloud, f"nova-compute-{host}"),
+        start=lambda host: service_processes.start(cloud, f"nova-compute-{host}"),
         memcached=(settings.HOST, cloud.port("memcached")),
     )

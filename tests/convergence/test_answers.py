@@ -10,7 +10,7 @@ import pytest
 from mistral_failover.convergence.records import Outcome, Ready
 from mistral_failover.store.tables import nodes
 from support.rows import rows
-from support.samples import sentences, thing
+from support.samples import sample_resource, sentences
 from support.simulation import LEASE, Simulation, failure
 from support.world import type_file
 
@@ -27,7 +27,7 @@ def reason_of(simulation: Simulation, ready: Ready) -> str | None:
 def test_a_check_that_finds_the_lock_held_reports_its_owner_and_for_how_long(
     simulation: Simulation,
 ) -> None:
-    simulation.define({"a": thing()})
+    simulation.define({"a": sample_resource()})
     (ready,) = simulation.start(simulation.goal()).ready
     simulation.operation(ready, "slow")
     simulation.clock.seconds += 10
@@ -43,7 +43,7 @@ def test_a_check_that_finds_the_lock_held_reports_its_owner_and_for_how_long(
 def test_a_lease_that_ends_while_it_is_looked_at_is_broken_and_not_waited_for(
     simulation: Simulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    simulation.define({"a": thing()})
+    simulation.define({"a": sample_resource()})
     (ready,) = simulation.start(simulation.goal()).ready
     simulation.operation(ready, "dead")
     over = simulation.clock.seconds + LEASE
@@ -57,11 +57,11 @@ def test_a_lease_that_ends_while_it_is_looked_at_is_broken_and_not_waited_for(
 
 
 def test_what_can_not_be_had_is_rolled_back_like_a_failure(simulation: Simulation) -> None:
-    simulation.define({"a": thing()}, on_failure="rollback")
+    simulation.define({"a": sample_resource()}, on_failure="rollback")
     home = simulation.goal()
     simulation.converge(home)
-    more = {"b": thing(), "c": thing(value={"get_attr": ["b", "echo"]})}
-    simulation.define({"a": thing(), **more}, on_failure="rollback")
+    more = {"b": sample_resource(), "c": sample_resource(value={"get_attr": ["b", "echo"]})}
+    simulation.define({"a": sample_resource(), **more}, on_failure="rollback")
     simulation.carry(
         [r for r in simulation.start(simulation.goal()).ready if r != simulation.update_of("b")]
     )
@@ -78,7 +78,7 @@ def test_what_can_not_be_had_is_rolled_back_like_a_failure(simulation: Simulatio
 def test_a_node_without_what_it_needs_fails_with_the_reason_of_its_traversal(
     simulation: Simulation,
 ) -> None:
-    simulation.define({"a": thing(), "b": thing(value=WANTED)})
+    simulation.define({"a": sample_resource(), "b": sample_resource(value=WANTED)})
     started = simulation.start(simulation.goal())
     first = simulation.operation(started.ready[0])
     (ready,) = simulation.engine.conclude(first.ticket, Outcome(physical_id="x")).ready
@@ -92,7 +92,7 @@ def test_a_node_without_what_it_needs_fails_with_the_reason_of_its_traversal(
 
 
 def test_a_failed_node_keeps_the_reason(simulation: Simulation) -> None:
-    simulation.define({"a": thing()})
+    simulation.define({"a": sample_resource()})
     (ready,) = simulation.start(simulation.goal()).ready
 
     step = simulation.engine.conclude(simulation.operation(ready).ticket, failure())
@@ -103,7 +103,7 @@ def test_a_failed_node_keeps_the_reason(simulation: Simulation) -> None:
 
 
 def test_what_waits_for_a_person_is_not_rolled_back(simulation: Simulation) -> None:
-    simulation.define({"a": thing(value={"get_param": "active"})}, on_failure="rollback")
+    simulation.define({"a": sample_resource(value={"get_param": "active"})}, on_failure="rollback")
     simulation.converge(simulation.goal("a"))
     away = simulation.start(simulation.goal("b"))
 
@@ -116,10 +116,10 @@ def test_what_waits_for_a_person_is_not_rolled_back(simulation: Simulation) -> N
 def test_a_record_that_must_be_replaced_is_named_with_what_can_not_change(
     simulation: Simulation,
 ) -> None:
-    both = {"a": thing(value=1), "b": thing(key=WANTED)}
+    both = {"a": sample_resource(value=1), "b": sample_resource(key=WANTED)}
     simulation.define(both)
     simulation.converge(simulation.goal())
-    simulation.define({**both, "a": thing(value=2)})
+    simulation.define({**both, "a": sample_resource(value=2)})
 
     steps = simulation.converge(simulation.goal())
 
@@ -127,7 +127,7 @@ def test_a_record_that_must_be_replaced_is_named_with_what_can_not_change(
 
 
 def test_a_ticket_of_a_traversal_that_never_was_concludes_nothing(simulation: Simulation) -> None:
-    simulation.define({"a": thing()})
+    simulation.define({"a": sample_resource()})
     operation = simulation.operation(simulation.start(simulation.goal()).ready[0])
     before = simulation.records()
 
@@ -138,7 +138,7 @@ def test_a_ticket_of_a_traversal_that_never_was_concludes_nothing(simulation: Si
 
 
 def test_a_late_result_is_told_as_one(simulation: Simulation) -> None:
-    simulation.define({"a": thing()})
+    simulation.define({"a": sample_resource()})
     operation = simulation.operation(simulation.start(simulation.goal()).ready[0])
     simulation.engine.conclude(operation.ticket, simulation.world.operate(operation))
 
@@ -168,7 +168,7 @@ def test_an_operation_is_told_in_the_words_of_its_type(simulation: Simulation) -
 
 
 def test_what_is_taken_up_again_is_told_as_such(simulation: Simulation) -> None:
-    simulation.define({"a": thing()})
+    simulation.define({"a": sample_resource()})
     (ready,) = simulation.start(simulation.goal()).ready
     simulation.operation(ready, "dead")
     simulation.clock.seconds += LEASE
@@ -179,7 +179,7 @@ def test_what_is_taken_up_again_is_told_as_such(simulation: Simulation) -> None:
 
 
 def test_what_never_came_to_be_is_gone_without_an_operation(simulation: Simulation) -> None:
-    simulation.define({"a": thing()})
+    simulation.define({"a": sample_resource()})
     planned = simulation.start(simulation.goal()).ready[0].node.resource_id
     nothing = simulation.nothing()
     (cleanup,) = simulation.start(nothing).ready
@@ -197,7 +197,7 @@ def test_what_never_came_to_be_is_gone_without_an_operation(simulation: Simulati
 def test_a_step_says_whether_its_node_came_to_its_end_without_an_operation(
     simulation: Simulation,
 ) -> None:
-    simulation.define({"a": thing()})
+    simulation.define({"a": sample_resource()})
     (ready,) = simulation.start(simulation.goal()).ready
     made = simulation.engine.check(ready, "o")
     met = simulation.engine.check(ready, "another")
@@ -216,7 +216,7 @@ def test_an_operation_that_certainly_ended_is_never_mistaken_for_the_next_one(
     simulation: Simulation,
 ) -> None:
     """A key that came twice would meet the recorded result of the first attempt on the node."""
-    simulation.define({"a": thing()})
+    simulation.define({"a": sample_resource()})
     first = simulation.operation(simulation.start(simulation.goal()).ready[0])
     simulation.engine.conclude(first.ticket, failure())
     (record,) = simulation.records()
@@ -234,7 +234,7 @@ def test_an_operation_that_certainly_ended_is_never_mistaken_for_the_next_one(
 
 
 def test_the_end_of_a_superseded_operation_is_told_as_any_other(simulation: Simulation) -> None:
-    simulation.define({"a": thing()})
+    simulation.define({"a": sample_resource()})
     operation = simulation.operation(simulation.start(simulation.goal()).ready[0])
     simulation.start(simulation.nothing())
 

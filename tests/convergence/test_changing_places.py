@@ -12,7 +12,7 @@ import pytest
 from mistral_failover.convergence.records import Operation, Outcome
 from mistral_failover.model.goal import Goal, render_goal
 from support.databases import KINDS
-from support.samples import thing
+from support.samples import sample_resource
 from support.simulation import Simulation
 from support.world import outcome_of
 
@@ -74,7 +74,8 @@ def in_any_order(simulation: Simulation, goal: Goal, volume: Shared, chance: Any
 def test_two_roles_that_change_places_keep_the_volume_that_they_share(kind: str, seed: int) -> None:
     simulation = Simulation(kind)
     simulation.define(
-        {name: thing("held", member={"get_param": name}) for name in HERE}, roles=list(HERE)
+        {name: sample_resource("held", member={"get_param": name}) for name in HERE},
+        roles=list(HERE),
     )
     volume, chance = Shared(simulation), random.Random(seed)
 

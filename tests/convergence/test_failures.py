@@ -11,7 +11,7 @@ from mistral_failover.convergence import conclude
 from mistral_failover.convergence.errors import UnknownType
 from mistral_failover.convergence.records import Outcome, Started
 from mistral_failover.store import views
-from support.samples import CHAIN, failing, thing
+from support.samples import CHAIN, failing, sample_resource
 from support.simulation import Simulation, failure
 
 # -- failing
@@ -20,7 +20,9 @@ from support.simulation import Simulation, failure
 def test_a_failure_marks_the_traversal_and_independent_branches_go_on(
     simulation: Simulation,
 ) -> None:
-    simulation.define({"a": thing(), "on_a": thing("shared", "a"), "apart": thing()})
+    simulation.define(
+        {"a": sample_resource(), "on_a": sample_resource("shared", "a"), "apart": sample_resource()}
+    )
 
     simulation.converge(simulation.goal(), failing(simulation, "a"))
 
@@ -46,9 +48,9 @@ def test_a_traversal_names_the_step_that_failed_whatever_its_reason_says(
     simulation: Simulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Here the reason is also that there is no way back."""
-    simulation.define({"a": thing()}, on_failure="rollback")
+    simulation.define({"a": sample_resource()}, on_failure="rollback")
     simulation.converge(simulation.goal())
-    simulation.define({"a": thing(), "b": thing()}, on_failure="rollback")
+    simulation.define({"a": sample_resource(), "b": sample_resource()}, on_failure="rollback")
 
     def refuse(*_: Any, **__: Any) -> Started:
         raise UnknownType("old", "a")
@@ -62,7 +64,7 @@ def test_a_traversal_names_the_step_that_failed_whatever_its_reason_says(
 
 
 def test_of_two_steps_that_failed_the_named_one_gave_the_reason(simulation: Simulation) -> None:
-    simulation.define({"a": thing(), "b": thing()})
+    simulation.define({"a": sample_resource(), "b": sample_resource()})
     simulation.converge(
         simulation.goal(), lambda operation: failure(blocked=operation.record.name == "a")
     )
@@ -72,7 +74,7 @@ def test_of_two_steps_that_failed_the_named_one_gave_the_reason(simulation: Simu
 
 
 def test_a_traversal_that_goes_on_names_no_step(simulation: Simulation) -> None:
-    simulation.define({"a": thing()})
+    simulation.define({"a": sample_resource()})
     simulation.converge(simulation.goal(), failing(simulation, "a", blocked=True))
     assert failed_step(simulation) == "a"
 
@@ -96,7 +98,7 @@ def test_a_new_traversal_tries_again_what_failed(simulation: Simulation) -> None
 def test_a_deletion_that_failed_is_tried_again_by_the_next_traversal(
     simulation: Simulation,
 ) -> None:
-    simulation.define({"a": thing("exclusive")})
+    simulation.define({"a": sample_resource("exclusive")})
     simulation.converge(simulation.goal())
     simulation.converge(simulation.nothing(), failing(simulation, "a"))
     assert simulation.status() == "FAILED"
@@ -109,7 +111,7 @@ def test_a_deletion_that_failed_is_tried_again_by_the_next_traversal(
 def test_a_failed_traversal_stays_failed_in_the_books_when_another_follows(
     simulation: Simulation,
 ) -> None:
-    simulation.define({"a": thing()})
+    simulation.define({"a": sample_resource()})
     failed = simulation.start(simulation.goal())
     simulation.carry(failed.ready, failing(simulation, "a"))
 
@@ -121,7 +123,9 @@ def test_a_failed_traversal_stays_failed_in_the_books_when_another_follows(
 def test_an_input_that_no_node_provides_fails_the_traversal_in_words(
     simulation: Simulation,
 ) -> None:
-    simulation.define({"a": thing(), "b": thing(value={"get_attr": ["a", "echo"]})})
+    simulation.define(
+        {"a": sample_resource(), "b": sample_resource(value={"get_attr": ["a", "echo"]})}
+    )
 
     simulation.converge(
         simulation.goal(), lambda operation: Outcome(physical_id="x", attributes={})
@@ -161,7 +165,7 @@ def test_resuming_where_nothing_is_blocked_does_nothing(simulation: Simulation) 
 def test_a_traversal_that_also_failed_stays_failed_when_its_blocked_node_goes_on(
     simulation: Simulation,
 ) -> None:
-    simulation.define({"a": thing(), "b": thing()})
+    simulation.define({"a": sample_resource(), "b": sample_resource()})
     simulation.converge(
         simulation.goal(),
         lambda operation: failure(blocked=operation.record.name == "a"),
@@ -176,7 +180,7 @@ def test_a_traversal_that_also_failed_stays_failed_when_its_blocked_node_goes_on
 
 
 def test_a_traversal_is_blocked_as_long_as_one_of_its_nodes_is(simulation: Simulation) -> None:
-    simulation.define({"a": thing(), "b": thing()})
+    simulation.define({"a": sample_resource(), "b": sample_resource()})
     simulation.converge(simulation.goal(), failing(simulation, "a", "b", blocked=True))
 
     simulation.carry(

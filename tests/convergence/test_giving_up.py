@@ -10,7 +10,7 @@ import pytest
 from mistral_failover.convergence.records import Operation, Ready
 from mistral_failover.store.tables import operations
 from support.rows import rows
-from support.samples import sentences, thing
+from support.samples import sample_resource, sentences
 from support.simulation import LEASE, Simulation
 
 WHY = "its lease was lost"
@@ -19,7 +19,7 @@ WHY = "its lease was lost"
 @pytest.fixture
 def ready(simulation: Simulation) -> Ready:
     """The node of the creation of ``a``."""
-    simulation.define({"a": thing()})
+    simulation.define({"a": sample_resource()})
     (node,) = simulation.start(simulation.goal()).ready
     return node
 

@@ -10,7 +10,7 @@ from mistral_failover.model.ids import derived_id
 from mistral_failover.store import views
 from mistral_failover.store.tables import journal, operations
 from support.rows import rows
-from support.samples import thing
+from support.samples import sample_resource
 from support.simulation import LEASE, Simulation, failure
 from support.world import TYPES, type_file
 
@@ -29,7 +29,7 @@ def intent(simulation: Simulation, operation: Operation) -> object:
 
 
 def test_a_creation_carries_what_is_wanted(simulation: Simulation) -> None:
-    simulation.define({"a": thing(value=ACTIVE)})
+    simulation.define({"a": sample_resource(value=ACTIVE)})
 
     creation = handed_out(simulation, "a")
 
@@ -39,7 +39,7 @@ def test_a_creation_carries_what_is_wanted(simulation: Simulation) -> None:
 
 
 def test_an_update_carries_what_was_before_as_well(simulation: Simulation) -> None:
-    simulation.define({"a": thing(value=ACTIVE)})
+    simulation.define({"a": sample_resource(value=ACTIVE)})
     simulation.converge(simulation.goal("a"))
 
     update = handed_out(simulation, "b")
@@ -53,7 +53,7 @@ def test_an_update_carries_what_was_before_as_well(simulation: Simulation) -> No
 def test_an_update_after_one_that_failed_carries_what_was_applied_before_that(
     simulation: Simulation,
 ) -> None:
-    simulation.define({"a": thing(value=ACTIVE)})
+    simulation.define({"a": sample_resource(value=ACTIVE)})
     simulation.converge(simulation.goal("a"))
     failed = handed_out(simulation, "b")
     simulation.engine.conclude(failed.ticket, failure())
@@ -70,7 +70,7 @@ def test_an_update_after_one_of_which_nothing_is_known_says_so(
     simulation: Simulation, how: str
 ) -> None:
     """What stands is what was applied last, or what an attempt since was to apply."""
-    simulation.define({"a": thing(value=ACTIVE)})
+    simulation.define({"a": sample_resource(value=ACTIVE)})
     simulation.converge(simulation.goal("a"))
     unclear = handed_out(simulation, "b")
     if how == "unknown":
@@ -85,7 +85,7 @@ def test_an_update_after_one_of_which_nothing_is_known_says_so(
 
 
 def test_what_was_applied_is_what_succeeded_last(simulation: Simulation) -> None:
-    simulation.define({"a": thing(value=ACTIVE)})
+    simulation.define({"a": sample_resource(value=ACTIVE)})
     simulation.converge(simulation.goal("a"), lambda operation: failure())
     assert simulation.by_name()["a"].applied is None
 
@@ -95,7 +95,7 @@ def test_what_was_applied_is_what_succeeded_last(simulation: Simulation) -> None
 
 
 def test_a_deletion_carries_what_was_applied_last(simulation: Simulation) -> None:
-    simulation.define({"a": thing(value=ACTIVE)})
+    simulation.define({"a": sample_resource(value=ACTIVE)})
     simulation.converge(simulation.goal("a"))
 
     (ready,) = simulation.start(simulation.nothing()).ready
@@ -109,7 +109,7 @@ def test_a_deletion_carries_what_was_applied_last(simulation: Simulation) -> Non
 
 
 def test_the_key_of_an_operation_is_derived_from_what_it_is(simulation: Simulation) -> None:
-    simulation.define({"a": thing()})
+    simulation.define({"a": sample_resource()})
 
     ticket = handed_out(simulation, "a").ticket
 
@@ -119,7 +119,7 @@ def test_the_key_of_an_operation_is_derived_from_what_it_is(simulation: Simulati
 
 
 def test_a_record_says_what_is_being_done_to_it(simulation: Simulation) -> None:
-    simulation.define({"a": thing()})
+    simulation.define({"a": sample_resource()})
     creation = handed_out(simulation, "a")
     (record,) = simulation.records()
 
@@ -128,7 +128,7 @@ def test_a_record_says_what_is_being_done_to_it(simulation: Simulation) -> None:
 
 
 def test_the_journal_says_of_what_and_in_which_traversal(simulation: Simulation) -> None:
-    simulation.define({"a": thing()})
+    simulation.define({"a": sample_resource()})
     creation = handed_out(simulation, "a")
     simulation.engine.conclude(creation.ticket, Outcome())
 
@@ -149,7 +149,7 @@ def test_a_value_that_does_not_fit_is_refused_with_the_place_where_it_was_asked_
     strict = type_file("strict")
     strict["properties"]["value"] = {"type": "string"}
     strange = {"type": "strict", "properties": {"value": {"get_attr": ["a", "echo"]}}}
-    simulation.define({"a": thing(value=7), "b": strange}, types=[*TYPES, strict])
+    simulation.define({"a": sample_resource(value=7), "b": strange}, types=[*TYPES, strict])
 
     simulation.converge(simulation.goal())
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mistral_failover.model.goal import render_goal
-from support.samples import thing
+from support.samples import sample_resource
 from support.simulation import Simulation, failure
 
 ACTIVE = {"get_param": "active"}
@@ -16,7 +16,7 @@ ACTIVE = {"get_param": "active"}
 
 def held(*requires: str, **properties: Any) -> dict[str, Any]:
     """A delete-first resource on the active member."""
-    return thing("held", *requires, member=ACTIVE, **properties)
+    return sample_resource("held", *requires, member=ACTIVE, **properties)
 
 
 def log_of(simulation: Simulation, before: Any, after: Any) -> list[str]:
@@ -34,8 +34,8 @@ def log_of(simulation: Simulation, before: Any, after: Any) -> list[str]:
 def test_a_dependent_turns_to_another_resource_before_the_one_that_it_used_goes(
     simulation: Simulation,
 ) -> None:
-    before = {"a": thing(), "d": thing(value={"get_resource": "a"})}
-    after = {"new": thing(), "d": thing(value={"get_resource": "new"})}
+    before = {"a": sample_resource(), "d": sample_resource(value={"get_resource": "a"})}
+    after = {"new": sample_resource(), "d": sample_resource(value={"get_resource": "new"})}
 
     assert log_of(simulation, before, after) == ["create new", "update d", "delete a"]
 
@@ -43,8 +43,8 @@ def test_a_dependent_turns_to_another_resource_before_the_one_that_it_used_goes(
 def test_a_dependent_that_is_found_to_need_a_replacement_is_gone_before_what_it_used(
     simulation: Simulation,
 ) -> None:
-    before = {"a": thing(), "d": thing(key={"get_resource": "a"})}
-    after = {"new": thing(), "d": thing(key={"get_resource": "new"})}
+    before = {"a": sample_resource(), "d": sample_resource(key={"get_resource": "a"})}
+    after = {"new": sample_resource(), "d": sample_resource(key={"get_resource": "new"})}
 
     assert log_of(simulation, before, after) == ["create new", "create d", "delete d", "delete a"]
 
@@ -54,7 +54,7 @@ def test_a_delete_first_dependent_stays_as_it_is_when_what_it_required_leaves(
     simulation: Simulation, kind: str
 ) -> None:
     """Nothing takes the place of what leaves, so nothing has to make room."""
-    below = held() if kind == "held" else thing(kind)
+    below = held() if kind == "held" else sample_resource(kind)
     before = {"p": below, "act": held("p")}
 
     assert log_of(simulation, before, {"act": held()}) == ["delete p"]
@@ -95,9 +95,13 @@ def test_what_leaves_a_member_goes_first_where_its_dependent_needs_what_waits_fo
 def test_what_stands_upon_a_resource_that_makes_room_goes_after_those_that_stay(
     simulation: Simulation,
 ) -> None:
-    before = {"z": thing("exclusive", key=1), "x": thing("shared", "z"), "b": thing(value=1)}
+    before = {
+        "z": sample_resource("exclusive", key=1),
+        "x": sample_resource("shared", "z"),
+        "b": sample_resource(value=1),
+    }
     before["b"]["depends_on"] = ["x"]
-    after = {"z": thing("exclusive", key=2), "b": thing(value=2)}
+    after = {"z": sample_resource("exclusive", key=2), "b": sample_resource(value=2)}
 
     assert log_of(simulation, before, after) == ["update b", "delete x", "delete z", "create z"]
 
@@ -107,11 +111,11 @@ def test_what_stands_upon_a_resource_that_makes_room_goes_after_those_that_stay(
 
 @pytest.mark.parametrize("succeeds", [True, False])
 def test_what_is_being_made_upon_it_is_waited_for(simulation: Simulation, succeeds: bool) -> None:
-    simulation.define({"a": thing(), "d": thing("shared", "a")})
+    simulation.define({"a": sample_resource(), "d": sample_resource("shared", "a")})
     made = simulation.operation(simulation.start(simulation.goal()).ready[0])
     upon = simulation.engine.conclude(made.ticket, simulation.world.operate(made)).ready[0]
     creation = simulation.operation(upon)
-    simulation.define({"d": thing()})
+    simulation.define({"d": sample_resource()})
     goal = simulation.goal()
 
     simulation.carry(simulation.start(goal).ready)
@@ -124,9 +128,9 @@ def test_what_is_being_made_upon_it_is_waited_for(simulation: Simulation, succee
 
 
 def test_it_stays_as_long_as_its_dependent_can_not_turn_away(simulation: Simulation) -> None:
-    simulation.define({"a": thing(), "d": thing(value={"get_resource": "a"})})
+    simulation.define({"a": sample_resource(), "d": sample_resource(value={"get_resource": "a"})})
     simulation.converge(simulation.goal())
-    simulation.define({"d": thing(value=1)})
+    simulation.define({"d": sample_resource(value=1)})
     simulation.world.log.clear()
 
     simulation.converge(simulation.goal(), lambda operation: failure())
@@ -148,15 +152,17 @@ def test_a_failover_waits_for_no_update(simulation: Simulation) -> None:
         {
             "db": held(),
             "on_the_lost": held(),
-            "on_the_other": thing("held", **on_other),
-            "upon": thing("shared", "on_the_other"),
-            "stats": thing("shared", "on_the_lost", "on_the_other", "upon", value=1),
+            "on_the_other": sample_resource("held", **on_other),
+            "upon": sample_resource("shared", "on_the_other"),
+            "stats": sample_resource("shared", "on_the_lost", "on_the_other", "upon", value=1),
         },
         roles=roles,
     )
     assert simulation.group is not None
     simulation.converge(render_goal(simulation.group, {"active": "a", "other": "b"}, ()))
-    group = simulation.define({"db": held(), "stats": thing("shared", value=2)}, roles=roles)
+    group = simulation.define(
+        {"db": held(), "stats": sample_resource("shared", value=2)}, roles=roles
+    )
     goal = render_goal(group, {"active": "b", "other": "c"}, ("a",))
     ready = simulation.start(goal).ready
     update = simulation.update_of("stats")

@@ -10,7 +10,7 @@ from mistral_failover.convergence.records import Operation, Outcome
 from mistral_failover.convergence.traversals import goal_to_return_to
 from mistral_failover.model.goal import Goal, render_goal, returned_to
 from mistral_failover.store.tables import groups
-from support.samples import CHAIN, failing, sentences, thing
+from support.samples import CHAIN, failing, sample_resource, sentences
 from support.simulation import Simulation, failure
 from support.world import TYPES, type_file
 
@@ -136,9 +136,9 @@ def test_a_rollback_that_can_not_be_planned_leaves_the_failure_and_says_why(
     simulation: Simulation,
 ) -> None:
     extra = type_file("extra")
-    simulation.define({"x": thing("extra")}, types=[*TYPES, extra], on_failure="rollback")
+    simulation.define({"x": sample_resource("extra")}, types=[*TYPES, extra], on_failure="rollback")
     simulation.converge(simulation.goal())
-    simulation.define({"b": thing()}, on_failure="rollback")
+    simulation.define({"b": sample_resource()}, on_failure="rollback")
     away = simulation.start(simulation.goal())
     cleanups = [r for r in away.ready if r.node.kind == "cleanup"]
     updates = [r for r in away.ready if r.node.kind == "update"]
@@ -237,11 +237,11 @@ def refusing(simulation: Simulation, member: str) -> Callable[[Operation], Outco
 def test_a_replaced_resource_that_still_exists_is_brought_back_not_made_anew(
     simulation: Simulation,
 ) -> None:
-    simulation.define({"web": thing(key=1)})
+    simulation.define({"web": sample_resource(key=1)})
     home = simulation.goal()
     simulation.converge(home)
     old = simulation.by_name()["web"]
-    simulation.define({"web": thing(key=2)})
+    simulation.define({"web": sample_resource(key=2)})
     simulation.converge(simulation.goal(), failing(simulation, "web"))
     assert {r.name for r in simulation.records() if r.replaced_by} == {"web"}
 

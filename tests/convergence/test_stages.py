@@ -10,7 +10,7 @@ import pytest
 from mistral_failover.convergence.records import Outcome, Ready, Started, Step
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.stages import Stage, rank
-from support.samples import thing
+from support.samples import sample_resource
 from support.simulation import Simulation, failure
 from support.world import TYPES, type_file
 
@@ -31,9 +31,9 @@ STAGED = [
     staged("application", Stage.ACTIVATE),
 ]
 RESOURCES = {
-    "data": thing("volume", value=ACTIVE),
-    "app": thing("application", "data", value=ACTIVE),
-    "apart": thing("application", value=ACTIVE),
+    "data": sample_resource("volume", value=ACTIVE),
+    "app": sample_resource("application", "data", value=ACTIVE),
+    "apart": sample_resource("application", value=ACTIVE),
 }
 
 
@@ -158,9 +158,9 @@ def test_a_rollback_follows_what_failed_and_has_the_same_stages_open(
 def test_the_last_of_several_that_follow_each_other_is_found(simulation: Simulation) -> None:
     """What must be replaced shows when an attribute is known: the same goal once more, twice."""
     late = {
-        "low": thing(value=ACTIVE),
-        "middle": thing("shared", "low", key={"get_attr": ["low", "echo"]}, value=ACTIVE),
-        "high": thing("shared", "middle", key={"get_attr": ["middle", "echo"]}),
+        "low": sample_resource(value=ACTIVE),
+        "middle": sample_resource("shared", "low", key={"get_attr": ["low", "echo"]}, value=ACTIVE),
+        "high": sample_resource("shared", "middle", key={"get_attr": ["middle", "echo"]}),
     }
     simulation.define(late)
     simulation.converge(simulation.goal())

@@ -10,7 +10,7 @@ import pytest
 from mistral_failover.convergence.errors import UnknownGroup
 from mistral_failover.convergence.records import Node, Ready
 from mistral_failover.store import views
-from support.samples import CHAIN, failing, sentences, thing
+from support.samples import CHAIN, failing, sample_resource, sentences
 from support.simulation import Simulation, failure
 
 # -- the whole way
@@ -83,9 +83,9 @@ def test_a_lost_member_comes_back_in_a_new_epoch(simulation: Simulation) -> None
 def test_attributes_travel_along_the_edges(simulation: Simulation) -> None:
     simulation.define(
         {
-            "a": thing(value=7),
-            "b": thing(value={"get_attr": ["a", "echo"]}),
-            "c": thing(value={"get_resource": "b"}),
+            "a": sample_resource(value=7),
+            "b": sample_resource(value={"get_attr": ["a", "echo"]}),
+            "c": sample_resource(value={"get_resource": "b"}),
         }
     )
 
@@ -99,10 +99,14 @@ def test_attributes_travel_along_the_edges(simulation: Simulation) -> None:
 def test_an_attribute_that_changes_an_immutable_property_replaces_in_a_follow_up_traversal(
     simulation: Simulation,
 ) -> None:
-    simulation.define({"a": thing(value=1), "b": thing(key={"get_attr": ["a", "echo"]})})
+    simulation.define(
+        {"a": sample_resource(value=1), "b": sample_resource(key={"get_attr": ["a", "echo"]})}
+    )
     simulation.converge(simulation.goal())
     before = simulation.by_name()["b"]
-    simulation.define({"a": thing(value=2), "b": thing(key={"get_attr": ["a", "echo"]})})
+    simulation.define(
+        {"a": sample_resource(value=2), "b": sample_resource(key={"get_attr": ["a", "echo"]})}
+    )
     goal = simulation.goal()
     first = simulation.start(goal)
 
@@ -118,7 +122,10 @@ def test_an_attribute_that_changes_an_immutable_property_replaces_in_a_follow_up
 
 def found_late(value: int) -> dict[str, Any]:
     """That ``b`` must be replaced shows when ``a`` has its new value."""
-    return {"a": thing(value=value), "b": thing(key={"get_attr": ["a", "echo"]})}
+    return {
+        "a": sample_resource(value=value),
+        "b": sample_resource(key={"get_attr": ["a", "echo"]}),
+    }
 
 
 def test_what_one_goal_has_to_replace_is_kept_where_another_goal_wants_it_as_it_is(
@@ -236,7 +243,7 @@ def test_a_message_of_a_traversal_that_never_was_does_nothing(simulation: Simula
 def test_the_conclusion_of_a_superseded_operation_wakes_its_node_in_the_newer_traversal(
     simulation: Simulation,
 ) -> None:
-    simulation.define({"a": thing("exclusive", value={"get_param": "active"})})
+    simulation.define({"a": sample_resource("exclusive", value={"get_param": "active"})})
     old = simulation.operation(simulation.start(simulation.goal("a")).ready[0])
     goal = simulation.goal("b")
     new = simulation.start(goal)
@@ -254,7 +261,7 @@ def test_the_conclusion_of_a_superseded_operation_wakes_its_node_in_the_newer_tr
 def test_a_failure_of_a_superseded_operation_wakes_its_node_and_fails_nothing(
     simulation: Simulation,
 ) -> None:
-    simulation.define({"a": thing("exclusive", value={"get_param": "active"})})
+    simulation.define({"a": sample_resource("exclusive", value={"get_param": "active"})})
     old = simulation.operation(simulation.start(simulation.goal("a")).ready[0])
     goal = simulation.goal("b")
     new = simulation.start(goal)
@@ -270,7 +277,7 @@ def test_a_failure_of_a_superseded_operation_wakes_its_node_and_fails_nothing(
 def test_a_superseded_creation_that_no_goal_wants_any_more_is_cleaned_up_after_it(
     simulation: Simulation,
 ) -> None:
-    simulation.define({"a": thing("exclusive")})
+    simulation.define({"a": sample_resource("exclusive")})
     old = simulation.operation(simulation.start(simulation.goal()).ready[0])
     new = simulation.start(simulation.nothing())
 
@@ -283,7 +290,7 @@ def test_a_superseded_creation_that_no_goal_wants_any_more_is_cleaned_up_after_i
 
 
 def test_who_waits_for_whom_is_there_to_see(simulation: Simulation) -> None:
-    simulation.define({"a": thing("exclusive")})
+    simulation.define({"a": sample_resource("exclusive")})
     simulation.operation(simulation.start(simulation.goal()).ready[0], "slow")
     new = simulation.start(simulation.nothing())
 
@@ -296,7 +303,7 @@ def test_who_waits_for_whom_is_there_to_see(simulation: Simulation) -> None:
 def test_what_is_being_deleted_is_made_anew_when_it_is_wanted_again(
     simulation: Simulation,
 ) -> None:
-    simulation.define({"a": thing("exclusive")})
+    simulation.define({"a": sample_resource("exclusive")})
     simulation.converge(simulation.goal())
     going = simulation.operation(simulation.start(simulation.nothing()).ready[0])
     goal = simulation.goal()

@@ -14,14 +14,14 @@ from mistral_failover.convergence.waiting import backoff
 from mistral_failover.store import views
 from mistral_failover.store.tables import operations
 from support.rows import rows
-from support.samples import sentences, thing
+from support.samples import sample_resource, sentences
 from support.simulation import LEASE, Simulation, away, failure
 
 
 def begin(simulation: Simulation, **limits: Any) -> Ready:
     """The node of the creation of ``data`` on b, in a group with these limits."""
     more = {"limits": limits} if limits else {}
-    simulation.define({"data": thing("held", member={"get_param": "active"})}, **more)
+    simulation.define({"data": sample_resource("held", member={"get_param": "active"})}, **more)
     (ready,) = simulation.start(simulation.goal("b")).ready
     return ready
 
@@ -388,7 +388,9 @@ def test_a_try_whose_owner_died_is_taken_up_and_the_wait_goes_on(
 
 
 def test_what_does_not_depend_on_the_service_goes_on_meanwhile(simulation: Simulation) -> None:
-    simulation.define({"a": thing(), "on_a": thing("shared", "a"), "apart": thing()})
+    simulation.define(
+        {"a": sample_resource(), "on_a": sample_resource("shared", "a"), "apart": sample_resource()}
+    )
     goal = simulation.goal()
 
     def operate(operation: Any) -> Outcome:

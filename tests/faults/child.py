@@ -2,7 +2,7 @@
 """A Mistral that can be told where to go wrong: a program, see :func:`main`.
 
 It takes the arguments of ``mistral_failover.embedded`` and obeys STATE_DIR/plan.json, as
-``support.armed`` says. A further mode is ``duplicate``.
+``support.injected_faults`` says. A further mode is ``duplicate``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mistral_failover.actions.base import FailoverAction
 from mistral_failover.embedded import __main__ as embedded
 from mistral_failover.embedded.server import EmbeddedMistral
 from mistral_failover.runtime import process
-from support import armed
+from support import injected_faults
 
 STOPS_WITHIN = 30.0  # seconds
 _STOP = """
@@ -49,7 +49,7 @@ class Running(threading.local):
         self.actions: list[tuple[FailoverAction, Any]] = []
 
 
-class Faults(armed.Faults):
+class Faults(injected_faults.FaultInjector):
     """The hook: does at a point what the plan says."""
 
     def __init__(self, folder: Path) -> None:
@@ -57,7 +57,9 @@ class Faults(armed.Faults):
         self.running = Running()
         self.latest: list[tuple[FailoverAction, Any]] = []
         # A duplicate ends with its process: another fault may have killed that in the middle.
-        for mark in [path for path in self._fired.iterdir() if path.suffix not in armed.MARKS]:
+        for mark in [
+            path for path in self._fired.iterdir() if path.suffix not in injected_faults.MARKS
+        ]:
             _ended(mark).touch()
 
     def duplicate(self, point: str, mark: Path) -> None:
@@ -108,7 +110,7 @@ class Faults(armed.Faults):
 
 
 def _ended(mark: Path) -> Path:
-    return mark.with_name(f"{mark.name}{armed.ENDED}")
+    return mark.with_name(f"{mark.name}{injected_faults.ENDED}")
 
 
 class Restarted(EmbeddedMistral):

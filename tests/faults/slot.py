@@ -35,10 +35,10 @@ from mistral_failover.runtime.request import DEFAULT_PROJECT
 from mistral_failover.store import groups, incidents, schema
 from mistral_failover.store.database import Database
 from mistral_failover.store.groups import group_id
-from support import armed
-from support.armed import Fault, Plan
+from support import injected_faults
 from support.fencing import clouds_of_an_operator
 from support.forked import Forked
+from support.injected_faults import Fault, FaultPlan
 
 LEASE = 2.0  # seconds
 CLOUDS = "OS_CLIENT_CONFIG_FILE"
@@ -58,7 +58,7 @@ class Child(MistralProcess):
     def resume(self) -> None:
         """Let a frozen process go on."""
         assert self.pid is not None
-        armed.wake(self.pid)
+        injected_faults.wake(self.pid)
 
     def write_stacks_down(self) -> None:
         """Have STATE_DIR/stacks tell what every thread is doing."""
@@ -69,7 +69,7 @@ class Child(MistralProcess):
         """Whether the process is stopped."""
         if self.pid is None:
             return False
-        return armed.stopped(self.pid)
+        return injected_faults.stopped(self.pid)
 
     def dead(self) -> bool:
         """Whether the process has ended."""
@@ -135,7 +135,7 @@ class Slot:
         self._clouds = folder / "clouds.yaml"
         self._numbers = itertools.count(1)
         self.fence_devices = folder / "fence-devices.yaml"
-        self.plan = Plan(folder / "victim")
+        self.plan = FaultPlan(folder / "victim")
 
     def __enter__(self) -> Slot:
         with contextlib.ExitStack() as stack:

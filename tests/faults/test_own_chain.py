@@ -12,15 +12,15 @@ import pytest
 from faults.drill import LIMIT, Drill, Play
 from faults.plays import alarm
 from faults.slot import LEASE, Slot
-from support.own_chain import CHAIN, CHECK, TICKETS, HouseServices
+from support.own_chain import CHAIN, CHECK, TICKETS, ExternalServices
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(180)]
 
 
 @pytest.fixture
-def house(slot: Slot) -> Iterator[HouseServices]:
+def house(slot: Slot) -> Iterator[ExternalServices]:
     """The services of the chain, which both Mistrals know."""
-    with HouseServices() as services:
+    with ExternalServices() as services:
         for mistral in slot.mistrals:
             mistral.client.upload(services.chain)
         yield services
@@ -29,7 +29,7 @@ def house(slot: Slot) -> Iterator[HouseServices]:
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGSTOP], ids=["kill", "freeze"])
 @pytest.mark.parametrize("path", [TICKETS, CHECK])
 def test_the_failover_continues_without_the_process_that_ran_the_chain(
-    path: str, ending: signal.Signals, slot: Slot, house: HouseServices
+    path: str, ending: signal.Signals, slot: Slot, house: ExternalServices
 ) -> None:
     ended: list[int] = []
 

@@ -21,7 +21,7 @@ from mistral_failover.groups.kept_parts import servers_of
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
 from mistral_failover.store.groups import MemberRow
-from support.shops import Shop, emulated, of, shared, state
+from support.scaled_groups import ScaledGroup, emulated, of, shared, state
 
 __all__ = ["emulated", "of", "shared", "state"]
 
@@ -55,7 +55,7 @@ def cloud(state: Runtime) -> Cloud:
 def mark(cloud: Cloud) -> Callable[..., None]:
     """Have Heat take a member for unhealthy, or not any more."""
 
-    def call(group: Shop, member: str, unhealthy: bool = True) -> None:
+    def call(group: ScaledGroup, member: str, unhealthy: bool = True) -> None:
         nodes = stack_map(cloud, group.name)["nodes"].physical_id
         cloud.heat.resources.mark_unhealthy(nodes, member, unhealthy, "somebody's check")
 
@@ -69,7 +69,7 @@ def refused(answer: Any) -> dict[str, Any]:
 
 
 def test_no_standby_is_replaced_while_the_active_member_is_marked(
-    of: Callable[..., Shop], mark: Callable[..., None], cloud: Cloud
+    of: Callable[..., ScaledGroup], mark: Callable[..., None], cloud: Cloud
 ) -> None:
     group = of(3)
     active, standby = group.members[:2]
@@ -86,7 +86,7 @@ def test_no_standby_is_replaced_while_the_active_member_is_marked(
 
 
 def test_a_mark_that_comes_while_a_replacement_is_under_way_stops_it_and_harms_no_member(
-    of: Callable[..., Shop], mark: Callable[..., None]
+    of: Callable[..., ScaledGroup], mark: Callable[..., None]
 ) -> None:
     group = of(3)
     active, standby = group.members[:2]
@@ -107,7 +107,7 @@ def test_a_mark_that_comes_while_a_replacement_is_under_way_stops_it_and_harms_n
 
 
 def test_the_marked_member_itself_is_fenced_and_replaced(
-    of: Callable[..., Shop], mark: Callable[..., None]
+    of: Callable[..., ScaledGroup], mark: Callable[..., None]
 ) -> None:
     group = of(3)
     active = group.members[0]
@@ -125,7 +125,7 @@ def test_the_marked_member_itself_is_fenced_and_replaced(
 
 
 def test_another_role_is_not_moved_by_plan_while_a_holder_is_marked(
-    of: Callable[..., Shop], mark: Callable[..., None]
+    of: Callable[..., ScaledGroup], mark: Callable[..., None]
 ) -> None:
     group = of(3, **TWO_ROLES)
     roles = group.status()["roles"]
@@ -139,7 +139,7 @@ def test_another_role_is_not_moved_by_plan_while_a_holder_is_marked(
 
 
 def test_a_failover_s_update_spares_a_marked_holder_of_another_role(
-    of: Callable[..., Shop], mark: Callable[..., None]
+    of: Callable[..., ScaledGroup], mark: Callable[..., None]
 ) -> None:
     group = of(3, **TWO_ROLES)
     roles = group.status()["roles"]
@@ -158,7 +158,7 @@ def test_a_failover_s_update_spares_a_marked_holder_of_another_role(
 
 
 def test_a_lost_member_that_an_alarm_marked_holds_no_failover_up(
-    of: Callable[..., Shop], mark: Callable[..., None]
+    of: Callable[..., ScaledGroup], mark: Callable[..., None]
 ) -> None:
     group = of(2)
     first, second = group.members

@@ -25,7 +25,7 @@ from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
 from support.agents import until
-from support.shops import SERVER, Shop, definition, emulated, shared, stack, state
+from support.scaled_groups import SERVER, ScaledGroup, definition, emulated, shared, stack, state
 
 __all__ = ["emulated", "shared", "state"]
 
@@ -51,9 +51,9 @@ def cloud(state: Runtime) -> Cloud:
 
 
 @pytest.fixture
-def parts(state: Runtime, emulated: EmulatedCloud, cloud: Cloud) -> Shop:
+def parts(state: Runtime, emulated: EmulatedCloud, cloud: Cloud) -> ScaledGroup:
     """A group of two, each a stack of its own: a server, and what that is made of."""
-    group = Shop(f"parts{next(_numbers)}", emulated.client)
+    group = ScaledGroup(f"parts{next(_numbers)}", emulated.client)
     cloud.heat.stacks.create(
         stack_name=group.name,
         template=stack(2, {"type": "member.yaml", "properties": {}}),
@@ -70,7 +70,7 @@ def parts(state: Runtime, emulated: EmulatedCloud, cloud: Cloud) -> Shop:
 
 
 @pytest.fixture
-def mark(parts: Shop, cloud: Cloud) -> Callable[..., None]:
+def mark(parts: ScaledGroup, cloud: Cloud) -> Callable[..., None]:
     """Have Heat take a part of a member for unhealthy, or not any more."""
 
     def call(member: str, part: str = "config", unhealthy: bool = True) -> None:
@@ -88,7 +88,7 @@ def refused(answer: Any, code: str) -> dict[str, Any]:
 
 
 def test_whose_replacement_broke_off_takes_no_role_while_its_mark_would_take_the_server(
-    parts: Shop, mark: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    parts: ScaledGroup, mark: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     active, standby = parts.members
     server = parts.servers()[standby]
@@ -113,7 +113,7 @@ def test_whose_replacement_broke_off_takes_no_role_while_its_mark_would_take_the
 
 
 def test_the_member_whose_part_is_marked_is_replaced_and_then_takes_over(
-    parts: Shop, mark: Callable[..., None]
+    parts: ScaledGroup, mark: Callable[..., None]
 ) -> None:
     active, standby = parts.members
     before = parts.servers()
@@ -127,7 +127,7 @@ def test_the_member_whose_part_is_marked_is_replaced_and_then_takes_over(
 
 
 def test_no_update_is_sent_while_a_marked_part_would_take_the_active_server_along(
-    parts: Shop, mark: Callable[..., None]
+    parts: ScaledGroup, mark: Callable[..., None]
 ) -> None:
     active, standby = parts.members
     before = parts.servers()
@@ -140,7 +140,7 @@ def test_no_update_is_sent_while_a_marked_part_would_take_the_active_server_alon
 
 
 def test_a_mark_that_comes_while_a_failover_is_under_way_costs_the_update_and_not_the_server(
-    parts: Shop, mark: Callable[..., None]
+    parts: ScaledGroup, mark: Callable[..., None]
 ) -> None:
     active, standby = parts.members
     server = parts.servers()[standby]
@@ -156,7 +156,7 @@ def test_a_mark_that_comes_while_a_failover_is_under_way_costs_the_update_and_no
 
 
 def test_a_marked_part_that_only_comes_before_the_server_takes_nothing_along(
-    parts: Shop, mark: Callable[..., None]
+    parts: ScaledGroup, mark: Callable[..., None]
 ) -> None:
     _, standby = parts.members
     before = parts.servers()

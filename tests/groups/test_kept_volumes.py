@@ -24,12 +24,12 @@ from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
 from mistral_failover.store.attached_volumes import AttachedVolume
 from support.agents import until
-from support.shops import (
+from support.scaled_groups import (
     ACTIVE,
     DATABASE,
     ROUTING,
     SERVER,
-    Shop,
+    ScaledGroup,
     definition,
     emulated,
     shared,
@@ -41,7 +41,7 @@ __all__ = ["emulated", "shared", "state"]
 _numbers = itertools.count(1)
 
 
-class Pair(Shop):
+class Pair(ScaledGroup):
     """A group of two with a data volume, on ``db_a``."""
 
     def define(self, volume: str = "data_volume") -> None:

@@ -18,7 +18,7 @@ from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
-from support.shops import Shop, emulated, of, shared, state
+from support.scaled_groups import ScaledGroup, emulated, of, shared, state
 
 __all__ = ["emulated", "of", "shared", "state"]
 
@@ -42,7 +42,7 @@ def deposed(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
 
 
 def test_who_wakes_up_behind_a_replacement_looks_again(
-    of: Callable[..., Shop],
+    of: Callable[..., ScaledGroup],
     request_: Request,
     deposed: list[str | None],
     monkeypatch: pytest.MonkeyPatch,
@@ -71,7 +71,7 @@ def test_who_wakes_up_behind_a_replacement_looks_again(
 
 
 def test_who_sees_nothing_but_the_past_gives_up(
-    of: Callable[..., Shop],
+    of: Callable[..., ScaledGroup],
     request_: Request,
     deposed: list[str | None],
     monkeypatch: pytest.MonkeyPatch,

@@ -20,13 +20,13 @@ from mistral_failover.groups import refresh_members
 from mistral_failover.resources import group_member
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
-from support.armed import Injected
-from support.shops import Shop, emulated, of, shared, state
+from support.injected_faults import Injected
+from support.scaled_groups import ScaledGroup, emulated, of, shared, state
 
 __all__ = ["emulated", "of", "shared", "state"]
 
 
-def test_the_same_execution_again_replaces_no_member_twice(of: Callable[..., Shop]) -> None:
+def test_the_same_execution_again_replaces_no_member_twice(of: Callable[..., ScaledGroup]) -> None:
     group = of(2)
     standby = group.members[1]
     begun = group.done(ReplaceMember(group.name, standby), "again")
@@ -40,7 +40,7 @@ def test_the_same_execution_again_replaces_no_member_twice(of: Callable[..., Sho
     assert group.servers()[standby] == server
 
 
-def test_a_server_that_went_already_is_not_replaced_again(of: Callable[..., Shop]) -> None:
+def test_a_server_that_went_already_is_not_replaced_again(of: Callable[..., ScaledGroup]) -> None:
     group = of(2)
     standby = group.members[1]
     begun = group.replace(standby)
@@ -53,7 +53,7 @@ def test_a_server_that_went_already_is_not_replaced_again(of: Callable[..., Shop
 
 
 def test_one_that_somebody_else_replaced_meanwhile_is_only_noted(
-    of: Callable[..., Shop], state: Runtime
+    of: Callable[..., ScaledGroup], state: Runtime
 ) -> None:
     group = of(2)
     standby = group.members[1]
@@ -83,7 +83,7 @@ def _no_room(*given: Any, **more: Any) -> Any:
 
 
 def test_a_replacement_that_failed_is_taken_up_by_the_next_goal_or_dropped_by_a_person_s_word(
-    of: Callable[..., Shop], monkeypatch: pytest.MonkeyPatch
+    of: Callable[..., ScaledGroup], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     group = of(2)
     standby = group.members[1]
@@ -104,7 +104,7 @@ def test_a_replacement_that_failed_is_taken_up_by_the_next_goal_or_dropped_by_a_
 
 @pytest.mark.parametrize("named", [True, False])
 def test_a_standby_whose_replacement_failed_takes_over_all_the_same_and_keeps_its_server(
-    of: Callable[..., Shop], monkeypatch: pytest.MonkeyPatch, named: bool
+    of: Callable[..., ScaledGroup], monkeypatch: pytest.MonkeyPatch, named: bool
 ) -> None:
     group = of(3 if named else 2)
     first, standby = group.members[:2]
@@ -121,7 +121,7 @@ def test_a_standby_whose_replacement_failed_takes_over_all_the_same_and_keeps_it
 
 
 def test_another_standby_takes_over_before_the_one_whose_replacement_failed(
-    of: Callable[..., Shop], monkeypatch: pytest.MonkeyPatch
+    of: Callable[..., ScaledGroup], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     group = of(3)
     first, *standbys = group.members
@@ -137,7 +137,7 @@ def test_another_standby_takes_over_before_the_one_whose_replacement_failed(
 
 
 def test_no_role_comes_to_a_member_while_heat_is_at_work_on_its_replacement(
-    of: Callable[..., Shop], monkeypatch: pytest.MonkeyPatch
+    of: Callable[..., ScaledGroup], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     group = of(2)
     first, standby = group.members
@@ -156,7 +156,7 @@ def test_no_role_comes_to_a_member_while_heat_is_at_work_on_its_replacement(
 
 
 def test_a_member_without_a_server_for_a_moment_stays_lost_and_is_replaced(
-    of: Callable[..., Shop], monkeypatch: pytest.MonkeyPatch
+    of: Callable[..., ScaledGroup], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     group = of(3)
     first = group.members[0]
@@ -180,7 +180,7 @@ def test_a_member_without_a_server_for_a_moment_stays_lost_and_is_replaced(
 
 
 def test_a_member_that_left_for_good_is_let_go_by_a_person_s_word(
-    of: Callable[..., Shop], monkeypatch: pytest.MonkeyPatch
+    of: Callable[..., ScaledGroup], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     group = of(3)
     standby = group.members[1]
@@ -205,7 +205,7 @@ def test_a_member_that_left_for_good_is_let_go_by_a_person_s_word(
 
 @pytest.mark.parametrize("named", [True, False])
 def test_an_execution_whose_process_died_before_the_link_goes_on_with_the_member_it_chose(
-    of: Callable[..., Shop], monkeypatch: pytest.MonkeyPatch, named: bool
+    of: Callable[..., ScaledGroup], monkeypatch: pytest.MonkeyPatch, named: bool
 ) -> None:
     group = of(3)
     before = group.servers()
@@ -233,7 +233,7 @@ def test_an_execution_whose_process_died_before_the_link_goes_on_with_the_member
 
 
 def test_an_order_that_was_refused_may_be_given_again_by_its_execution(
-    of: Callable[..., Shop],
+    of: Callable[..., ScaledGroup],
 ) -> None:
     group = of(3)
     standby = group.members[1]
@@ -248,7 +248,7 @@ def test_an_order_that_was_refused_may_be_given_again_by_its_execution(
 
 
 def test_a_group_that_is_not_at_rest_replaces_no_healthy_member(
-    of: Callable[..., Shop],
+    of: Callable[..., ScaledGroup],
 ) -> None:
     group = of(2)
     group.run(ReplaceMember(group.name, group.members[1]))
@@ -260,7 +260,7 @@ def test_a_group_that_is_not_at_rest_replaces_no_healthy_member(
 
 @pytest.mark.parametrize("at", ["before", "after"])
 def test_a_process_that_dies_around_the_new_epoch_leaves_it_to_the_next_to_tell_the_former_agent(
-    of: Callable[..., Shop], monkeypatch: pytest.MonkeyPatch, at: str
+    of: Callable[..., ScaledGroup], monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:
     group = of(2)
     standby = group.members[1]
@@ -297,7 +297,7 @@ def test_a_process_that_dies_around_the_new_epoch_leaves_it_to_the_next_to_tell_
 
 
 def test_only_a_resource_of_the_member_may_be_replaced_again_and_again(
-    of: Callable[..., Shop], monkeypatch: pytest.MonkeyPatch
+    of: Callable[..., ScaledGroup], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     group = of(2)
     standby = group.members[1]

@@ -10,14 +10,14 @@ import pytest
 
 from mistral_failover.actions.members import NextMember, ReplaceMember
 from mistral_failover.actions.orders import Begin, Rollback
-from support.shops import Shop, emulated, of, shared, state
+from support.scaled_groups import ScaledGroup, emulated, of, shared, state
 
 __all__ = ["emulated", "of", "shared", "state"]
 
 # -- who is chosen
 
 
-def test_who_is_alone_is_never_replaced_while_it_serves(of: Callable[..., Shop]) -> None:
+def test_who_is_alone_is_never_replaced_while_it_serves(of: Callable[..., ScaledGroup]) -> None:
     group = of(1)
 
     for member in (None, "oldest", "newest", group.members[0]):
@@ -31,7 +31,7 @@ def test_who_is_alone_is_never_replaced_while_it_serves(of: Callable[..., Shop])
 @pytest.mark.parametrize("size", [2, 5])
 @pytest.mark.parametrize("policy", ["oldest", "newest"])
 def test_who_failed_is_replaced_before_anybody_who_is_well(
-    of: Callable[..., Shop], size: int, policy: str
+    of: Callable[..., ScaledGroup], size: int, policy: str
 ) -> None:
     group = of(size)
     broken = group.members[1]
@@ -49,7 +49,7 @@ def test_who_failed_is_replaced_before_anybody_who_is_well(
 
 @pytest.mark.parametrize("size", [2, 5])
 def test_the_active_one_moves_first_wherever_the_policy_points_to_it(
-    of: Callable[..., Shop], size: int
+    of: Callable[..., ScaledGroup], size: int
 ) -> None:
     group = of(size)
     active = group.members[0]
@@ -65,7 +65,7 @@ def test_the_active_one_moves_first_wherever_the_policy_points_to_it(
 
 
 def test_the_group_s_own_policy_decides_where_the_order_says_no_more(
-    of: Callable[..., Shop],
+    of: Callable[..., ScaledGroup],
 ) -> None:
     group = of(2, members={"choose": "newest"})
 
@@ -77,7 +77,7 @@ def test_the_group_s_own_policy_decides_where_the_order_says_no_more(
     )
 
 
-def test_a_member_that_is_not_there_is_refused_by_name(of: Callable[..., Shop]) -> None:
+def test_a_member_that_is_not_there_is_refused_by_name(of: Callable[..., ScaledGroup]) -> None:
     group = of(2)
 
     refused = group.run(ReplaceMember(group.name, "unknown"))
@@ -91,7 +91,7 @@ def test_a_member_that_is_not_there_is_refused_by_name(of: Callable[..., Shop]) 
 
 
 def test_who_failed_in_its_role_is_fenced_then_another_serves_then_it_is_replaced(
-    of: Callable[..., Shop],
+    of: Callable[..., ScaledGroup],
 ) -> None:
     group = of(2)
     first, second = group.members
@@ -113,7 +113,7 @@ def test_who_failed_in_its_role_is_fenced_then_another_serves_then_it_is_replace
 
 
 def test_a_replaced_member_takes_the_role_again_without_an_order(
-    of: Callable[..., Shop],
+    of: Callable[..., ScaledGroup],
 ) -> None:
     group = of(2)
     first, second = group.members
@@ -128,7 +128,7 @@ def test_a_replaced_member_takes_the_role_again_without_an_order(
     assert group.cloud.violations() == []
 
 
-def test_a_rollback_goes_to_a_replaced_member_as_well(of: Callable[..., Shop]) -> None:
+def test_a_rollback_goes_to_a_replaced_member_as_well(of: Callable[..., ScaledGroup]) -> None:
     group = of(2)
     first, second = group.members
     group.breaks(first)
@@ -142,7 +142,7 @@ def test_a_rollback_goes_to_a_replaced_member_as_well(of: Callable[..., Shop]) -
     assert group.servers()[first] == server, "and replaces no member again"
 
 
-def test_a_member_that_stays_lost_is_replaced_by_hand(of: Callable[..., Shop]) -> None:
+def test_a_member_that_stays_lost_is_replaced_by_hand(of: Callable[..., ScaledGroup]) -> None:
     group = of(2)
     first, _ = group.members
     group.breaks(first)
@@ -159,7 +159,7 @@ def test_a_member_that_stays_lost_is_replaced_by_hand(of: Callable[..., Shop]) -
 
 
 def test_an_alarm_replaces_no_member_unless_the_group_s_file_says_so(
-    of: Callable[..., Shop],
+    of: Callable[..., ScaledGroup],
 ) -> None:
     group = of(2)
     first = group.members[0]
@@ -172,7 +172,7 @@ def test_an_alarm_replaces_no_member_unless_the_group_s_file_says_so(
 
 
 def test_a_group_that_replaces_who_is_lost_heals_itself_again_and_again(
-    of: Callable[..., Shop],
+    of: Callable[..., ScaledGroup],
 ) -> None:
     group = of(2, members={"replace": "lost"})
     first, second = group.members
@@ -185,7 +185,9 @@ def test_a_group_that_replaces_who_is_lost_heals_itself_again_and_again(
     assert group.cloud.violations() == []
 
 
-def test_an_alarm_about_a_standby_replaces_it_and_the_roles_stay(of: Callable[..., Shop]) -> None:
+def test_an_alarm_about_a_standby_replaces_it_and_the_roles_stay(
+    of: Callable[..., ScaledGroup],
+) -> None:
     group = of(5, members={"replace": "lost"})
     active, standby = group.members[0], group.members[3]
 
@@ -196,7 +198,9 @@ def test_an_alarm_about_a_standby_replaces_it_and_the_roles_stay(of: Callable[..
     assert group.epochs() == [1, 1, 1, 3, 1]
 
 
-def test_what_is_said_of_a_member_while_it_is_replaced_is_known(of: Callable[..., Shop]) -> None:
+def test_what_is_said_of_a_member_while_it_is_replaced_is_known(
+    of: Callable[..., ScaledGroup],
+) -> None:
     group = of(2)
     standby = group.members[1]
     group.run(ReplaceMember(group.name, standby))
@@ -214,7 +218,7 @@ def test_what_is_said_of_a_member_while_it_is_replaced_is_known(of: Callable[...
 
 @pytest.mark.parametrize("size", [2, 5])
 def test_all_in_turn_are_all_once_and_the_active_one_is_the_last(
-    of: Callable[..., Shop], size: int
+    of: Callable[..., ScaledGroup], size: int
 ) -> None:
     group = of(size)
     before, order = group.servers(), []
@@ -233,7 +237,7 @@ def test_all_in_turn_are_all_once_and_the_active_one_is_the_last(
 
 
 def test_a_turn_continues_where_it_was_also_if_another_order_replaced_a_member(
-    of: Callable[..., Shop],
+    of: Callable[..., ScaledGroup],
 ) -> None:
     group = of(5)
     begun = group.done(NextMember(group.name, members=group.members[1:4]))
@@ -252,13 +256,13 @@ def test_a_turn_continues_where_it_was_also_if_another_order_replaced_a_member(
 
 
 @pytest.mark.parametrize("turn", ["all", [{"member": "a"}], [{"member": 1, "server": "s"}], {}])
-def test_a_turn_that_is_none_is_refused(of: Callable[..., Shop], turn: Any) -> None:
+def test_a_turn_that_is_none_is_refused(of: Callable[..., ScaledGroup], turn: Any) -> None:
     group = of(1)
 
     assert group.run(NextMember(group.name, turn=turn)).error["code"] == "BAD_INPUT"
 
 
-def test_no_member_is_next_while_the_group_is_not_at_rest(of: Callable[..., Shop]) -> None:
+def test_no_member_is_next_while_the_group_is_not_at_rest(of: Callable[..., ScaledGroup]) -> None:
     group = of(2)
     begun = group.done(NextMember(group.name))
     group.run(ReplaceMember(group.name, group.members[1]))

@@ -17,7 +17,7 @@ from support.cloud_audit import CloudAudit
 from testcloud import settings, templates
 from testcloud.errors import CloudError
 from testcloud.settings import Settings
-from testcloud.tenant import Protected, Tenant
+from testcloud.tenant import ProtectedStack, Tenant
 
 _numbers = itertools.count(1)
 
@@ -72,7 +72,7 @@ def audited(where: Settings, demo: Tenant, other: Tenant) -> Iterator[CloudAudit
 @pytest.fixture(scope="module")
 def protect(
     demo: Tenant, where: Settings, audited: CloudAudit
-) -> Iterator[Callable[..., Protected]]:
+) -> Iterator[Callable[..., ProtectedStack]]:
     """Create a stack of an example, and wait until it is active; deleted with the module's others,
     all at once, for that takes long."""
     made: list[tuple[Tenant, str]] = []
@@ -85,7 +85,7 @@ def protect(
         name: str = "",
         volumes: int = 1,
         also: Mapping[str, Any] | None = None,
-    ) -> Protected:
+    ) -> ProtectedStack:
         name = name or f"real-{os.getpid()}-{next(_numbers)}"
         made.append((tenant, name))
         audited.watch(tenant, name)
@@ -95,7 +95,7 @@ def protect(
             alarm_path=path,
             heat_url=where.url("heat-api") + "/v1",
         )
-        protected = Protected(tenant, name)
+        protected = ProtectedStack(tenant, name)
         protected.wait_until_active()
         return protected
 

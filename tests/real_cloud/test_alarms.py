@@ -14,12 +14,12 @@ import pytest
 
 from support.protected_stacks import dies, is_repaired, stands_on
 from testcloud.templates import GROUP, SERVERS
-from testcloud.tenant import Protected, Tenant
+from testcloud.tenant import ProtectedStack, Tenant
 
 pytestmark = pytest.mark.timeout(1200)
 
 
-def admitted(stack: Protected) -> list[dict[str, Any]]:
+def admitted(stack: ProtectedStack) -> list[dict[str, Any]]:
     """The alarms that started something."""
     return [
         incident
@@ -32,7 +32,7 @@ def admitted(stack: Protected) -> list[dict[str, Any]]:
     ("template", "path"), [(SERVERS, "signed"), (SERVERS, "trust"), (GROUP, "signed")]
 )
 def test_the_standby_takes_over_when_nova_says_that_the_active_server_died(
-    template: str, path: str, protect: Callable[..., Protected], operator: Tenant
+    template: str, path: str, protect: Callable[..., ProtectedStack], operator: Tenant
 ) -> None:
     stack = protect(template, path=path)
     first = stack.active()
@@ -48,7 +48,7 @@ def test_the_standby_takes_over_when_nova_says_that_the_active_server_died(
 
 
 def test_the_alarm_follows_the_active_member_and_fires_again(
-    protect: Callable[..., Protected], operator: Tenant
+    protect: Callable[..., ProtectedStack], operator: Tenant
 ) -> None:
     stack = protect(GROUP, path="trust")
     first = stack.active()
@@ -65,7 +65,7 @@ def test_the_alarm_follows_the_active_member_and_fires_again(
 
 
 def test_the_stack_goes_though_its_active_server_is_in_error(
-    protect: Callable[..., Protected], operator: Tenant
+    protect: Callable[..., ProtectedStack], operator: Tenant
 ) -> None:
     stack = protect(SERVERS)
     member = stack.active()

@@ -34,7 +34,7 @@ from support.protected_stacks import dies, is_repaired, stands_on
 from testcloud import cloud
 from testcloud.errors import CloudError
 from testcloud.settings import Settings
-from testcloud.tenant import Protected, Tenant, until
+from testcloud.tenant import ProtectedStack, Tenant, until
 
 pytestmark = pytest.mark.timeout(1200)
 VOLUMES = 4
@@ -62,7 +62,7 @@ def sweep(tenant: Tenant) -> None:
         tenant.start("failover.sweep")
 
 
-def sweep_until(stack: Protected, look: Callable[[], Any], what: str, limit: float) -> Any:
+def sweep_until(stack: ProtectedStack, look: Callable[[], Any], what: str, limit: float) -> Any:
     """Sweep by hand, again and again, until ``look`` finds something; what."""
     deadline = time.monotonic() + limit
     while time.monotonic() < deadline:
@@ -72,7 +72,7 @@ def sweep_until(stack: Protected, look: Callable[[], Any], what: str, limit: flo
     raise AssertionError((what, stack.status()))
 
 
-def told(stack: Protected, after: int = 0) -> list[dict[str, Any]]:
+def told(stack: ProtectedStack, after: int = 0) -> list[dict[str, Any]]:
     """The journal's sentences behind the id ``after``; 0: the latest."""
     rows: list[dict[str, Any]] = stack.tenant.action(
         "failover.history", group=stack.name, after=after, limit=1000
@@ -85,7 +85,7 @@ def said(rows: list[dict[str, Any]], kind: str) -> str:
     return "\n".join(row["sentence"] for row in rows if row["kind"] == kind)
 
 
-def the_alarm_ends(stack: Protected, alarms: set[str], after: int) -> list[str]:
+def the_alarm_ends(stack: ProtectedStack, alarms: set[str], after: int) -> list[str]:
     """Sweep until the alarm's execution has ended; what it says of that, and assert that a caller
     that waits for one that hung sees an error. ``alarms``: the executions from before, ``after``:
     the last sentence from before."""
@@ -103,13 +103,13 @@ def the_alarm_ends(stack: Protected, alarms: set[str], after: int) -> list[str]:
     return [execution["state"] for execution in found]
 
 
-def alarms_of(stack: Protected) -> set[str]:
+def alarms_of(stack: ProtectedStack) -> set[str]:
     """The executions of failover.on_alarm for the group."""
     rows = stack.tenant.executions("failover.on_alarm")
     return {row["id"] for row in rows if row["input"].get("group") == stack.name}
 
 
-def started_once(stack: Protected, member: str, since: int) -> None:
+def started_once(stack: ProtectedStack, member: str, since: int) -> None:
     """Assert that each start command ran once on the member, and that no other one ran there."""
     server = stack.servers()[member]
     events = stack.tenant.guests.audit(since=since, kind="command_started")
@@ -117,7 +117,7 @@ def started_once(stack: Protected, member: str, since: int) -> None:
     assert ran == STARTS
 
 
-def all_volumes_are_on(stack: Protected, where: Settings, member: str) -> None:
+def all_volumes_are_on(stack: ProtectedStack, where: Settings, member: str) -> None:
     """Assert that the application and all volumes are there, and the group at its goal."""
     stands_on(stack, member)
     rows = ledger(where, stack.name).values()
@@ -128,24 +128,24 @@ def all_volumes_are_on(stack: Protected, where: Settings, member: str) -> None:
     assert stack.status()["status"] == "COMPLETE"
 
 
-def last_told(stack: Protected) -> int:
+def last_told(stack: ProtectedStack) -> int:
     """The id of the journal's last sentence."""
     return int(told(stack)[-1]["id"])
 
 
-def seen(stack: Protected) -> int:
+def seen(stack: ProtectedStack) -> int:
     """How many events the guests have written down."""
     return len(stack.tenant.guests.audit())
 
 
 @pytest.fixture(scope="module")
-def made(protect: Callable[..., Protected]) -> Protected:
+def made(protect: Callable[..., ProtectedStack]) -> ProtectedStack:
     """A stack of four volumes."""
     return protect(volumes=VOLUMES, also=WEB)
 
 
 @pytest.fixture
-def stack(made: Protected, operator: Tenant, where: Settings) -> Iterator[Protected]:
+def stack(made: ProtectedStack, operator: Tenant, where: Settings) -> Iterator[ProtectedStack]:
     """The stack, with no member lost, and Mistral at its full strength."""
     until_all_listen(where)
     yield made
@@ -155,7 +155,7 @@ def stack(made: Protected, operator: Tenant, where: Settings) -> Iterator[Protec
 
 @pytest.mark.usefixtures("swept")
 def test_an_executor_dies_with_an_attachment_in_its_hands_and_the_other_one_takes_it_over(
-    stack: Protected, operator: Tenant, where: Settings
+    stack: ProtectedStack, operator: Tenant, where: Settings
 ) -> None:
     first = stack.wait_until_active()
     last, since, alarms = last_told(stack), seen(stack), alarms_of(stack)
@@ -188,7 +188,7 @@ def test_an_executor_dies_with_an_attachment_in_its_hands_and_the_other_one_take
 
 
 def test_the_engine_dies_with_the_result_of_a_stage_in_its_hands_and_an_executor_ends_it(
-    stack: Protected, operator: Tenant, where: Settings
+    stack: ProtectedStack, operator: Tenant, where: Settings
 ) -> None:
     first = stack.wait_until_active()
     last, since, alarms = last_told(stack), seen(stack), alarms_of(stack)
@@ -214,7 +214,7 @@ def test_the_engine_dies_with_the_result_of_a_stage_in_its_hands_and_an_executor
 
 
 def test_an_executor_that_is_stopped_gives_its_work_back_and_the_other_one_goes_on_at_once(
-    stack: Protected, operator: Tenant, where: Settings
+    stack: ProtectedStack, operator: Tenant, where: Settings
 ) -> None:
     first = stack.wait_until_active()
     last, since = last_told(stack), seen(stack)

@@ -20,7 +20,7 @@ from mistral_failover.groups.agent_health import SILENT
 from support.protected_stacks import dies, runs_again
 from testcloud import cloud, readiness, templates
 from testcloud.settings import Settings
-from testcloud.tenant import Protected, Tenant, until
+from testcloud.tenant import ProtectedStack, Tenant, until
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("spare")]
 MISTYPED = "pg-stpo"
@@ -38,7 +38,7 @@ def spare(demo: Tenant) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def stack(protect: Callable[..., Protected]) -> Protected:
+def stack(protect: Callable[..., ProtectedStack]) -> ProtectedStack:
     """A stack that was seen to serve."""
     made = protect()
     look(made)
@@ -47,7 +47,7 @@ def stack(protect: Callable[..., Protected]) -> Protected:
 
 
 @pytest.fixture(scope="module")
-def doomed(protect: Callable[..., Protected]) -> Protected:
+def doomed(protect: Callable[..., ProtectedStack]) -> ProtectedStack:
     """A stack that loses parts for good."""
     return protect()
 
@@ -57,7 +57,7 @@ def free(tenant: Tenant, volume: str) -> bool:
     return bool(tenant.cloud.block_storage.get_volume(volume).status == "available")
 
 
-def look(stack: Protected) -> dict[str, Any]:
+def look(stack: ProtectedStack) -> dict[str, Any]:
     """Look at the group once, as each interval does; what the sweep found."""
     done = stack.tenant.run("failover.sweep", group=stack.name)
     assert done["state"] == "SUCCESS", done["output"]
@@ -66,20 +66,20 @@ def look(stack: Protected) -> dict[str, Any]:
     return found
 
 
-def service(stack: Protected) -> tuple[str, list[str]]:
+def service(stack: ProtectedStack) -> tuple[str, list[str]]:
     """Whether the group serves, by the last look, and why not."""
     found = stack.status()["service"]
     return found["status"], found["reasons"]
 
 
-def holders(stack: Protected) -> tuple[str, str]:
+def holders(stack: ProtectedStack) -> tuple[str, str]:
     """The active member, and the standby."""
     active = stack.wait_until_active()
     (standby,) = set(stack.servers()) - {active}
     return active, standby
 
 
-def serves_on(stack: Protected, member: str) -> None:
+def serves_on(stack: ProtectedStack, member: str) -> None:
     """Assert that this member alone has the group's volume and runs its applications."""
     (volume,) = (row["physical_id"] for row in stack.status()["resources"] if row["name"] == "data")
     assert stack.tenant.holders(volume) == [stack.servers()[member]]
@@ -88,18 +88,18 @@ def serves_on(stack: Protected, member: str) -> None:
     assert stack.tenant.outputs(stack.name)["active"] == member
 
 
-def ordered(stack: Protected, verb: str, **inputs: Any) -> dict[str, Any]:
+def ordered(stack: ProtectedStack, verb: str, **inputs: Any) -> dict[str, Any]:
     """Give an order; how its execution ended."""
     return stack.tenant.run(f"failover.{verb}", group=stack.name, **inputs)
 
 
-def succeeds(stack: Protected, verb: str, **inputs: Any) -> None:
+def succeeds(stack: ProtectedStack, verb: str, **inputs: Any) -> None:
     """Give an order that is carried out."""
     done = ordered(stack, verb, **inputs)
     assert done["state"] == "SUCCESS", done["output"]
 
 
-def refused(stack: Protected, verb: str, **inputs: Any) -> dict[str, Any]:
+def refused(stack: ProtectedStack, verb: str, **inputs: Any) -> dict[str, Any]:
     """Give an order that is refused; the error."""
     done = ordered(stack, verb, **inputs)
     assert done["state"] == "ERROR", done["output"]
@@ -107,7 +107,7 @@ def refused(stack: Protected, verb: str, **inputs: Any) -> dict[str, Any]:
     return error
 
 
-def change(stack: Protected, resource: str, **properties: str) -> None:
+def change(stack: ProtectedStack, resource: str, **properties: str) -> None:
     """``failover group update`` with other properties of a resource."""
     shown = stack.tenant.action("failover.status", group=stack.name, definition=True)
     definition = shown["definition"]["document"]
@@ -115,13 +115,13 @@ def change(stack: Protected, resource: str, **properties: str) -> None:
     stack.tenant.action("failover.define", definition=definition, name=stack.name)
 
 
-def findings(stack: Protected, check: str) -> list[dict[str, Any]]:
+def findings(stack: ProtectedStack, check: str) -> list[dict[str, Any]]:
     """What ``failover doctor`` says about a subject."""
     rows = stack.tenant.action("failover.doctor", group=stack.name)["findings"]
     return [row for row in rows if row["check"] == check]
 
 
-def update_plainly(stack: Protected) -> None:
+def update_plainly(stack: ProtectedStack) -> None:
     """``openstack stack update -t`` without ``--existing``: parameters get their defaults."""
     found = stack.tenant.stack(stack.name)
     answer = stack.tenant.cloud.orchestration.put(
@@ -132,7 +132,7 @@ def update_plainly(stack: Protected) -> None:
     stack.tenant.wait_for_stack(stack.name)
 
 
-def test_a_parameter_that_a_stack_update_reset_is_set_again(stack: Protected) -> None:
+def test_a_parameter_that_a_stack_update_reset_is_set_again(stack: ProtectedStack) -> None:
     active, _ = holders(stack)
     update_plainly(stack)
     assert stack.tenant.outputs(stack.name)["active"] == "none"
@@ -151,7 +151,7 @@ def test_a_parameter_that_a_stack_update_reset_is_set_again(stack: Protected) ->
 
 
 @pytest.fixture
-def by_hand(protect: Callable[..., Protected]) -> Iterator[tuple[Protected, str]]:
+def by_hand(protect: Callable[..., ProtectedStack]) -> Iterator[tuple[ProtectedStack, str]]:
     """A stack, and an alarm that was created by hand: it watches the active server, and signals the
     stack by a trust. The group file names it."""
     stack = protect()
@@ -186,7 +186,7 @@ def by_hand(protect: Callable[..., Protected]) -> Iterator[tuple[Protected, str]
     aodh(stack, "DELETE", f"/{made}")
 
 
-def aodh(stack: Protected, method: str, path: str, body: Any = None) -> Any:
+def aodh(stack: ProtectedStack, method: str, path: str, body: Any = None) -> Any:
     """Aodh's answer about the project's alarms."""
     answer = stack.tenant.cloud.session.request(
         f"/v2/alarms{path}",
@@ -199,7 +199,7 @@ def aodh(stack: Protected, method: str, path: str, body: Any = None) -> Any:
     return answer.json() if answer.content else None
 
 
-def point(stack: Protected, alarm: str, server: str) -> None:
+def point(stack: ProtectedStack, alarm: str, server: str) -> None:
     """``openstack alarm update --query traits.instance_id=string::SERVER...``"""
     shown = aodh(stack, "GET", f"/{alarm}")
     for condition in shown["event_rule"]["query"]:
@@ -208,14 +208,14 @@ def point(stack: Protected, alarm: str, server: str) -> None:
     aodh(stack, "PUT", f"/{alarm}", shown)
 
 
-def watched(stack: Protected, alarm: str) -> list[str]:
+def watched(stack: ProtectedStack, alarm: str) -> list[str]:
     """The servers that an alarm watches."""
     query = aodh(stack, "GET", f"/{alarm}")["event_rule"]["query"]
     return [each["value"] for each in query if each["field"] == "traits.instance_id"]
 
 
 def test_an_alarm_that_the_group_file_names_is_repaired_and_follows_the_active_member(
-    by_hand: tuple[Protected, str], operator: Tenant
+    by_hand: tuple[ProtectedStack, str], operator: Tenant
 ) -> None:
     stack, alarm = by_hand
     active, standby = holders(stack)
@@ -245,14 +245,14 @@ def test_an_alarm_that_the_group_file_names_is_repaired_and_follows_the_active_m
         assert after[key] == before[key]
 
 
-def test_the_doctor_leaves_a_volume_alone_that_the_group_attached(stack: Protected) -> None:
+def test_the_doctor_leaves_a_volume_alone_that_the_group_attached(stack: ProtectedStack) -> None:
     change(stack, "data", when_host_is_down="delete_server")
     succeeds(stack, "failover", lost=[])
 
     assert [row["level"] for row in findings(stack, "volumes")] == ["ok"]
 
 
-def test_a_mistyped_stop_command_is_seen_and_its_correction_leads_on(stack: Protected) -> None:
+def test_a_mistyped_stop_command_is_seen_and_its_correction_leads_on(stack: ProtectedStack) -> None:
     active, standby = holders(stack)
     change(stack, "database", stop=MISTYPED)
     succeeds(stack, "failover", lost=[])
@@ -273,7 +273,7 @@ def test_a_mistyped_stop_command_is_seen_and_its_correction_leads_on(stack: Prot
 
 
 def test_a_standby_whose_host_is_dead_is_seen_before_a_failover_needs_it(
-    stack: Protected, operator: Tenant, where: Settings
+    stack: ProtectedStack, operator: Tenant, where: Settings
 ) -> None:
     active, standby = holders(stack)
     server = stack.servers()[standby]
@@ -309,14 +309,14 @@ def test_a_standby_whose_host_is_dead_is_seen_before_a_failover_needs_it(
     assert service(stack) == ("SERVING", [])
 
 
-def heard(stack: Protected, member: str) -> float:
+def heard(stack: ProtectedStack, member: str) -> float:
     """How many seconds ago a member's agent sent a heartbeat."""
     rows = stack.tenant.action("failover.agents", group=stack.name)
     return next(float(row["agent"]["ago"]) for row in rows if row["member"] == member)
 
 
 def test_without_an_alarm_a_deleted_server_is_seen_and_the_order_that_helps_is_named(
-    doomed: Protected, operator: Tenant
+    doomed: ProtectedStack, operator: Tenant
 ) -> None:
     """The standby was lost before, and runs again: to take it back alone is refused as well."""
     standby, active = holders(doomed)
@@ -345,7 +345,7 @@ def exists(operator: Tenant, server: str) -> bool:
 
 
 def test_a_group_whose_volume_was_deleted_goes_on_with_another_one(
-    doomed: Protected, demo: Tenant, spare: str
+    doomed: ProtectedStack, demo: Tenant, spare: str
 ) -> None:
     active = doomed.wait_until_active()
     server, volume = doomed.servers()[active], doomed.volume()

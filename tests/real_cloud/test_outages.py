@@ -18,7 +18,7 @@ from support.outages import SERVICES, Watch, take_away, until_reached, until_und
 from support.protected_stacks import dies, is_repaired, stands_on, until_its_alarms_ended
 from testcloud import readiness
 from testcloud.settings import Settings
-from testcloud.tenant import Protected, Tenant
+from testcloud.tenant import ProtectedStack, Tenant
 
 pytestmark = [pytest.mark.timeout(1200), pytest.mark.usefixtures("swept")]
 OFTEN = ("Keystone", "Cinder", "Heat in a PATCH")
@@ -29,7 +29,7 @@ LIMIT = 180.0
 
 
 @pytest.fixture(scope="module")
-def made(protect: Callable[..., Protected]) -> Iterator[Protected]:
+def made(protect: Callable[..., ProtectedStack]) -> Iterator[ProtectedStack]:
     """A stack with one volume."""
     stack = protect()
     yield stack
@@ -37,7 +37,7 @@ def made(protect: Callable[..., Protected]) -> Iterator[Protected]:
 
 
 @pytest.fixture
-def stack(made: Protected, operator: Tenant, where: Settings) -> Iterator[Protected]:
+def stack(made: ProtectedStack, operator: Tenant, where: Settings) -> Iterator[ProtectedStack]:
     """The stack, with every member well, in a cloud that is whole."""
     until_all_listen(where)
     yield made
@@ -48,7 +48,7 @@ def stack(made: Protected, operator: Tenant, where: Settings) -> Iterator[Protec
 
 
 @pytest.fixture
-def watch(where: Settings, made: Protected) -> Iterator[Watch]:
+def watch(where: Settings, made: ProtectedStack) -> Iterator[Watch]:
     """The group, as the state store shows it."""
     found = Watch(where, made.name)
     yield found
@@ -70,7 +70,7 @@ def watch(where: Settings, made: Protected) -> Iterator[Watch]:
 def test_a_failover_ends_by_itself_though_a_service_was_away(
     name: str,
     seconds: float,
-    stack: Protected,
+    stack: ProtectedStack,
     watch: Watch,
     operator: Tenant,
     where: Settings,

@@ -18,7 +18,7 @@ import yaml
 
 from support.cloud_audit import CloudAudit
 from testcloud.settings import ROOT, Settings
-from testcloud.tenant import Protected, Tenant
+from testcloud.tenant import ProtectedStack, Tenant
 
 pytestmark = pytest.mark.timeout(1200)
 CLIENT = Path(sys.executable).with_name("openstack")
@@ -27,7 +27,7 @@ GROUP = ROOT / "examples" / "autoscaling-group.yaml"
 
 
 @dataclass(frozen=True)
-class Shop(Protected):
+class Shop(ProtectedStack):
     """The stack and the group of the example, of two members."""
 
     where: Settings

@@ -17,7 +17,7 @@ from mistral_failover.cloud.tokens import NO_RIGHTS
 from support.protected_stacks import dies, stands_on
 from testcloud.errors import CloudError
 from testcloud.settings import Settings
-from testcloud.tenant import Protected, Tenant, until
+from testcloud.tenant import ProtectedStack, Tenant, until
 
 pytestmark = pytest.mark.timeout(1200)
 
@@ -74,9 +74,9 @@ def test_a_failover_whose_trust_is_deleted_is_brought_to_its_end_by_a_colleague(
     owner: Owner,
     other: Tenant,
     operator: Tenant,
-    protect: Callable[..., Protected],
+    protect: Callable[..., ProtectedStack],
 ) -> None:
-    stack = Protected(other, protect(tenant=owner).name)
+    stack = ProtectedStack(other, protect(tenant=owner).name)
     first = stack.active()
     assert first is not None
     before = stack.status()["traversal"]["id"]
@@ -105,7 +105,7 @@ def test_a_failover_whose_trust_is_deleted_is_brought_to_its_end_by_a_colleague(
     assert set(ran.values()) == {1}
 
 
-def alarm_of(stack: Protected) -> dict[str, Any] | None:
+def alarm_of(stack: ProtectedStack) -> dict[str, Any] | None:
     """The execution of the stack's alarm, once it has ended."""
     rows = stack.tenant.executions("failover.on_alarm")
     mine = [row for row in rows if row["input"].get("group") == stack.name]
@@ -113,7 +113,7 @@ def alarm_of(stack: Protected) -> dict[str, Any] | None:
     return ended[-1] if ended else None
 
 
-def sweep_until_active(stack: Protected, first: str) -> None:
+def sweep_until_active(stack: ProtectedStack, first: str) -> None:
     """Sweep as a colleague would, by hand, until somebody else than the first is active."""
     for _ in range(10):
         stack.tenant.run("failover.sweep", limit=240)

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from testcloud.errors import CloudError
-from testcloud.tenant import Protected, Tenant
+from testcloud.tenant import ProtectedStack, Tenant
 
 pytestmark = pytest.mark.timeout(1200)
 
 
 @pytest.fixture(scope="module")
-def ours(protect: Callable[..., Protected]) -> Protected:
+def ours(protect: Callable[..., ProtectedStack]) -> ProtectedStack:
     """A stack of demo's."""
     return protect()
 
@@ -34,7 +34,7 @@ def body(server: str) -> dict[str, Any]:
     }
 
 
-def test_a_project_s_groups_do_not_exist_for_another(ours: Protected, other: Tenant) -> None:
+def test_a_project_s_groups_do_not_exist_for_another(ours: ProtectedStack, other: Tenant) -> None:
     assert ours.name not in other.action("failover.status")["groups"]
     for action in ("status", "history", "goals", "plan"):
         with pytest.raises(CloudError, match="UNKNOWN_GROUP"):
@@ -43,7 +43,7 @@ def test_a_project_s_groups_do_not_exist_for_another(ours: Protected, other: Ten
 
 @pytest.mark.parametrize("workflow", ["failover", "rollback", "remove", "activate_first"])
 def test_no_user_moves_another_project_s_group(
-    workflow: str, ours: Protected, other: Tenant
+    workflow: str, ours: ProtectedStack, other: Tenant
 ) -> None:
     before = ours.status()["traversal"]
 
@@ -55,7 +55,7 @@ def test_no_user_moves_another_project_s_group(
 
 
 def test_another_project_s_alarm_about_a_server_of_ours_moves_nothing(
-    ours: Protected, other: Tenant
+    ours: ProtectedStack, other: Tenant
 ) -> None:
     before = ours.status()
     server = ours.servers()[before["roles"]["active"]]
@@ -68,7 +68,7 @@ def test_another_project_s_alarm_about_a_server_of_ours_moves_nothing(
     assert (after["traversal"], after["incidents"]) == (before["traversal"], before["incidents"])
 
 
-def test_an_execution_is_not_there_for_another_project(ours: Protected, other: Tenant) -> None:
+def test_an_execution_is_not_there_for_another_project(ours: ProtectedStack, other: Tenant) -> None:
     mine = ours.tenant.executions("failover.activate_first")
 
     assert mine
@@ -77,7 +77,7 @@ def test_an_execution_is_not_there_for_another_project(ours: Protected, other: T
 
 
 def test_two_groups_of_one_name_live_side_by_side(
-    other: Tenant, protect: Callable[..., Protected]
+    other: Tenant, protect: Callable[..., ProtectedStack]
 ) -> None:
     # A stack of its own: the name of `ours` must stay unheard of in the other project.
     mine = protect()

@@ -9,14 +9,14 @@ import pytest
 
 from mistral_failover.actions.members import ConfirmFenced
 from mistral_failover.actions.orders import Begin
-from support.shops import Shop, emulated, of, shared, state
+from support.scaled_groups import ScaledGroup, emulated, of, shared, state
 
 __all__ = ["emulated", "of", "shared", "state"]
 
 
 @pytest.mark.parametrize("member", ["the standby", "unknown"])
 def test_a_word_for_the_wrong_member_is_told_who_is_lost(
-    of: Callable[..., Shop], member: str
+    of: Callable[..., ScaledGroup], member: str
 ) -> None:
     group = of(2)
     lost = group.active()
@@ -32,7 +32,7 @@ def test_a_word_for_the_wrong_member_is_told_who_is_lost(
     assert answer.error["remedy"] == f"Did you mean {lost}?"
 
 
-def test_a_confirmation_when_no_member_is_lost_is_refused(of: Callable[..., Shop]) -> None:
+def test_a_confirmation_when_no_member_is_lost_is_refused(of: Callable[..., ScaledGroup]) -> None:
     group = of(2)
 
     answer = group.run(ConfirmFenced(group.name, group.active(), "I saw it"))

@@ -10,14 +10,14 @@ from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.store import views
 from mistral_failover.store.tables import traversals
 from support.databases import KINDS
-from support.samples import thing
+from support.samples import sample_resource
 from support.simulation import Simulation
 
 
 @pytest.fixture(params=KINDS)
 def simulation(request: pytest.FixtureRequest) -> Simulation:
     found = Simulation(request.param)
-    found.define({"web": thing()})
+    found.define({"web": sample_resource()})
     found.start(found.goal())
     return found
 

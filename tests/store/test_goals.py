@@ -9,7 +9,7 @@ from mistral_failover.convergence.records import Operation, Outcome
 from mistral_failover.model.goal import Goal, returned_to
 from mistral_failover.store import goals
 from support.databases import KINDS
-from support.samples import CHAIN, failing, thing
+from support.samples import CHAIN, failing, sample_resource
 from support.simulation import Simulation, failure
 from support.world import TYPES, type_file
 
@@ -44,7 +44,7 @@ def give(simulation: Simulation, goal: Goal) -> str:
 
 
 def numbered(simulation: Simulation, number: int) -> Goal:
-    simulation.define({"web": thing(value=number)})
+    simulation.define({"web": sample_resource(value=number)})
     return simulation.goal()
 
 
@@ -134,11 +134,11 @@ def test_pruning_keeps_what_was_given_since(simulation: Simulation) -> None:
 
 
 def test_the_goal_that_a_rollback_needs_is_kept_however_old_it_is(simulation: Simulation) -> None:
-    simulation.define({"web": thing(value=0)}, on_failure="rollback")
+    simulation.define({"web": sample_resource(value=0)}, on_failure="rollback")
     home = simulation.goal()
     give(simulation, home)
     for number in range(1, 6):
-        simulation.define({"web": thing(value=number)})
+        simulation.define({"web": sample_resource(value=number)})
         simulation.clock.seconds += 1
         simulation.converge(simulation.goal(), failing(simulation, "web"))
 
@@ -150,10 +150,10 @@ def test_the_goal_that_a_rollback_needs_is_kept_however_old_it_is(simulation: Si
 
 
 def test_the_goal_of_a_record_that_is_still_there_is_kept(simulation: Simulation) -> None:
-    simulation.define({"web": thing(key=1)})
+    simulation.define({"web": sample_resource(key=1)})
     home = simulation.goal()
     give(simulation, home)
-    simulation.define({"web": thing(key=2)})
+    simulation.define({"web": sample_resource(key=2)})
     for _ in range(3):
         simulation.clock.seconds += 1
         simulation.converge(simulation.goal(), failing(simulation, "web"))
@@ -165,12 +165,12 @@ def test_the_goal_of_a_record_that_is_still_there_is_kept(simulation: Simulation
 
 
 def test_with_a_goal_go_its_traversals_operations_and_gone_records(simulation: Simulation) -> None:
-    simulation.define({"web": thing(key=1)})
+    simulation.define({"web": sample_resource(key=1)})
     give(simulation, simulation.goal())
     first = simulation.current
     old = simulation.by_name()["web"]
     for key in (2, 3, 4):
-        simulation.define({"web": thing(key=key)})
+        simulation.define({"web": sample_resource(key=key)})
         give(simulation, simulation.goal())
     assert simulation.record(old.id) is not None
 
@@ -184,7 +184,7 @@ def test_with_a_goal_go_its_traversals_operations_and_gone_records(simulation: S
 def test_what_stood_behind_a_resource_last_is_known_until_it_has_something_new(
     simulation: Simulation,
 ) -> None:
-    simulation.define({"web": thing("exclusive", key=1)})
+    simulation.define({"web": sample_resource("exclusive", key=1)})
     give(simulation, simulation.goal())
     first = simulation.by_name()["web"]
 
@@ -193,7 +193,7 @@ def test_what_stood_behind_a_resource_last_is_known_until_it_has_something_new(
         return failure() if made else simulation.world.operate(operation)
 
     for key in (2, 3, 4):
-        simulation.define({"web": thing("exclusive", key=key)})
+        simulation.define({"web": sample_resource("exclusive", key=key)})
         simulation.clock.seconds += 1
         simulation.converge(simulation.goal(), never_made)
     assert simulation.record(first.id).gone
@@ -206,10 +206,10 @@ def test_what_stood_behind_a_resource_last_is_known_until_it_has_something_new(
 def test_what_a_pruned_goal_made_and_is_still_there_goes_on_as_before(
     simulation: Simulation,
 ) -> None:
-    simulation.define({"web": thing(value=1), "keep": thing()})
+    simulation.define({"web": sample_resource(value=1), "keep": sample_resource()})
     give(simulation, simulation.goal())
     for value in range(2, 6):
-        simulation.define({"web": thing(value=value), "keep": thing()})
+        simulation.define({"web": sample_resource(value=value), "keep": sample_resource()})
         give(simulation, simulation.goal())
 
     prune(simulation, keep=1)
@@ -220,7 +220,7 @@ def test_what_a_pruned_goal_made_and_is_still_there_goes_on_as_before(
 
 def test_the_types_of_kept_goals_outlive_a_new_definition(simulation: Simulation) -> None:
     extra = type_file("extra")
-    simulation.define({"x": thing("extra")}, types=[*TYPES, extra])
+    simulation.define({"x": sample_resource("extra")}, types=[*TYPES, extra])
     home = simulation.goal()
     give(simulation, home)
     simulation.define({})

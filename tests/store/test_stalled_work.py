@@ -16,7 +16,7 @@ from mistral_failover.store.database import Database
 from mistral_failover.store.incidents import OPERATOR, Incident
 from mistral_failover.store.tables import incidents as incident_rows
 from mistral_failover.store.tables import journal, nodes, resources
-from support.samples import thing
+from support.samples import sample_resource
 from support.simulation import PROJECT
 from support.world import type_file
 
@@ -26,7 +26,7 @@ QUIET = 30.0
 @pytest.fixture
 def ready(database: Database, define: Callable[..., Any]) -> Ready:
     """The one ready node of a traversal of the group ``g``."""
-    identity, goal = define({"thing": thing()})
+    identity, goal = define({"thing": sample_resource()})
     engine = Engine(database, lease=60.0)
     (found,) = engine.start(identity, goal, traversal_id="t", expected=None, cause="a test").ready
     return found
@@ -157,7 +157,7 @@ def test_one_that_waits_for_a_service_is_stalled_only_when_its_next_try_is_long_
 def test_a_traversal_with_several_ready_nodes_is_found_once(
     database: Database, define: Callable[..., Any]
 ) -> None:
-    identity, goal = define({"one": thing(), "two": thing()})
+    identity, goal = define({"one": sample_resource(), "two": sample_resource()})
     Engine(database, lease=60.0).start(
         identity, goal, traversal_id="t", expected=None, cause="a test"
     )
@@ -180,7 +180,7 @@ def behind_a_gate(database: Database, define: Callable[..., Any]) -> None:
         verb: {"workflow": f"test.{verb}", "stage": "activate"}
         for verb in ("create", "update", "delete")
     }
-    identity, goal = define({"thing": thing()}, types=[late])
+    identity, goal = define({"thing": sample_resource()}, types=[late])
     Engine(database, lease=60.0).start(
         identity, goal, traversal_id="t", expected=None, cause="a test", through=Stage.FENCE
     )

@@ -14,7 +14,7 @@ from mistral_failover.store import counting, goals, group_removal, groups, incid
 from mistral_failover.store.counting import Counts
 from mistral_failover.store.incidents import Incident
 from support.databases import KINDS, beside
-from support.samples import CHAIN, failing, thing
+from support.samples import CHAIN, failing, sample_resource
 from support.simulation import LEASE, PROJECT, Simulation, failure
 
 NEVER = 1e12
@@ -57,7 +57,7 @@ def alarm(simulation: Simulation, number: int, decision: str, rule: str = "") ->
 
 
 def test_walks_and_operations_are_counted_with_how_long_they_took(simulation: Simulation) -> None:
-    simulation.define({"web": thing(value=1)})
+    simulation.define({"web": sample_resource(value=1)})
     started = simulation.start(simulation.goal())
     operation = simulation.operation(started.ready[0])
     simulation.clock.seconds += 7
@@ -81,7 +81,7 @@ def test_walks_and_operations_are_counted_with_how_long_they_took(simulation: Si
 def test_a_type_is_known_from_its_first_operation_on_however_long_that_takes(
     simulation: Simulation,
 ) -> None:
-    simulation.define({"web": thing(value=1)})
+    simulation.define({"web": sample_resource(value=1)})
     begun_at = simulation.clock.seconds
     simulation.operation(simulation.start(simulation.goal()).ready[0])
     simulation.clock.seconds += 60
@@ -95,7 +95,7 @@ def test_a_type_is_known_from_its_first_operation_on_however_long_that_takes(
 def test_what_takes_longer_than_the_highest_bound_is_in_a_bucket_of_its_own(
     simulation: Simulation,
 ) -> None:
-    simulation.define({"web": thing(value=1)})
+    simulation.define({"web": sample_resource(value=1)})
     operation = simulation.operation(simulation.start(simulation.goal()).ready[0])
     simulation.clock.seconds += 4000
     simulation.engine.conclude(operation.ticket, simulation.world.operate(operation))
@@ -106,7 +106,7 @@ def test_what_takes_longer_than_the_highest_bound_is_in_a_bucket_of_its_own(
 def test_a_failure_beside_another_one_changes_neither_the_count_nor_the_time(
     simulation: Simulation,
 ) -> None:
-    simulation.define({"one": thing(), "two": thing()})
+    simulation.define({"one": sample_resource(), "two": sample_resource()})
     operations = [simulation.operation(r) for r in simulation.start(simulation.goal()).ready]
     simulation.clock.seconds += 3
     simulation.engine.conclude(operations[0].ticket, failure())
@@ -148,9 +148,9 @@ def test_a_way_back_that_arrives_counts_as_returned(simulation: Simulation) -> N
 
 
 def test_waits_for_locks_steals_and_unknown_outcomes_are_counted(simulation: Simulation) -> None:
-    simulation.define({"web": thing(value=1)})
+    simulation.define({"web": sample_resource(value=1)})
     simulation.operation(simulation.start(simulation.goal()).ready[0], "dead")
-    simulation.define({"web": thing(value=2)})
+    simulation.define({"web": sample_resource(value=2)})
     (ready,) = simulation.start(simulation.goal()).ready
     simulation.engine.check(ready, "second")
     simulation.engine.check(ready, "third")
@@ -159,7 +159,7 @@ def test_waits_for_locks_steals_and_unknown_outcomes_are_counted(simulation: Sim
     simulation.carry([ready])
 
     # The next goal takes the sync points away in which they were noted.
-    simulation.define({"web": thing(value=3)})
+    simulation.define({"web": sample_resource(value=3)})
     simulation.converge(simulation.goal())
     assert values(simulation, "deferrals", "journal", "unknowns") == {
         ("deferrals", ""): 2,
@@ -225,7 +225,7 @@ def test_a_group_that_is_deleted_takes_nothing_from_the_counters(simulation: Sim
 
 def test_what_is_forgotten_while_it_is_counted_is_counted_once(simulation: Simulation) -> None:
     for number in range(3):
-        simulation.define({"web": thing(value=number)})
+        simulation.define({"web": sample_resource(value=number)})
         simulation.converge(simulation.goal())
     before = counters(simulation)
     another = beside(simulation.kind, "forgetful")
@@ -262,7 +262,7 @@ def test_whatever_happens_and_is_forgotten_no_counter_falls(
     simulation: Simulation, steps: list[str], pruned: set[int], seconds: int
 ) -> None:
     simulation = Simulation(simulation.kind)
-    simulation.define({"web": thing(value=0)})
+    simulation.define({"web": sample_resource(value=0)})
     last: Counts = {}
     for number, step in enumerate(steps):
         simulation.clock.seconds += seconds
@@ -286,7 +286,7 @@ def _take(simulation: Simulation, step: str, number: int) -> None:
         latest = alarm(simulation, number, "HELD", "paused")
         simulation.database.atomically(lambda tx: incidents.dismiss(tx, latest, "noise"))
     else:
-        simulation.define({"web": thing(value=number)})
+        simulation.define({"web": sample_resource(value=number)})
         goal = simulation.goal("b" if step == "away" else "a")
         started = simulation.start(goal)
         for ready in started.ready[: 1 if step == "waits" else 0]:

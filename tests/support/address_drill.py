@@ -43,7 +43,7 @@ class Sample:
 
 
 @dataclasses.dataclass
-class Seen:
+class ClientObservations:
     """What the client saw.
 
     :ivar samples: how many times it asked. :ivar crowded: the samples with two members at one
@@ -108,7 +108,7 @@ def adapted(definition: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def moving(scene: Scene, client: Client, seen: Seen, move: str) -> Iterator[None]:
+def moving(scene: Scene, client: Client, seen: ClientObservations, move: str) -> Iterator[None]:
     """Note the gaps of the move that happens within."""
     (old,) = scene.action("failover.status", group=GROUP)["roles"].values()
     since = len(client.samples)
@@ -125,9 +125,9 @@ def done(scene: Scene, workflow: str, **inputs: Any) -> None:
     assert ended["state"] == "SUCCESS", ended
 
 
-def play(scene: Scene) -> Seen:
+def run_drill(scene: Scene) -> ClientObservations:
     """Bring the group up on db_a, let the guest crash, and move the service back."""
-    seen = Seen()
+    seen = ClientObservations()
     scene.add_group(GROUP, 1, adapted, EXAMPLE)
     done(scene, "activate_first")
     status = scene.action("failover.status", group=GROUP)
@@ -164,4 +164,4 @@ def play(scene: Scene) -> Seen:
 
 if __name__ == "__main__":
     with Scene(Path(sys.argv[1]), latency="zero", agents=True) as stage:
-        print(json.dumps(dataclasses.asdict(play(stage))))
+        print(json.dumps(dataclasses.asdict(run_drill(stage))))

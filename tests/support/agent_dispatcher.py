@@ -34,7 +34,7 @@ class Delivery:
         self.acked += 1
 
 
-class DeskRig:
+class DispatcherRig:
     """The agent's own handling, with its journal, and what it would say."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 _REQUESTS = (b"GET ", b"POST ", b"PUT ", b"DELETE ")
 
 
-class Doorway:
+class ClosableProxy:
     """Hands connections on to ``url`` while it is open. A context manager; open at the start.
 
     ``shuts_after``: how a request begins that is the last one to be let through.
@@ -34,7 +34,7 @@ class Doorway:
         """The same address, by this way."""
         return f"http://127.0.0.1:{self._port}{self._path}"
 
-    def __enter__(self) -> Doorway:
+    def __enter__(self) -> ClosableProxy:
         self.open()
         return self
 

@@ -133,7 +133,7 @@ class Tail:
 
 
 @dataclass
-class Watched:
+class WatchedGroup:
     """One group, the servers that its members have had, and files that its Mistral writes."""
 
     database: Database
@@ -165,7 +165,7 @@ class CloudAudit:
         self._ours = [Tail(where.log / f"{name}.log") for name in _OURS]
         self._store = Database(where.database_url("failover"))
         self._cinder = sa.create_engine(where.database_url("cinder"), poolclass=sa.pool.NullPool)
-        self._groups: list[Watched] = []
+        self._groups: list[WatchedGroup] = []
 
     def watch(
         self, tenant: Tenant, name: str, *, url: str | None = None, logs: Iterable[Path] = ()
@@ -175,7 +175,7 @@ class CloudAudit:
         database = Database(url) if url else self._store
         files = tuple(Tail(log) for log in logs)
         project = tenant.cloud.session.get_project_id()
-        self._groups.append(Watched(database, project, name, files))
+        self._groups.append(WatchedGroup(database, project, name, files))
 
     def look(self) -> None:
         """See which servers the members have by now."""
@@ -216,7 +216,7 @@ class CloudAudit:
             group.database.close()
         self._store.close()
 
-    def _told_of(self, group: Watched, told: Iterable[Event]) -> Iterator[Event]:
+    def _told_of(self, group: WatchedGroup, told: Iterable[Event]) -> Iterator[Event]:
         """What the guests tell of a group's servers, since other groups run the same applications;
         and the calls by which commands came, for each comes under a lock."""
         for event in told:

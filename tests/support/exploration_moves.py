@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from support.contents import Contents
-from support.states import Label, Wish
+from support.states import ChosenGoal, Label
+from support.store_states import StoreStates
 
 
-class Teller:
+class MoveNarrator:
     """Tells of moves; names resources as the operations on them do."""
 
-    def __init__(self, contents: Contents, wishes: Sequence[Wish]) -> None:
+    def __init__(self, contents: StoreStates, wishes: Sequence[ChosenGoal]) -> None:
         self._contents = contents
         self._wishes = wishes
 

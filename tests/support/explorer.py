@@ -20,22 +20,22 @@ from typing import Any
 
 from mistral_failover.convergence.records import Ready
 from mistral_failover.model.goal import Goal
-from support.contents import Contents, Doing, Done
-from support.exploration_moves import Teller
+from support.exploration_moves import MoveNarrator
+from support.numbered_worlds import NumberedWorlds
 from support.simulation import Simulation
 from support.states import (
+    ChosenGoal,
     Explored,
     Label,
-    Left,
     Move,
+    RemainingEvents,
+    RunningOperation,
     State,
     Violation,
-    Wish,
-    Work,
     with_one,
     without,
 )
-from support.worlds import Worlds
+from support.store_states import Doing, StepEffects, StoreStates
 
 
 class Explorer:
@@ -43,8 +43,8 @@ class Explorer:
 
     def __init__(
         self,
-        *wishes: Wish,
-        faults: Left = Left(),  # noqa: B008 - a tuple
+        *wishes: ChosenGoal,
+        faults: RemainingEvents = RemainingEvents(),  # noqa: B008 - a tuple
         engines: int = 2,
         on_failure: str = "stop",
         reached: int = 0,
@@ -63,9 +63,9 @@ class Explorer:
         self._simulation.world.log.clear()
         if not reached:
             self._define(0)
-        self._contents = Contents(self._simulation)
-        self._worlds = Worlds(self._contents)
-        self._teller = Teller(self._contents, wishes)
+        self._contents = StoreStates(self._simulation)
+        self._worlds = NumberedWorlds(self._contents)
+        self._teller = MoveNarrator(self._contents, wishes)
         self._trying: Label = ("nothing", None)
         self._audited: set[tuple[int, int, bool]] = set()
         self._states: dict[State, int] = {}
@@ -156,7 +156,7 @@ class Explorer:
             doubled = state._replace(left=state.left.less("doubles"))
             yield label, self._after(doubled, done)
 
-    def _go_on(self, state: State, work: Work) -> Iterator[Move]:
+    def _go_on(self, state: State, work: RunningOperation) -> Iterator[Move]:
         """What may become of an operation."""
         number, left = work.operation, state.left
         idle = state._replace(works=without(state.works, work))
@@ -190,7 +190,7 @@ class Explorer:
             )
             yield label, frozen
 
-    def _fail(self, idle: State, work: Work) -> Iterator[Move]:
+    def _fail(self, idle: State, work: RunningOperation) -> Iterator[Move]:
         """One that took effect may have failed to say so."""
         number, left = work.operation, idle.left
         if left.failures:
@@ -249,10 +249,10 @@ class Explorer:
             assert excused, f"a wake-up was lost: {self._teller.messages(done.ready)}"
             yield self._try("the sweep looks"), self._after(state, done)
 
-    def _after(self, state: State, done: Done) -> State:
+    def _after(self, state: State, done: StepEffects) -> State:
         """The state after a step, whose own message or work ``state`` has no more."""
         messages = sorted((*state.messages, *done.ready))
-        works = sorted((*state.works, *(Work(number) for number in done.operations)))
+        works = sorted((*state.works, *(RunningOperation(number) for number in done.operations)))
         after = state._replace(
             content=done.content,
             world=self._worlds.after(state.world, done.happenings),
@@ -372,6 +372,6 @@ class Explorer:
         return "\n".join([problem, *(f"{i}. {step}" for i, step in enumerate(steps, 1))])
 
 
-def _at_work(state: State) -> list[Work]:
+def _at_work(state: State) -> list[RunningOperation]:
     """What those do that are not frozen."""
     return [work for work in state.works if not work.frozen]

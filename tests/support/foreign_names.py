@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"\d+\.\d+")
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownNames:
     """What one project has, and another one may have heard of."""
 
     group: str
@@ -43,15 +43,15 @@ class Known:
         ticket = self.document["ticket"]
         return {**texts, "key": ticket["key"], "owner": ticket["lock"]["owner"]}
 
-    def with_others(self, others: Mapping[str, str]) -> Known:
+    def with_others(self, others: Mapping[str, str]) -> KnownNames:
         """The same with other names and ids, those of things that do not exist."""
         text = json.dumps(asdict(self))
         for what, said in sorted(self.strings.items(), key=lambda item: -len(item[1])):
             text = text.replace(said, others[what])
-        return Known(**json.loads(text))
+        return KnownNames(**json.loads(text))
 
 
-def unknown_ones(known: Known) -> Known:
+def unknown_ones(known: KnownNames) -> KnownNames:
     """References of the same form to things that do not exist."""
     fresh = "0badc0de-0000-4000-8000-{:012d}"
     others = {}
@@ -62,14 +62,14 @@ def unknown_ones(known: Known) -> Known:
     return known.with_others(others)
 
 
-def aodh(known: Known) -> dict[str, Any]:
+def aodh(known: KnownNames) -> dict[str, Any]:
     """An alarm of Aodh's about a member's server."""
     event = {"message_id": "m-1", "traits": [["instance_id", 1, known.server]]}
     said = {"alarm_name": "lost", "alarm_id": "a", "previous": "ok", "current": "alarm"}
     return {**said, "severity": "low", "reason": "", "reason_data": {"event": event}}
 
 
-Cases = Callable[[Known, str], Iterable[dict[str, Any]]]
+Cases = Callable[[KnownNames, str], Iterable[dict[str, Any]]]
 """Inputs that name what a project has; the second argument is the caller's own group."""
 
 
@@ -77,143 +77,143 @@ def _group(**more: Any) -> Cases:
     return lambda known, own: [{"group": known.group, **more}]
 
 
-def _operation(known: Known, own: str) -> Iterable[dict[str, Any]]:
+def _operation(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"operation": known.document}
 
 
-def _alarm(known: Known, own: str) -> Iterable[dict[str, Any]]:
+def _alarm(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"alarm": aodh(known)}
     yield {"alarm": aodh(known), "group": known.group, "member": known.member}
 
 
-def _event(known: Known, own: str) -> Iterable[dict[str, Any]]:
+def _event(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"body": aodh(known)}
     yield {"body": {"server": known.server, "state": "failed"}, "kind": "signal"}
     yield {"body": {"group": known.group, "member": known.member}, "kind": "signal"}
 
 
-def _failover(known: Known, own: str) -> Iterable[dict[str, Any]]:
+def _failover(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"group": known.group}
     yield {"group": known.group, "lost": [known.member], "to": known.member}
     yield {"group": own, "incident": known.incident}
 
 
-def _switchover(known: Known, own: str) -> Iterable[dict[str, Any]]:
+def _switchover(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"group": known.group, "to": known.member}
     yield {"group": own, "to": known.member}
 
 
-def _failback(known: Known, own: str) -> Iterable[dict[str, Any]]:
+def _failback(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"group": known.group, "to": known.member}
     yield {"group": own, "to": known.member}
     yield {"group": own, "recovered": [known.member]}
 
 
-def _rollback(known: Known, own: str) -> Iterable[dict[str, Any]]:
+def _rollback(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"group": known.group}
     yield {"group": own, "goal": known.goal}
 
 
-def _remove(known: Known, own: str) -> Iterable[dict[str, Any]]:
+def _remove(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"group": known.group, "lost": [known.member]}
     yield {"group": own, "lost": [known.member]}
 
 
-def _confirm(known: Known, own: str) -> Iterable[dict[str, Any]]:
+def _confirm(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"group": known.group, "member": known.member, "because": "sure"}
     yield {"group": own, "member": known.member, "because": "sure"}
 
 
-def _maintenance(known: Known, own: str) -> Iterable[dict[str, Any]]:
+def _maintenance(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"group": known.group, "because": "work", "minutes": 5}
     yield {"group": own, "because": "work", "minutes": 5, "members": [known.member]}
 
 
-def _resume(known: Known, own: str) -> Iterable[dict[str, Any]]:
+def _resume(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"group": known.group, "because": "done"}
     yield {"group": own, "because": "done", "members": [known.member]}
 
 
-def _status(known: Known, own: str) -> Iterable[dict[str, Any]]:
+def _status(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"group": known.group}
     yield {"group": known.group, "definition": True}
 
 
-def _dismiss(known: Known, own: str) -> Iterable[dict[str, Any]]:
+def _dismiss(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"incident": known.incident, "because": "noise"}
 
 
-def _on_host(known: Known, own: str) -> Iterable[dict[str, Any]]:
+def _on_host(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"host": known.server}
 
 
-def _held_ones(known: Known, own: str) -> Iterable[dict[str, Any]]:
+def _held_ones(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"group": known.group, "because": "noise"}
     yield {"incident": known.incident, "because": "noise"}
     yield {"group": own, "incident": known.incident, "because": "noise"}
 
 
-def _admitted(known: Known, own: str) -> Iterable[dict[str, Any]]:
+def _admitted(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"incidents": [known.incident]}
 
 
-def _advance(known: Known, own: str) -> Iterable[dict[str, Any]]:
+def _advance(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"traversal": known.traversal, "through": "end"}
     yield {"traversal": known.traversal, "through": "fence", "hold": True}
 
 
-def _chain(known: Known, own: str) -> Iterable[dict[str, Any]]:
+def _chain(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"traversal": known.traversal}
 
 
-def _named_chain(known: Known, own: str) -> Iterable[dict[str, Any]]:
+def _named_chain(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"workflow": "failover.converge", "traversal": known.traversal}
 
 
-def _report(known: Known, own: str) -> Iterable[dict[str, Any]]:
+def _report(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"group": known.group, "traversal": known.traversal}
     yield {"group": own, "traversal": known.traversal}
 
 
-def _history(known: Known, own: str) -> Iterable[dict[str, Any]]:
+def _history(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"group": known.group}
     yield {"group": own, "traversal": known.traversal}
 
 
-def _compare(known: Known, own: str) -> Iterable[dict[str, Any]]:
+def _compare(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"group": known.group, "before": known.goal, "after": known.goal[:7]}
     yield {"group": own, "before": known.goal, "after": known.goal[:7]}
 
 
-def _plan(known: Known, own: str) -> Iterable[dict[str, Any]]:
+def _plan(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"group": known.group, "lost": [known.member]}
     yield {"group": known.group, "verb": "switchover", "to": known.member}
     yield {"plan": known.traversal}
 
 
-def _start_plan(known: Known, own: str) -> Iterable[dict[str, Any]]:
+def _start_plan(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"plan": known.traversal}
     yield {"plan": known.incident, "because": "it was planned"}
 
 
-def _show(known: Known, own: str) -> Iterable[dict[str, Any]]:
+def _show(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     for what in ("traversal", "incident", "goal", "resource", "key"):
         yield {"id": known.strings[what]}
     yield {"id": known.traversal, "group": known.group}
 
 
-def _forget(known: Known, own: str) -> Iterable[dict[str, Any]]:
+def _forget(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     for group, resource in ((known.group, "thing"), (own, known.resource)):
         yield {"group": group, "resource": resource, "because": "it is mine"}
 
 
-def _break_lock(known: Known, own: str) -> Iterable[dict[str, Any]]:
+def _break_lock(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     lock = {"resource": known.resource, "owner": known.strings["owner"]}
     yield lock
     yield {**lock, "force": True, "because": "it is mine"}
 
 
-def _definition(known: Known) -> dict[str, Any]:
+def _definition(known: KnownNames) -> dict[str, Any]:
     return {
         "failover_template_version": "2026-11-21",
         "stack": known.stack,
@@ -222,24 +222,24 @@ def _definition(known: Known) -> dict[str, Any]:
     }
 
 
-def _define(known: Known, own: str) -> Iterable[dict[str, Any]]:
+def _define(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"name": known.group, "definition": _definition(known)}
 
 
-def _enroll(known: Known, own: str) -> Iterable[dict[str, Any]]:
+def _enroll(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"group": known.group}
     yield {"group": known.group, "member": known.member}
 
 
-def _metrics(known: Known, own: str) -> Iterable[dict[str, Any]]:
+def _metrics(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"group_limit": known.group}
 
 
-def _launch(known: Known, own: str) -> Iterable[dict[str, Any]]:
+def _launch(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"workflow": "failover.failover", "input": {"group": known.group}}
 
 
-def _fence_host(known: Known, own: str) -> Iterable[dict[str, Any]]:
+def _fence_host(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"group": known.group, "member": known.member, "because": "it burns"}
     yield {"group": own, "member": known.member, "dry_run": True}
 
@@ -273,18 +273,18 @@ OPERATIONS = (
 )
 
 
-def _replace(known: Known, own: str) -> Iterable[dict[str, Any]]:
+def _replace(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"group": known.group}
     yield {"group": known.group, "member": known.member, "server": known.server}
     yield {"group": own, "member": known.member, "server": known.server}
 
 
-def _next(known: Known, own: str) -> Iterable[dict[str, Any]]:
+def _next(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"group": known.group}
     yield {"group": own, "members": [known.member]}
 
 
-def _move_first(known: Known, own: str) -> Iterable[dict[str, Any]]:
+def _move_first(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     more = {"member": known.member, "server": known.server, "resource": None, "because": "work"}
     yield {"group": known.group, "role": "active", **more}
     yield {"group": own, "role": "active", **more}
@@ -341,12 +341,12 @@ ACTIONS: dict[str, Cases] = {
 }
 
 
-def _on_alarm(known: Known, own: str) -> Iterable[dict[str, Any]]:
+def _on_alarm(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     for given in _alarm(known, own):
         yield {**given.pop("alarm"), **given}
 
 
-def _protect(known: Known, own: str) -> Iterable[dict[str, Any]]:
+def _protect(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"name": known.group, "definition": _definition(known)}
 
 
@@ -372,7 +372,7 @@ def answer_of(result: Any) -> str:
     return _NUMBER.sub("0.0", _UUID.sub("<id>", text))
 
 
-def told(known: Known, text: str, inputs: Mapping[str, Any]) -> list[str]:
+def told(known: KnownNames, text: str, inputs: Mapping[str, Any]) -> list[str]:
     """What of a project an answer tells beyond what its caller said."""
     given = json.dumps(inputs)
     return [said for said in known.strings.values() if said in text and said not in given]

@@ -26,7 +26,7 @@ from testcloud import seed, templates
 from testcloud.errors import CloudError
 from testcloud.machines import ceph, fences, guests, network, places, power
 from testcloud.settings import HOSTS, Settings
-from testcloud.tenant import Protected, Tenant, until
+from testcloud.tenant import ProtectedStack, Tenant, until
 
 Rung = dict[str, Any]
 MEMBERS = ("db_a", "db_b")
@@ -62,7 +62,7 @@ class Service:
         self.where: Settings = tenant.settings
         self.name = name
         tenant.create_stack(name, _template(fence), **self._parameters())
-        self.group = Protected(tenant, name)
+        self.group = ProtectedStack(tenant, name)
         self.servers = self.group.servers()
         self.active = self._activate()
         self.home = {m: guests.host_of(self.where, s) for m, s in self.servers.items()}

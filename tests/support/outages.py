@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from mistral_failover.store.tables import groups, operations, resources, traversals
-from testcloud import cloud, readiness, roster
+from testcloud import cloud, readiness, service_processes
 from testcloud.settings import HOST, Settings
 from testcloud.tenant import until
 
@@ -100,7 +100,7 @@ def take_away(where: Settings, service: Service, seconds: float) -> float:
         list(pool.map(lambda name: cloud.stop(where, [name], kill=True), service.processes))
     time.sleep(seconds)
     cloud.start(where, service.processes)
-    ports = {process.name: process.port for process in roster.services(where)}
+    ports = {process.name: process.port for process in service_processes.services(where)}
     for name in service.processes:
         if ports.get(name) is not None:
             readiness.wait_for_api(where, name)

@@ -15,7 +15,7 @@ CHAIN = "payments.failover"
 TICKETS, CHECK = "/tickets", "/check"
 
 
-class HouseServices:
+class ExternalServices:
     """A ticket system and a checker of data, on loopback; a context manager.
 
     ``status``: what each answers; 0: nothing. ``called``: what happens when one is called, before

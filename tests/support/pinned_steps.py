@@ -37,7 +37,7 @@ _RESULT = re.compile(r"Received RPC request 'on_action_complete' ?\[action_ex_id
 
 
 @dataclass(frozen=True)
-class Pinned:
+class PinnedSteps:
     """``steps``: the actions, by id, that were working stages of the traversal off."""
 
     steps: frozenset[str]
@@ -57,7 +57,7 @@ def _held(connection: sa.Connection, traversal: str) -> Sequence[str]:
 
 
 @contextmanager
-def pinned(where: Settings, traversal: str, log: Tail) -> Iterator[Pinned]:
+def pinned(where: Settings, traversal: str, log: Tail) -> Iterator[PinnedSteps]:
     """Keep the engine from recording how the stages of a traversal end that run now. ``log``: the
     engine's, since before the traversal."""
     engine = sa.create_engine(where.database_url("mistral"), poolclass=sa.pool.NullPool)
@@ -69,6 +69,6 @@ def pinned(where: Settings, traversal: str, log: Tail) -> Iterator[Pinned]:
             time.sleep(0.05)
             steps = _held(connection, traversal)
         try:
-            yield Pinned(frozenset(steps), log)
+            yield PinnedSteps(frozenset(steps), log)
         finally:
             connection.rollback()

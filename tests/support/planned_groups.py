@@ -80,7 +80,7 @@ def resources(volumes: int, roles: list[str]) -> dict[str, Any]:
 
 
 @dataclass
-class Planned:
+class PlannedGroup:
     """A group on a stack of its own, and what an operator does to it."""
 
     name: str
@@ -234,7 +234,7 @@ def state(emulated: EmulatedCloud, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(scope="module")
-def protect(state: Runtime, emulated: EmulatedCloud) -> Callable[..., Planned]:
+def protect(state: Runtime, emulated: EmulatedCloud) -> Callable[..., PlannedGroup]:
     """Make a stack and define a group over it."""
 
     def make(
@@ -242,7 +242,7 @@ def protect(state: Runtime, emulated: EmulatedCloud) -> Callable[..., Planned]:
         volumes: int = 1,
         roles: tuple[str, ...] = ("active",),
         **more: Any,
-    ) -> Planned:
+    ) -> PlannedGroup:
         name, cloud = f"planned{next(_numbers)}", emulated.client
         cloud.create_stack(name, _stack(servers, volumes))
         cloud.add_application(name, start="start", stop="stop", needs_volume=False, stack=name)
@@ -255,7 +255,7 @@ def protect(state: Runtime, emulated: EmulatedCloud) -> Callable[..., Planned]:
             "fence": [{"kind": "quiesce", "limit": 0.5}, {"kind": "stop", "limit": 30}, "confirm"],
             **more,
         }
-        group = Planned(name, cloud, state, servers)
+        group = PlannedGroup(name, cloud, state, servers)
         group.done(group_actions.Define(definition))
         return group
 
@@ -263,7 +263,7 @@ def protect(state: Runtime, emulated: EmulatedCloud) -> Callable[..., Planned]:
 
 
 @pytest.fixture
-def group(protect: Callable[..., Planned]) -> Planned:
+def group(protect: Callable[..., PlannedGroup]) -> PlannedGroup:
     """An application on a volume that follows the active of two members; it is up on db_a."""
     group = protect()
     group.order(orders.Begin(group.name, lost=[]))

@@ -3,17 +3,17 @@
 
 from __future__ import annotations
 
-from testcloud.tenant import Protected, Tenant, until
+from testcloud.tenant import ProtectedStack, Tenant, until
 
 
-def dies(stack: Protected, operator: Tenant, member: str) -> None:
+def dies(stack: ProtectedStack, operator: Tenant, member: str) -> None:
     """The member's guest crashes, and Nova says so."""
     server = stack.servers()[member]
     stack.tenant.guests.fault("server", server, "crash")
     operator.cloud.compute.reset_server_state(server, "error")
 
 
-def is_repaired(stack: Protected, operator: Tenant, member: str) -> None:
+def is_repaired(stack: ProtectedStack, operator: Tenant, member: str) -> None:
     """The member's server runs again, and somebody vouches for it."""
     runs_again(stack, operator, member)
     done = stack.tenant.run(
@@ -22,7 +22,7 @@ def is_repaired(stack: Protected, operator: Tenant, member: str) -> None:
     assert done["state"] == "SUCCESS", done["output"]
 
 
-def runs_again(stack: Protected, operator: Tenant, member: str) -> None:
+def runs_again(stack: ProtectedStack, operator: Tenant, member: str) -> None:
     """The member's server runs again."""
     server = stack.servers()[member]
     compute = operator.cloud.compute
@@ -34,7 +34,7 @@ def runs_again(stack: Protected, operator: Tenant, member: str) -> None:
     stack.tenant.guests.fault("server", server, "revive")
 
 
-def stands_on(stack: Protected, member: str) -> None:
+def stands_on(stack: ProtectedStack, member: str) -> None:
     """Assert that volume, applications and stack are where they belong."""
     server = stack.servers()[member]
     assert stack.tenant.holders(stack.volume()) == [server]
@@ -42,7 +42,7 @@ def stands_on(stack: Protected, member: str) -> None:
     assert stack.tenant.outputs(stack.name)["active"] == member
 
 
-def until_its_alarms_ended(stack: Protected) -> None:
+def until_its_alarms_ended(stack: ProtectedStack) -> None:
     """Sweep until no execution of an alarm of the stack runs any more: a broker that was away takes
     along what Mistral was told, a sweep ends what hangs of that, and Heat deletes no workflow whose
     executions run."""

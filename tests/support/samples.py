@@ -28,7 +28,7 @@ CHAIN = {
 }
 
 
-def thing(kind: str = "shared", *requires: str, **properties: Any) -> dict[str, Any]:
+def sample_resource(kind: str = "shared", *requires: str, **properties: Any) -> dict[str, Any]:
     """A resource as a group file states it."""
     return {"type": kind, "properties": properties, "depends_on": list(requires)}
 

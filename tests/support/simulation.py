@@ -23,7 +23,7 @@ from mistral_failover.model.group import Group, parse_group
 from mistral_failover.store import groups, stalled_work
 from mistral_failover.store.database import Database
 from support.databases import beside, empty, shared
-from support.world import TYPES, Seen, World
+from support.world import TYPES, CheckObservation, World
 
 PROJECT = "project-1"
 LEASE = 30.0
@@ -62,17 +62,17 @@ class Observed(Engine):
         return step
 
 
-def what_is_seen(tx: Any, ready: Ready, step: Step) -> Seen | None:
+def what_is_seen(tx: Any, ready: Ready, step: Step) -> CheckObservation | None:
     """What a check's answer says about the world; None: nothing new."""
     record = tx.record(ready.node.resource_id)
     if step.operation is not None:
         lost = lost_members(tx, record.group_id)
-        return Seen(record, step.operation, lost, users_of(tx, step.operation))
+        return CheckObservation(record, step.operation, lost, users_of(tx, step.operation))
     if not step.settled:
         return None
     if ready.node.kind == "cleanup":
-        return Seen(record)
-    return Seen(record, inputs=tx.inputs(ready.traversal_id, ready.node))
+        return CheckObservation(record)
+    return CheckObservation(record, inputs=tx.inputs(ready.traversal_id, ready.node))
 
 
 def users_of(tx: Any, operation: Operation) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 
 @dataclass(frozen=True)
-class Wish:
+class ChosenGoal:
     """A goal: who is active, who is lost, in a group of these resources; None: remove it."""
 
     resources: Mapping[str, Any] | None
@@ -17,7 +17,7 @@ class Wish:
     lost: tuple[str, ...] = ()
 
 
-class Left(NamedTuple):
+class RemainingEvents(NamedTuple):
     """How often each thing may still happen.
 
     ``goals``: those not started yet. ``crashes``: an engine dies at work. ``freezes``: its lease
@@ -37,12 +37,12 @@ class Left(NamedTuple):
     overlaps: int = 0
     strays: int = 0
 
-    def less(self, what: str) -> Left:
+    def less(self, what: str) -> RemainingEvents:
         """One time less."""
         return self._replace(**{what: getattr(self, what) - 1})
 
 
-class Work(NamedTuple):
+class RunningOperation(NamedTuple):
     """An operation in somebody's hand."""
 
     operation: int
@@ -56,8 +56,8 @@ class State(NamedTuple):
     content: int
     world: int
     messages: tuple[int, ...]
-    works: tuple[Work, ...]
-    left: Left
+    works: tuple[RunningOperation, ...]
+    left: RemainingEvents
 
 
 Label = tuple[str, Any]

@@ -13,7 +13,7 @@ from mistral_failover.store.transaction import SqlTransaction
 T = TypeVar("T")
 
 
-class Again(Exception):
+class NeedsSecondTransaction(Exception):
     """A step wants a second transaction: somebody else may come in between."""
 
 
@@ -40,7 +40,7 @@ class OneTransaction:
     def atomically(self, function: Callable[[Any], T]) -> T:
         """See ``convergence.ports.Store``."""
         if self._spent:
-            raise Again
+            raise NeedsSecondTransaction
         self._spent = True
         meanwhile = self._meanwhile
         if meanwhile is None:
@@ -86,7 +86,7 @@ class Interrupted(SqlTransaction):
             meanwhile(SqlTransaction(self.connection, self.clock))
 
 
-class Meanwhile(SqlTransaction):
+class ConcurrentTransaction(SqlTransaction):
     """A transaction within one that has looked at the group."""
 
     def lock_group(self, group_id: str, *, shared: bool) -> GroupState | None:
@@ -95,7 +95,7 @@ class Meanwhile(SqlTransaction):
         return super().lock_group(group_id, shared=shared)
 
 
-class Within:
+class NestedStore:
     """A store inside an open transaction."""
 
     def __init__(self, tx: SqlTransaction) -> None:
@@ -103,4 +103,4 @@ class Within:
 
     def atomically(self, function: Callable[[Any], T]) -> T:
         """See ``convergence.ports.Store``."""
-        return function(Meanwhile(self._tx.connection, self._tx.clock))
+        return function(ConcurrentTransaction(self._tx.connection, self._tx.clock))

@@ -47,7 +47,7 @@ TYPES = [
 
 
 @dataclass(frozen=True)
-class Seen:
+class CheckObservation:
     """What a check says about the world: an ``operation`` in a goal with ``lost`` members was
     handed out, or else the ``record`` is settled upon ``inputs`` (None: it was cleaned up).
     ``users``: who still uses what a deletion would take away, and has to turn away first."""
@@ -86,7 +86,7 @@ class World:
         self.keys: set[str] = set()
         self.log: list[str] = []
 
-    def see(self, seen: Seen) -> None:
+    def see(self, seen: CheckObservation) -> None:
         """Hold what a check answered against what there is."""
         if seen.operation is not None:
             assert not seen.users, f"{seen.record.name} is to go, and {seen.users} use it"
@@ -138,7 +138,7 @@ class World:
             "name": record.name,
             "type": record.type,
             "properties": dict(operation.properties),
-            "stands_on": stands_on(record, operation.inputs),
+            "stands_on": requirements_of(record, operation.inputs),
         }
         return outcome_of(operation)
 
@@ -147,7 +147,7 @@ class World:
         if inputs is None:
             self.things.pop(record.id, None)
         else:
-            self.things[record.id]["stands_on"] = stands_on(record, inputs)
+            self.things[record.id]["stands_on"] = requirements_of(record, inputs)
 
     def assert_nothing_happened_twice(self) -> None:
         """Invariant 4: every record is made once and removed once; only what is removed, and whose
@@ -169,7 +169,7 @@ class World:
         assert not above, f"{record.name} is taken away under {above}"
 
 
-def stands_on(record: Record, inputs: Mapping[str, Mapping[str, Any]]) -> set[str]:
+def requirements_of(record: Record, inputs: Mapping[str, Mapping[str, Any]]) -> set[str]:
     """The ids of what a thing was made upon; a fence is waited for, and not stood upon, and so is
     whatever a member's new server comes after."""
     if record.name.startswith(REPLACE_PREFIX):

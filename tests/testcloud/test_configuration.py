@@ -14,7 +14,7 @@ import pytest
 from oslo_config import cfg
 
 from support import options_outside
-from testcloud import configuration, ini, roster
+from testcloud import configuration, ini, service_processes
 from testcloud.instances import nova_compute
 from testcloud.orchestration import mistral
 from testcloud.settings import HOSTS, Settings
@@ -145,7 +145,7 @@ def test_no_option_of_mistral_names_a_place_outside_of_the_state_folder(
 
 
 def test_the_processes_temporary_files_are_in_the_state_folder(written: Settings) -> None:
-    assert roster.environment(written)["TMPDIR"] == str(written.temporary)
+    assert service_processes.environment(written)["TMPDIR"] == str(written.temporary)
     assert written.temporary.is_dir()
     assert written.state in written.temporary.parents
 

@@ -21,8 +21,8 @@ from mistral_failover.emulator.core import Emulation
 from mistral_failover.emulator.latency import profile
 from mistral_failover.emulator.server import EmulatedCloud
 from testcloud.guests.__main__ import emulation as guests_of
+from testcloud.guests.cloud_reader import CloudReader
 from testcloud.guests.service import application
-from testcloud.guests.sight import Sight
 from testcloud.settings import Settings
 
 _numbers = itertools.count(1)
@@ -52,7 +52,7 @@ def serving(app: Any) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def guests(cloud: EmulatedCloud) -> Iterator[EmulatorClient]:
-    sight = Sight(cloud.auth_url, "admin", "admin", "admin")
+    sight = CloudReader(cloud.auth_url, "admin", "admin", "admin")
     with serving(application(Emulation(None, profile("zero")), sight)) as url:
         yield EmulatorClient(url)
 
@@ -239,7 +239,7 @@ def test_a_guest_that_lost_its_host_alone_writes_on_and_is_seen_as_second_writer
 
 
 def test_a_cloud_that_does_not_answer_is_said_to(cloud: EmulatedCloud) -> None:
-    sight = Sight("http://127.0.0.1:9/v3", "admin", "admin", "admin")
+    sight = CloudReader("http://127.0.0.1:9/v3", "admin", "admin", "admin")
     with serving(application(Emulation(None, profile("zero")), sight)) as url:
         answer = requests.post(
             f"{url}/emulator/nodes/x/commands",
@@ -252,7 +252,7 @@ def test_a_cloud_that_does_not_answer_is_said_to(cloud: EmulatedCloud) -> None:
 
 
 def test_guests_outlive_their_process(cloud: EmulatedCloud, home: Home, settings: Settings) -> None:
-    sight = Sight(cloud.auth_url, "admin", "admin", "admin")
+    sight = CloudReader(cloud.auth_url, "admin", "admin", "admin")
     for expected in ("web started", "web is already running"):
         with serving(application(guests_of(settings.state, "zero"), sight)) as url:
             mine = Home(cloud, EmulatorClient(url), home.demo, home.stack, home.a, home.b, "")

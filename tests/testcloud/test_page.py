@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from testcloud import roster, settings
+from testcloud import service_processes, settings
 from testcloud.__main__ import main
 from testcloud.settings import FIRST_PORT, PORTS, ROOT, Settings
 
@@ -31,7 +31,7 @@ def test_each_process_without_a_port_is_named(settings: Settings) -> None:
     row = next(line for line in PAGE.splitlines() if line.startswith("| none |"))
     numbered = re.sub(r"(`[\w-]+-)(?:cmp)?1` (?:to|and) `-\w+`", r"\1", row)
 
-    for process in roster.services(settings):
+    for process in service_processes.services(settings):
         if process.port is None:
             assert re.sub(r"(cmp)?\d$", "", process.name) in numbered
 

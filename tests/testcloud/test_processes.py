@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from testcloud import pids, roster, status
+from testcloud import pids, service_processes, status
 from testcloud.errors import CloudError
 from testcloud.processes import Processes
 from testcloud.settings import Settings, write_private
@@ -154,7 +154,10 @@ def test_the_status_shows_everybody(settings: Settings, processes: Processes) ->
 
     rows = {row["name"]: row for row in status.rows(settings)}
 
-    everybody = {*roster.INFRASTRUCTURE, *(p.name for p in roster.services(settings))}
+    everybody = {
+        *service_processes.INFRASTRUCTURE,
+        *(p.name for p in service_processes.services(settings)),
+    }
     assert set(rows) == everybody
     assert rows["mistral-executor-1"]["state"] == "up"
     assert rows["mistral-executor-1"]["pid"] == pid

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from testcloud import hashes, pack, packages, saved
+from testcloud import hashes, initial_state, package_archive, packages
 from testcloud.settings import Settings
 
 
 @pytest.fixture
 def initialised(settings: Settings) -> Settings:
-    for part in saved.PARTS:
+    for part in initial_state.PARTS:
         path = settings.state / part
         if path.suffix:
             settings.secret("admin")
@@ -26,13 +26,13 @@ def initialised(settings: Settings) -> Settings:
 
 def test_a_saved_state_comes_back_as_it_was(initialised: Settings) -> None:
     admin = initialised.secret("admin")
-    saved.save(initialised)
-    for part in saved.PARTS:
+    initial_state.save(initialised)
+    for part in initial_state.PARTS:
         path = initialised.state / part
         (path / "file" if path.is_dir() else path).unlink()
     initialised.forget_secrets()
 
-    saved.restore(initialised)
+    initial_state.restore(initialised)
 
     assert initialised.secret("admin") == admin
     assert (initialised.data / "mariadb" / "file").read_text() == "data/mariadb"
@@ -42,27 +42,29 @@ def test_a_saved_state_is_private_and_the_only_one(initialised: Settings) -> Non
     initialised.saved.mkdir()
     (initialised.saved / "older.tar").touch()
 
-    saved.save(initialised)
+    initial_state.save(initialised)
 
     (only,) = initialised.saved.iterdir()
     assert stat.S_IMODE(only.stat().st_mode) == 0o600
 
 
 def test_other_ports_need_another_saved_state(initialised: Settings) -> None:
-    saved.save(initialised)
+    initial_state.save(initialised)
 
-    assert saved.exists(initialised)
-    assert not saved.exists(Settings(initialised.state, initialised.first_port + 100))
-    assert not saved.exists(Settings(initialised.state, initialised.first_port, "a password"))
+    assert initial_state.exists(initialised)
+    assert not initial_state.exists(Settings(initialised.state, initialised.first_port + 100))
+    assert not initial_state.exists(
+        Settings(initialised.state, initialised.first_port, "a password")
+    )
 
 
 def test_other_versions_need_another_saved_state(
     initialised: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    saved.save(initialised)
+    initial_state.save(initialised)
     monkeypatch.setattr(packages, "key", lambda: "newer")
 
-    assert not saved.exists(initialised)
+    assert not initial_state.exists(initialised)
 
 
 def test_a_hash_sees_content_place_and_text_but_not_what_was_built(tmp_path: Path) -> None:
@@ -91,11 +93,11 @@ def test_nothing_is_installed_twice(settings: Settings, monkeypatch: pytest.Monk
 
 
 def test_the_packs_workflows_are_asked_for_again_when_the_pack_changed(settings: Settings) -> None:
-    assert not pack.populated(settings)
+    assert not package_archive.populated(settings)
 
     hashes.stamp_with(settings.venv / ".pack", "one")
     hashes.stamp_with(settings.data / "mistral" / "populated", "one")
-    assert pack.populated(settings)
+    assert package_archive.populated(settings)
 
     hashes.stamp_with(settings.venv / ".pack", "two")
-    assert not pack.populated(settings)
+    assert not package_archive.populated(settings)

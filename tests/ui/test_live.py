@@ -137,7 +137,7 @@ def test_the_journal_is_waited_for_once_however_many_pages_are_open_and_not_with
 
     assert 1 <= while_open <= 1 + took / 0.3
     until = time.monotonic() + 30
-    while any(thread.name == "ui-pulse" for thread in threading.enumerate()):
+    while any(thread.name == "ui-journal" for thread in threading.enumerate()):
         assert time.monotonic() < until
         time.sleep(0.05)
 

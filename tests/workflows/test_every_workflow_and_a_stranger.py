@@ -30,7 +30,7 @@ from support.as_user import run_as
 from support.foreign_names import (
     OPERATIONS,
     WORKFLOWS,
-    Known,
+    KnownNames,
     answer_of,
     changes,
     rows,
@@ -40,7 +40,7 @@ from support.foreign_names import (
 
 
 @pytest.fixture
-def theirs(protect: Callable[..., Any]) -> Known:
+def theirs(protect: Callable[..., Any]) -> KnownNames:
     """What one project has: a group that is active, and an alarm that is held."""
     group = protect()
     group.activate()
@@ -51,7 +51,7 @@ def theirs(protect: Callable[..., Any]) -> Known:
     return group.state.database.reading(lambda tx: known(tx, identity, group, held["incident"]))
 
 
-def known(tx: Any, identity: str, group: Any, incident: str) -> Known:
+def known(tx: Any, identity: str, group: Any, incident: str) -> KnownNames:
     state = groups.get(tx, identity)
     traversal = tx.traversal(state.current_traversal)
     (record,) = [r for r in tx.records(identity) if r.name == "database"]
@@ -63,7 +63,7 @@ def known(tx: Any, identity: str, group: Any, incident: str) -> Known:
     node = Node("update", record.id)
     lock = Lock(record.id, "somebody", views.operation(tx, entry["key"])["token"], 10.0)
     ticket = Ticket(entry["key"], "create", traversal.id, node, lock, traversal.goal_version)
-    return Known(
+    return KnownNames(
         group=group.name,
         stack=group.name,
         member="db_a",
@@ -131,7 +131,7 @@ def test_what_another_project_has_is_not_there(
     everything: Workflows,
     state: Runtime,
     cloud: EmulatorClient,
-    theirs: Known,
+    theirs: KnownNames,
     strangers: Iterator[SimpleNamespace],
 ) -> None:
     others = unknown_ones(theirs)
@@ -156,7 +156,7 @@ def test_what_another_project_has_is_not_there(
             assert answer == read, name
 
 
-def is_of(stranger: SimpleNamespace, theirs: Known, row: str) -> bool:
+def is_of(stranger: SimpleNamespace, theirs: KnownNames, row: str) -> bool:
     """Whether a row belongs to the stranger's project, or to the group that it has under the name
     of the foreign one."""
     project = f'"project_id": "{stranger.project_id}"'
@@ -176,7 +176,7 @@ def test_a_stack_of_another_project_is_unknown_to_heat(
     everything: Workflows,
     state: Runtime,
     cloud: EmulatorClient,
-    theirs: Known,
+    theirs: KnownNames,
     strangers: Iterator[SimpleNamespace],
 ) -> None:
     stranger = next(strangers)

@@ -18,14 +18,14 @@ from mistral_failover.mistral.api import Mistral, mistral_for
 from mistral_failover.model.stages import Stage
 from mistral_failover.runtime.request import DEFAULT_PROJECT
 from mistral_failover.store.groups import group_id
-from support.own_chain import CHAIN, HouseServices
+from support.own_chain import CHAIN, ExternalServices
 
 
 @pytest.fixture
-def house() -> Iterator[HouseServices]:
+def house() -> Iterator[ExternalServices]:
     """The services, listening; Mistral may call loopback addresses meanwhile."""
     cfg.CONF.set_override("denied_cidrs", [], group="action_std_http")
-    with HouseServices() as services:
+    with ExternalServices() as services:
         # A sweep of the project may start the chain of another test's group again.
         services.concerns = lambda traversal: False
         yield services
@@ -33,7 +33,7 @@ def house() -> Iterator[HouseServices]:
 
 
 @pytest.fixture
-def group(protect: Callable[..., Any], house: HouseServices) -> Iterator[Any]:
+def group(protect: Callable[..., Any], house: ExternalServices) -> Iterator[Any]:
     """A group whose failovers the example's chain works off, in service on db_a."""
     made = protect(workflow=CHAIN)
     made.workflows.load(house.chain)
@@ -61,7 +61,7 @@ def quiet(state: Any) -> Iterator[float]:
 
 
 def test_the_ticket_is_sent_after_the_proof_and_the_data_is_checked_before_the_start(
-    group: Any, house: HouseServices
+    group: Any, house: ExternalServices
 ) -> None:
     seen: list[tuple[str, int]] = []
     house.called = lambda path: seen.append((path, len(group.cloud.audit())))
@@ -85,7 +85,7 @@ def test_the_ticket_is_sent_after_the_proof_and_the_data_is_checked_before_the_s
 
 @pytest.mark.parametrize("status", [500, 0], ids=["answers with an error", "does not answer"])
 def test_a_ticket_system_that_fails_does_not_stop_the_failover(
-    group: Any, house: HouseServices, status: int
+    group: Any, house: ExternalServices, status: int
 ) -> None:
     house.status["/tickets"] = status
 
@@ -97,7 +97,7 @@ def test_a_ticket_system_that_fails_does_not_stop_the_failover(
 
 
 def test_data_that_is_refused_leaves_the_application_stopped_and_the_group_says_so(
-    group: Any, house: HouseServices
+    group: Any, house: ExternalServices
 ) -> None:
     house.status["/check"] = 409
 
@@ -120,7 +120,7 @@ def test_data_that_is_refused_leaves_the_application_stopped_and_the_group_says_
 
 
 def test_a_wrong_expression_in_the_chain_is_named_with_its_task(
-    group: Any, house: HouseServices
+    group: Any, house: ExternalServices
 ) -> None:
     right, wrong = "json: {traversal: <% $.traversal %>}", "json: {traversal: <% $.traversal.no %>}"
     group.workflows.load(house.chain.replace(right, wrong, 1))
@@ -134,7 +134,7 @@ def test_a_wrong_expression_in_the_chain_is_named_with_its_task(
 
 
 def test_a_stage_that_waits_for_the_chain_is_named_while_the_chain_is_at_a_task_of_its_own(
-    group: Any, house: HouseServices
+    group: Any, house: ExternalServices
 ) -> None:
     seen: list[dict[str, Any]] = []
     house.called = lambda path: seen.append(status(group)) if path == "/check" else None
@@ -151,7 +151,7 @@ def test_a_stage_that_waits_for_the_chain_is_named_while_the_chain_is_at_a_task_
 
 
 def test_a_chain_that_is_cancelled_between_its_own_tasks_is_started_again_by_one_sweep_once(
-    group: Any, house: HouseServices, quiet: float
+    group: Any, house: ExternalServices, quiet: float
 ) -> None:
     def cancelled_once(path: str) -> None:
         if path == "/check" and house.times("/check") == 1:
@@ -174,7 +174,7 @@ def test_a_chain_that_is_cancelled_between_its_own_tasks_is_started_again_by_one
 
 
 def test_a_chain_that_fails_each_time_is_started_three_times_and_again_when_a_person_asks(
-    group: Any, house: HouseServices
+    group: Any, house: ExternalServices
 ) -> None:
     house.status["/check"] = 409
     group.run("on_alarm", **group.fails("crash")).assert_failed_with("DATA_REFUSED")
@@ -207,7 +207,7 @@ def test_a_chain_that_never_began_is_started_by_a_sweep(group: Any) -> None:
 
 
 def test_a_chain_that_mistral_does_not_have_fails_the_order_and_works_once_it_is_there(
-    protect: Callable[..., Any], house: HouseServices
+    protect: Callable[..., Any], house: ExternalServices
 ) -> None:
     group = protect(workflow=CHAIN)
     run = group.run("activate_first", group=group.name)
@@ -222,14 +222,14 @@ def test_a_chain_that_mistral_does_not_have_fails_the_order_and_works_once_it_is
     assert group.runs_on() == ["db_a"]
 
 
-def test_an_order_runs_the_group_s_own_chain(group: Any, house: HouseServices) -> None:
+def test_an_order_runs_the_group_s_own_chain(group: Any, house: ExternalServices) -> None:
     run = group.run("switchover", group=group.name, to="db_b").assert_succeeded()
 
     assert run.output["outcome"]["status"] == "COMPLETE"
     assert [path for path, _ in house.calls] == ["/tickets", "/check"]
 
 
-def test_a_word_for_a_fence_runs_the_group_s_own_chain(group: Any, house: HouseServices) -> None:
+def test_a_word_for_a_fence_runs_the_group_s_own_chain(group: Any, house: ExternalServices) -> None:
     group.run("on_alarm", **group.fails("power_off")).assert_failed_with("BLOCKED")
     assert house.calls == [], "nothing is told before the proof"
 
@@ -241,7 +241,7 @@ def test_a_word_for_a_fence_runs_the_group_s_own_chain(group: Any, house: HouseS
 
 
 def test_defining_a_group_names_the_workflows_that_mistral_does_not_have(
-    group: Any, house: HouseServices
+    group: Any, house: ExternalServices
 ) -> None:
     definition = done(reports.Status(group.name, definition=True).run(context()))["definition"]
     document = {**definition["document"], "workflow": "house.nowhere"}

@@ -36,7 +36,7 @@ class JournalWatcher:
         with self._lock:
             self._watchers += 1
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="ui-pulse", daemon=True)
+                self._thread = threading.Thread(target=self._run, name="ui-journal", daemon=True)
                 self._thread.start()
         try:
             yield

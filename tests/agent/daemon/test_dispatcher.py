@@ -14,13 +14,13 @@ from mistral_failover.agent.daemon import jobs
 from mistral_failover.agent.daemon.backoff import Backoff
 from mistral_failover.agent.daemon.messages import Refused
 from mistral_failover.agent.daemon.outbox import LONGEST, Message, Outbox
-from support.agent_dispatcher import Delivery, DeskRig, document, notice, sealed
+from support.agent_dispatcher import Delivery, DispatcherRig, document, notice, sealed
 from support.agents import SERVER, Node
 
 
 @pytest.fixture
 def rig(tmp_path, request):
-    one = DeskRig(tmp_path, **getattr(request, "param", {}))
+    one = DispatcherRig(tmp_path, **getattr(request, "param", {}))
     yield one
     one.journal.close()
 

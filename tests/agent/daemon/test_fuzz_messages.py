@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mistral_failover.agent import wire
-from support.agent_dispatcher import SENTINEL, Delivery, DeskRig, document, notice, sealed
+from support.agent_dispatcher import SENTINEL, Delivery, DispatcherRig, document, notice, sealed
 from support.agents import GROUP_ID, GROUP_KEY, MEMBER_KEY, OTHER_SERVER, SERVER
 
 FUZZ = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -22,7 +22,7 @@ FUZZ = settings(max_examples=150, suppress_health_check=[HealthCheck.function_sc
 
 @pytest.fixture
 def rig(tmp_path):
-    one = DeskRig(tmp_path)
+    one = DispatcherRig(tmp_path)
     handler = logging.Handler()
     handler.emit = lambda record: one.logged.append(handler.format(record))
     logger = logging.getLogger("mistral_failover.agent")

@@ -18,13 +18,13 @@ from mistral_failover.agent.daemon.intake import Intake
 from mistral_failover.agent.daemon.journal import Journal
 from mistral_failover.agent.daemon.messages import OWN
 from mistral_failover.agent.daemon.worker import Worker, find_outcome
-from support.agent_dispatcher import Delivery, DeskRig, document, sealed
+from support.agent_dispatcher import Delivery, DispatcherRig, document, sealed
 from support.agents import Node, shell, until
 
 
 @pytest.fixture
 def rig(tmp_path):
-    one = DeskRig(tmp_path)
+    one = DispatcherRig(tmp_path)
     yield one
     one.journal.close()
 

@@ -18,7 +18,7 @@ from mistral_failover.actions import orders
 from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.runtime.process import Runtime
 from support.fencing import AGENT, Machines, clouds_of_an_operator, private
-from support.planned_groups import Planned, emulated, protect, resources, state
+from support.planned_groups import PlannedGroup, emulated, protect, resources, state
 
 __all__ = ["emulated", "protect", "state"]
 LADDER = [{"kind": "host_power", "limit": 20}, "confirm"]
@@ -27,7 +27,7 @@ LADDER = [{"kind": "host_power", "limit": 20}, "confirm"]
 class House:
     """A group on two hosts, each with a board."""
 
-    def __init__(self, group: Planned, cloud: EmulatedCloud, machines: Machines) -> None:
+    def __init__(self, group: PlannedGroup, cloud: EmulatedCloud, machines: Machines) -> None:
         self.group, self.cloud, self.machines = group, cloud, machines
         server = cloud.client.resources(group.name)["db_a"]["physical_resource_id"]
         self.server = str(server)
@@ -39,7 +39,7 @@ class House:
 @pytest.fixture
 def house(
     state: Runtime,
-    protect: Callable[..., Planned],
+    protect: Callable[..., PlannedGroup],
     emulated: EmulatedCloud,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import json
 
-from support.contents import Contents, Happening, Numbered
+from support.store_states import Happening, Numbered, StoreStates
 from support.world import World
 
 
-class Worlds:
+class NumberedWorlds:
     """Worlds by their numbers; two with the same things and effects are one."""
 
-    def __init__(self, contents: Contents) -> None:
+    def __init__(self, contents: StoreStates) -> None:
         self._contents = contents
         self._worlds: Numbered[World] = Numbered()
         self._happened: dict[tuple[int, Happening], int] = {}

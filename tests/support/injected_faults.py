@@ -42,7 +42,7 @@ class Fault:
         return f"{self.mode} at {self.point} ({self.nth})"
 
 
-class Plan:
+class FaultPlan:
     """The test's side."""
 
     def __init__(self, folder: Path) -> None:
@@ -79,7 +79,7 @@ class Injected(Exception):
     """What a bug or a database that went away could raise."""
 
 
-class Faults:
+class FaultInjector:
     """The process's side: the hook, which does at a point what the plan says."""
 
     def __init__(self, folder: Path) -> None:

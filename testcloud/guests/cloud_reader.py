@@ -43,7 +43,7 @@ class Attached:
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenServer:
     """A server as Nova has it."""
 
     id: str
@@ -55,7 +55,7 @@ class Seen:
     attached: tuple[Attached, ...] = field(default=())
 
 
-class Sight:
+class CloudReader:
     """Looks at the real cloud with the rights of an admin; thread-safe."""
 
     def __init__(self, auth_url: str, username: str, password: str, project_name: str) -> None:
@@ -85,7 +85,7 @@ class Sight:
             raise BadToken
         return Caller(found["user"]["id"], found["user"]["name"], found["project"]["id"])
 
-    def server(self, server_id: str) -> Seen | None:
+    def server(self, server_id: str) -> SeenServer | None:
         """A server with what is attached to it at this moment; None if Nova has none."""
         answer = self._compute(f"/servers/{server_id}")
         if answer is None:
@@ -94,9 +94,9 @@ class Sight:
         listed = self._compute(f"/servers/{server_id}/os-volume_attachments")
         rows = [] if listed is None else listed["volumeAttachments"]
         attached = tuple(self._attached(server_id, row) for row in rows)
-        return Seen(**{**vars(seen), "attached": attached})
+        return SeenServer(**{**vars(seen), "attached": attached})
 
-    def servers(self) -> dict[str, Seen]:
+    def servers(self) -> dict[str, SeenServer]:
         """All servers of all projects, without what is attached."""
         answer = self._compute("/servers/detail?all_tenants=True")
         return {row["id"]: _seen(row) for row in (answer or {"servers": []})["servers"]}
@@ -153,8 +153,8 @@ class Sight:
         return answer.json()
 
 
-def _seen(row: dict[str, Any]) -> Seen:
-    return Seen(
+def _seen(row: dict[str, Any]) -> SeenServer:
+    return SeenServer(
         id=row["id"],
         name=row["name"],
         project_id=row["tenant_id"],

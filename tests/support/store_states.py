@@ -20,8 +20,8 @@ from mistral_failover.convergence.records import END, Node, Operation, Outcome, 
 from mistral_failover.store.tables import resources
 from mistral_failover.store.transaction import SqlTransaction
 from support.simulation import Simulation, failure, what_is_seen
-from support.transactions import Again, OneTransaction, Within, WouldWait
-from support.world import Seen, outcome_of
+from support.transactions import NeedsSecondTransaction, NestedStore, OneTransaction, WouldWait
+from support.world import CheckObservation, outcome_of
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ OUTCOMES: dict[str, Callable[[Operation], Outcome]] = {
 }
 
 
-class Facts(NamedTuple):
+class StateFacts(NamedTuple):
     """What the explorer asks of a content. ``locks``: owner and token by record, ``held``: those
     whose lease lasts; ``waiting``: the nodes that are not done; ``blocked``: whether some are."""
 
@@ -66,7 +66,7 @@ class Facts(NamedTuple):
     blocked: bool
 
 
-class Done(NamedTuple):
+class StepEffects(NamedTuple):
     """What a step did: messages sent, operations handed out, what the world sees of it, in order;
     ``again``: it is to be repeated from its beginning."""
 
@@ -92,7 +92,7 @@ class Numbered(list[T]):
         return number
 
 
-class Contents:
+class StoreStates:
     """Every content that was met, and the steps between them."""
 
     def __init__(self, simulation: Simulation) -> None:
@@ -103,31 +103,31 @@ class Contents:
         self._store = OneTransaction(simulation.database)
         self._engine = Engine(self._store, lease=FOREVER, definitions=self._definitions)
         self._blobs: Numbered[bytes] = Numbered()
-        self._steps: dict[Hashable, Done | None] = {}
+        self._steps: dict[Hashable, StepEffects | None] = {}
         self._loaded: int | None = None
-        self.facts: list[Facts] = []
+        self.facts: list[StateFacts] = []
         self.messages: Numbered[Ready] = Numbered()
         self.operations: Numbered[Operation] = Numbered()
-        self.seen: Numbered[Seen] = Numbered()
+        self.seen: Numbered[CheckObservation] = Numbered()
         self.ran = 0  # steps that the core really took
         self._keep()
 
     # -- steps
 
-    def do(self, content: int, doing: Doing) -> Done:
+    def do(self, content: int, doing: Doing) -> StepEffects:
         """One transaction of a check, or a conclusion."""
         kind, number = doing
         done = self._once(content, doing, lambda: self._step(content, doing, None))
         assert done is not None
         if kind != "check" and not self.owns(content, number):
-            assert done == Done(content), "a result under an old token changed something"
+            assert done == StepEffects(content), "a result under an old token changed something"
         return done
 
-    def do_both(self, content: int, outer: Doing, inner: Doing) -> Done | None:
+    def do_both(self, content: int, outer: Doing, inner: Doing) -> StepEffects | None:
         """``inner`` happens between what ``outer`` reads and what it changes; None: it can not."""
 
-        def run() -> Done | None:
-            before: list[Done] = []
+        def run() -> StepEffects | None:
+            before: list[StepEffects] = []
 
             def meanwhile(tx: SqlTransaction) -> None:
                 before.append(self._nested(tx, content, inner))
@@ -139,7 +139,7 @@ class Contents:
                 return None
             if not before:
                 return None
-            return Done(
+            return StepEffects(
                 after.content,
                 before[0].ready + after.ready,
                 before[0].operations + after.operations,
@@ -149,19 +149,19 @@ class Contents:
 
         return self._once(content, ("both", outer, inner), run)
 
-    def start(self, content: int, number: int, begin: Callable[[], Iterable[Ready]]) -> Done:
+    def start(self, content: int, number: int, begin: Callable[[], Iterable[Ready]]) -> StepEffects:
         """A new goal, the ``number``-th, is started by ``begin``."""
         done = self._once(content, ("start", number), lambda: self._plain(content, begin))
         assert done is not None
         return done
 
-    def sweep(self, content: int) -> Done:
+    def sweep(self, content: int) -> StepEffects:
         """What the sweep finds."""
         done = self._once(content, ("sweep",), lambda: self._plain(content, self.simulation.sweep))
         assert done is not None
         return done
 
-    def resume(self, content: int) -> Done:
+    def resume(self, content: int) -> StepEffects:
         """Somebody lets what is blocked be tried again."""
         simulation = self.simulation
         done = self._once(
@@ -176,10 +176,10 @@ class Contents:
         """The lease of a record's lock runs out, while all others are renewed."""
         ending = resources.update().where(resources.c.id == record_id).values(lease_until=0.0)
 
-        def run() -> Done:
+        def run() -> StepEffects:
             self.load(content)
             self.simulation.database.atomically(lambda tx: tx.execute(ending))
-            return Done(self._keep())
+            return StepEffects(self._keep())
 
         done = self._once(content, ("end", record_id), run)
         assert done is not None
@@ -208,7 +208,9 @@ class Contents:
 
     # -- how
 
-    def _once(self, content: int, what: Hashable, run: Callable[[], Done | None]) -> Done | None:
+    def _once(
+        self, content: int, what: Hashable, run: Callable[[], StepEffects | None]
+    ) -> StepEffects | None:
         key = (content, what)
         if key not in self._steps:
             self.ran += 1
@@ -217,12 +219,12 @@ class Contents:
 
     def _step(
         self, content: int, doing: Doing, meanwhile: Callable[[SqlTransaction], None] | None
-    ) -> Done:
+    ) -> StepEffects:
         self.load(content)
         self._store.step(meanwhile)
         try:
             step = self._take(self._engine, doing, self._owner(content, doing, "owner"))
-        except Again:
+        except NeedsSecondTransaction:
             return self._done(content, (), (), (), again=True)
         if doing[0] != "check":
             return self._done(content, step.ready, (), ())
@@ -230,19 +232,19 @@ class Contents:
         seen = self.simulation.database.reading(lambda tx: what_is_seen(tx, ready, step))
         return self._done(content, step.ready, (step.operation,), self._see(seen))
 
-    def _nested(self, tx: SqlTransaction, content: int, doing: Doing) -> Done:
+    def _nested(self, tx: SqlTransaction, content: int, doing: Doing) -> StepEffects:
         """A whole step of another engine; ``carry``: its operation is carried out as well."""
-        engine = Engine(Within(tx), lease=FOREVER, definitions=self._definitions)
+        engine = Engine(NestedStore(tx), lease=FOREVER, definitions=self._definitions)
         step = self._take(engine, doing, self._owner(content, doing, "other"))
         if doing[0] == "conclude":
-            return Done(content, self._numbers(step.ready))
+            return StepEffects(content, self._numbers(step.ready))
         seen = self._see(what_is_seen(tx, self.messages[doing[1]], step))
         if step.operation is None or doing[0] == "check":
             handed = (self.operation(step.operation),) if step.operation else ()
-            return Done(content, self._numbers(step.ready), handed, seen)
+            return StepEffects(content, self._numbers(step.ready), handed, seen)
         end = engine.conclude(step.operation.ticket, outcome_of(step.operation))
         effect = ("operate", self.operation(step.operation))
-        return Done(content, self._numbers(step.ready + end.ready), (), (*seen, effect))
+        return StepEffects(content, self._numbers(step.ready + end.ready), (), (*seen, effect))
 
     def _take(self, engine: Engine, doing: Doing, owner: str) -> Step:
         kind, number = doing
@@ -258,7 +260,7 @@ class Contents:
         record_id = self.messages[doing[1]].node.resource_id
         return f"{name}-{self.facts[content].tokens.get(record_id, 0) + 1}"
 
-    def _plain(self, content: int, function: Callable[[], Iterable[Ready]]) -> Done:
+    def _plain(self, content: int, function: Callable[[], Iterable[Ready]]) -> StepEffects:
         self.load(content)
         return self._done(content, function(), (), ())
 
@@ -270,12 +272,12 @@ class Contents:
         happenings: tuple[Happening, ...],
         *,
         again: bool = False,
-    ) -> Done:
+    ) -> StepEffects:
         after = self._keep()
         handed = tuple(self.operation(o) for o in operations if o is not None)
         self._assert_tokens_only_grow(before, after)
         assert self.facts[after].traversals <= MOST_TRAVERSALS, "one traversal after the other"
-        return Done(after, self._numbers(ready), handed, happenings, again)
+        return StepEffects(after, self._numbers(ready), handed, happenings, again)
 
     def _assert_tokens_only_grow(self, before: int, after: int) -> None:
         tokens = self.facts[after].tokens
@@ -285,7 +287,7 @@ class Contents:
     def _numbers(self, ready: Iterable[Ready]) -> tuple[int, ...]:
         return tuple(self.messages.number(r, r) for r in ready)
 
-    def _see(self, seen: Seen | None) -> tuple[Happening, ...]:
+    def _see(self, seen: CheckObservation | None) -> tuple[Happening, ...]:
         if seen is None:
             return ()
         operation = None if seen.operation is None else self.operation(seen.operation)
@@ -314,6 +316,6 @@ class Contents:
             assert {row[0] for row in key[4]} <= {key[0][0][0]}, "an old sync point is left"
             blocked = any(row[2] == "BLOCKED" for row in key[4])
             self.facts.append(
-                Facts(len(key[2]), key[0][0][0], tokens, locks, held, waiting, blocked)
+                StateFacts(len(key[2]), key[0][0][0], tokens, locks, held, waiting, blocked)
             )
         return number

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pack in the cloud's Mistral: its wheel, installed as an operator would, and its workflows."""
+"""The package in the cloud's Mistral: its wheel, installed as by an operator, and its workflows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from testcloud import hashes, infrastructure
 from testcloud.databases import tool
-from testcloud.packages import CONSTRAINTS, run, uv, workshop
+from testcloud.packages import CONSTRAINTS, build_folder, run, uv
 from testcloud.settings import HERE, ROOT, Settings
 
 SOURCES = (
@@ -26,12 +26,12 @@ _MIGRATIONS = ROOT / "actions" / "mistral_failover" / "store" / "migrations"
 
 
 def key() -> str:
-    """A hash of the pack's sources."""
+    """A hash of the package's sources."""
     return hashes.of_files([*(ROOT / name for name in SOURCES), _BESIDE])
 
 
 def installed(settings: Settings) -> bool:
-    """Whether the cloud's environment has the pack as it is now."""
+    """Whether the cloud's environment has the package as it is now."""
     return hashes.stamped(settings.venv / ".pack", key())
 
 
@@ -40,7 +40,7 @@ def install(settings: Settings) -> None:
     now = key()
     if hashes.stamped(settings.venv / ".pack", now):
         return
-    with workshop(settings) as folder:
+    with build_folder(settings) as folder:
         wheel = build(settings, folder)
         run(
             [
@@ -77,7 +77,7 @@ def build(settings: Settings, folder: Path) -> Path:
 
 
 def prepare_database(settings: Settings) -> None:
-    """Empty the pack's database if its migrations are others than those that it was made with.
+    """Empty the package's database if its migrations are others than those that it was made with.
 
     A released migration is never edited, but one that is being worked on is, and a database of its
     old form would stay as it is.
@@ -93,7 +93,7 @@ def prepare_database(settings: Settings) -> None:
 
 
 def populated(settings: Settings) -> bool:
-    """Whether Mistral's database has the workflows of the installed pack."""
+    """Whether Mistral's database has the workflows of the installed package."""
     stamp = settings.venv / ".pack"
     if not stamp.is_file():
         return False
@@ -101,7 +101,7 @@ def populated(settings: Settings) -> bool:
 
 
 def populate(settings: Settings) -> None:
-    """Put the pack's workflows into Mistral's database, for every project, unless they are there.
+    """Put the package's workflows into Mistral's database, for every project, if they are missing.
 
     They become public workflows of the system: every project sees and runs them, nobody's own
     names are touched.

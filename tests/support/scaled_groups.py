@@ -86,7 +86,7 @@ def definition(stack: str, **more: Any) -> dict[str, Any]:
 
 
 @dataclass
-class Shop:
+class ScaledGroup:
     """A group on a stack of its own; its members oldest first."""
 
     name: str
@@ -188,12 +188,12 @@ def state(shared: Runtime, monkeypatch: pytest.MonkeyPatch) -> Runtime:
 
 
 @pytest.fixture
-def of(state: Runtime, emulated: EmulatedCloud) -> Callable[..., Shop]:
+def of(state: Runtime, emulated: EmulatedCloud) -> Callable[..., ScaledGroup]:
     """Make a group of so many members, up on the oldest."""
 
-    def make(size: int, member: Any = SERVER, **more: Any) -> Shop:
+    def make(size: int, member: Any = SERVER, **more: Any) -> ScaledGroup:
         name = f"shop{next(_numbers)}"
-        group = Shop(name, emulated.client)
+        group = ScaledGroup(name, emulated.client)
         emulated.client.create_stack(name, stack(size, member))
         emulated.client.add_application(name, start="start", stop="stop", stack=name)
         members = {"autoscaling_group": "nodes", **more.pop("members", {})}
