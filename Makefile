@@ -37,7 +37,7 @@ test-octavia: $(STAMP)
 test-designate: $(STAMP)
 	$(BIN)/pytest --designate --timeout=900 tests/contract/test_dns_records.py -n 0
 
-# Each service of the test cloud away for 5 s, 30 s and 5 minutes: about an hour.
+# Each service of the test cloud away for 30 s and 5 minutes: about an hour.
 test-outages: $(STAMP)
 	$(BIN)/python -m testcloud up
 	$(BIN)/pytest --cloud=real --timeout=1800 -s -m outages tests/real_cloud/test_outages.py

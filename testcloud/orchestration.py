@@ -61,6 +61,8 @@ def mistral(settings: Settings) -> Sections:
             "keystone": {"region_name": REGION},
             "openstack_actions": {"default_region": REGION},
             "cron_trigger": {"run_in_api": False},
+            # A test's own services listen on loopback; Mistral calls none there by itself.
+            "action_std_http": {"denied_cidrs": ""},
             "event_engine": {
                 "event_definitions_cfg_file": str(settings.etc / "mistral" / "events.yaml")
             },

@@ -31,15 +31,18 @@ def protected(
     volumes: int = 1,
     fence: list[Any] | None = None,
     also: Mapping[str, Any] | None = None,
+    workflow: str | None = None,
 ) -> str:
     """An example's template whose group may fail over at any time; with further volumes, another
-    ladder and ``also`` more resources if asked."""
+    ladder, ``also`` more resources and a chain of its own (``workflow``) if asked."""
     template = yaml.safe_load((ROOT / "examples" / example).read_text("utf-8"))
     text = template["resources"]["protection"]["properties"]["input"]["definition"]["str_replace"]
     group = yaml.safe_load(text["template"])
     group["limits"] = {"cooldown": 0, "per_hour": 1000}
     if fence is not None:
         group["fence"] = fence
+    if workflow is not None:
+        group["workflow"] = workflow
     for number in range(2, volumes + 1):
         volume = f"data_volume{number}"
         template["resources"][volume] = template["resources"]["data_volume"]

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import yaml
+
 from mistral_failover.emulator.client import EmulatorClient
 from testcloud.access import connect
 from testcloud.errors import CloudError
@@ -39,8 +41,12 @@ class Tenant:
 
     # -- Mistral
 
-    def mistral(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
-        """The answer of Mistral's API. Raises CloudError MISTRAL for one that is no success."""
+    def mistral(
+        self, method: str, path: str, body: Any = None, *, text: str | None = None, **query: Any
+    ) -> Any:
+        """The answer of Mistral's API to a body of JSON, or to a definition, which is ``text``.
+        Raises CloudError MISTRAL for one that is no success."""
+        plain = {} if text is None else {"data": text, "headers": {"Content-Type": "text/plain"}}
         answer = self.cloud.session.request(
             f"/{path}",
             method,
@@ -49,6 +55,7 @@ class Tenant:
             params=query,
             raise_exc=False,
             connect_retries=5,
+            **plain,
         )
         if not answer.ok:
             raise CloudError("MISTRAL", f"{method} {path}: {answer.text[:500]}", "See its log.")
@@ -71,6 +78,16 @@ class Tenant:
                 raise CloudError(result["code"], result["message"], result["remedy"])
             raise CloudError("ACTION_FAILED", str(result), f"See what {name} expects.")
         return result
+
+    def upload(self, definition: str) -> None:
+        """Create the project's own workflow of this definition, or replace it.
+
+        Raises CloudError MISTRAL with what Mistral found wrong with it.
+        """
+        (name,) = yaml.safe_load(definition).keys() - {"version"}
+        rows = self.mistral("GET", "workflows", name=name)["workflows"]
+        mine = any(row["project_id"] == self.cloud.session.get_project_id() for row in rows)
+        self.mistral("PUT" if mine else "POST", "workflows", text=definition)
 
     def start(self, workflow: str, /, **inputs: Any) -> str:
         """Start a workflow; returns its execution's id."""

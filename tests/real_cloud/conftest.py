@@ -27,6 +27,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None if config.getoption("--cloud") == "real" else True
 
 
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print what the tests measured (``record_property``)."""
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.stats.get(outcome, []):
+            if report.when == "call" and "tests/real_cloud" in report.nodeid:
+                for what, value in report.user_properties:
+                    terminalreporter.write_line(f"{what}: {value}")
+
+
 @pytest.fixture(scope="session")
 def where() -> Settings:
     """The test cloud."""
@@ -85,13 +94,14 @@ def protect(
         name: str = "",
         volumes: int = 1,
         also: Mapping[str, Any] | None = None,
+        workflow: str | None = None,
     ) -> ProtectedStack:
         name = name or f"real-{os.getpid()}-{next(_numbers)}"
         made.append((tenant, name))
         audited.watch(tenant, name)
         tenant.create_stack(
             name,
-            templates.protected(template, volumes=volumes, also=also),
+            templates.protected(template, volumes=volumes, also=also, workflow=workflow),
             alarm_path=path,
             heat_url=where.url("heat-api") + "/v1",
         )

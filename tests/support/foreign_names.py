@@ -244,7 +244,7 @@ def _fence_host(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"group": own, "member": known.member, "dry_run": True}
 
 
-def _unfence_host(known: Known, own: str) -> Iterable[dict[str, Any]]:
+def _unfence_host(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"group": known.group, "member": known.member, "because": "it is on again"}
     yield {"group": own, "member": known.member, "dry_run": True}
 

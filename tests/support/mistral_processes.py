@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import sys
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,7 +17,7 @@ from kombu.connection import Connection
 
 from mistral_failover.store.tables import groups, operations, resources, traversals
 from testcloud.processes import Processes
-from testcloud.settings import Settings
+from testcloud.settings import HOST, Settings
 from testcloud.tenant import until
 
 ENGINE = "mistral-engine"
@@ -53,6 +56,26 @@ def executor_of(where: Settings, pid: int) -> str:
         if found is not None and pid in found.members():
             return name
     raise AssertionError(f"no executor has process {pid}")
+
+
+def client_at(where: Settings, port: int) -> str:
+    """The executor that has a connection from this port on loopback."""
+    address = f"{int.from_bytes(socket.inet_aton(HOST), sys.byteorder):08X}:{port:04X}"
+    rows = (line.split() for line in Path("/proc/net/tcp").read_text("ascii").splitlines())
+    links = {f"socket:[{row[9]}]" for row in rows if row[1] == address}
+    for name in EXECUTORS:
+        found = Processes(where).find(name)
+        for pid in found.members() if found is not None else ():
+            if links & {_link(file) for file in Path(f"/proc/{pid}/fd").iterdir()}:
+                return name
+    raise AssertionError(f"no executor calls from port {port}")
+
+
+def _link(file: Path) -> str:
+    try:
+        return str(file.readlink())
+    except FileNotFoundError:  # closed meanwhile
+        return ""
 
 
 def until_attaching(where: Settings, group: str) -> Row:

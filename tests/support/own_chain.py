@@ -19,13 +19,15 @@ class ExternalServices:
     """A ticket system and a checker of data, on loopback; a context manager.
 
     ``status``: what each answers; 0: nothing. ``called``: what happens when one is called, before
-    it answers. ``calls``: the calls until now, path and traversal. ``concerns``: whether a call
-    about a traversal is one of the test's; others are answered with 200 and not kept.
+    it answers. ``caller``: the port on loopback that the last call came from. ``calls``: the calls
+    until now, path and traversal. ``concerns``: whether a call about a traversal is one of the
+    test's; others are answered with 200 and not kept.
     """
 
     def __init__(self) -> None:
         self.status = {TICKETS: 201, CHECK: 200}
         self.calls: list[tuple[str, str]] = []
+        self.caller = 0
         self.called: Callable[[str], None] = lambda path: None
         self.concerns: Callable[[str], bool] = lambda traversal: True
         services = self
@@ -33,6 +35,7 @@ class ExternalServices:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                services.caller = self.client_address[1]
                 status = services._answer(self.path, body.get("traversal") or body.get("key"))
                 if status:
                     self.send_response(status)
