@@ -15,11 +15,11 @@ import pytest
 
 from support.mistral_processes import ENGINE, client_at, until_all_listen
 from support.outages import Watch, until_reached
-from support.own_chain import CHAIN, CHECK, TICKETS, HouseServices
+from support.own_chain import CHAIN, CHECK, TICKETS, ExternalServices
 from support.protected_stacks import dies, is_repaired, stands_on, until_its_alarms_ended
 from testcloud import cloud
 from testcloud.settings import Settings
-from testcloud.tenant import Protected, Tenant
+from testcloud.tenant import ProtectedStack, Tenant
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("swept")]
 LIMIT = 300.0
@@ -28,15 +28,17 @@ LIMIT = 300.0
 
 
 @pytest.fixture(scope="module")
-def house(demo: Tenant) -> Iterator[HouseServices]:
+def house(demo: Tenant) -> Iterator[ExternalServices]:
     """The services that the chain calls, also while the stack is deleted."""
-    with HouseServices() as services:
+    with ExternalServices() as services:
         demo.upload(services.chain)
         yield services
 
 
 @pytest.fixture(scope="module")
-def made(house: HouseServices, protect: Callable[..., Protected]) -> Iterator[Protected]:
+def made(
+    house: ExternalServices, protect: Callable[..., ProtectedStack]
+) -> Iterator[ProtectedStack]:
     """A stack whose group names the chain."""
     stack = protect(workflow=CHAIN)
     yield stack
@@ -45,8 +47,8 @@ def made(house: HouseServices, protect: Callable[..., Protected]) -> Iterator[Pr
 
 @pytest.fixture
 def stack(
-    made: Protected, house: HouseServices, operator: Tenant, where: Settings
-) -> Iterator[Protected]:
+    made: ProtectedStack, house: ExternalServices, operator: Tenant, where: Settings
+) -> Iterator[ProtectedStack]:
     """The stack, with no member lost, and Mistral at its full strength."""
     until_all_listen(where)
     house.calls.clear()
@@ -57,7 +59,7 @@ def stack(
 
 
 @pytest.fixture
-def watch(where: Settings, made: Protected) -> Iterator[Watch]:
+def watch(where: Settings, made: ProtectedStack) -> Iterator[Watch]:
     """The group, as the state store shows it."""
     found = Watch(where, made.name)
     yield found
@@ -67,8 +69,8 @@ def watch(where: Settings, made: Protected) -> Iterator[Watch]:
 @pytest.mark.parametrize("path", [TICKETS, CHECK], ids=["engine-tickets", "executor-check"])
 def test_a_failover_continues_though_the_process_behind_its_task_died(
     path: str,
-    stack: Protected,
-    house: HouseServices,
+    stack: ProtectedStack,
+    house: ExternalServices,
     watch: Watch,
     operator: Tenant,
     where: Settings,
