@@ -4,8 +4,10 @@ stages, and what ends it in the middle does not end the failover."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 from oslo_config import cfg
 
-from mistral_failover.actions import doctor, groups, orders, reports
+from mistral_failover.actions import doctor, groups, orders, recovery, reports
 from mistral_failover.mistral.api import Mistral, mistral_for
 from mistral_failover.model.stages import Stage
 from mistral_failover.runtime.request import DEFAULT_PROJECT
@@ -170,6 +172,71 @@ def test_a_chain_that_is_cancelled_between_its_own_tasks_is_started_again_by_one
     assert group.status()["status"] == "COMPLETE"
     assert starts(group, "db_b") == 1
     assert house.times("/tickets") == 2, "tasks of its own run at least once"
+    assert group.cloud.violations() == []
+
+
+# As OS::Mistral::Workflow of examples/protected-servers.yaml, with a task of its user beside it.
+CALLER = """
+version: '2.0'
+house.on_lost:
+  input: [alarm]
+  tasks:
+    tell: {workflow: failover.on_alarm, input: <% $.alarm %>}
+    other: {workflow: house.other}
+house.other:
+  tasks:
+    wait: {action: std.async_noop}
+"""
+
+
+@contextmanager
+def impatient() -> Iterator[None]:
+    """Sweeps end what did nothing for a second."""
+    before = cfg.CONF.failover.hang_after
+    cfg.CONF.set_override("hang_after", 1.0, group="failover")
+    yield
+    cfg.CONF.set_override("hang_after", before, group="failover")
+
+
+def test_a_chain_that_hangs_below_a_workflow_of_a_user_is_ended_and_started_again(
+    group: Any, house: HouseServices, quiet: float
+) -> None:
+    """Mistral sees no more of a task whose process died than of one that does not return."""
+    hangs, returns = threading.Event(), threading.Event()
+
+    def hangs_once(path: str) -> None:
+        if path == "/check" and house.times("/check") == 1:
+            hangs.set()
+            returns.wait(50)
+
+    house.called = hangs_once
+    group.workflows.load(CALLER)
+    alarm = {"group": group.name, **group.fails("crash")}
+    top = group.workflows.start("house.on_lost", {"alarm": alarm})
+    try:
+        assert hangs.wait(60)
+        chain, deadline = group.status()["chain"]["execution"], time.monotonic() + 40
+        with impatient():
+            while mistral(group).state(chain) != "CANCELLED":
+                assert time.monotonic() < deadline, "the chain hangs"
+                done(recovery.Sweep().run(context()))
+                time.sleep(0.2)
+        time.sleep(1.5 * quiet)
+        group.run("sweep").assert_succeeded()
+    finally:
+        returns.set()
+
+    assert group.status()["status"] == "COMPLETE"
+    tree = {each.workflow: each.state for each in mistral(group).tree(top)}
+    mistral(group).end(top, "CANCELLED", "the test is over")
+    assert tree == {
+        "house.on_lost": "RUNNING",
+        "house.other": "RUNNING",
+        "failover.on_alarm": "ERROR",
+        CHAIN: "CANCELLED",
+    }
+    assert house.times("/check") == 2
+    assert starts(group, "db_b") == 1
     assert group.cloud.violations() == []
 
 

@@ -103,13 +103,22 @@ def end(mistral: Mistral, found: StuckExecution) -> None:
     """End a tree as far as it is ours: its top in ERROR, so that a waiting caller sees a failure,
     and everything below it CANCELLED, so that none of its tasks runs any more. Raises CloudError.
     """
-    # Otherwise the tree belongs to a user's workflow that called one of ours.
-    whole = _ours(found.executions[0])
-    left = [e for e in found.executions if not e.ended and (whole or _ours(e))]
+    left = [e for e in _to_end(found.executions, mistral) if not e.ended]
     # Start at the top: a waiting caller must not see the end of what is below it and continue.
     for execution in sorted(left, key=_rank):
         state = "CANCELLED" if _rank(execution) else "ERROR"
         mistral.end(execution.id, state, f"INTERRUPTED: {found.sentence}")
+
+
+def _to_end(tree: Sequence[Execution], mistral: Mistral) -> list[Execution]:
+    """Return the executions of a tree that are ours, and those that ours started: a group's own
+    chain among them, below which CANCELLED ends everything. What else a user's workflow started
+    that called one of ours is the user's."""
+    if _ours(tree[0]):
+        return list(tree)
+    ours = [e for e in tree if _ours(e)]
+    started = {task.id for e in ours for task in mistral.tasks(e.id)}
+    return [e for e in tree if _ours(e) or e.task in started]
 
 
 def _lives(tree: Sequence[Execution], mistral: Mistral, after: float) -> bool:
