@@ -116,7 +116,7 @@ def deliver(
 def check(measured: Measured, names: Sequence[str]) -> Measured:
     """Fail unless each alarm started one traversal, and nothing was lost."""
     duplicates = measured.deliveries - len(names)
-    wanted = (len(names), duplicates, [], [])
+    wanted: tuple[int, int, list[str], list[str]] = (len(names), duplicates, [], [])
     got = (measured.traversals, measured.duplicates, measured.failed, measured.lost)
     if got != wanted:
         raise RuntimeError(f"traversals, duplicates, failed, lost: {got} instead of {wanted}")

@@ -250,7 +250,7 @@ def _answer(url: str, queue: str, there: Any, stop: threading.Event) -> None:
 
 
 def _unconfirmed(url: str) -> Any:
-    connection = Broker(url).connection()
+    connection: Any = Broker(url).connection()
     connection.transport_options["confirm_publish"] = False
     connection.ensure_connection(max_retries=0)
     return connection

@@ -11,7 +11,7 @@ from __future__ import annotations
 import statistics
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any
 from unittest import mock
@@ -27,7 +27,7 @@ class Meter:
     """Seconds spent in named functions; a function within itself counts once."""
 
     def __init__(self) -> None:
-        self.seconds: Counter[str] = Counter()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
         self.calls: Counter[str] = Counter()
         self._inside = threading.local()
 

@@ -199,7 +199,7 @@ def impatient() -> Iterator[None]:
 
 
 def test_a_chain_that_hangs_below_a_workflow_of_a_user_is_ended_and_started_again(
-    group: Any, house: HouseServices, quiet: float
+    group: Any, house: ExternalServices, quiet: float
 ) -> None:
     """Mistral sees no more of a task whose process died than of one that does not return."""
     hangs, returns = threading.Event(), threading.Event()
