@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 # Tests start thousands of programs: each starts in half the time if Python keeps what it compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: drill test docs drills test-cloud test-octavia test-designate test-outages test-broker test-ui pictures test-package agent-deb faults lint bench bench-cloud mutants cloud-up cloud-down cloud-status machines-up machines-down test-machines machines-soak bench-machines test-losses clean
+.PHONY: drill test docs drills test-cloud test-octavia test-designate test-outages test-broker test-ui pictures test-package agent-deb faults lint bench bench-cloud mutants cloud-up cloud-down cloud-status machines-up machines-down test-machines test-machines-down machines-soak bench-machines test-losses clean
 
 $(STAMP): setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -116,6 +116,10 @@ machines-down: $(STAMP)
 
 test-machines: machines-up
 	$(BIN)/pytest -m machines tests/machines -n 0 -s --timeout=600 --durations=10 --ignore=tests/machines/test_comparison.py
+
+# Take it down, and look for what is left of it.
+test-machines-down: machines-up
+	$(BIN)/pytest -m machines tests/machines/test_down.py -n 0 --take-down
 
 # One fault after the other, for MINUTES, drawn from SEED.
 machines-soak: machines-up

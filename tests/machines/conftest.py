@@ -21,7 +21,8 @@ _numbers = itertools.count(1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the length and the seed of a soak."""
+    """Add the length and the seed of a soak, and whether the cloud may be taken down."""
+    parser.addoption("--take-down", action="store_true")
     parser.addoption("--soak-minutes", type=float, default=0.0)
     parser.addoption("--soak-seed", type=int, default=None)
 

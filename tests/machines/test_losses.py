@@ -43,6 +43,7 @@ def test_partition_while_the_guest_writes_on(
     machines.lift(service.where, operator, host)
 
 
+@pytest.mark.timeout(1200)  # two stacks, and up to three planned moves before
 def test_a_second_loss_while_the_first_is_under_way(
     protect: Callable[..., Service], operator: Tenant
 ) -> None:

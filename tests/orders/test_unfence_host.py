@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -235,6 +236,25 @@ def test_nova_is_told_that_the_host_is_back_when_its_service_reports_again(
     returns(stored)
     late = unfence(because="it is on again")
     assert (late["down_in_nova"], late["compute_service"]) == (False, "up")
+    assert not stored.fencing.forced_down()
+
+
+def test_nova_refuses_until_an_evacuated_host_has_tidied_up_and_is_told_later(
+    stored: Stored, caplog: pytest.LogCaptureFixture
+) -> None:
+    stored.fencing.dies()
+    fence(stored)
+    returns(stored)
+    sweep(stored)
+    client = stored.fencing.emulated.client
+    client.api_fault("service_update", status=400)
+
+    time.sleep(1.1)  # Nova shows the last report in seconds
+    sweep(stored)
+    assert stored.fencing.forced_down()
+    assert "is not lifted" not in caplog.text
+
+    sweep(stored)
     assert not stored.fencing.forced_down()
 
 
