@@ -78,7 +78,7 @@ def returning_to(
     """
 
     def derive(snapshot: GroupSnapshot) -> Goal:
-        goal = request.runtime.database.reading(lambda tx: _goal(tx, snapshot, version, recovered))
+        goal = request.store.reading(lambda tx: _goal(tx, snapshot, version, recovered))
         facts = FailoverRequest(lost=(), recovered=recovered)
         members = failover.look_at_members(request, snapshot, facts, remember=remember)
         taken = {

@@ -210,9 +210,7 @@ def _alarms(case: Case) -> Iterator[Risk]:
 
 
 def _holds(case: Case) -> Iterator[Risk]:
-    held = case.request.runtime.database.reading(
-        lambda tx: suspensions.standing(tx, case.snapshot.state.id)
-    )
+    held = case.request.store.reading(lambda tx: suspensions.standing(tx, case.snapshot.state.id))
     if pause := held["pause"]:
         yield risk(
             "PAUSED",
@@ -235,7 +233,7 @@ def _limits(case: Case) -> Iterator[Risk]:
     failover by itself."""
     limits, now = case.snapshot.group.limits, case.found.now
     since = now - max(HOUR, limits.cooldown)
-    admitted = case.request.runtime.database.reading(
+    admitted = case.request.store.reading(
         lambda tx: incidents.admitted_alarms_since(tx, case.snapshot.state.id, since)
     )
     remedy = "An operator can still start a failover, or admit a held alarm."
