@@ -61,7 +61,7 @@ def main() -> None:
             scene.cloud.fault("server", server, "app")
             meter = Meter()
             with (
-                mock.patch.object(Database, "_run", meter.around("store", Database._run)),
+                mock.patch.object(Database, "run", meter.around("store", Database.run)),
                 mock.patch.object(
                     _GuardedTransport, "send", meter.around("http", _GuardedTransport.send)
                 ),

@@ -76,7 +76,7 @@ class AttachVolume(OperationAction):
             group_id, name = operation["group_id"], resource["name"]
             return attached_volumes.volumes(tx, group_id, resource["type"], name).get(name)
 
-        known = request.runtime.database.reading(read)
+        known = request.store.reading(read)
         return volume_attachment.attach_volume(context, operation, known)
 
 
@@ -95,7 +95,7 @@ class RemovalOfShared(OperationAction):
             same = tx.records_of(operation["group_id"], resource["type"], resource["physical_id"])
             return sharing(same, operation)
 
-        if names := request.runtime.database.reading(read):
+        if names := request.store.reading(read):
             return {"attributes": {"kept_for": ", ".join(names)}}
         return super().carry_out(request, context, operation)
 
@@ -129,9 +129,7 @@ class Quiesce(OperationAction):
     ) -> dict[str, Any]:
         """Run the stop command, unless the agent never knew the start command."""
         record_id = operation["resource"]["id"]
-        errors = request.runtime.database.reading(
-            lambda tx: details.errors_of_making(tx, record_id)
-        )
+        errors = request.store.reading(lambda tx: details.errors_of_making(tx, record_id))
         if activation.never_ran(errors):
             return {}
         return super().carry_out(request, context, operation)
@@ -184,7 +182,7 @@ class PointAlarm(OperationAction):
             members = groups.members_of(tx, operation["group_id"])
             return members.get(operation["properties"]["server"])
 
-        return alarm.point(context, operation, request.runtime.database.reading(read))
+        return alarm.point(context, operation, request.store.reading(read))
 
 
 class AttachPort(OperationAction):
@@ -254,7 +252,7 @@ class Fence(OperationAction):
 
     def _suspect(self, request: Request, operation: OperationDocument) -> FenceTarget:
         name = operation["properties"]["member"]
-        database = request.runtime.database
+        database = request.store
 
         def member(tx: SqlTransaction) -> groups.MemberRow:
             return groups.members_of(tx, operation["group_id"])[name]

@@ -48,7 +48,7 @@ def list_held_alarms(request: Request, group: str | None, limit: int) -> dict[st
         rows = [_row(each) for each in found]
         return {"total": total, "unlisted": unlisted, "unlisted_at": at, "held": rows}
 
-    return request.runtime.database.reading(read)
+    return request.store.reading(read)
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def selected(request: Request, selection: Selection) -> Selected:
     members are. Raises UnknownGroup; ActionError UNKNOWN_HOST, UNKNOWN_ZONE, UNKNOWN_ID,
     AMBIGUOUS_ID."""
     where = None if selection.zone is None else member_zones(request)
-    found = request.runtime.database.reading(lambda tx: _found(request, tx, selection))
+    found = request.store.reading(lambda tx: _found(request, tx, selection))
     if selection.zone is None or where is None:
         return Selected(found)
     return _in_zone(selection.zone, where, found)
@@ -210,7 +210,7 @@ def admit(
             )
         return known
 
-    return request.runtime.database.atomically(admitted)
+    return request.store.atomically(admitted)
 
 
 def lost_members(incident: Incident, said: tuple[str, ...] | None = None) -> tuple[str, ...]:
@@ -250,13 +250,13 @@ def dismiss_held(
     found = selected(request, selection)
     held = [each.incident for each in found.alarms]
     if selection == Selection():
-        held += request.runtime.database.reading(
+        held += request.store.reading(
             lambda tx: incidents.held_without_group(tx, request.project_id, MOST_WITHOUT_GROUP * 2)
         )
     dismissed = []
     for each in held[:limit]:
         step = partial(_dismissed_one, request, each.id, because)
-        dismissed += request.runtime.database.atomically(step)
+        dismissed += request.store.atomically(step)
     return {"dismissed": dismissed, "left": max(0, len(held) - limit), **found.answer()}
 
 
@@ -294,9 +294,9 @@ def dismiss(request: Request, identities: tuple[str, ...], because: str) -> dict
         )
     dismissed = []
     for identity in identities:
-        for each in request.runtime.database.reading(partial(_meant, request, identity)):
+        for each in request.store.reading(partial(_meant, request, identity)):
             step = partial(_dismissed, request, each, because)
-            dismissed.append(request.runtime.database.atomically(step))
+            dismissed.append(request.store.atomically(step))
     return {"dismissed": dismissed}
 
 

@@ -57,7 +57,7 @@ def record(request: Request, alarm: Alarm, group: str | None = None) -> list[Rec
     if not alarm.firing:
         return [RecordedAlarm(without_group(alarm, None))]
     identity = recording.incident_id(request, alarm, group)
-    passed_on = request.runtime.database.reading(partial(_passed_on, request, identity))
+    passed_on = request.store.reading(partial(_passed_on, request, identity))
     found = _members(request, alarm.host, alarm.zone) if passed_on is None else passed_on
     return _spread(request, alarm, identity, group, _of(group, found), repeated=True)
 
@@ -68,7 +68,7 @@ def retry(request: Request, event: Incident) -> list[RecordedAlarm]:
     host, zone, group = (event.fact.get(key) for key in ("host", "zone", "group"))
     found = _of(group, _members(request, host, zone))
     if event.is_host_event:
-        known = request.runtime.database.reading(
+        known = request.store.reading(
             lambda tx: incidents.children_of(tx, request.project_id, event.id)
         )
         have = {name for _, name in known}
@@ -137,7 +137,7 @@ def _spread(
     *,
     repeated: bool,
 ) -> list[RecordedAlarm]:
-    database = request.runtime.database
+    database = request.store
     parent, decided_by_operator = database.atomically(
         partial(_parent, request, alarm, identity, group, found, repeated=repeated)
     )

@@ -83,9 +83,7 @@ def record(request: Request, alarm: Alarm, group: str | None, member: str | None
     if alarm.routine:
         return RecordedAlarm(without_group(alarm, None))
     group, member = group or alarm.group, member or alarm.member
-    return request.runtime.database.atomically(
-        lambda tx: record_in(request, tx, alarm, group, member)
-    )
+    return request.store.atomically(lambda tx: record_in(request, tx, alarm, group, member))
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ def pause(request: Request, group: str, because: str) -> dict[str, Any]:
         said = {"by": request.caller, "because": plain(because), "since": tx.now()}
         return _suspended(tx, state.id, group, "pause", said, f"paused by {said['by']}")
 
-    return request.runtime.database.atomically(suspend)
+    return request.store.atomically(suspend)
 
 
 def maintain(
@@ -73,7 +73,7 @@ def maintain(
         sentence = f"maintenance{of} until {clock(over)} by {said['by']}"
         return _suspended(tx, state.id, group, "maintenance", said, sentence)
 
-    return request.runtime.database.atomically(suspend)
+    return request.store.atomically(suspend)
 
 
 def resume(
@@ -126,7 +126,7 @@ def resume(
             tx.journal(state.id, sentence, kind=JournalKind.RESUMED)
         return {"group": group, "sentence": sentence, **current_suspensions(tx, state.id)}
 
-    return request.runtime.database.atomically(end)
+    return request.store.atomically(end)
 
 
 def current_suspensions(tx: SqlTransaction, group_id: str) -> dict[str, Any]:

@@ -79,7 +79,7 @@ class Examination:
 
     def reading(self, function: Callable[[Any], T]) -> T:
         """Read the state store."""
-        return self.request.runtime.database.reading(function)
+        return self.request.store.reading(function)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,8 @@ from mistral_failover.runtime import process
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request, own_project
 from mistral_failover.store import hooks, stalled_work
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.database import ProjectStore
+from mistral_failover.store.transaction import ProjectTransaction
 
 LOG = logging.getLogger(__name__)
 WORKFLOW = "failover.sweep"
@@ -68,7 +69,7 @@ class BackgroundSweep:
         Raises what the state store and Mistral raise.
         """
         state = process.runtime()
-        if found := state.database.reading(lambda tx: _in_the_store(tx, state)):
+        if found := _store(state).reading(lambda tx: _in_the_store(tx, state)):
             return found
         mistral = mistral_for(None, state.settings)
         found = self._in_mistral(state, mistral) if mistral else None
@@ -78,9 +79,8 @@ class BackgroundSweep:
         """Only the cloud knows whether a volume that blocks a failover has been freed."""
         if time.monotonic() < self._look_at_volumes_at:
             return None
-        project = own_project(state.settings)
-        if held := state.database.reading(
-            lambda tx: stalled_work.blocked_by_volume(tx, project, None)
+        if held := _store(state).reading(
+            lambda tx: stalled_work.blocked_by_volume(tx, tx.project_id, None)
         ):
             self._look_at_volumes_at = time.monotonic() + state.settings.sweep_after
             return f"{held[0].resource} of {held[0].group} waits for a volume to be freed"
@@ -90,24 +90,24 @@ class BackgroundSweep:
         """Only the cloud and the agents know whether the storm guard may let an alarm go."""
         if time.monotonic() < self._look_at_alarms_at:
             return None
-        project = own_project(state.settings)
-        guarded = state.database.reading(lambda tx: stalled_work.guarded(tx, project))
-        if guarded or state.database.reading(lambda tx: host_events.unsettled(tx, project)):
+        store = _store(state)
+        guarded = store.reading(lambda tx: stalled_work.guarded(tx, tx.project_id))
+        if guarded or store.reading(lambda tx: host_events.unsettled(tx, tx.project_id)):
             self._look_at_alarms_at = time.monotonic() + state.settings.sweep_after
             return "the storm guard holds alarms" if guarded else "a host event is not complete"
         return None
 
     def _in_mistral(self, state: Runtime, mistral: Mistral) -> str | None:
         deadline = time.monotonic() + stuck_executions.LIMIT
-        after, project = state.settings.hang_after, own_project(state.settings)
-        quiet = state.settings.sweep_after
-        held = state.database.reading(lambda tx: stalled_work.chain_waits(tx, project, None, quiet))
+        after, quiet = state.settings.hang_after, state.settings.sweep_after
+        store = _store(state)
+        held = store.reading(lambda tx: stalled_work.chain_waits(tx, tx.project_id, None, quiet))
         for traversal in stuck_executions.without_chain(held, mistral, deadline):
             return f"the next stage of {traversal.group} waits for a chain, and none is running"
         if time.monotonic() < self._look_for_hanging_at:
             return None
         self._look_for_hanging_at = time.monotonic() + after / _HANGING_LOOKS
-        for found in stuck_executions.find_stuck(state.database, project, mistral, after, deadline):
+        for found in stuck_executions.find_stuck(store, mistral, after, deadline):
             return f"{found.top.workflow} is stuck (execution {found.top.id})"
         return None
 
@@ -151,8 +151,13 @@ class BackgroundSweep:
                 pause = max(pause, 1.0)
 
 
-def _in_the_store(tx: SqlTransaction, state: Runtime) -> str | None:
-    quiet, project = state.settings.sweep_after, own_project(state.settings)
+def _store(state: Runtime) -> ProjectStore:
+    """Return the state store of the only project of this process."""
+    return state.database.for_project(own_project(state.settings))
+
+
+def _in_the_store(tx: ProjectTransaction, state: Runtime) -> str | None:
+    quiet, project = state.settings.sweep_after, tx.project_id
     if found := stalled_work.stalled(tx, project, None, quiet):
         return f"{found[0].resource} of {found[0].group} is ready, and no worker has it"
     if words := stalled_work.confirmed_fences(tx, project, None):

@@ -48,7 +48,7 @@ def why_unreachable(
     """
     if not sends_commands(snapshot.group):
         return None
-    elsewhere = request.runtime.database.reading(lambda tx: _elsewhere(tx, snapshot, name, server))
+    elsewhere = request.store.reading(lambda tx: _elsewhere(tx, snapshot, name, server))
     if elsewhere:
         return (
             f"what runs there was started on server {elsewhere}, which no longer belongs to {name}"
@@ -94,7 +94,7 @@ def agents(request: Request, name: str) -> list[dict[str, Any]]:
     CloudError.
     """
     snapshot = group_snapshot(request, name)
-    members = request.runtime.database.reading(lambda tx: groups.members_of(tx, snapshot.state.id))
+    members = request.store.reading(lambda tx: groups.members_of(tx, snapshot.state.id))
     guard = Unguarded(request.runtime.settings.http_timeout)
     channel = request.channel(request.cloud(guard), guard)
     unable = ""

@@ -78,7 +78,7 @@ def member_facts(
             facts[member.name] = _lost(cloud, member, end if choice else 0.0)
     heard = heard_agents(request, group, group_id, able) if choice else {}
     quiet = silent_agents(heard)
-    work = request.runtime.database.reading(lambda tx: _worked_on(tx, group_id))
+    work = request.store.reading(lambda tx: _worked_on(tx, group_id))
     return [
         replace(
             facts[m.name],

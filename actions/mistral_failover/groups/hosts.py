@@ -77,7 +77,7 @@ def members_on(request: Request, host: str) -> AffectedGroups:
         known = groups.members_in(tx, project)
         return known, groups.priorities(tx, project), observations.hosts(tx, project)
 
-    known, priorities, seen = request.runtime.database.reading(read)
+    known, priorities, seen = request.store.reading(read)
     if not known:
         return AffectedGroups(())
     where = {server: ServerHost(*fields) for server, fields in seen.items()}

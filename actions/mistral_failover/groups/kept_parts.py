@@ -40,7 +40,7 @@ def parts_to_keep(request: Request, group_id: str, group: str) -> Callable[[], K
             addresses_of(records, types),
         )
 
-    return lambda: request.runtime.database.reading(read)
+    return lambda: request.store.reading(read)
 
 
 def servers_of(records: Iterable[Record], members: Mapping[str, MemberRow]) -> dict[str, str]:

@@ -43,7 +43,7 @@ def remember_members(
     Raises ActionError CONTENDED if other processes record replacements all the time, and what
     ``look`` raises.
     """
-    database = request.runtime.database
+    database = request.store
     for _ in range(_LOOKS):
         known = database.reading(lambda tx: groups.members_of(tx, group_id))
         seen = look()

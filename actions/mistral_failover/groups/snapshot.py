@@ -45,7 +45,7 @@ def group_snapshot(request: Request, name: str) -> GroupSnapshot:
             raise UnknownGroup(name, groups.names(tx, request.project_id))
         return group_snapshot_in(request, tx, state)
 
-    return request.runtime.database.reading(read)
+    return request.store.reading(read)
 
 
 def group_snapshot_in(request: Request, tx: SqlTransaction, state: GroupState) -> GroupSnapshot:

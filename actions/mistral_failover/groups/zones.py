@@ -61,7 +61,7 @@ def _found(
         known, priorities = groups.members_in(tx, project), groups.priorities(tx, project)
         return known, priorities, observations.zones(tx, project)
 
-    members, priorities, where = request.runtime.database.reading(read)
+    members, priorities, where = request.store.reading(read)
     unsure = ""
     if members:
         try:

@@ -89,9 +89,7 @@ def send_all(request: Request, group_id: str | None) -> list[Row]:
     """Send the events that dead processes did not send, in the project or in one of its groups,
     within a bounded time; for a sweep. Return a row for each event, and for each group whose
     workflow could not be notified: ``group``, ``event`` (None: it could not), ``sentence``."""
-    found = request.runtime.database.reading(
-        lambda tx: hooks.waiting(tx, request.project_id, quiet=0.0)
-    )
+    found = request.store.reading(lambda tx: hooks.waiting(tx, request.project_id, quiet=0.0))
     deadline = time.monotonic() + _LIMIT
     rows: list[Row] = []
     for each in found:
@@ -102,9 +100,7 @@ def send_all(request: Request, group_id: str | None) -> list[Row]:
 
 def send_soon(request: Request, group_id: str | None) -> None:
     """As :func:`send_all`, in the thread, for a caller with more urgent work."""
-    found = request.runtime.database.reading(
-        lambda tx: hooks.waiting(tx, request.project_id, quiet=0.0)
-    )
+    found = request.store.reading(lambda tx: hooks.waiting(tx, request.project_id, quiet=0.0))
     if found := [each for each in found if group_id in (None, each)]:
         _sender.soon(request, found)
 
@@ -120,7 +116,7 @@ def send_last(request: Request, group_id: str) -> None:
 def send(request: Request, group_id: str, deadline: float) -> list[Row]:
     """Send a group's pending events to its workflow, until ``deadline`` (of the monotonic clock);
     return as :func:`send_all`. A failure is logged, and recorded once."""
-    database = request.runtime.database
+    database = request.store
     rows: list[Row] = []
     mistral: Mistral | None = None
     while True:
@@ -184,7 +180,7 @@ def _told(request: Request, mistral: Mistral, group_id: str, found: Pending, eve
 def _document(request: Request, group_id: str, found: Pending, event: Event) -> dict[str, Any]:
     """Return the workflow's input; for an alarm the roles are those of the current goal."""
     version = found.goals.get(event.traversal or found.current or "")
-    goal = version and request.runtime.database.reading(lambda tx: tx.goal(group_id, version))
+    goal = version and request.store.reading(lambda tx: tx.goal(group_id, version))
     return {
         "id": event.id,
         "group": found.name,
@@ -210,5 +206,5 @@ def _untold(
         if hooks.stick(tx, group_id, event.id):
             tx.journal(group_id, sentence, kind=JournalKind.UNTOLD, traversal_id=event.traversal)
 
-    request.runtime.database.atomically(note)
+    request.store.atomically(note)
     return {"group": found.name, "event": None, "sentence": sentence}

@@ -99,7 +99,7 @@ def start_admitted(request: Request, identities: Sequence[str]) -> dict[str, Any
 
     recorded = [
         RecordedAlarm(Verdict(each.decision, each.sentence, each.rule), each.id, begin=each)
-        for each in request.runtime.database.reading(read)
+        for each in request.store.reading(read)
     ]
     order = [recorded[number] for number in _by_priority(request, recorded)]
     answers = [_begun_or_refused(request, each) for each in order[:BATCH]]
@@ -124,7 +124,7 @@ def _by_priority(request: Request, recorded: Sequence[RecordedAlarm]) -> Sequenc
     """Return the indexes of these decisions in the order in which their failovers start."""
     if sum(each.begin is not None for each in recorded) < 2:
         return range(len(recorded))
-    of = request.runtime.database.reading(lambda tx: groups.priorities(tx, request.project_id))
+    of = request.store.reading(lambda tx: groups.priorities(tx, request.project_id))
 
     def priority(number: int) -> int:
         begin = recorded[number].begin

@@ -52,7 +52,7 @@ def define(
             observations.forget_alarms(tx, identity)
         return identity, known
 
-    database = request.runtime.database
+    database = request.store
     identity, known = database.reading(store) if dry_run else database.atomically(store)
     changed = in_documents(_named(known), _named(stored)) if known else []
     return {
@@ -101,5 +101,5 @@ def definition(request: Request, name: str) -> dict[str, Any]:
             raise UnknownGroup(name, groups.names(tx, request.project_id))
         return tx.definition(identity)
 
-    found = request.runtime.database.reading(read)
+    found = request.store.reading(read)
     return {"document": found["document"], "types": found["types"]}

@@ -41,10 +41,10 @@ def undefine(request: Request, group: str) -> dict[str, Any]:
         group_removal.forget(tx, state.id)
         return told
 
-    found = request.runtime.database.reading(lambda tx: groups.find(tx, request.project_id, group))
+    found = request.store.reading(lambda tx: groups.find(tx, request.project_id, group))
     if found is not None:
         event_hooks.send_last(request, found.id)
-    held = request.runtime.database.atomically(forget)
+    held = request.store.atomically(forget)
     sentence = f"{group} was deleted"
     if held:
         sentence += f"; {len(held)} of its alarms are still held: failover alarms lists them"

@@ -262,7 +262,7 @@ def begin(
     """
     snapshot = group_snapshot(request, name)
     traversal_id = traversal_of(snapshot.state.id, incident_id)
-    known, given = request.runtime.database.reading(
+    known, given = request.store.reading(
         lambda tx: _begun(tx, request.project_id, snapshot.state.id, incident_id, traversal_id)
     )
     if known and given is None:
@@ -289,7 +289,7 @@ def begin(
         )
         if started.won or started.traversal_id == traversal_id:
             reach("link.before")
-            request.runtime.database.atomically(
+            request.store.atomically(
                 lambda tx: incidents.link(tx, incident_id, traversal_id, request.execution)
             )
             reach("link.after")

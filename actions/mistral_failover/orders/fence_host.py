@@ -109,7 +109,7 @@ def _plan(facts: dict[str, Any], known: Devices, service: ComputeService | None)
 
 def _fenced(request: Request, known: Devices, own: Cloud, asked: FenceRequest, host: str) -> str:
     """Switch the host off; return the proof."""
-    store = request.runtime.database
+    store = request.runtime.database  # a host serves many projects
     LOG.warning("An operator fences host %s: %s", host, asked.because)
     switch = power.Switch(
         devices=replace(known, compute_must_be_down=False) if asked.even_if_up else known,
@@ -143,7 +143,7 @@ def host_of(
             "BAD_INPUT", "host: either a host, or a group and a member", "Give one of them."
         )
     snapshot = group_snapshot(request, group)
-    members = request.runtime.database.reading(lambda tx: groups.members_of(tx, snapshot.state.id))
+    members = request.store.reading(lambda tx: groups.members_of(tx, snapshot.state.id))
     row = members.get(member)
     if row is None or row.server_id is None:
         raise ActionError(

@@ -43,14 +43,12 @@ def forget(request: Request, group: str, resource: str, because: str) -> dict[st
     ``sentence`` and ``next``, the command that continues. Raises UnknownGroup, CloudError,
     ActionError UNKNOWN_RESOURCE, STILL_THERE, NOT_CHECKED, UNDER_WAY.
     """
-    records = request.runtime.database.atomically(partial(_found, request, group, resource))
+    records = request.store.atomically(partial(_found, request, group, resource))
     if records:
         view, cloud = ProjectView(request), request.cloud(Unguarded())
         for record in records:
             _refuse_present(record, group, _look(view, cloud, record, group))
-    forgotten = request.runtime.database.atomically(
-        partial(_forget, request, group, records, because)
-    )
+    forgotten = request.store.atomically(partial(_forget, request, group, records, because))
     words = f"{resource} is forgotten" if forgotten else f"nothing is left of {resource}"
     return {
         "group": group,

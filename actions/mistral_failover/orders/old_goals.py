@@ -29,7 +29,7 @@ def forget(request: Request, group_id: str) -> int:
         return goals.prune(tx, group_id, keep=settings.keep_goals, older_than=since)
 
     try:
-        return request.runtime.database.atomically(prune)
+        return request.store.atomically(prune)
     except DBAPIError:
         LOG.warning("Old goals of group %s could not be deleted.", group_id, exc_info=True)
         return 0

@@ -85,7 +85,7 @@ def start_order(
             incidents.add(tx, order)
         return identity
 
-    incident_id = request.runtime.database.atomically(record)
+    incident_id = request.store.atomically(record)
     reach("order.after")
     try:
         answer = failover.begin(request, group, derive, incident_id=incident_id, cause=cause)
@@ -124,7 +124,7 @@ def _refused(request: Request, incident_id: str, cause: str, error: Exception) -
         tx.journal(known.group_id, f"{decision}: {sentence}", kind=JournalKind(decision.lower()))
 
     try:
-        request.runtime.database.atomically(refuse)
+        request.store.atomically(refuse)
     except DBAPIError:
         LOG.warning("Could not record that order %s was refused", incident_id, exc_info=True)
 

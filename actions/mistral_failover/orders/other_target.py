@@ -83,7 +83,7 @@ def choose_other_target(request: Request, traversal_id: str) -> bool:
     not wait for a server that does not exist any more: unless another member may still come back,
     its step fails. Never raises because of the cloud.
     """
-    database = request.runtime.database
+    database = request.store
     found = database.reading(lambda tx: _situation(request, tx, traversal_id))
     if found is None:
         return False

@@ -189,7 +189,7 @@ def _ordered_before(request: Request, snapshot: GroupSnapshot) -> Mapping[str, A
         begun = found.traversal_id is not None or tx.traversal(traversal) is not None
         return found.fact if begun or found.decision == Decision.ADMITTED else None
 
-    return request.runtime.database.reading(read)
+    return request.store.reading(read)
 
 
 def _idle(
@@ -251,7 +251,7 @@ def next_member(
         sentence = f"rolling replacement: {done}; next is {choice.member}: {choice.why}"
         wait = pause if len(waiting) < len(turn) else 0
         answer |= {"member": choice.member, "server": servers[choice.member], "wait": wait}
-    request.runtime.database.atomically(
+    request.store.atomically(
         lambda tx: tx.journal(
             snapshot.state.id,
             sentence,

@@ -78,7 +78,7 @@ def goal_function(
     """
 
     def derive(snapshot: GroupSnapshot) -> Goal:
-        goal = request.runtime.database.reading(lambda tx: _goal(tx, snapshot, version, recovered))
+        goal = request.store.reading(lambda tx: _goal(tx, snapshot, version, recovered))
         facts = FailoverRequest(lost=(), recovered=recovered)
         members = failover.read_members(request, snapshot, facts, remember=remember)
         taken = {

@@ -188,7 +188,7 @@ def refuse_unreached(request: Request, snapshot: GroupSnapshot) -> None:
     if snapshot.reached and snapshot.roles:
         return
     current, name = snapshot.state.current_traversal, snapshot.group.name
-    traversal = current and request.runtime.database.reading(lambda tx: tx.traversal(current))
+    traversal = current and request.store.reading(lambda tx: tx.traversal(current))
     if not traversal or snapshot.reached:
         raise ActionError("NOT_COMPLETE", f"{name} is not in service", _NOT_UP)
     why = traversal.reason or traversal.cause
@@ -213,9 +213,7 @@ def refuse_unwell(snapshot: GroupSnapshot, members: list[MemberFact], holder: st
 def _refuse_said_lost(request: Request, snapshot: GroupSnapshot, targets: Collection[str]) -> None:
     """Refuse targets that an admitted alarm declares lost. Its failover may not have begun, so the
     member is not lost in a goal yet."""
-    waiting = request.runtime.database.reading(
-        lambda tx: incidents.yet_to_begin(tx, snapshot.state.id)
-    )
+    waiting = request.store.reading(lambda tx: incidents.yet_to_begin(tx, snapshot.state.id))
     said = {
         member: f"incident {incident.id} reports it as lost, but its failover has not started"
         for incident in waiting

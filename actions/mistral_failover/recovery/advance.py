@@ -152,7 +152,7 @@ def _store_is_back(request: Request, deadline: float) -> bool:
     while not workers.stopping and time.monotonic() < deadline:
         workers.pause(POLL_LONGEST)
         try:
-            request.runtime.database.reading(lambda tx: tx.now())
+            request.store.reading(lambda tx: tx.now())
         except SQLAlchemyError:
             continue
         return True
@@ -162,7 +162,7 @@ def _store_is_back(request: Request, deadline: float) -> bool:
 def _advanced(request: Request, traversal_id: str, through: Stage, *, hold: bool) -> Any:
     """Return the result of :func:`advance`; None if the call gives its thread back before
     the end."""
-    entered = request.runtime.database.reading(lambda tx: _entered(request, tx, traversal_id))
+    entered = request.store.reading(lambda tx: _entered(request, tx, traversal_id))
     if entered is None:
         return _unknown(traversal_id)
     state, current, first = entered
@@ -234,7 +234,7 @@ def _look(request: Request, traversal_id: str) -> TraversalView:
         found = latest(tx, traversal_id)
         return TraversalView(found, tx.progress(found.id), tx.now())
 
-    return request.runtime.database.reading(read)
+    return request.store.reading(read)
 
 
 def _entered(
@@ -255,7 +255,7 @@ def _open(request: Request, current: Traversal, through: Stage, *, hold: bool) -
     if current.through is not None:
         request.runtime.engine.open_through(current.id, through if hold else None)
     if chain is not None and chain != current.chain:
-        request.runtime.database.atomically(lambda tx: tx.driven_by(current.id, chain))
+        request.store.atomically(lambda tx: tx.driven_by(current.id, chain))
 
 
 # -- the result of a call
@@ -311,7 +311,5 @@ def _unknown(traversal_id: str) -> Result:
 
 def _said(request: Request, group_id: str, after: int) -> list[str]:
     """Return the group's journal entries since then."""
-    rows = request.runtime.database.reading(
-        lambda tx: views.history(tx, group_id, after=after, limit=SAID)
-    )
+    rows = request.store.reading(lambda tx: views.history(tx, group_id, after=after, limit=SAID))
     return [row["sentence"] for row in rows]

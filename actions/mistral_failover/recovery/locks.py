@@ -41,7 +41,7 @@ def listed(request: Request, group: str | None) -> list[Row]:
     """
     group_id = group_snapshot(request, group).state.id if group else None
     project = request.project_id
-    rows = request.runtime.database.reading(lambda tx: details.locks(tx, project, group_id))
+    rows = request.store.reading(lambda tx: details.locks(tx, project, group_id))
     mistral, unable = _mistral(request) if rows else (None, "")
     deadline = time.monotonic() + LIMIT
     found = []
@@ -107,7 +107,7 @@ def broken(
             "State how you know that its process is dead or stopped.",
         )
     step = partial(_broken, request, said, owner, token, force, because)
-    answer: Row = request.runtime.database.atomically(step)
+    answer: Row = request.store.atomically(step)
     return answer
 
 

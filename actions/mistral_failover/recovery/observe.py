@@ -88,7 +88,7 @@ def observe(request: Request, group: str | None, *, at_once: bool = False) -> li
     start is lost, a later look returns it again. Raises UnknownGroup, and CloudError where
     the request cannot be authenticated.
     """
-    database = request.runtime.database
+    database = request.store
     group_id = group_snapshot(request, group).state.id if group else None
     interval = 0.0 if at_once else request.runtime.settings.observe_interval
     # What is listed is as old as the round: nothing that was done since can be judged by it.
@@ -126,7 +126,7 @@ def observe(request: Request, group: str | None, *, at_once: bool = False) -> li
 def observe_once(request: Request, group_id: str) -> Observation | None:
     """Look at one group and keep nothing; None where it is not at rest, or has no goal. Raises
     CloudError where the request cannot be authenticated."""
-    facts = request.runtime.database.reading(lambda tx: _facts(request, group_id, tx.now(), tx))
+    facts = request.store.reading(lambda tx: _facts(request, group_id, tx.now(), tx))
     if facts is None:
         return None
     view = ProjectView(request)

@@ -29,15 +29,15 @@ _done: WeakKeyDictionary[Database, dict[str, float]] = WeakKeyDictionary()
 def forget(request: Request, *, at_once: bool = False) -> int:
     """Delete what the settings do not require to keep, if it is due or ``at_once``. Return the
     number of rows."""
-    database, project = request.runtime.database, request.project_id
-    done, began = _done.setdefault(database, {}), time.monotonic()
+    project = request.project_id
+    done, began = _done.setdefault(request.runtime.database, {}), time.monotonic()
     if not at_once and began - done.get(project, float("-inf")) < EVERY:
         return 0
     done[project] = began
     deleted = 0
     for one_batch in _kinds(request):
         while time.monotonic() - began < LIMIT:
-            number = database.atomically(one_batch)
+            number = request.store.atomically(one_batch)
             deleted += number
             if number < BATCH:
                 break

@@ -26,7 +26,7 @@ def retry_blocked(request: Request, group_id: str | None) -> Iterator[dict[str, 
     """Reopen the nodes whose volume has changed since they were blocked, and those that are due for
     another try. Only one of two simultaneous sweeps does so. Yield ``traversal``, ``group``,
     ``sentence``. Raises CloudError."""
-    database = request.runtime.database
+    database = request.store
     found = database.reading(
         lambda tx: stalled_work.blocked_by_volume(tx, request.project_id, group_id)
     )

@@ -84,7 +84,7 @@ def retry_held(request: Request, group_id: str | None) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {"released": [], "dismissed": [], "unable": []}
     if group_id is None:
         found["unable"] += _host_events(request)
-    candidates = request.runtime.database.reading(partial(_candidates, request))
+    candidates = request.store.reading(partial(_candidates, request))
     held = [each.item for each in candidates]
     if not any(group_id in (None, each.alarm.group_id) for each in held):
         return found
@@ -111,7 +111,7 @@ def retry_held(request: Request, group_id: str | None) -> dict[str, list[Any]]:
 
 def _host_events(request: Request) -> list[str]:
     """Pass on the host events for which members were not known; return what went wrong."""
-    database = request.runtime.database
+    database = request.store
     unable: list[str] = []
     for event in database.reading(lambda tx: host_events.unsettled(tx, request.project_id)):
         try:
@@ -170,7 +170,7 @@ class _Known:
 def _evidence(request: Request, candidates: Iterable[_Candidate]) -> Evidence:
     """Gather what Nova and the agents say about the members of the project."""
     wanted = {key for each in candidates for key in each.alarm.keys}
-    known, hosts = request.runtime.database.reading(partial(_members, request))
+    known, hosts = request.store.reading(partial(_members, request))
     try:
         view = ProjectView(request)
     except (ActionError, CloudError) as error:
@@ -283,7 +283,7 @@ def _dismiss(request: Request, row: HeldOfGroup, why: str) -> list[Row]:
             )
         return done
 
-    done = request.runtime.database.atomically(dismiss)
+    done = request.store.atomically(dismiss)
     return [_row(row, sentence)] if done else []
 
 
@@ -313,7 +313,7 @@ def _rate(request: Request) -> int:
         )
         return storm.per_minute(incidents.held_by(tx, project, AdmissionRule.STORM) + released)
 
-    return request.runtime.database.reading(rate)
+    return request.store.reading(rate)
 
 
 def _release(request: Request, row: HeldOfGroup, why: str, rate: int) -> list[Row] | None:
@@ -335,7 +335,7 @@ def _release(request: Request, row: HeldOfGroup, why: str, rate: int) -> list[Ro
             return []
         return [_row(row, verdict.sentence)]
 
-    return request.runtime.database.atomically(release)
+    return request.store.atomically(release)
 
 
 def _note(request: Request, row: HeldOfGroup, judgement: Judgement) -> bool:
@@ -353,7 +353,7 @@ def _note(request: Request, row: HeldOfGroup, judgement: Judgement) -> bool:
                 incident_id=row.incident.id,
             )
 
-    request.runtime.database.atomically(note)
+    request.store.atomically(note)
     return True
 
 

@@ -17,7 +17,7 @@ from mistral_failover.mistral.api import Execution, Mistral
 from mistral_failover.mistral.client import ENDED
 from mistral_failover.model.group import SHIPPED_CHAIN
 from mistral_failover.store import stalled_work
-from mistral_failover.store.database import Database
+from mistral_failover.store.database import ProjectStore
 from mistral_failover.store.stalled_work import ChainWait
 
 OURS = "failover."
@@ -74,7 +74,7 @@ def without_chain(
 
 
 def find_stuck(
-    database: Database, project_id: str, mistral: Mistral, after: float, deadline: float
+    store: ProjectStore, mistral: Mistral, after: float, deadline: float
 ) -> Iterator[StuckExecution]:
     """Yield the trees of our executions that are stuck: for ``after`` seconds no execution of the
     tree held a live lock or began or ended an operation, and nothing in it changed.
@@ -91,7 +91,7 @@ def find_stuck(
         tree = mistral.tree(execution.root)
         if _lives(tree, mistral, after):
             continue
-        owners = database.reading(lambda tx: stalled_work.at_work(tx, project_id, after))
+        owners = store.reading(lambda tx: stalled_work.at_work(tx, tx.project_id, after))
         working = {owner.partition("/")[0] for owner in owners}
         if working.isdisjoint(e.id for e in tree):
             seconds = min(_age(mistral, e) for e in tree)

@@ -152,7 +152,7 @@ def _count(request: Request, swept: dict[str, list[Any]]) -> None:
     """Count the sweep, for the metrics."""
     found = any(rows for what, rows in swept.items() if what != "unable")
     project = request.project_id
-    request.runtime.database.atomically(lambda tx: totals.swept(tx, project, found=found))
+    request.store.atomically(lambda tx: totals.swept(tx, project, found=found))
 
 
 def _undriven(
@@ -160,7 +160,7 @@ def _undriven(
 ) -> list[stalled_work.ChainWait]:
     """Return the traversals whose chain has ended too early. An operator who names a group wants
     another try, whatever the number of tries before."""
-    held = request.runtime.database.reading(lambda tx: _held(request, tx, group_id))
+    held = request.store.reading(lambda tx: _held(request, tx, group_id))
     return list(
         stuck_executions.without_chain(held, mistral, deadline, asked_for=group_id is not None)
     )
@@ -191,12 +191,10 @@ def _undriven_row(tx: SqlTransaction, found: stalled_work.ChainWait) -> Row:
 
 def _ended(request: Request, mistral: Mistral, deadline: float) -> Iterator[Row]:
     """End the executions that are stuck in Mistral, so that waiting callers see an end."""
-    database, after = request.runtime.database, request.runtime.settings.hang_after
-    for found in stuck_executions.find_stuck(
-        database, request.project_id, mistral, after, deadline
-    ):
+    store, after = request.store, request.runtime.settings.hang_after
+    for found in stuck_executions.find_stuck(store, mistral, after, deadline):
         stuck_executions.end(mistral, found)
-        database.atomically(partial(_tell_end, request.project_id, found))
+        store.atomically(partial(_tell_end, request.project_id, found))
         top = found.top
         yield {"execution": top.id, "workflow": top.workflow, "sentence": found.sentence}
 
@@ -246,7 +244,7 @@ def _incidents(request: Request, group: str | None) -> dict[str, list[Any]]:
     """Start the traversals of admitted incidents that have none, or hold those that are too old.
     Groups with a higher priority come first."""
     found: dict[str, list[Any]] = {"started": [], "held": [], "refused": []}
-    unstarted = request.runtime.database.reading(partial(_unstarted, request))
+    unstarted = request.store.reading(partial(_unstarted, request))
     for incident in in_order(unstarted):
         if group is not None and incident.fact.get("group") != group:
             continue
@@ -275,7 +273,7 @@ def _incidents(request: Request, group: str | None) -> dict[str, list[Any]]:
 
 def _reopened(request: Request, group_id: str | None) -> Iterator[Row]:
     """Reopen fences that an operator confirmed if only the confirmation was recorded."""
-    database, engine = request.runtime.database, request.runtime.engine
+    database, engine = request.store, request.runtime.engine
     found = database.reading(
         lambda tx: stalled_work.confirmed_fences(tx, request.project_id, group_id)
     )
@@ -306,7 +304,7 @@ def _stalled(request: Request, group_id: str | None) -> list[Row]:
     def look(where: str | None, tx: SqlTransaction) -> list[stalled_work.Stalled]:
         return stalled_work.stalled(tx, project, where, quiet)
 
-    found = request.runtime.database.reading(partial(look, group_id))
+    found = request.store.reading(partial(look, group_id))
     return _taken_up(request, found, _stalled_row, lambda tx, each: look(each.group_id, tx))
 
 
@@ -332,7 +330,7 @@ def _taken_up(
 
     rows: list[Row] = []
     for each in found:
-        rows += request.runtime.database.atomically(partial(take, each))
+        rows += request.store.atomically(partial(take, each))
     return rows
 
 
@@ -396,7 +394,7 @@ def _held_back(
         tx.journal(group_id, f"HELD: {sentence}", kind=JournalKind.HELD, incident_id=incident.id)
         return sentence
 
-    return request.runtime.database.atomically(hold)
+    return request.store.atomically(hold)
 
 
 def confirm_fenced(request: Request, group: str, member: str, because: str) -> dict[str, Any]:
@@ -426,7 +424,7 @@ def confirm_fenced(request: Request, group: str, member: str, because: str) -> d
             else "No failover of the group waits for a confirmation.",
         )
     reach("confirm.before")
-    if not request.runtime.database.atomically(record):
+    if not request.store.atomically(record):
         raise ActionError(
             "UNKNOWN_MEMBER",
             f"{member} is not a member of {group}",

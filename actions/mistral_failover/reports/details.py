@@ -46,7 +46,7 @@ def show(request: Request, said: str, group: str | None, *, trees: bool = True) 
         head = {"kind": match.kind, "id": match.id, "group": match.group, "now": tx.now()}
         return {**head, **found[0]}, found[1], found[2]
 
-    found, operations, began = request.runtime.database.reading(read)
+    found, operations, began = request.store.reading(read)
     if found.get("chain"):
         snapshot = group_snapshot(request, found["group"])
         found = status.with_chain(request, snapshot.group, found, ask=trees)

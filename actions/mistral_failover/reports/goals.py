@@ -27,7 +27,7 @@ def listed(request: Request, name: str) -> list[dict[str, Any]]:
         traversal = tx.traversal(current) if current else None
         return goals.listed(tx, snapshot.state.id), traversal.goal_version if traversal else None
 
-    kept, current = request.runtime.database.reading(read)
+    kept, current = request.store.reading(read)
     return [
         {
             "version": entry.goal.version,
@@ -57,7 +57,7 @@ def compared(request: Request, name: str, before: str, after: str) -> dict[str, 
         versions = (find(tx, snapshot.state.id, name, prefix) for prefix in (before, after))
         return [tx.goal(snapshot.state.id, version) for version in versions]
 
-    old, new = request.runtime.database.reading(read)
+    old, new = request.store.reading(read)
     found = differences(old, new)
     return {
         "from": old.version,

@@ -34,7 +34,7 @@ def members(request: Request, name: str) -> list[dict[str, Any]]:
     facts = candidates.member_facts(
         request, cloud, snapshot.group, snapshot.state.id, seen, snapshot.lost, thorough=True
     )
-    known, now = request.runtime.database.reading(
+    known, now = request.store.reading(
         lambda tx: (groups.members_of(tx, snapshot.state.id), tx.now())
     )
     servers = {member.name: member.server_id for member in seen}

@@ -103,7 +103,7 @@ def measured(request: Request, project_id: str | None, limit: int) -> dict[str, 
             "lying": {each: _lying(tx, each, quiet) for each in projects},
         }
 
-    seen = request.runtime.database.snapshot(read)
+    seen = request.store.snapshot(read)
     table = _Table()
     for family, labels in _ZEROES:
         table.add(family, labels, 0)
@@ -236,7 +236,7 @@ def _listen(table: _Table, request: Request, found: list[GroupGauges]) -> None:
                 commanding.append(each)
         return gauges.with_servers(tx, commanding)
 
-    addressed = request.runtime.database.reading(read)
+    addressed = request.store.reading(read)
     if not addressed:
         return
     deadline = time.monotonic() + _LISTEN

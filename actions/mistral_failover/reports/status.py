@@ -109,7 +109,7 @@ def status(request: Request, name: str, *, agents: bool = False) -> dict[str, An
             "now": now,
         }
 
-    found: dict[str, Any] = request.runtime.database.reading(read)
+    found: dict[str, Any] = request.store.reading(read)
     found = with_chain(request, snapshot.group, found, ask=agents)
     return {**found, "agents": _agents(request, snapshot) if agents else {}}
 
@@ -135,7 +135,7 @@ def project(request: Request, *, after: str | None = None) -> dict[str, Any]:
             "now": now,
         }
 
-    return request.runtime.database.reading(read)
+    return request.store.reading(read)
 
 
 def _group_row(row: dict[str, Any], now: float) -> dict[str, Any]:
@@ -183,7 +183,7 @@ def _history(
     if name is None:
         if traversal is not None:
             raise ActionError("BAD_INPUT", "traversal: it needs its group", "Give the group too.")
-        return request.runtime.database.reading(
+        return request.store.reading(
             lambda tx: views.history_of_project(tx, request.project_id, after=after, limit=limit)
         )
     group_id = group_snapshot(request, name).state.id
@@ -195,7 +195,7 @@ def _history(
             which = find_by_short_id(request, tx, which, name, "traversal").id
         return views.history(tx, group_id, after=after, limit=limit, traversal_id=which)
 
-    return request.runtime.database.reading(read)
+    return request.store.reading(read)
 
 
 def report(request: Request, name: str, traversal_id: str) -> dict[str, Any]:
@@ -229,7 +229,7 @@ def report(request: Request, name: str, traversal_id: str) -> dict[str, Any]:
         seconds = None if ended is None else ended - first["started_at"]
         return {**found, "seconds": seconds}
 
-    found = request.runtime.database.reading(read)
+    found = request.store.reading(read)
     if found is None:
         return {"group": name, "traversal": traversal_id, "status": "UNKNOWN", "reason": ""}
     return {"group": name, "traversal": traversal_id, **found}

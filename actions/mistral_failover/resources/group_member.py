@@ -85,7 +85,7 @@ def _see(
         snapshot.state.id,
         lambda: refresh_members.members_now(context.cloud, snapshot.group),
     )
-    rows = request.runtime.database.reading(lambda tx: groups.members_of(tx, snapshot.state.id))
+    rows = request.store.reading(lambda tx: groups.members_of(tx, snapshot.state.id))
     told = [one for one in others if one.name != member]
     if (now := rows.get(member)) is not None and now.server_id != old:
         told.insert(0, groups.Replaced(member, old, now.epoch))

@@ -43,7 +43,7 @@ def authorized_operation(request: Request, document: Any) -> tuple[Ticket, Opera
     """
     given = read_operation(document)
     ticket = read_ticket(given["ticket"])
-    found = request.runtime.database.reading(lambda tx: _as_stored(request, tx, ticket, given))
+    found = request.store.reading(lambda tx: _as_stored(request, tx, ticket, given))
     if found is None:
         raise ActionError(
             "UNKNOWN_OPERATION",

@@ -60,7 +60,7 @@ class NodeWorker:
         if known is None or ready.node.resource_id not in known.position.types:
             known = _NodeNeeds()
             with suppress(SQLAlchemyError):
-                known = self.request.runtime.database.reading(
+                known = self.request.store.reading(
                     lambda tx: self._needs_of(tx, ready.traversal_id)
                 )
             self._needs[ready.traversal_id] = known
@@ -155,6 +155,6 @@ def described(request: Request, operation: Operation) -> tuple[OperationDocument
         definition = request.runtime.definitions.group(tx, state)
         return definition, groups.members_of(tx, state.id), goal
 
-    group, members, goal = request.runtime.database.reading(read)
+    group, members, goal = request.store.reading(read)
     spec = group.types[operation.record.type].operations[operation.ticket.verb]
     return operation_document(operation, goal, group, members, spec.timeout), spec

@@ -25,6 +25,7 @@ from mistral_failover.model.text import plain
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.settings import Settings
+from mistral_failover.store.database import ProjectStore
 
 DEFAULT_PROJECT = "<default-project>"
 
@@ -71,6 +72,11 @@ class Request:
                 remedy="Ask the Mistral of the project that owns the group.",
             )
         return str(project_id)
+
+    @cached_property
+    def store(self) -> ProjectStore:
+        """The state store as the project of this request sees it. Raises as :attr:`project_id`."""
+        return self.runtime.database.for_project(self.project_id)
 
     @property
     def execution(self) -> str | None:

@@ -52,13 +52,13 @@ def still_ended(request: Request, group_id: str) -> tuple[str, str] | None:
     """Return the result of :func:`ended` for an operation of a group that waits for valid rights,
     if Keystone still does not accept this request; None if it may try, or if nothing waits for
     that."""
-    said = waiting(request.runtime.database.reading(lambda tx: tx.records(group_id)))
+    said = waiting(request.store.reading(lambda tx: tx.records(group_id)))
     refusal = request.refusal() if said else None
     return (said, refusal.code) if refusal else None
 
 
 def _given_up(request: Request, ticket: Ticket) -> int:
-    return request.runtime.database.reading(
+    return request.store.reading(
         lambda tx: views.told(
             tx, ticket.traversal_id, ticket.node.resource_id, JournalKind.GIVEN_UP
         )

@@ -168,7 +168,7 @@ class Intake:
         self._secret = secret
         self._mistral = mistral
         self._request = request
-        self._database = request.runtime.database
+        self._database = request.store
         self._project = request.project_id
         self._clock = clock
         self._rates: dict[Sender, _RateLimit] = {}  # at most two for each line of the secret's file

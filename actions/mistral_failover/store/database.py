@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
+from enum import Enum
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -20,10 +21,21 @@ from sqlalchemy.pool import StaticPool
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-from mistral_failover.store import hooks
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store import hooks, project_scope
+from mistral_failover.store.project_scope import Scope
+from mistral_failover.store.transaction import ProjectTransaction, SqlTransaction
 
 T = TypeVar("T")
+Tx = TypeVar("Tx", bound=SqlTransaction)
+
+
+class Mode(Enum):
+    """How a transaction uses the database; see the methods of these names."""
+
+    WRITING = "atomically"
+    READING = "reading"
+    SNAPSHOT = "snapshot"
+
 
 ANSWERS_WITHIN = 10.0
 """Seconds within which MySQL must answer. One that does not, as behind a partition, counts as away.
@@ -70,6 +82,11 @@ class DatabaseClock(FunctionElement[float]):
     name = "failover_now"
 
 
+@compiles(DatabaseClock)
+def _some_clock(element: DatabaseClock, compiler: SQLCompiler, **options: Any) -> str:
+    return "CURRENT_TIMESTAMP"  # never executed: SQLAlchemy renders it to find a SELECT's tables
+
+
 @compiles(DatabaseClock, "sqlite")
 def _sqlite_clock(element: DatabaseClock, compiler: SQLCompiler, **options: Any) -> str:
     return "((julianday('now') - 2440587.5) * 86400.0)"
@@ -82,7 +99,11 @@ def _mysql_clock(element: DatabaseClock, compiler: SQLCompiler, **options: Any) 
 
 
 class Database:
-    """A state database; implements ``convergence.ports.Store``. Share one per process."""
+    """A state database; implements ``convergence.ports.Store``. Share one per process.
+
+    Its own transactions see every project: they are the engine's and the leases', which work on
+    what they were handed. What a user asked for runs in those of :meth:`for_project`.
+    """
 
     def __init__(
         self,
@@ -101,6 +122,7 @@ class Database:
         self._timeout = timeout
         self.url = supported(url)
         self.engine = self._connectable(pool_size)
+        project_scope.install(self.engine)
         self._reader = self.engine.execution_options(failover_reads=True)
         self._snapshots = self._reader
         # In SQLite a second writer sleeps and tries again: with many threads, most of the time is
@@ -145,27 +167,38 @@ class Database:
             return DatabaseClock()
         return sa.literal(self._clock(), sa.Double)
 
+    def for_project(self, project_id: str) -> ProjectStore:
+        """Return the database as one project sees it."""
+        return ProjectStore(self, project_id)
+
     def atomically(self, function: Callable[[SqlTransaction], T]) -> T:
         """Run ``function`` in one writing transaction; see ``convergence.ports.Store``."""
-        return self._run(self.engine, self._writers, function)
+        return self.run(function, Mode.WRITING, self._of_every_project)
 
     def reading(self, function: Callable[[SqlTransaction], T]) -> T:
         """Run ``function`` in a transaction that only reads, and does not block writers."""
-        return self._run(self._reader, self._readers, function)
+        return self.run(function, Mode.READING, self._of_every_project)
 
     def snapshot(self, function: Callable[[SqlTransaction], T]) -> T:
         """Run as :meth:`reading`; everything that is read is from the same moment."""
-        return self._run(self._snapshots, self._readers, function)
+        return self.run(function, Mode.SNAPSHOT, self._of_every_project)
 
-    def _run(
-        self,
-        engine: sa.Engine,
-        turn: contextlib.AbstractContextManager[Any],
-        function: Callable[[SqlTransaction], T],
+    def _of_every_project(self, connection: sa.Connection) -> SqlTransaction:
+        return SqlTransaction(connection, self.now)
+
+    def run(
+        self, function: Callable[[Tx], T], mode: Mode, transaction: Callable[[sa.Connection], Tx]
     ) -> T:
+        """Run ``function`` in what ``transaction`` makes of a connection."""
+        engine, turn = {
+            Mode.WRITING: (self.engine, self._writers),
+            Mode.READING: (self._reader, self._readers),
+            Mode.SNAPSHOT: (self._snapshots, self._readers),
+        }[mode]
+
         def once() -> T:
             with turn, engine.begin() as connection:
-                tx = SqlTransaction(connection, self.now)
+                tx = transaction(connection)
                 answer = function(tx)
             hooks.committed(tx.to_tell)
             return answer
@@ -175,6 +208,31 @@ class Database:
     def close(self) -> None:
         """Close every connection."""
         self.engine.dispose()
+
+
+class ProjectStore:
+    """The state database as one project sees it: no statement finds or changes a row of another
+    one (``store.project_scope``)."""
+
+    def __init__(self, database: Database, project_id: str) -> None:
+        self._database = database
+        self.project_id = project_id
+
+    def atomically(self, function: Callable[[ProjectTransaction], T]) -> T:
+        """See :meth:`Database.atomically`."""
+        return self._database.run(function, Mode.WRITING, self._transaction)
+
+    def reading(self, function: Callable[[ProjectTransaction], T]) -> T:
+        """See :meth:`Database.reading`."""
+        return self._database.run(function, Mode.READING, self._transaction)
+
+    def snapshot(self, function: Callable[[ProjectTransaction], T]) -> T:
+        """See :meth:`Database.snapshot`."""
+        return self._database.run(function, Mode.SNAPSHOT, self._transaction)
+
+    def _transaction(self, connection: sa.Connection) -> ProjectTransaction:
+        scoped = connection.execution_options(**{project_scope.OPTION: Scope(self.project_id)})
+        return ProjectTransaction(scoped, self._database.now, self.project_id)
 
 
 def bounded(url: sa.URL, seconds: float) -> dict[str, Any]:

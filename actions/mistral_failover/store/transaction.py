@@ -253,6 +253,19 @@ class SqlTransaction(Records, SyncPoints):
         )
 
 
+class ProjectTransaction(SqlTransaction):
+    """A transaction that sees the rows of one project alone (``store.project_scope``)."""
+
+    def __init__(
+        self,
+        connection: sa.Connection,
+        clock: Callable[[], sa.ColumnElement[float]],
+        project_id: str,
+    ) -> None:
+        super().__init__(connection, clock)
+        self.project_id = project_id
+
+
 def _chunks(items: Sequence[str], size: int = 500) -> Iterable[Sequence[str]]:
     """Split the items: SQLite accepts only some thousand parameters."""
     return (items[i : i + size] for i in range(0, len(items), size))

@@ -72,7 +72,7 @@ def plan(request: Request, group: str, asked: PlanRequest) -> dict[str, Any]:
         group_snapshots.locked(request, tx, group)
         return plans.keep(tx, kept, LIFETIME)
 
-    expires = request.runtime.database.atomically(keep)
+    expires = request.store.atomically(keep)
     return _told(request, drawn, asked) | {"plan": kept.id, "expires_at": expires, "changed": []}
 
 
@@ -146,7 +146,7 @@ def _remember(request: Request, kept: KeptPlan, drawn: _PlanDraft) -> None:
     snapshot, found = drawn.snapshot, drawn.found
     seen = [(m.name, m.server_id, m.created_at) for m in found.seen]
     try:
-        replaced = request.runtime.database.atomically(
+        replaced = request.store.atomically(
             lambda tx: groups.see_members(tx, snapshot.state.id, seen, found.noticed)
         )
     except groups.SeenTooLate as late:
@@ -210,7 +210,7 @@ def _refuse_expired(request: Request, kept: KeptPlan, state: GroupState) -> None
 
 def _late(request: Request, kept: KeptPlan) -> float:
     """Return the seconds since a plan has expired; negative if it has not."""
-    now: float = request.runtime.database.reading(lambda tx: tx.now())
+    now: float = request.store.reading(lambda tx: tx.now())
     return now - kept.expires_at
 
 
@@ -221,7 +221,7 @@ def _find(request: Request, said: str) -> tuple[KeptPlan, GroupState]:
         identity = find_by_short_id(request, tx, said, kind="plan").id
         return plans.find(tx, request.project_id, identity)
 
-    found = request.runtime.database.reading(read)
+    found = request.store.reading(read)
     if found is None:  # it was deleted just now
         raise unknown(said, kind="plan")
     return found
@@ -237,7 +237,7 @@ def _begun(request: Request, kept: KeptPlan, state: GroupState) -> bool:
         linked = known is not None and known.traversal_id is not None
         return linked or tx.traversal(traversal) is not None
 
-    return request.runtime.database.reading(read)
+    return request.store.reading(read)
 
 
 def _occasion(kept: KeptPlan) -> str:
@@ -278,7 +278,7 @@ def _draw(request: Request, snapshot: GroupSnapshot, asked: PlanRequest) -> _Pla
 def _told(request: Request, drawn: _PlanDraft, asked: PlanRequest) -> dict[str, Any]:
     snapshot, goal, found = drawn.snapshot, drawn.goal, drawn.found
     waves = _waves(drawn)
-    lasted = request.runtime.database.reading(
+    lasted = request.store.reading(
         lambda tx: plans.durations(tx, request.project_id, snapshot.state.id)
     )
     steps = plan_steps.steps(waves, snapshot.group.types, lasted)

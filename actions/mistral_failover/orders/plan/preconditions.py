@@ -59,7 +59,7 @@ def read_preconditions(
     cloud = request.cloud(Unguarded())
     ids = resolve_volumes(cloud, snapshot.group.stack, volumes) if volumes else {}
     group, identity = snapshot.group, snapshot.state.id
-    noticed = request.runtime.database.reading(lambda tx: groups.members_of(tx, identity))
+    noticed = request.store.reading(lambda tx: groups.members_of(tx, identity))
     seen = members_now(cloud, group)
     facts = candidates.member_facts(request, cloud, group, identity, seen, lost, thorough=True)
 
@@ -80,7 +80,7 @@ def read_preconditions(
             noticed=noticed,
         )
 
-    return request.runtime.database.reading(read)
+    return request.store.reading(read)
 
 
 def _epochs(known: Mapping[str, groups.MemberRow], seen: Sequence[HeatMember]) -> dict[str, int]:

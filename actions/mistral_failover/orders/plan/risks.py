@@ -210,7 +210,7 @@ def _alarms(case: RiskContext) -> Iterator[Risk]:
 
 
 def _holds(case: RiskContext) -> Iterator[Risk]:
-    held = case.request.runtime.database.reading(
+    held = case.request.store.reading(
         lambda tx: suspensions.current_suspensions(tx, case.snapshot.state.id)
     )
     if pause := held["pause"]:
@@ -235,7 +235,7 @@ def _limits(case: RiskContext) -> Iterator[Risk]:
     failover by itself."""
     limits, now = case.snapshot.group.limits, case.found.now
     since = now - max(HOUR, limits.cooldown)
-    admitted = case.request.runtime.database.reading(
+    admitted = case.request.store.reading(
         lambda tx: incidents.admitted_alarms_since(tx, case.snapshot.state.id, since)
     )
     remedy = "An operator can still start a failover, or admit a held alarm."
