@@ -32,6 +32,7 @@ from mistral_failover.convergence.records import (
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.types import Verb
 from mistral_failover.store import schema, tables
+from mistral_failover.store.blocked_clients import BlockedClient
 from mistral_failover.store.database import Database
 from mistral_failover.store.groups import group_id
 from mistral_failover.store.host_fences import Claim
@@ -59,6 +60,7 @@ NAMED: dict[str, Any] = {
     "by": "mine-traversal",
     "carried_out": ALL,
     "changes": {"reason": "changed"},
+    "client": "a client",
     "data": {"name": "data", "id": "x", "attributes": {}},
     "decision": tables.Decision.DISMISSED,
     "document": {},
@@ -72,6 +74,8 @@ NAMED: dict[str, Any] = {
     "goal_version": "theirs-goal",
     "group_ids": [THEIRS],
     "held": Claim("cmp1", 1),
+    "volume_id": "x",
+    "lifted": BlockedClient("a client", "x", 0.0),
     "holder": "a worker",
     "identity": THEIRS,
     "incident": Incident("new", "theirs", THEIRS, "aodh", {}, {}, tables.Decision.HELD, "new"),
@@ -122,6 +126,7 @@ OF_FUNCTION: dict[str, dict[str, Any]] = {
     "counting.of_journal": {"group_ids": sa.select(tables.groups.c.id)},
     "details.broken_by_hand": {"resource_id": "theirs-resource"},
     "details.last_said": {"kind": JournalKind.HELD},
+    "host_fences.look": {"seen": "10:00"},
     "id_lookup.matches": {"said": "theirs-traversal"},
     "suspensions.suspend": {"kind": "pause", "said": {"by": "me", "because": "", "since": 0.0}},
     "tx.acquire": {"owner": "me"},
