@@ -198,7 +198,9 @@ def answer(database: Database, name: str) -> str:
     def ask(tx: ProjectTransaction) -> None:
         try:
             said = call(tx, name)
-            found.append(repr(list(said) if isinstance(said, Iterator) else said))
+            said = list(said) if isinstance(said, Iterator) else said
+            # A database may answer in any order.
+            found.append(repr(sorted(said.items(), key=repr) if isinstance(said, dict) else said))
         except (sa.exc.NoResultFound, OutOfProject, AssertionError) as error:
             found.append(type(error).__name__)
         raise _Undo
@@ -349,6 +351,7 @@ WHOLE = {
     "orders/unfence_host.py": "the fences of hosts serve many projects",
     "recovery/lift_fences.py": "the fences of hosts serve many projects",
     "recovery/retention.py": "it remembers by database when it looked last",
+    "reports/metrics.py": "a server of an operator may show the metrics of all projects",
     "resources/fence/host_power.py": "the fences of hosts serve many projects",
     "resources/fence/storage.py": "a block outlives the group that needed it",
     "resources/worker.py": "it reads the clock",

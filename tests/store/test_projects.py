@@ -72,6 +72,8 @@ def answers(database: Database, project: str, named: dict[str, Any]) -> dict[str
         def ask(tx: SqlTransaction, function: Any = function, given: Any = given) -> None:
             answer = function(tx, **given)
             rows = list(answer) if isinstance(answer, Iterator) else answer
+            if isinstance(rows, dict):  # a database may answer in any order
+                rows = sorted(rows.items(), key=repr)
             found[name] = repr(rows)  # noqa: B023 - run at once
             raise _Undo
 

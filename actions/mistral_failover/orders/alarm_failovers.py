@@ -16,6 +16,7 @@ from mistral_failover.fault_points import reach
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.goal import Goal
 from mistral_failover.orders import failover
+from mistral_failover.orders.answers import AlarmAnswer, Started, StartedOrder
 from mistral_failover.orders.failover import FailoverRequest
 from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.request import Request
@@ -30,9 +31,7 @@ executor gets its share, and no task of Mistral has more items: each time one of
 reads all."""
 
 
-def on_alarm(
-    request: Request, alarm: Alarm, group: str | None, member: str | None
-) -> dict[str, Any]:
+def on_alarm(request: Request, alarm: Alarm, group: str | None, member: str | None) -> AlarmAnswer:
     """Decide on an alarm and, once, start the failover that it requests.
 
     ``group`` and ``member`` name the subject of the alarm. Without them the alarm names it; if it
@@ -66,7 +65,7 @@ def on_event(
         reach("admit.next")
     reach("admit.after")
     order = _by_priority(request, recorded)
-    answers: dict[int, dict[str, Any]] = {}
+    answers: dict[int, AlarmAnswer] = {}
     begun: list[str] = []
     for number in order:
         each = recorded[number]
@@ -133,26 +132,35 @@ def _by_priority(request: Request, recorded: Sequence[RecordedAlarm]) -> Sequenc
     return sorted(range(len(recorded)), key=lambda number: -priority(number))
 
 
-def _begun(request: Request, recorded: RecordedAlarm) -> dict[str, Any]:
-    verdict = recorded.verdict
-    answer: dict[str, Any] = {
-        "decision": verdict.decision,
-        "sentence": verdict.sentence,
+def _begun(request: Request, recorded: RecordedAlarm) -> AlarmAnswer:
+    answer: AlarmAnswer = {
+        "decision": recorded.verdict.decision,
+        "sentence": recorded.verdict.sentence,
         "incident": recorded.incident,
+        "traversal": recorded.traversal,
+        "workflow": None,
     }
-    if recorded.begin is None:
-        return answer | {"traversal": recorded.traversal, "workflow": None}
-    return start(request, recorded.begin) | answer
+    if recorded.begin is not None:
+        started = start(request, recorded.begin)
+        answer["traversal"] = started["traversal"]
+        answer["workflow"] = started["workflow"]
+        answer["group"] = started["group"]
+        answer["goal"] = started["goal"]
+        answer["roles"] = started["roles"]
+        answer["lost"] = started["lost"]
+    return answer
 
 
-def _begun_or_refused(request: Request, recorded: RecordedAlarm) -> dict[str, Any]:
+def _begun_or_refused(request: Request, recorded: RecordedAlarm) -> AlarmAnswer:
     try:
         return _begun(request, recorded)
     except Exception as error:  # noqa: BLE001 - one group's error must not stop the others
-        return _begun(request, replace(recorded, begin=None)) | {"error": describe(error)}
+        answer = _begun(request, replace(recorded, begin=None))
+        answer["error"] = describe(error)
+        return answer
 
 
-def start(request: Request, incident: Incident) -> dict[str, Any]:
+def start(request: Request, incident: Incident) -> Started:
     """Start the traversal of an admitted incident, unless it was started before.
 
     Raises what :func:`failover.begin` raises; ActionError NOT_IN_SERVICE if the group was taken out
@@ -166,7 +174,7 @@ def start(request: Request, incident: Incident) -> dict[str, Any]:
 
 def _begin(
     request: Request, group: str, derive: failover.Derive, incident_id: str, cause: str
-) -> dict[str, Any]:
+) -> Started:
     """Start the traversal of an alarm if it is still admitted at that moment: since it was read, a
     sweep may have dismissed or held it. Raises as :func:`start`."""
 
@@ -205,7 +213,7 @@ def _in_service(derive: failover.Derive) -> failover.Derive:
 
 def admit(
     request: Request, group: str, facts: FailoverRequest, *, incident_id: str, cause: str
-) -> dict[str, Any]:
+) -> StartedOrder:
     """Start the failover of an alarm by an operator's decision. No rule of admission applies.
 
     The first digits of the incident's id are enough. Raises what :func:`held_alarms.admit` and
@@ -218,7 +226,7 @@ def admit(
     lost = held_alarms.lost_members(incident, facts.lost)
     derive = failover.goal_function(request, replace(facts, lost=lost, heal=True))
     answer = _begin(request, group, derive, incident.id, cause)
-    return answer | {"incident": incident.id}
+    return {**answer, "incident": incident.id}
 
 
 def admit_held(request: Request, selection: Selection, because: str, limit: int) -> dict[str, Any]:

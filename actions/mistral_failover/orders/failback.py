@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from shlex import quote
-from typing import Any
 
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model import assignment
@@ -20,6 +19,7 @@ from mistral_failover.model.assignment import MemberFact
 from mistral_failover.model.errors import NoEligibleMember
 from mistral_failover.model.goal import Goal
 from mistral_failover.orders import failover, switchover
+from mistral_failover.orders.answers import StartedOrder
 from mistral_failover.orders.failover import Derive, FailoverRequest
 from mistral_failover.orders.switchover import AlreadyThere
 from mistral_failover.runtime.request import Request
@@ -32,7 +32,7 @@ def failback(
     role: str | None,
     recovered: tuple[str, ...],
     cause: str,
-) -> dict[str, Any]:
+) -> StartedOrder:
     """Move the roles to their homes if these can take them: all roles, only ``role``, or only those
     whose home is the member ``to``. Once for each execution.
 

@@ -22,6 +22,7 @@ from mistral_failover.model.group import SHIPPED_CHAIN, Group
 from mistral_failover.model.ids import derived_id
 from mistral_failover.model.stages import Stage
 from mistral_failover.model.validation import did_you_mean
+from mistral_failover.orders.answers import Started
 from mistral_failover.orders.old_goals import forget
 from mistral_failover.resources.worker import NodeWorker
 from mistral_failover.runtime.errors import ActionError
@@ -251,14 +252,12 @@ def begin(
     incident_id: str,
     cause: str,
     confirm: Callable[[Any], None] | None = None,
-) -> dict[str, Any]:
+) -> Started:
     """Start the traversal that an incident causes. Repeated calls start it only once. ``confirm``
     is called in the transaction that starts it, with the group locked; it raises if that may not
     start.
 
-    Return ``{"group", "traversal", "goal", "roles", "lost", "workflow", "sentence"}``; ``workflow``
-    names the one that carries out the traversal (:func:`chain_of`). Raises UnknownGroup,
-    ActionError CONTENDED, and what ``derive`` and ``confirm`` raise.
+    Raises UnknownGroup, ActionError CONTENDED, and what ``derive`` and ``confirm`` raise.
     """
     snapshot = group_snapshot(request, name)
     traversal_id = traversal_of(snapshot.state.id, incident_id)
@@ -326,7 +325,7 @@ def chain_of(group: Group) -> str:
     return group.workflow or SHIPPED_CHAIN
 
 
-def _answer(group: Group, traversal_id: str, goal: Goal | None, sentence: str) -> dict[str, Any]:
+def _answer(group: Group, traversal_id: str, goal: Goal | None, sentence: str) -> Started:
     return {
         "group": group.name,
         "traversal": traversal_id,

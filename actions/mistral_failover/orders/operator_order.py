@@ -16,6 +16,7 @@ from mistral_failover.groups.snapshot import GroupSnapshot, locked
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.ids import derived_id
 from mistral_failover.orders import failover
+from mistral_failover.orders.answers import StartedOrder
 from mistral_failover.orders.failover import FailoverRequest
 from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.request import Request
@@ -33,7 +34,7 @@ class NothingToDo(Exception):  # noqa: N818 - no error
 
 def failover_now(
     request: Request, group: str, facts: FailoverRequest, cause: str, after: str | None = None
-) -> dict[str, Any]:
+) -> StartedOrder:
     """Start the failover that an operator orders. Raises what :func:`ordered` raises.
 
     ``after``: the traversal to which the order belongs; if the group has a newer one, the order
@@ -61,7 +62,7 @@ def start_order(
     asked_for: dict[str, Any],
     cause: str,
     occasion: str | None = None,
-) -> dict[str, Any]:
+) -> StartedOrder:
     """Start the traversal that an operator orders, as an incident of its own.
 
     The Mistral execution identifies the order, unless another ``occasion`` is given: if it runs
@@ -92,7 +93,7 @@ def start_order(
     except Exception as error:
         _refused(request, incident_id, cause, error)
         raise
-    return answer | {"incident": incident_id}
+    return {**answer, "incident": incident_id}
 
 
 def _refused(request: Request, incident_id: str, cause: str, error: Exception) -> None:

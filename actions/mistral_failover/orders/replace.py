@@ -26,6 +26,7 @@ from mistral_failover.model.replacement import (
     next_in_turn,
 )
 from mistral_failover.orders import failover, operator_order, switchover
+from mistral_failover.orders.answers import Replacement
 from mistral_failover.orders.failover import Derive, FailoverRequest
 from mistral_failover.orders.operator_order import NothingToDo
 from mistral_failover.runtime.errors import ActionError
@@ -64,9 +65,7 @@ class ReplaceChoice:
         return f"{self.choice.member} is replaced: {self.choice.why}"
 
 
-def replace_member(
-    request: Request, group: str, wish: ReplaceRequest, cause: str
-) -> dict[str, Any]:
+def replace_member(request: Request, group: str, wish: ReplaceRequest, cause: str) -> Replacement:
     """Start the replacement of a member's server; once for each execution.
 
     Return as :func:`failover.begin`, and ``member``, ``server`` (the one that goes), ``moves``. A
@@ -82,7 +81,7 @@ def replace_member(
         return _idle(group, wish.member, wish.server, (), str(done))
 
 
-def _ordered(request: Request, group: str, wish: ReplaceRequest, cause: str) -> dict[str, Any]:
+def _ordered(request: Request, group: str, wish: ReplaceRequest, cause: str) -> Replacement:
     snapshot = group_snapshot(request, group)
     known = _ordered_before(request, snapshot)
     if known is None:
@@ -98,7 +97,7 @@ def _ordered(request: Request, group: str, wish: ReplaceRequest, cause: str) -> 
     answer = operator_order.start_order(
         request, group, goal_function(request, wish), dict(known), cause
     )
-    return answer | {"member": wish.member, "server": wish.server, "moves": []}
+    return {**answer, "member": wish.member, "server": wish.server, "moves": []}
 
 
 def goal_function(request: Request, wish: ReplaceRequest, *, remember: bool = True) -> Derive:
@@ -194,7 +193,7 @@ def _ordered_before(request: Request, snapshot: GroupSnapshot) -> Mapping[str, A
 
 def _idle(
     group: str, member: str | None, server: str | None, moves: Sequence[str], sentence: str
-) -> dict[str, Any]:
+) -> Replacement:
     return {
         "group": group,
         "member": member,

@@ -7,14 +7,13 @@ no copy of the stack: the same resources converge to their earlier state.
 
 from __future__ import annotations
 
-from typing import Any
-
 from mistral_failover.convergence.traversals import goal_to_return_to, present_goal
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.assignment import require_eligible
 from mistral_failover.model.goal import Goal, empty_goal
 from mistral_failover.model.validation import did_you_mean
 from mistral_failover.orders import failover, operator_order
+from mistral_failover.orders.answers import StartedOrder
 from mistral_failover.orders.failover import Derive, FailoverRequest
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
@@ -27,7 +26,7 @@ SHORTEST_PREFIX = 7
 
 def rollback(
     request: Request, group: str, goal: str | None, recovered: tuple[str, ...], cause: str
-) -> dict[str, Any]:
+) -> StartedOrder:
     """Give a group the goal back that it reached before, or the one of version ``goal`` (the first
     digits are enough). Lost members stay lost, except the ``recovered`` ones.
 
@@ -39,7 +38,7 @@ def rollback(
     return operator_order.start_order(request, group, derive, asked_for, cause)
 
 
-def remove(request: Request, group: str, lost: tuple[str, ...], cause: str) -> dict[str, Any]:
+def remove(request: Request, group: str, lost: tuple[str, ...], cause: str) -> StartedOrder:
     """Give a group the empty goal: applications are quiesced, volumes are detached, and the
     ``lost`` members are fenced. The group's definition and history stay.
 

@@ -22,6 +22,7 @@ from mistral_failover.model.assignment import MemberFact, as_planned, assign_rol
 from mistral_failover.model.errors import NoEligibleMember
 from mistral_failover.model.goal import Goal, goal_resources, render_goal
 from mistral_failover.orders import failover, operator_order
+from mistral_failover.orders.answers import StartedOrder
 from mistral_failover.orders.failover import Derive, FailoverRequest
 from mistral_failover.runtime import rights
 from mistral_failover.runtime.errors import ActionError
@@ -59,7 +60,7 @@ def switchover(
     cause: str,
     *,
     holder: str | None = None,
-) -> dict[str, Any]:
+) -> StartedOrder:
     """Move a role to the member ``to``, or to the group's choice; once for each execution.
     ``holder``: the member that gives it up. If another member holds the role by then, it keeps it.
 
@@ -74,7 +75,7 @@ def switchover(
 
 def start_planned_move(
     request: Request, group: str, derive: Derive, asked_for: dict[str, Any], cause: str
-) -> dict[str, Any]:
+) -> StartedOrder:
     """Start the planned move that an operator orders, if there is a role to move.
 
     Return as :func:`failover.begin`; raises what ``derive`` raises, except ThereAlready.

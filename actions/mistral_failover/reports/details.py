@@ -49,7 +49,9 @@ def show(request: Request, said: str, group: str | None, *, trees: bool = True) 
     found, operations, began = request.store.reading(read)
     if found.get("chain"):
         snapshot = group_snapshot(request, found["group"])
-        found = status.with_chain(request, snapshot.group, found, ask=trees)
+        chain = status.chain_state(request, snapshot.group, found["chain"], ask=trees)
+        reason = status.reason_with(chain, found["status"], found["reason"])
+        found = {**found, "chain": chain, "reason": reason}
     if not trees:
         return found
     work: dict[str, list[str]] = {}

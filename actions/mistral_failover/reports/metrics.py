@@ -27,6 +27,7 @@ from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request, own_project
 from mistral_failover.store import gauges, groups, stalled_work, totals
 from mistral_failover.store.counting import BUCKETS, SEPARATOR, STARTED, Counts
+from mistral_failover.store.database import Database, ProjectStore
 from mistral_failover.store.gauges import GroupGauges
 from mistral_failover.store.transaction import SqlTransaction
 
@@ -103,13 +104,15 @@ def measured(request: Request, project_id: str | None, limit: int) -> dict[str, 
             "lying": {each: _lying(tx, each, quiet) for each in projects},
         }
 
-    seen = request.store.snapshot(read)
+    # Without a project: the metrics of all of them, which only the server of an operator shows.
+    store = request.runtime.database if project_id is None else request.store
+    seen = store.snapshot(read)
     table = _Table()
     for family, labels in _ZEROES:
         table.add(family, labels, 0)
     _count(table, seen["counters"])
     _stand(table, seen, limit)
-    _listen(table, request, seen["standings"][:limit])
+    _listen(table, request, store, seen["standings"][:limit])
     return {"now": seen["now"], "bounds": list(BUCKETS), "families": table.families}
 
 
@@ -223,7 +226,9 @@ def _lying(tx: SqlTransaction, project_id: str, quiet: float) -> int:
     )
 
 
-def _listen(table: _Table, request: Request, found: list[GroupGauges]) -> None:
+def _listen(
+    table: _Table, request: Request, store: Database | ProjectStore, found: list[GroupGauges]
+) -> None:
     """Ask the agents of groups that send commands, as many as the time allows; an unreachable
     channel yields no answers."""
     by_id = {each.id: each for each in found}
@@ -236,7 +241,7 @@ def _listen(table: _Table, request: Request, found: list[GroupGauges]) -> None:
                 commanding.append(each)
         return gauges.with_servers(tx, commanding)
 
-    addressed = request.store.reading(read)
+    addressed = store.reading(read)
     if not addressed:
         return
     deadline = time.monotonic() + _LISTEN

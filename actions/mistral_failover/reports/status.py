@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from shlex import quote
 from typing import Any
 
@@ -34,6 +35,16 @@ from mistral_failover.model.stages import at
 from mistral_failover.model.steps import step
 from mistral_failover.orders import switchover
 from mistral_failover.orders.failover import chain_of
+from mistral_failover.reports.documents import (
+    ChainState,
+    Confirmation,
+    FailedStep,
+    ResourceOfGroup,
+    ServiceState,
+    StatusReport,
+    VolumeHolder,
+    Work,
+)
 from mistral_failover.runtime import rights
 from mistral_failover.runtime.deadlines import DeadlineGuard, within
 from mistral_failover.runtime.errors import ActionError, describe, masked
@@ -50,28 +61,25 @@ ASK = 3.0
 """Seconds that all agents together may take to answer."""
 _INCIDENTS_SHOWN = 10
 _BUSY = frozenset({"IN_PROGRESS", "BLOCKED"})
-_IDLE: dict[str, list[dict[str, Any]]] = {
-    "under_way": [],
-    "waiting": [],
-    "deferred": [],
-    "ready": [],
-}
+_IDLE: Work = {"under_way": [], "waiting": [], "deferred": [], "ready": []}
 _LOOK = 0.1  # seconds between two looks for a new row
 _WORDS = 500  # characters of a workflow's own text in a sentence
 
 
-def status(request: Request, name: str, *, agents: bool = False) -> dict[str, Any]:
+def status(request: Request, name: str, *, agents: bool = False) -> StatusReport:
     """Return the state of a group: which member holds each role and volume, each resource, what is
     in progress or blocked. With ``agents`` also what the members' agents last reported, and how a
     chain ended that the group waits for; each takes up to 3 s."""
     snapshot = group_snapshot(request, name)
 
-    def read(tx: SqlTransaction) -> dict[str, Any]:
+    def read(tx: SqlTransaction) -> tuple[StatusReport, Mapping[str, Any] | None]:
         state = snapshot.state
         current = state.current_traversal
         traversal = views.traversal(tx, current) if current else None
         now, records = tx.now(), list(tx.records(snapshot.state.id))
-        return {
+        work = _work(tx, {state: snapshot.group}, now)[state.id]
+        suspended = suspensions.current_suspensions(tx, snapshot.state.id)
+        found: StatusReport = {
             "group": name,
             "stack": snapshot.group.stack,
             "status": traversal["status"] if traversal else "DEFINED",
@@ -82,7 +90,8 @@ def status(request: Request, name: str, *, agents: bool = False) -> dict[str, An
             "goal": traversal["goal_version"] if traversal else None,
             "last_complete_goal": snapshot.state.last_complete_goal,
             "traversal": traversal,
-            **suspensions.current_suspensions(tx, snapshot.state.id),
+            "pause": suspended["pause"],
+            "maintenance": suspended["maintenance"],
             "members": [
                 {"name": m.name, "server": m.server_id, "epoch": m.epoch}
                 for m in groups.members_of(tx, snapshot.state.id).values()
@@ -92,8 +101,11 @@ def status(request: Request, name: str, *, agents: bool = False) -> dict[str, An
             "since": _since(tx, traversal) if traversal else None,
             "holders": _holders(tx, snapshot.state.id, records),
             "held": _held(tx, request.project_id, snapshot.state.id),
-            **_work(tx, {state: snapshot.group}, now)[state.id],
-            "chain": views.chain(tx, current) if current else None,
+            "under_way": work["under_way"],
+            "waiting": work["waiting"],
+            "deferred": work["deferred"],
+            "ready": work["ready"],
+            "chain": None,
             "service": _service(tx, snapshot, traversal, records),
             "incidents": [
                 {
@@ -106,12 +118,19 @@ def status(request: Request, name: str, *, agents: bool = False) -> dict[str, An
                 }
                 for i in incidents.of_group(tx, snapshot.state.id, _INCIDENTS_SHOWN)
             ],
+            "agents": {},
             "now": now,
         }
+        return found, views.chain(tx, current) if current else None
 
-    found: dict[str, Any] = request.store.reading(read)
-    found = with_chain(request, snapshot.group, found, ask=agents)
-    return {**found, "agents": _agents(request, snapshot) if agents else {}}
+    found, held = request.store.reading(read)
+    if held:
+        chain = chain_state(request, snapshot.group, held, ask=agents)
+        found["chain"] = chain
+        found["reason"] = reason_with(chain, found["status"], found["reason"])
+    if agents:
+        found["agents"] = _agents(request, snapshot)
+    return found
 
 
 def project(request: Request, *, after: str | None = None) -> dict[str, Any]:
@@ -246,9 +265,8 @@ def _since(tx: SqlTransaction, traversal: Mapping[str, Any]) -> float | None:
     return float(traversal["started_at"])
 
 
-def _holders(tx: SqlTransaction, group_id: str, records: Iterable[Record]) -> list[dict[str, Any]]:
-    """Return which member has each volume of a group, according to the group's records: ``volume``
-    (its resource's name), ``physical_id``, ``member``, ``server``, ``since``, ``status``."""
+def _holders(tx: SqlTransaction, group_id: str, records: Iterable[Record]) -> list[VolumeHolder]:
+    """Return which member has each volume of a group, according to the group's records."""
     volumes = [record for record in records if record.type == ATTACHMENT]
     made = details.made_at(tx, group_id) if volumes else {}
     return [
@@ -284,39 +302,33 @@ def _agents(request: Request, snapshot: GroupSnapshot) -> dict[str, str]:
     return {row["member"]: row["sentence"] for row in rows}
 
 
-def with_chain(
-    request: Request, group: Group, found: dict[str, Any], *, ask: bool
-) -> dict[str, Any]:
-    """Return ``found``, the state of a traversal, with what it is waiting for as its ``chain`` if
-    it waits for its chain. That is its ``reason`` too while it is in progress for no other one.
-    ``ask``: see :func:`_chain`."""
-    if not found.get("chain"):
-        return found
-    chain = _chain(request, group, found["chain"], ask=ask)
-    if found["status"] != TraversalStatus.IN_PROGRESS or found["reason"]:
-        return {**found, "chain": chain}
+def reason_with(chain: ChainState, status: str, reason: str) -> str:
+    """Return the reason of a traversal's status: that it waits for its chain, if it is in progress
+    and has no other one."""
+    if status != TraversalStatus.IN_PROGRESS or reason:
+        return reason
     next_step = f"; next: {chain['remedy']}" if chain["remedy"] else ""
-    return {**found, "chain": chain, "reason": f"{chain['sentence']}{next_step}"}
+    return f"{chain['sentence']}{next_step}"
 
 
-def _chain(request: Request, group: Group, held: Mapping[str, Any], *, ask: bool) -> dict[str, Any]:
-    """Return what a traversal is waiting for, if it waits for its chain.
+def chain_state(
+    request: Request, group: Group, held: Mapping[str, Any], *, ask: bool
+) -> ChainState:
+    """Return the chain that a traversal waits for.
 
     ``held``: the result of ``store.views.chain``. ``ask``: ask Mistral how the chain's last
-    execution ended, within :data:`ASK` seconds. Returns ``workflow``, ``execution``,
-    ``executions``, ``stage``, ``state`` (None: not asked, or unknown), ``task`` (the one that
-    failed), ``sentence``, and ``remedy``, the command that helps; it is empty while the chain may
-    continue without help.
+    execution ended, within :data:`ASK` seconds.
     """
     workflow, execution = chain_of(group), held["execution"]
     stage, sweep = at(held["stage"]).value, f"failover sweep {quote(group.name)}"
-    found = {
+    found: ChainState = {
         "workflow": workflow,
         "execution": execution,
         "executions": held["executions"],
         "stage": stage,
         "state": None,
         "task": None,
+        "sentence": "",
         "remedy": "",
     }
     if execution is None:
@@ -355,9 +367,25 @@ def _ended(request: Request, execution: str) -> tuple[str, str | None, str] | No
     return found.state, failure.task if failure else None, masked(words)[:_WORDS]
 
 
-def _work(
-    tx: SqlTransaction, groups: Mapping[GroupState, Group], now: float
-) -> dict[str, dict[str, list[dict[str, Any]]]]:
+@dataclass
+class _Lists:
+    """The lists of a :class:`Work` while they are filled."""
+
+    under_way: list[dict[str, Any]] = field(default_factory=list)
+    waiting: list[dict[str, Any]] = field(default_factory=list)
+    deferred: list[dict[str, Any]] = field(default_factory=list)
+    ready: list[dict[str, Any]] = field(default_factory=list)
+
+    def document(self) -> Work:
+        return {
+            "under_way": self.under_way,
+            "waiting": self.waiting,
+            "deferred": self.deferred,
+            "ready": self.ready,
+        }
+
+
+def _work(tx: SqlTransaction, groups: Mapping[GroupState, Group], now: float) -> dict[str, Work]:
     """Return by group id what these groups do and wait for now: ``under_way`` (operations, each
     with ``sentence``, ``seconds`` since its start, ``limit``, the seconds that it may take, None
     for a type that is not defined any more, and ``waiting_for``, the service that does not answer
@@ -366,9 +394,7 @@ def _work(
     ``services``)."""
     definitions = {state.id: group for state, group in groups.items()}
     group_of = {state.current_traversal: state.id for state in groups if state.current_traversal}
-    found: dict[str, dict[str, list[dict[str, Any]]]] = {
-        identity: {name: [] for name in _IDLE} for identity in definitions
-    }
+    found = {identity: _Lists() for identity in definitions}
     for row in views.under_way(tx, list(definitions)):
         identity = row.pop("group_id")
         of_type = definitions[identity].types.get(row.pop("type"))
@@ -380,21 +406,21 @@ def _work(
         }
         if row["status"] != OperationStatus.STARTED:  # of its last try
             more |= {"waiting_for": None, "waiting_since": None}
-        found[identity]["under_way"].append(row | more)
+        found[identity].under_way.append(row | more)
     for row in views.waiting(tx, list(group_of)):
         identity = group_of[row.pop("traversal_id")]
         of_type = definitions[identity].types.get(row.pop("type"))
         what = step(row["verb"], row["resource"], row["member"], of_type)
         soon = max(0.0, row["next_try"] - now)
-        found[identity]["waiting"].append(row | {"what": what, "next_try": soon})
+        found[identity].waiting.append(row | {"what": what, "next_try": soon})
     for row in views.deferred(tx, list(group_of)):
-        found[group_of[row.pop("traversal_id")]]["deferred"].append(row)
+        found[group_of[row.pop("traversal_id")]].deferred.append(row)
     for row in views.ready(tx, list(group_of)):
         identity = group_of[row.pop("traversal_id")]
         of_type = definitions[identity].types.get(row.pop("type"))
         services = list(of_type.services) if of_type else []
-        found[identity]["ready"].append(row | {"services": services})
-    return found
+        found[identity].ready.append(row | {"services": services})
+    return {identity: each.document() for identity, each in found.items()}
 
 
 def _missing(
@@ -430,9 +456,8 @@ def _service(
     snapshot: GroupSnapshot,
     traversal: dict[str, Any] | None,
     records: list[Record],
-) -> dict[str, Any]:
-    """Return whether the group serves: ``status``, ``since``, ``reasons``, ``seen_at`` (the time of
-    the last look) and ``gone``, the members that hold a role and whose server did not run then."""
+) -> ServiceState:
+    """Return whether the group serves."""
     goal = tx.goal(snapshot.state.id, traversal["goal_version"]) if traversal else None
     wanted = {each.name for each in goal_resources(goal)} if goal else set()
     engine = EngineView(
@@ -462,9 +487,9 @@ def _service(
 
 def _remedies(
     tx: SqlTransaction, group: str, traversal_id: str, records: list[Record]
-) -> list[dict[str, Any]]:
+) -> list[Confirmation]:
     """Return the commands by which an operator releases blocked fences once the members are
-    certainly off. ``only_by_confirmation``: no rung of the ladder could prove it."""
+    certainly off."""
     blocked = {node.resource_id for node in tx.stopped_nodes(traversal_id)}
     return [
         {
@@ -491,9 +516,9 @@ def _reason(tx: SqlTransaction, traversal: dict[str, Any]) -> str:
 
 def _failure(
     tx: SqlTransaction, snapshot: GroupSnapshot, traversal: Mapping[str, Any]
-) -> dict[str, Any] | None:
-    """Return the step whose failure is the reason of a traversal's status: ``resource``, ``what``
-    was done, ``code``, ``message`` and ``remedy``. None if no operation failed."""
+) -> FailedStep | None:
+    """Return the step whose failure is the reason of a traversal's status. None if no operation
+    failed."""
     if traversal["status"] not in (TraversalStatus.FAILED, TraversalStatus.BLOCKED):
         return None
     found = views.failed_step(tx, traversal["id"])
@@ -510,7 +535,7 @@ def _failure(
     }
 
 
-def _resource(record: Record, now: float) -> dict[str, Any]:
+def _resource(record: Record, now: float) -> ResourceOfGroup:
     return {
         "name": record.name,
         "type": record.type,

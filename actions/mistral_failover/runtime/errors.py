@@ -7,7 +7,7 @@ import functools
 import logging
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, ParamSpec
+from typing import Any, NotRequired, ParamSpec, TypedDict
 
 from mistral_lib.actions import Result
 from oslo_utils import strutils
@@ -29,6 +29,30 @@ _NOT_OURS = {1044, 1045, 1049, 1698}
 # Of SQLite: busy, locked, failing to read or write, full, not to be opened.
 _SQLITE_AWAY = {5, 6, 10, 13, 14}
 _LOST = {2006, 2013, 2055, 1927}
+
+
+class ErrorFacts(TypedDict):
+    """An error as an action answers it: a stable code, what happened and why, and what helps."""
+
+    code: str
+    message: str
+    remedy: str
+    blocked: NotRequired[bool]
+    """An operator must help."""
+    unknown: NotRequired[bool]
+    """The operation may still take effect."""
+    reasons: NotRequired[dict[str, str]]
+    """By member."""
+    about: NotRequired[dict[str, Any]]
+    target: NotRequired[dict[str, Any]]
+    transient: NotRequired[bool]
+    """A service was unreachable or did not answer properly."""
+    service: NotRequired[str]
+    """Its name for people."""
+    detail: NotRequired[str]
+    """A few words: connection refused, HTTP 503."""
+    patience: NotRequired[float]
+    """The seconds for which it is waited out. Without it: as long as the group allows."""
 
 
 class ActionError(Exception):
@@ -77,15 +101,8 @@ def masked_body(value: Any) -> Any:
     return masked(value) if isinstance(value, str) else value
 
 
-def describe(error: BaseException) -> dict[str, Any]:
-    """Return an exception as ``{code, message, remedy}``, without secrets.
-
-    If they apply also: ``blocked`` (true: an operator must help), ``about``, ``target``,
-    ``reasons``, ``unknown`` (true: the operation may still take effect); and for a service that was
-    unreachable or did not answer properly ``transient`` (true), ``service`` (its name for people),
-    ``detail`` (a few words: connection refused, HTTP 503) and ``patience`` (the seconds for which
-    it is waited out, unless that is as long as the group allows).
-    """
+def describe(error: BaseException) -> ErrorFacts:
+    """Return an exception as an action answers it, without secrets."""
     if isinstance(error, sql.SQLAlchemyError):
         return _of_the_store(error)
     code = getattr(error, "code", None)
@@ -99,30 +116,32 @@ def describe(error: BaseException) -> dict[str, Any]:
         }
     path = getattr(error, "path", "")
     message = masked(str(getattr(error, "message", error)))
-    facts: dict[str, Any] = {
+    facts: ErrorFacts = {
         "code": code,
         "message": f"{path}: {message}" if path else message,
         "remedy": getattr(error, "remedy", ""),
     }
-    for key in ("reasons", "about", "target"):
-        if getattr(error, key, None):
-            facts[key] = dict(getattr(error, key))
-    for key in ("blocked", "unknown"):
-        if getattr(error, key, False):
-            facts[key] = True
+    if reasons := getattr(error, "reasons", None):
+        facts["reasons"] = dict(reasons)
+    if about := getattr(error, "about", None):
+        facts["about"] = dict(about)
+    if target := getattr(error, "target", None):
+        facts["target"] = dict(target)
+    if getattr(error, "blocked", False):
+        facts["blocked"] = True
+    if getattr(error, "unknown", False):
+        facts["unknown"] = True
     if getattr(error, "transient", False):
-        facts |= _transient(getattr(error, "service", ""), getattr(error, "detail", ""))
+        facts["transient"] = True
+        facts["service"] = getattr(error, "service", "") or "a service"
+        facts["detail"] = masked(getattr(error, "detail", ""))
         patience = getattr(error, "patience", None)
         if isinstance(patience, int | float):
             facts["patience"] = patience
     return facts
 
 
-def _transient(service: str, detail: str) -> dict[str, Any]:
-    return {"transient": True, "service": service or "a service", "detail": masked(detail)}
-
-
-def _of_the_store(error: sql.SQLAlchemyError) -> dict[str, Any]:
+def _of_the_store(error: sql.SQLAlchemyError) -> ErrorFacts:
     """Describe an error of the state store without its own words, which quote statements. An
     operation that had started may have taken effect."""
     detail = _why_away(error)
@@ -133,7 +152,9 @@ def _of_the_store(error: sql.SQLAlchemyError) -> dict[str, Any]:
             "remedy": "Start the database of [failover] database. Unfinished work then continues "
             "by itself, or with: failover sweep",
             "unknown": True,
-            **_transient(STORE, detail),
+            "transient": True,
+            "service": STORE,
+            "detail": masked(detail),
         }
     number = _number(error)
     said = type(error).__name__ + (f", error {number}" if number is not None else "")

@@ -26,8 +26,10 @@ from mistral_failover.model.canonical import version_of
 from mistral_failover.model.goal import Goal, returns
 from mistral_failover.model.ids import derived_id
 from mistral_failover.orders import failover, operator_order
+from mistral_failover.orders.answers import StartedOrder
 from mistral_failover.orders.plan import preconditions
 from mistral_failover.orders.plan import steps as plan_steps
+from mistral_failover.orders.plan.documents import PlanDocument, PlannedOrder
 from mistral_failover.orders.plan.preconditions import Preconditions
 from mistral_failover.orders.plan.risks import RiskContext, risks
 from mistral_failover.orders.plan.verbs import PlanRequest, derive
@@ -53,7 +55,7 @@ class _PlanDraft:
     world: Mapping[str, Any]
 
 
-def plan(request: Request, group: str, asked: PlanRequest) -> dict[str, Any]:
+def plan(request: Request, group: str, asked: PlanRequest) -> PlanDocument:
     """Return what a verb would do to a group now, and the plan's id.
 
     Return ``plan`` (null if there is nothing to do), ``verb``, ``group``, ``sentence``, ``inputs``,
@@ -73,10 +75,11 @@ def plan(request: Request, group: str, asked: PlanRequest) -> dict[str, Any]:
         return plans.keep(tx, kept, LIFETIME)
 
     expires = request.store.atomically(keep)
-    return _told(request, drawn, asked) | {"plan": kept.id, "expires_at": expires, "changed": []}
+    told = _told(request, drawn, asked)
+    return {**told, "plan": kept.id, "expires_at": expires, "changed": []}
 
 
-def plan_again(request: Request, plan_id: str) -> dict[str, Any]:
+def plan_again(request: Request, plan_id: str) -> PlanDocument:
     """Return an earlier plan as it would be now: as :func:`plan`, with its old id and expiry.
     ``changed`` says in sentences why it can no longer be started.
 
@@ -91,10 +94,10 @@ def plan_again(request: Request, plan_id: str) -> dict[str, Any]:
         return _nothing(snapshot, asked, str(nothing))
     told = _told(request, drawn, asked)
     changed = _changed(kept, snapshot, drawn.found, drawn.world)
-    return told | {"plan": kept.id, "expires_at": kept.expires_at, "changed": changed}
+    return {**told, "plan": kept.id, "expires_at": kept.expires_at, "changed": changed}
 
 
-def start(request: Request, plan_id: str, because: str | None) -> dict[str, Any]:
+def start(request: Request, plan_id: str, because: str | None) -> StartedOrder:
     """Start the goal of a plan, once, if the state has not changed since it was made.
 
     A repeat or a second simultaneous call finds the existing traversal. Return as
@@ -121,7 +124,7 @@ def _started(
     drawn: _PlanDraft | None,
     because: str | None,
     group: str | None = None,
-) -> dict[str, Any]:
+) -> StartedOrder:
     """Start the plan, or find its traversal. ``drawn`` None: only find it."""
 
     def planned(snapshot: GroupSnapshot) -> Goal:
@@ -275,7 +278,7 @@ def _draw(request: Request, snapshot: GroupSnapshot, asked: PlanRequest) -> _Pla
     )
 
 
-def _told(request: Request, drawn: _PlanDraft, asked: PlanRequest) -> dict[str, Any]:
+def _told(request: Request, drawn: _PlanDraft, asked: PlanRequest) -> PlannedOrder:
     snapshot, goal, found = drawn.snapshot, drawn.goal, drawn.found
     waves = _waves(drawn)
     lasted = request.store.reading(
@@ -326,7 +329,7 @@ def _sentence(snapshot: GroupSnapshot, goal: Goal, asked: PlanRequest) -> str:
     return f"{asked.verb} of {snapshot.group.name}: {where(goal)}{of} ({now}){unsaid}{back}"
 
 
-def _nothing(snapshot: GroupSnapshot, asked: PlanRequest, sentence: str) -> dict[str, Any]:
+def _nothing(snapshot: GroupSnapshot, asked: PlanRequest, sentence: str) -> PlanDocument:
     return {
         "plan": None,
         "verb": asked.verb,

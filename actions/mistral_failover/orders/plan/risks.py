@@ -4,9 +4,8 @@ a remedy. These checks change nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mistral_failover.alarms import suspensions
 from mistral_failover.alarms.admission import HOUR
@@ -21,6 +20,7 @@ from mistral_failover.model.assignment import doubts
 from mistral_failover.model.goal import ACTIVATION, Goal
 from mistral_failover.model.rungs import Rung, rung_kind
 from mistral_failover.model.text import clock
+from mistral_failover.orders.plan.documents import PlannedFence, PlanStep, Risk
 from mistral_failover.orders.plan.preconditions import Preconditions, unfit
 from mistral_failover.orders.plan.volumes import volumes
 from mistral_failover.runtime import rights
@@ -28,9 +28,6 @@ from mistral_failover.runtime.remedies import confirm_command
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import incidents
 from mistral_failover.store.tables import Decision
-
-Risk = dict[str, str]
-Step = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -41,8 +38,8 @@ class RiskContext:
     snapshot: GroupSnapshot
     found: Preconditions
     goal: Goal
-    steps: Sequence[Step]
-    fences: Sequence[Mapping[str, Any]]
+    steps: Sequence[PlanStep]
+    fences: Sequence[PlannedFence]
 
     @property
     def name(self) -> str:

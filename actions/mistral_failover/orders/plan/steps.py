@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from mistral_failover.convergence.dry_run import DryRunStep
 from mistral_failover.convergence.records import Record, Status
@@ -12,19 +11,15 @@ from mistral_failover.convergence.sentences import doing
 from mistral_failover.model.goal import FENCE_PREFIX, FENCE_TYPE, Goal, fence_name
 from mistral_failover.model.rungs import Rung, rung_kind
 from mistral_failover.model.types import ResourceType
+from mistral_failover.orders.plan.documents import PlannedFence, PlanStep
 from mistral_failover.runtime.remedies import confirm_command
 from mistral_failover.store.plans import Durations
 
 
 def steps(
     waves: Sequence[Sequence[DryRunStep]], types: Mapping[str, ResourceType], lasted: Durations
-) -> list[dict[str, Any]]:
-    """Return the operations in a possible order.
-
-    Each has ``number``, ``what`` (if it is certain, the words that the journal will use when it
-    starts), ``verb``, ``resource``, ``type``, ``member``, ``certain``, ``after`` (the numbers of
-    the operations that must end before), ``expected`` (seconds, or None).
-    """
+) -> list[PlanStep]:
+    """Return the operations in a possible order."""
     ordered = [each for wave in waves for each in wave]
     numbers = {each.node.key: number for number, each in enumerate(ordered, start=1)}
     return [
@@ -60,50 +55,60 @@ def waves_of(waves: Sequence[Sequence[DryRunStep]]) -> list[list[int]]:
     return found
 
 
-def seconds(steps: Sequence[Mapping[str, Any]]) -> float | None:
+def seconds(steps: Sequence[PlanStep]) -> float | None:
     """Return the duration of all certain steps along the longest path through them; None if the
     duration of one is unknown."""
     ends: dict[int, float] = {}
     for step in steps:  # each after those that it waits for
-        if step["certain"] and step["expected"] is None:
-            return None
         own = step["expected"] if step["certain"] else 0.0
+        if own is None:
+            return None
         ends[step["number"]] = own + max((ends[number] for number in step["after"]), default=0.0)
     return max(ends.values(), default=0.0)
 
 
 def fences(
     group: str, goal: Goal, waves: Sequence[Sequence[DryRunStep]], records: Sequence[Record]
-) -> list[dict[str, Any]]:
-    """Return how members are fenced: for each ``member``, ``state`` (it ``climbs`` the ladder, its
-    fence ``stands`` already, or is ``lifted``), ``ladder`` (rungs as in the group file),
-    ``longest`` (the maximum number of seconds until it waits for an operator; None unless it
-    climbs) and ``sentence``."""
+) -> list[PlannedFence]:
+    """Return how members are fenced."""
     coming = {each.record.name: each for wave in waves for each in wave}
     standing = {
         r.name: r
         for r in records
         if r.type == FENCE_TYPE and not r.going and r.status == Status.COMPLETE
     }
-    found = []
+    found: list[PlannedFence] = []
     for member in goal.document["lost"]:
         name = fence_name(member)
         ladder = goal.document["resources"][name]["properties"]["ladder"]
-        row: dict[str, Any] = {"member": member, "ladder": ladder, "longest": None}
         if name in coming or name not in standing:
             limits = [rung_kind(rung["kind"]).longest(rung) for rung in _climbed(ladder)]
-            row |= {"state": "climbs", "longest": sum(limits)}
-            row["sentence"] = f"{member} is fenced: {_words(group, member, ladder)}"
+            found.append(
+                {
+                    "member": member,
+                    "ladder": ladder,
+                    "longest": sum(limits),
+                    "state": "climbs",
+                    "sentence": f"{member} is fenced: {_words(group, member, ladder)}",
+                }
+            )
         else:
             proof = standing[name].attributes.get("observed", "")
-            row |= {"state": "stands", "sentence": f"{member} remains fenced: {proof}"}
-        found.append(row)
+            found.append(
+                {
+                    "member": member,
+                    "ladder": ladder,
+                    "longest": None,
+                    "state": "stands",
+                    "sentence": f"{member} remains fenced: {proof}",
+                }
+            )
     lifted = {r.name: r for r in records if r.type == FENCE_TYPE}
     wanted = goal.document["resources"]
     return found + [_lifted(record) for name, record in lifted.items() if name not in wanted]
 
 
-def _lifted(record: Record) -> dict[str, Any]:
+def _lifted(record: Record) -> PlannedFence:
     member = record.name.removeprefix(FENCE_PREFIX)
     sentence = f"the fence of {member} is lifted, and it may serve again"
     return {

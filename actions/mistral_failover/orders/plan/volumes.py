@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mistral_failover.cloud import volume_errors
@@ -14,6 +14,7 @@ from mistral_failover.cloud.volume_move import boots_from
 from mistral_failover.cloud.volumes import resolve_volume
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.goal import ATTACHMENT, Goal
+from mistral_failover.orders.plan.documents import PlanStep
 from mistral_failover.orders.plan.preconditions import Preconditions
 
 Trouble = tuple[str, str, str]
@@ -25,7 +26,7 @@ def volumes(
     snapshot: GroupSnapshot,
     found: Preconditions,
     goal: Goal,
-    steps: Sequence[Mapping[str, Any]],
+    steps: Sequence[PlanStep],
     cloud: Cloud,
 ) -> Iterator[Trouble]:
     """Yield the problems of each volume that a step attaches or detaches. A volume that cannot be
@@ -42,7 +43,7 @@ def volumes(
         yield from _of(volume, name, ours)
 
 
-def _moved(goal: Goal, found: Preconditions, steps: Sequence[Mapping[str, Any]]) -> set[str]:
+def _moved(goal: Goal, found: Preconditions, steps: Sequence[PlanStep]) -> set[str]:
     """Return the volumes that are attached or detached, with their names in the group file."""
     touched = {step["resource"] for step in steps if step["type"] == ATTACHMENT}
     wanted = {
