@@ -85,7 +85,7 @@ def test_a_long_difference_stands_on_80_columns_also_in_a_file(
 ) -> None:
     line = "- resources.fence:db_a: " + '{"kind": "quiesce", "limit": 3.0} ' * 9
     command = goals.Diff(FailoverApp(), None)
-    monkeypatch.setattr(command, "ask", lambda *_, **__: {"lines": [line]})
+    monkeypatch.setattr(command, "run_action", lambda *_, **__: {"lines": [line]})
     words = command.get_parser("failover diff").parse_args(["g", "a" * 8, "b" * 8])
 
     lines = table(*command.take_action(words))

@@ -72,7 +72,7 @@ def started(monkeypatch: pytest.MonkeyPatch, status: str, *words: str) -> dict[s
         "roles": {} if status == "DEFINED" else roles,
         "traversal": None if status == "DEFINED" else {"id": "some"},
     }
-    monkeypatch.setattr(command, "ask", lambda *_, **__: answer)
+    monkeypatch.setattr(command, "run_action", lambda *_, **__: answer)
     command.take_action(command.get_parser("failover start").parse_args(["payments", *words]))
     return orders[0]
 

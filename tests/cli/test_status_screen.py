@@ -313,7 +313,7 @@ def test_a_group_whose_creation_was_refused_is_said_to_be_there() -> None:
 
 def test_no_lock_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
     command = locks.List(App(), None)
-    monkeypatch.setattr(command, "ask", lambda *_, **__: [])
+    monkeypatch.setattr(command, "run_action", lambda *_, **__: [])
 
     command.take_action(command.get_parser("failover locks").parse_args([]))
 
