@@ -65,7 +65,7 @@ def _processes(cloud: Settings) -> dict[int, str]:
             command = (here / "cmdline").read_bytes().replace(b"\0", b" ").decode()
             more = (here / "environ").read_text(errors="replace")
             told = f"{command}{more}{(here / 'cwd').readlink()}"
-        except (FileNotFoundError, ProcessLookupError):
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue
         if str(cloud.state) in told and int(here.name) not in above:
             found[int(here.name)] = command

@@ -10,6 +10,7 @@ import pytest
 
 from support import machines
 from support.machines import HOST_POWER, QUIESCE, STOP, STORAGE, Service
+from testcloud.tenant import Tenant
 
 pytestmark = pytest.mark.machines
 
@@ -56,6 +57,19 @@ def test_a_guest_that_hangs_behind_a_partition_and_runs_on_after_the_failover(
 
     with service.fault("hung guest behind a partition", untold=1):
         machines.hang_behind_a_partition(service)
+
+    assert service.proof().rung == "storage"
+
+
+def test_a_guest_that_hangs_until_an_operator_fences_its_host(
+    protect: Callable[..., Service], operator: Tenant
+) -> None:
+    """The proof is there at once; the volume is not released before."""
+    service = protect(QUIESCE, STORAGE, STOP)
+    service.write(inside=True)
+
+    with service.fault("hung guest", untold=1):
+        machines.hang_until_the_host_is_fenced(service, operator)
 
     assert service.proof().rung == "storage"
 

@@ -299,6 +299,22 @@ def hang_behind_a_partition(service: Service) -> None:
     until(lambda: "I/O error" in service.console(old), "the old guest to notice it", 60)
 
 
+def hang_until_the_host_is_fenced(service: Service, operator: Tenant) -> None:
+    """The QEMU of the active member stands still. nova-compute waits for it without an end when it
+    detaches the volume, and Nova counts the host as up, until an operator fences the host."""
+    old = service.active
+    guests.hang(service.where, service.servers[old])
+    service.start_failover()
+    volumes = service.tenant.cloud.block_storage
+    volume = service.group.volume()
+    until(lambda: volumes.get_volume(volume).status == "detaching", "Nova to detach it", 90)
+    time.sleep(20)  # a guest that lives has released it by then
+    assert volumes.get_volume(volume).status == "detaching"
+    because, host = "QEMU hangs", service.home[old]
+    operator.action("failover.fence_host", host=host, because=because, even_if_up=True)
+    service.failed_over()
+
+
 def cut_storage(service: Service) -> None:
     """The disks of the active member's host do not answer."""
     network.plug(service.where, service.home[service.active], "storage", connected=False)
