@@ -7,8 +7,10 @@ end by itself.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
 
@@ -24,7 +26,7 @@ SHORT = 5
 LONG = [30, 300]
 LIMIT = 180.0
 """Seconds after a service's return in which the failover must have ended, however long it was
-away; :attr:`support.outages.Service.soon` holds for :data:`SHORT`."""
+away. After :data:`SHORT`, see :attr:`support.outages.Service.returns`."""
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +56,19 @@ def watch(where: Settings, made: ProtectedStack) -> Iterator[Watch]:
     found.close()
 
 
+@pytest.fixture(scope="module")
+def calm(made: Protected, operator: Tenant, where: Settings) -> float:
+    """Seconds that a failover takes here and now which nothing disturbs: from the death to its end.
+    About five on a machine that does nothing else, many times that on a busy one."""
+    first, before = made.wait_until_active(), made.status()["traversal"]["id"]
+    with closing(Watch(where, made.name)) as watch:
+        died = time.time()
+        dies(made, operator, first)
+        reached = until_reached(watch, before, LIMIT)
+    is_repaired(made, operator, first)
+    return float(reached["ended_at"]) - died
+
+
 @pytest.mark.parametrize(
     ("name", "seconds"),
     [
@@ -67,6 +82,7 @@ def test_a_failover_ends_by_itself_though_a_service_was_away(
     seconds: float,
     stack: ProtectedStack,
     watch: Watch,
+    calm: float,
     operator: Tenant,
     where: Settings,
     record_property: Callable[[str, object], None],
@@ -82,9 +98,9 @@ def test_a_failover_ends_by_itself_though_a_service_was_away(
 
     after = max(0.0, reached["ended_at"] - returned)
     told = f"{name} was away for {seconds} s; seconds from its return to the failover's end"
-    record_property(told, round(after, 1))
+    record_property(told, f"{after:.1f}; one that nothing disturbed took {calm:.1f}")
     assert reached["status"] == "COMPLETE", reached["reason"]
-    assert after <= (service.soon if seconds == SHORT else LIMIT)
+    assert after <= (service.returns + calm if seconds == SHORT else LIMIT)
     readiness.wait_for_agents(where)
     second = stack.wait_until_active(first)
     stands_on(stack, second)
