@@ -57,7 +57,7 @@ def watch(where: Settings, made: ProtectedStack) -> Iterator[Watch]:
 
 
 @pytest.fixture(scope="module")
-def calm(made: Protected, operator: Tenant, where: Settings) -> float:
+def calm(made: ProtectedStack, operator: Tenant, where: Settings) -> float:
     """Seconds that a failover takes here and now which nothing disturbs: from the death to its end.
     About five on a machine that does nothing else, many times that on a busy one."""
     first, before = made.wait_until_active(), made.status()["traversal"]["id"]
