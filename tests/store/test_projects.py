@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -74,7 +75,9 @@ def answers(database: Database, project: str, named: dict[str, Any]) -> dict[str
             rows = list(answer) if isinstance(answer, Iterator) else answer
             if isinstance(rows, dict):  # a database may answer in any order
                 rows = sorted(rows.items(), key=repr)
-            found[name] = repr(rows)  # noqa: B023 - run at once
+            # MariaDB does not take back the numbers of what was said: they only order it.
+            said = re.sub(r"\bsaid=\d+", "said=...", repr(rows))
+            found[name] = said  # noqa: B023 - run at once
             raise _Undo
 
         with pytest.raises(_Undo):
