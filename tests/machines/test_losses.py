@@ -9,9 +9,7 @@ import pytest
 
 from support import machines
 from support.machines import HOST_POWER, QUIESCE, STOP, STORAGE, Service, lose_power, partition
-from testcloud.machines import power
-from testcloud.settings import HOSTS
-from testcloud.tenant import Tenant, until
+from testcloud.tenant import Tenant
 
 pytestmark = pytest.mark.machines
 
@@ -41,32 +39,3 @@ def test_partition_while_the_guest_writes_on(
 
     assert service.proof().rung == "storage"
     machines.lift(service.where, operator, host)
-
-
-@pytest.mark.timeout(1200)  # two stacks, and up to three planned moves before
-def test_a_second_loss_while_the_first_is_under_way(
-    protect: Callable[..., Service], operator: Tenant
-) -> None:
-    """Two groups, whose standbys are on the only host that stays."""
-    first_host, stays, second_host = HOSTS
-    with machines.without(operator, second_host):
-        first = protect(QUIESCE, HOST_POWER, STOP)
-    with machines.without(operator, first_host):
-        second = protect(QUIESCE, STORAGE, STOP)
-    for service, host in ((first, first_host), (second, second_host)):
-        service.make_active(service.member_on(host))
-        service.write()
-
-    with first.fault("power loss"), second.fault("power loss of another host meanwhile"):
-        power.off(first.where, first_host)
-        first.start_failover()
-        until(lambda: first.group.status()["status"] == "IN_PROGRESS", "its failover", 30)
-        power.off(second.where, second_host)
-        assert first.group.status()["status"] == "IN_PROGRESS"
-        second.start_failover()
-        second.failed_over()
-        first.failed_over()
-
-    for service, rung in ((first, "host_power"), (second, "storage")):
-        assert service.home[service.active] == stays
-        assert service.proof().rung == rung

@@ -66,7 +66,14 @@ def watch(where: Settings, made: ProtectedStack) -> Iterator[Watch]:
     found.close()
 
 
-@pytest.mark.parametrize("path", [TICKETS, CHECK], ids=["engine-tickets", "executor-check"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(TICKETS, id="engine-tickets"),
+        # Until a sweep has found it, two minutes.
+        pytest.param(CHECK, id="executor-check", marks=pytest.mark.outages),
+    ],
+)
 def test_a_failover_continues_though_the_process_behind_its_task_died(
     path: str,
     stack: ProtectedStack,
