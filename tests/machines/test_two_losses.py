@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from support import machines
-from support.machines import HOST_POWER, QUIESCE, STORAGE, Service
+from support.machines import HOST_POWER, QUIESCE, STOP, STORAGE, Service
 from testcloud.machines import power
 from testcloud.settings import HOSTS
 from testcloud.tenant import Tenant, until
