@@ -29,6 +29,7 @@ from mistral_failover.runtime.budgets import Need
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, stalled_work
+from mistral_failover.store.database import Mode
 from mistral_failover.store.tables import resources
 from support.driving import ready_nodes, work
 from support.together import together
@@ -631,14 +632,14 @@ def test_one_whose_state_store_is_away_keeps_it_for_mistral_could_not_be_told_ei
 ) -> None:
     ready = started(resources=DATA)
     monkeypatch.setattr(advance, "POLL_LONGEST", 0.05)
-    reading, refused = state.database.reading, iter(range(10))
+    run, refused = state.database.run, iter(range(10))
 
-    def away(function: Callable[[Any], Any]) -> Any:
-        if next(refused, None) is not None:
+    def away(function: Any, mode: Mode, transaction: Any) -> Any:
+        if mode is Mode.READING and next(refused, None) is not None:
             raise OperationalError("SELECT", {}, sqlite3.OperationalError("locked"), True)
-        return reading(function)
+        return run(function, mode, transaction)
 
-    monkeypatch.setattr(state.database, "reading", away)
+    monkeypatch.setattr(state.database, "run", away)
 
     answer = advanced(state, context, ready)
 
