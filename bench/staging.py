@@ -21,9 +21,10 @@ from mistral_failover.drill.run import measure
 from mistral_failover.drill.scene import Scene
 from mistral_failover.emulator.latency import profile
 from mistral_failover.mistral.client import ExecutionBody
+from mistral_failover.model.decisions import Decision
 from mistral_failover.runtime import process
 from mistral_failover.runtime.request import Request
-from mistral_failover.store.tables import Decision, incidents, traversals
+from mistral_failover.store.tables import incidents, traversals
 
 CLOUD: dict[str, Any] = {"idle_exit": 3600.0, "save_every": 10.0}
 """Of the scene's cloud. It does not end while duplicates ask it nothing, and does not write

@@ -25,7 +25,7 @@ from mistral_failover.alarms.storm import (
     judge,
     per_minute,
 )
-from mistral_failover.store.tables import AdmissionRule
+from mistral_failover.model.decisions import AdmissionRule
 
 AGE = 120.0
 ALARM = HeldAlarm("a", "g1", ("db_a",), AdmissionRule.STORM, AGE, of_server=True)

@@ -9,11 +9,11 @@ from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.actions import alarms, reports, suspensions
 from mistral_failover.alarms import recording
+from mistral_failover.model.decisions import AdmissionRule, Decision
 from mistral_failover.recovery.sweep import sweep
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import incidents, tables
-from mistral_failover.store.tables import AdmissionRule, Decision
 from support.alarm_bodies import aodh
 
 

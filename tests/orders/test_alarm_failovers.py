@@ -13,12 +13,12 @@ from mistral_lib.actions.context import ActionContext
 from mistral_failover import fault_points
 from mistral_failover.actions import alarms, orders, recovery, reports
 from mistral_failover.convergence.records import Ready
+from mistral_failover.model.decisions import Decision
 from mistral_failover.model.goal import render_goal
 from mistral_failover.orders import failover
 from mistral_failover.orders.failover import FailoverRequest
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.store import groups, incidents, tables
-from mistral_failover.store.tables import Decision
 from mistral_failover.store.tables import incidents as table
 
 

@@ -15,18 +15,12 @@ from mistral_lib.actions.context import ActionContext
 from mistral_failover.actions import alarms, recovery
 from mistral_failover.actions import reports as report_actions
 from mistral_failover.convergence.records import Ready, Record
+from mistral_failover.model.decisions import Decision
 from mistral_failover.recovery import sweep as sweeping
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.store import groups
 from mistral_failover.store import incidents as incident_store
-from mistral_failover.store.tables import (
-    Decision,
-    incidents,
-    journal,
-    operations,
-    resources,
-    traversals,
-)
+from mistral_failover.store.tables import incidents, journal, operations, resources, traversals
 from support.driving import ready_nodes
 from support.together import together
 

@@ -10,11 +10,11 @@ import networkx as nx
 
 from mistral_failover.convergence.graph import Plan
 from mistral_failover.convergence.records import Traversal
+from mistral_failover.model.decisions import Decision
 from mistral_failover.store import host_fences, incidents
 from mistral_failover.store.database import Database
 from mistral_failover.store.host_fences import Claim, HostFence
 from mistral_failover.store.incidents import Incident
-from mistral_failover.store.tables import Decision
 from mistral_failover.store.tables import host_fences as table
 from support.together import together
 

@@ -29,6 +29,7 @@ from mistral_failover.convergence.records import (
     Traversal,
     TraversalStatus,
 )
+from mistral_failover.model.decisions import Decision
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.types import Verb
 from mistral_failover.store import schema, tables
@@ -62,7 +63,7 @@ NAMED: dict[str, Any] = {
     "changes": {"reason": "changed"},
     "client": "a client",
     "data": {"name": "data", "id": "x", "attributes": {}},
-    "decision": tables.Decision.DISMISSED,
+    "decision": Decision.DISMISSED,
     "document": {},
     "duplicate_of": None,
     "event_id": 99,
@@ -78,7 +79,7 @@ NAMED: dict[str, Any] = {
     "lifted": BlockedClient("a client", "x", 0.0),
     "holder": "a worker",
     "identity": THEIRS,
-    "incident": Incident("new", "theirs", THEIRS, "aodh", {}, {}, tables.Decision.HELD, "new"),
+    "incident": Incident("new", "theirs", THEIRS, "aodh", {}, {}, Decision.HELD, "new"),
     "intent": {},
     "key": "theirs-resource-started",
     "kinds": ("pause", "maintenance"),

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 from mistral_failover.alarms.alarm import Alarm
 from mistral_failover.alarms.storm import Storm
+from mistral_failover.model.decisions import AdmissionRule, Decision
 from mistral_failover.model.group import Limits
 from mistral_failover.model.text import clock, plain
-from mistral_failover.store.tables import AdmissionRule, Decision
 
 HOUR = 3600.0
 

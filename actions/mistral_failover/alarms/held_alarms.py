@@ -15,6 +15,7 @@ from mistral_failover.convergence.errors import UnknownGroup
 from mistral_failover.convergence.records import JournalKind
 from mistral_failover.groups.snapshot import group_snapshot, locked
 from mistral_failover.groups.zones import MemberZones, member_zones
+from mistral_failover.model.decisions import Decision
 from mistral_failover.model.text import plain
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.remedies import start_command
@@ -22,7 +23,6 @@ from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import find_by_short_id, unknown
 from mistral_failover.store import groups, incidents, totals
 from mistral_failover.store.incidents import OPERATOR, HeldOfGroup, Incident
-from mistral_failover.store.tables import Decision
 from mistral_failover.store.transaction import SqlTransaction
 
 

@@ -20,12 +20,12 @@ from mistral_failover.alarms.recording import RecordedAlarm
 from mistral_failover.fault_points import reach
 from mistral_failover.groups.hosts import AffectedGroup, AffectedGroups, members_on
 from mistral_failover.groups.zones import members_in
+from mistral_failover.model.decisions import AdmissionRule, Decision
 from mistral_failover.model.text import plain
 from mistral_failover.runtime.errors import masked
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents
 from mistral_failover.store.incidents import RETRIED, Incident
-from mistral_failover.store.tables import AdmissionRule, Decision
 from mistral_failover.store.transaction import SqlTransaction
 
 BATCH = 50

@@ -29,12 +29,12 @@ from mistral_failover.alarms.storm import Storm
 from mistral_failover.convergence.records import GroupState, JournalKind
 from mistral_failover.fault_points import reach
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot_in
+from mistral_failover.model.decisions import AdmissionRule, Decision
 from mistral_failover.model.ids import derived_id
 from mistral_failover.runtime.errors import masked, masked_body
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, suspensions, totals
 from mistral_failover.store.incidents import OPERATOR, Incident
-from mistral_failover.store.tables import AdmissionRule, Decision
 from mistral_failover.store.transaction import SqlTransaction
 
 MOST_HELD = 1000

@@ -14,7 +14,7 @@ from enum import StrEnum
 from math import ceil
 from typing import Generic, TypeVar
 
-from mistral_failover.store.tables import AdmissionRule
+from mistral_failover.model.decisions import AdmissionRule
 
 SILENT = 60.0
 """Seconds without a heartbeat after which an agent counts as silent."""

@@ -28,6 +28,7 @@ from mistral_failover.cli.base import (
 from mistral_failover.cli.connection import CommandFailed, CommandLineWrong
 from mistral_failover.cli.order import Order
 from mistral_failover.cli.progress import Progress
+from mistral_failover.model.decisions import Decision
 
 _AT_ONCE = 100  # alarms that one request dismisses
 _MINUTE = 60.0
@@ -279,8 +280,6 @@ class Admit(Order):
         return list(shown), list(shown.values())
 
     def _group(self, incident: str, found: Mapping[str, Any]) -> str:
-        from mistral_failover.store.tables import Decision  # slow to import
-
         if found["kind"] != "incident" or found["decision"] != Decision.HELD:
             what = f"{found['kind']} {found['id']}"
             stands = f", which is {found['decision']}" if "decision" in found else ""

@@ -63,7 +63,7 @@ class OperationStatus(StrEnum):
 class JournalKind(StrEnum):
     """The kind of a journal entry: what it is about."""
 
-    # An alarm or an order: the decision in lower case (``store.tables.Decision``).
+    # An alarm or an order: the decision in lower case (``model.decisions.Decision``).
     ADMITTED = "admitted"
     HELD = "held"
     IGNORED = "ignored"

@@ -22,9 +22,9 @@ from mistral_failover.doctor import (
 )
 from mistral_failover.doctor import group as group_checks
 from mistral_failover.doctor.checks import Check, Examination, Finding, GroupCheck, examine
+from mistral_failover.model.decisions import AdmissionRule
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents
-from mistral_failover.store.tables import AdmissionRule
 from mistral_failover.store.transaction import SqlTransaction
 
 _LEVELS = ("ok", "warn", "error")

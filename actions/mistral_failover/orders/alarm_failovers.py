@@ -14,6 +14,7 @@ from mistral_failover.alarms.held_alarms import Selection
 from mistral_failover.alarms.recording import RecordedAlarm
 from mistral_failover.fault_points import reach
 from mistral_failover.groups.snapshot import GroupSnapshot
+from mistral_failover.model.decisions import Decision
 from mistral_failover.model.goal import Goal
 from mistral_failover.orders import failover
 from mistral_failover.orders.answers import AlarmAnswer, Started, StartedOrder
@@ -22,7 +23,6 @@ from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents
 from mistral_failover.store.incidents import OPERATOR, Incident
-from mistral_failover.store.tables import Decision
 from mistral_failover.store.transaction import SqlTransaction
 
 BATCH = 25

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import NotRequired, TypedDict
 
+from mistral_failover.model.decisions import Decision
 from mistral_failover.runtime.errors import ErrorFacts
-from mistral_failover.store.tables import Decision
 
 
 class Started(TypedDict):

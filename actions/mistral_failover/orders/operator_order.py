@@ -13,6 +13,7 @@ from sqlalchemy.exc import DBAPIError
 from mistral_failover.convergence.records import JournalKind
 from mistral_failover.fault_points import reach
 from mistral_failover.groups.snapshot import GroupSnapshot, locked
+from mistral_failover.model.decisions import Decision
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.ids import derived_id
 from mistral_failover.orders import failover
@@ -22,7 +23,6 @@ from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import incidents
 from mistral_failover.store.incidents import OPERATOR, Incident
-from mistral_failover.store.tables import Decision
 from mistral_failover.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)

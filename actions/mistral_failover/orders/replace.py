@@ -17,6 +17,7 @@ from mistral_failover.convergence.records import JournalKind
 from mistral_failover.groups import kept_parts
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.model.assignment import MemberFact, assign_roles
+from mistral_failover.model.decisions import Decision
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.replacement import (
     POLICIES,
@@ -32,7 +33,6 @@ from mistral_failover.orders.operator_order import NothingToDo
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import incidents
-from mistral_failover.store.tables import Decision
 from mistral_failover.store.transaction import SqlTransaction
 
 LONGEST_PAUSE = 86_400

@@ -39,13 +39,13 @@ from mistral_failover.convergence.records import JournalKind
 from mistral_failover.groups.agent_health import sends_commands
 from mistral_failover.groups.project_view import REMEMBERED, ProjectView
 from mistral_failover.groups.snapshot import group_snapshot_in
+from mistral_failover.model.decisions import AdmissionRule, Decision
 from mistral_failover.model.observation import Presence
 from mistral_failover.orders.failover import traversal_of
 from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, observations
 from mistral_failover.store.incidents import HeldOfGroup, Incident, reported_lost
-from mistral_failover.store.tables import AdmissionRule, Decision
 from mistral_failover.store.transaction import SqlTransaction
 
 MINUTE = 60.0

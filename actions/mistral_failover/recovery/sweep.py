@@ -20,6 +20,7 @@ from mistral_failover.fault_points import reach
 from mistral_failover.groups.snapshot import group_snapshot, group_snapshot_in
 from mistral_failover.mistral import event_hooks
 from mistral_failover.mistral.api import Mistral, mistral_of
+from mistral_failover.model.decisions import AdmissionRule, Decision
 from mistral_failover.model.goal import REPLACE_TYPE, fence_name
 from mistral_failover.orders import alarm_failovers
 from mistral_failover.orders.failover import chain_of, traversal_of
@@ -30,7 +31,6 @@ from mistral_failover.recovery.retry_held_alarms import retry_held
 from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, stalled_work, totals, views
-from mistral_failover.store.tables import AdmissionRule, Decision
 from mistral_failover.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)

@@ -12,6 +12,7 @@ from mistral_failover.convergence.sentences import because
 from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.mistral import executions
 from mistral_failover.mistral.executions import execution_of
+from mistral_failover.model.decisions import Decision
 from mistral_failover.model.steps import step
 from mistral_failover.model.types import ResourceType
 from mistral_failover.reports import status
@@ -20,7 +21,6 @@ from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import find_by_short_id
 from mistral_failover.store import details, groups, incidents, plans, views
 from mistral_failover.store.id_lookup import Match
-from mistral_failover.store.tables import Decision
 from mistral_failover.store.transaction import SqlTransaction
 
 SENTENCES = 500

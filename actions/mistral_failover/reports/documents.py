@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
-from mistral_failover.store.tables import Decision
+from mistral_failover.model.decisions import Decision
 
 
 class MemberOfGroup(TypedDict):

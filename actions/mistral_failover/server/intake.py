@@ -20,13 +20,13 @@ from mistral_failover.alarms.alarm import Alarm
 from mistral_failover.alarms.recording import AlarmReport, RecordedAlarm
 from mistral_failover.mistral import event_hooks
 from mistral_failover.mistral.client import ExecutionBody, MistralError
+from mistral_failover.model.decisions import AdmissionRule
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.ids import derived_id
 from mistral_failover.runtime.request import Request
 from mistral_failover.server.batches import Batches
 from mistral_failover.server.secret import Secret
 from mistral_failover.store import deliveries, groups
-from mistral_failover.store.tables import AdmissionRule
 from mistral_failover.store.transaction import SqlTransaction
 
 LOG = logging.getLogger(__name__)

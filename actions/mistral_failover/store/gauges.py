@@ -11,9 +11,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from mistral_failover.convergence.records import JournalKind, TraversalStatus
+from mistral_failover.model.decisions import Decision
 from mistral_failover.store.session import Session
 from mistral_failover.store.tables import (
-    Decision,
     groups,
     incidents,
     journal,

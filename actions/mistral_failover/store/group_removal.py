@@ -5,18 +5,11 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from mistral_failover.model.decisions import AdmissionRule, Decision
 from mistral_failover.store import totals
 from mistral_failover.store.incidents import decide
 from mistral_failover.store.session import Session
-from mistral_failover.store.tables import (
-    AdmissionRule,
-    Decision,
-    groups,
-    incidents,
-    members,
-    metadata,
-    traversals,
-)
+from mistral_failover.store.tables import groups, incidents, members, metadata, traversals
 
 
 def orphan(tx: Session, incident_id: str, sentence: str) -> None:

@@ -9,10 +9,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from mistral_failover.model.decisions import AdmissionRule, Decision
 from mistral_failover.store import groups as known_groups
 from mistral_failover.store import totals
 from mistral_failover.store.session import Session
-from mistral_failover.store.tables import AdmissionRule, Decision, groups, incidents
+from mistral_failover.store.tables import groups, incidents
 
 OPERATOR = "operator"
 """The source of incidents that an operator started."""

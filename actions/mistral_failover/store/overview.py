@@ -9,15 +9,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from mistral_failover.convergence.records import GroupState
+from mistral_failover.model.decisions import Decision
 from mistral_failover.store.session import Session
-from mistral_failover.store.tables import (
-    Decision,
-    goals,
-    groups,
-    incidents,
-    observations,
-    traversals,
-)
+from mistral_failover.store.tables import goals, groups, incidents, observations, traversals
 
 _STATE = tuple(each.name for each in fields(GroupState))
 

@@ -14,8 +14,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from mistral_failover.convergence.records import GroupState, OperationStatus
+from mistral_failover.model.decisions import OrderVerb
 from mistral_failover.store.session import Session
-from mistral_failover.store.tables import OrderVerb, groups, operations, plans, resources
+from mistral_failover.store.tables import groups, operations, plans, resources
 
 KEPT = 20
 """The maximum number of plans that are kept for a group, the latest."""

@@ -18,18 +18,12 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
+from mistral_failover.model.decisions import Decision
 from mistral_failover.store import counting, totals
 from mistral_failover.store.incidents import OPERATOR, RETRIED
 from mistral_failover.store.plans import REMEMBERED
 from mistral_failover.store.session import Session
-from mistral_failover.store.tables import (
-    Decision,
-    groups,
-    incidents,
-    journal,
-    plans,
-    traversals,
-)
+from mistral_failover.store.tables import groups, incidents, journal, plans, traversals
 
 T = TypeVar("T")
 _other = incidents.alias()

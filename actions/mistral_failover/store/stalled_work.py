@@ -11,12 +11,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from mistral_failover.convergence.records import END, JournalKind, Node, NodeStatus, Ready
+from mistral_failover.model.decisions import AdmissionRule, Decision
 from mistral_failover.model.goal import FENCE_PREFIX
 from mistral_failover.store.incidents import OPERATOR
 from mistral_failover.store.session import Session
 from mistral_failover.store.tables import (
-    AdmissionRule,
-    Decision,
     groups,
     incidents,
     journal,

@@ -28,6 +28,7 @@ from mistral_failover.convergence.records import (
     Status,
     TraversalStatus,
 )
+from mistral_failover.model.decisions import AdmissionRule, Decision, OrderVerb
 from mistral_failover.model.observation import Service
 from mistral_failover.model.types import Verb
 
@@ -123,57 +124,6 @@ def _one_of(name: str, kind: type[StrEnum], length: int = 16) -> list[sa.schema.
     """Return a column for a word of ``kind``; the database refuses any other."""
     column: sa.Column[str] = sa.Column(name, sa.String(length), nullable=False)
     return [column, sa.CheckConstraint(sa.column(name).in_([*map(str, kind)]), name=name)]
-
-
-class Decision(StrEnum):
-    """The decision about an alarm or an order. HELD: it waits for an operator. DISMISSED: an
-    operator rejected a held alarm. REFUSED: the order was not possible."""
-
-    ADMITTED = "ADMITTED"
-    HELD = "HELD"
-    IGNORED = "IGNORED"
-    DUPLICATE = "DUPLICATE"
-    DISMISSED = "DISMISSED"
-    REFUSED = "REFUSED"
-
-
-class AdmissionRule(StrEnum):
-    """The rule that decided on an alarm. NONE: no rule applied, or an operator decided."""
-
-    NONE = ""
-    NOT_FIRING = "not_firing"
-    NOT_IN_SERVICE = "not_in_service"
-    STRANGER = "stranger"
-    UNNAMED = "unnamed"
-    HEARD_BEFORE = "heard_before"
-    KNOWN_FACT = "known_fact"
-    PAUSED = "paused"
-    MAINTENANCE = "maintenance"
-    OLD_NEWS = "old_news"
-    COOLDOWN = "cooldown"
-    PER_HOUR = "per_hour"
-    STORM = "storm"
-    UNKNOWN = "unknown"
-    """The alarm belongs to no known group."""
-    HOST = "host"
-    """A host event that was passed on to groups."""
-    NOWHERE = "nowhere"
-    """A host event that is held because no member is known to be there."""
-    RELEASED = "released"
-    """The storm guard held the alarm and let it go."""
-    TOO_LATE = "too_late"
-    """The alarm was admitted, but could not be started for long."""
-
-
-class OrderVerb(StrEnum):
-    """What an operator can order for a group, and plan."""
-
-    FAILOVER = "failover"
-    SWITCHOVER = "switchover"
-    FAILBACK = "failback"
-    REPLACE = "replace"
-    ROLLBACK = "rollback"
-    REMOVE = "remove"
 
 
 groups = _table(

@@ -13,17 +13,11 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from mistral_failover.model.decisions import AdmissionRule
 from mistral_failover.store import counting
 from mistral_failover.store.counting import SEPARATOR, Count, Counts
 from mistral_failover.store.session import Session
-from mistral_failover.store.tables import (
-    AdmissionRule,
-    groups,
-    incidents,
-    operations,
-    totals,
-    traversals,
-)
+from mistral_failover.store.tables import groups, incidents, operations, totals, traversals
 
 SWEEPS = "sweeps"
 UNLISTED = "unlisted"

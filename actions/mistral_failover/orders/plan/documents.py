@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
+from mistral_failover.model.decisions import OrderVerb
 from mistral_failover.model.rungs import Rung
 from mistral_failover.model.types import Verb
-from mistral_failover.store.tables import OrderVerb
 
 
 class PlanStep(TypedDict):

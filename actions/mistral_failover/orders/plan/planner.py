@@ -23,6 +23,7 @@ from mistral_failover.groups import refresh_members
 from mistral_failover.groups import snapshot as group_snapshots
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.model.canonical import version_of
+from mistral_failover.model.decisions import OrderVerb
 from mistral_failover.model.goal import Goal, returns
 from mistral_failover.model.ids import derived_id
 from mistral_failover.orders import failover, operator_order
@@ -38,7 +39,6 @@ from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import find_by_short_id, unknown
 from mistral_failover.store import groups, incidents, plans
 from mistral_failover.store.plans import KeptPlan
-from mistral_failover.store.tables import OrderVerb
 from mistral_failover.store.transaction import SqlTransaction
 
 LIFETIME = 3600.0

@@ -17,6 +17,7 @@ from mistral_failover.groups import agent_health
 from mistral_failover.groups.agent_health import SILENT, sends_commands
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.assignment import doubts
+from mistral_failover.model.decisions import Decision
 from mistral_failover.model.goal import ACTIVATION, Goal
 from mistral_failover.model.rungs import Rung, rung_kind
 from mistral_failover.model.text import clock
@@ -27,7 +28,6 @@ from mistral_failover.runtime import rights
 from mistral_failover.runtime.remedies import confirm_command
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import incidents
-from mistral_failover.store.tables import Decision
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+from mistral_failover.model.decisions import OrderVerb
 from mistral_failover.orders import failback, failover, replace, rollback, switchover
 from mistral_failover.orders.failover import Derive, FailoverRequest, failover_request
 from mistral_failover.orders.replace import ReplaceRequest
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.inputs import optional_text
 from mistral_failover.runtime.request import Request
-from mistral_failover.store.tables import OrderVerb
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is decided about alarms and orders, by which rule, and what can be ordered."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Decision(StrEnum):
+    """The decision about an alarm or an order. HELD: it waits for an operator. DISMISSED: an
+    operator rejected a held alarm. REFUSED: the order was not possible."""
+
+    ADMITTED = "ADMITTED"
+    HELD = "HELD"
+    IGNORED = "IGNORED"
+    DUPLICATE = "DUPLICATE"
+    DISMISSED = "DISMISSED"
+    REFUSED = "REFUSED"
+
+
+class AdmissionRule(StrEnum):
+    """The rule that decided on an alarm. NONE: no rule applied, or an operator decided."""
+
+    NONE = ""
+    NOT_FIRING = "not_firing"
+    NOT_IN_SERVICE = "not_in_service"
+    STRANGER = "stranger"
+    UNNAMED = "unnamed"
+    HEARD_BEFORE = "heard_before"
+    KNOWN_FACT = "known_fact"
+    PAUSED = "paused"
+    MAINTENANCE = "maintenance"
+    OLD_NEWS = "old_news"
+    COOLDOWN = "cooldown"
+    PER_HOUR = "per_hour"
+    STORM = "storm"
+    UNKNOWN = "unknown"
+    """The alarm belongs to no known group."""
+    HOST = "host"
+    """A host event that was passed on to groups."""
+    NOWHERE = "nowhere"
+    """A host event that is held because no member is known to be there."""
+    RELEASED = "released"
+    """The storm guard held the alarm and let it go."""
+    TOO_LATE = "too_late"
+    """The alarm was admitted, but could not be started for long."""
+
+
+class OrderVerb(StrEnum):
+    """What an operator can order for a group, and plan."""
+
+    FAILOVER = "failover"
+    SWITCHOVER = "switchover"
+    FAILBACK = "failback"
+    REPLACE = "replace"
+    ROLLBACK = "rollback"
+    REMOVE = "remove"
