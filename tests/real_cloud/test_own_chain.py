@@ -21,7 +21,11 @@ from testcloud import cloud
 from testcloud.settings import Settings
 from testcloud.tenant import ProtectedStack, Tenant
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("swept")]
+pytestmark = [
+    pytest.mark.outages,  # it takes minutes: a sweep has to find what hangs
+    pytest.mark.timeout(900),
+    pytest.mark.usefixtures("swept"),
+]
 LIMIT = 300.0
 """Seconds in which the sweep, which runs once a minute, has found that the chain hangs (60 s, see
 ``hang_after``), and the next one has started it again."""
@@ -66,14 +70,7 @@ def watch(where: Settings, made: ProtectedStack) -> Iterator[Watch]:
     found.close()
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(TICKETS, id="engine-tickets"),
-        # Until a sweep has found it, two minutes.
-        pytest.param(CHECK, id="executor-check", marks=pytest.mark.outages),
-    ],
-)
+@pytest.mark.parametrize("path", [TICKETS, CHECK], ids=["engine-tickets", "executor-check"])
 def test_a_failover_continues_though_the_process_behind_its_task_died(
     path: str,
     stack: ProtectedStack,
