@@ -49,8 +49,8 @@ SERVICES = {
     "Mistral's API": Service(("mistral-api",), ("fence", "create")),
     "memcached": Service(("memcached",), ("fence", "create")),
     "MariaDB": Service(("mariadb",), ("stack_parameters", "update")),
-    # It may take along what Mistral was told. Then a sweep, which runs once a minute, has to find the
-    # execution that did nothing for a minute.
+    # It may take along what Mistral was told. Then a sweep, which runs once a minute, has to find
+    # the execution that did nothing for a minute.
     "RabbitMQ": Service(("rabbitmq",), ("volume_attachment", "delete"), 130.0),
 }
 
