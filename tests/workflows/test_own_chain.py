@@ -198,10 +198,12 @@ def impatient() -> Iterator[None]:
     cfg.CONF.set_override("hang_after", before, group="failover")
 
 
+@pytest.mark.parametrize("swept", [False, True], ids=["no sweep yet", "a sweep died"])
 def test_a_chain_that_hangs_below_a_workflow_of_a_user_is_ended_and_started_again(
-    group: Any, house: ExternalServices, quiet: float
+    group: Any, house: ExternalServices, quiet: float, swept: bool
 ) -> None:
-    """Mistral sees no more of a task whose process died than of one that does not return."""
+    """Mistral sees no more of a task whose process died than of one that does not return. A sweep
+    that dies after it ended ``on_alarm`` leaves the chain below it."""
     hangs, returns = threading.Event(), threading.Event()
 
     def hangs_once(path: str) -> None:
@@ -215,6 +217,8 @@ def test_a_chain_that_hangs_below_a_workflow_of_a_user_is_ended_and_started_agai
     top = group.workflows.start("house.on_lost", {"alarm": alarm})
     try:
         assert hangs.wait(60)
+        if swept:
+            mistral(group).end(below(group, top, "failover.on_alarm"), "ERROR", "a sweep")
         chain, deadline = group.status()["chain"]["execution"], time.monotonic() + 40
         with impatient():
             while mistral(group).state(chain) != "CANCELLED":
@@ -338,6 +342,12 @@ def mistral(group: Any) -> Mistral:
     """The API of this test process's Mistral."""
     found = mistral_for(None, group.state.settings)
     assert found is not None
+    return found
+
+
+def below(group: Any, top: str, workflow: str) -> str:
+    """The id of the execution of a workflow in a tree."""
+    (found,) = [each.id for each in mistral(group).tree(top) if each.workflow == workflow]
     return found
 
 

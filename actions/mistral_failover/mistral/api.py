@@ -142,15 +142,12 @@ class Mistral:
         found = [Failure(row["name"], _essence(row.get("state_info"))) for row in rows]
         return found[-1] if found else None
 
-    def running(self, prefix: str) -> Iterator[Execution]:
+    def running(self, prefix: str = "") -> Iterator[Execution]:
         """Return the RUNNING executions of workflows whose names have this prefix, the longest
         unchanged first."""
+        named = {"workflow_name": f"has:{prefix}"} if prefix else {}
         for row in self._client.rows(
-            "executions",
-            state="RUNNING",
-            workflow_name=f"has:{prefix}",
-            sort_keys="updated_at",
-            fields=_EXECUTION,
+            "executions", state="RUNNING", sort_keys="updated_at", fields=_EXECUTION, **named
         ):
             if row["workflow_name"].startswith(prefix):
                 yield _execution(row)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from mistral_failover.mistral.api import Execution, Mistral
 from mistral_failover.mistral.client import ENDED
@@ -29,7 +30,8 @@ LIMIT = 30.0
 @dataclass(frozen=True)
 class StuckExecution:
     """A tree of executions in which nothing happened for ``seconds``, oldest execution first.
-    ``top`` is ours; callers that wait for the tree wait for it."""
+    ``top``: what callers wait for; a group's own chain if a sweep died before it ended the chain.
+    """
 
     executions: Sequence[Execution]
     top: Execution
@@ -81,22 +83,33 @@ def find_stuck(
 
     ``deadline``: on the monotonic clock. Raises CloudError.
     """
-    seen: set[str] = set()
-    for execution in mistral.running(OURS):
-        if _age(mistral, execution) <= after or time.monotonic() > deadline:
+    for root in dict.fromkeys(_roots(mistral, after, deadline)):
+        if time.monotonic() > deadline:
             return
-        if execution.root in seen:
-            continue
-        seen.add(execution.root)
-        tree = mistral.tree(execution.root)
-        if _lives(tree, mistral, after):
+        tree = mistral.tree(root)
+        left = [e for e in _to_end(tree, mistral) if not e.ended]
+        if not left or _lives(tree, mistral, after):
             continue
         owners = store.reading(lambda tx: stalled_work.at_work(tx, tx.project_id, after))
         working = {owner.partition("/")[0] for owner in owners}
         if working.isdisjoint(e.id for e in tree):
             seconds = min(_age(mistral, e) for e in tree)
-            left = [e for e in tree if _ours(e) and not e.ended]
             yield StuckExecution(tree, min(left, key=_rank), seconds)
+
+
+def _roots(mistral: Mistral, after: float, deadline: float) -> Iterator[str]:
+    """Yield the roots of the trees in which ours, or a group's own chain, changed nothing for
+    ``after`` seconds. Ours come first: a chain runs alone only if a sweep died after it ended the
+    execution that had started it."""
+
+    def unchanged(execution: Execution) -> bool:
+        return _age(mistral, execution) > after and time.monotonic() <= deadline
+
+    for execution in takewhile(unchanged, mistral.running(OURS)):
+        yield execution.root
+    for execution in takewhile(unchanged, mistral.running()):
+        if "traversal" in execution.input:  # what a chain is given
+            yield execution.root
 
 
 def end(mistral: Mistral, found: StuckExecution) -> None:
@@ -122,15 +135,13 @@ def _to_end(tree: Sequence[Execution], mistral: Mistral) -> list[Execution]:
 
 
 def _lives(tree: Sequence[Execution], mistral: Mistral, after: float) -> bool:
-    """Return whether anything in a tree changed within ``after`` seconds, or nothing of ours is
-    left."""
+    """Return whether anything in a tree changed within ``after`` seconds."""
     if any(_age(mistral, e) <= after for e in tree):
         return True
-    under_way = [e for e in tree if not e.ended]
-    if not any(map(_ours, under_way)):
-        return True
     return any(
-        (mistral.now - mistral.changed_within(e.id)).total_seconds() <= after for e in under_way
+        (mistral.now - mistral.changed_within(e.id)).total_seconds() <= after
+        for e in tree
+        if not e.ended
     )
 
 
