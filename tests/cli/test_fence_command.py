@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.cli.fence import Fence
-from mistral_failover.cli.unfence import Unfence
+from mistral_failover.cli.fence import Fence, Unfence
 from support.commands import failover
 
 FOUND = {

@@ -130,7 +130,7 @@ def test_only_a_user_who_sees_compute_services_may_do_it(fencing: Fencing, run: 
 def test_a_host_that_nova_reports_up_is_switched_off_only_if_told_so(
     fencing: Fencing, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mistral_failover.orders.fence_host.LIMIT", 11.0)
+    monkeypatch.setattr("mistral_failover.orders.host_orders.LIMIT", 11.0)
     fencing.configure([fencing.device(fencing.machines.board())])
 
     assert "Refused as long as" in run(host=fencing.host, dry_run=True)["sentence"]
@@ -145,7 +145,7 @@ def test_a_host_that_nova_reports_up_is_switched_off_only_if_told_so(
 def test_a_device_that_hangs_does_not_take_the_time_of_the_next_level(
     fencing: Fencing, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mistral_failover.orders.fence_host.LIMIT", 14.0)
+    monkeypatch.setattr("mistral_failover.orders.host_orders.LIMIT", 14.0)
     fencing.dies()
     hangs = fencing.device(fencing.machines.board("hangs"), limit=4)
     fencing.configure([hangs], [fencing.device(fencing.machines.board(), limit=4)])

@@ -7,14 +7,42 @@ from typing import Any
 
 from mistral_failover.actions.base import FailoverAction
 from mistral_failover.groups import hosts, zones
-from mistral_failover.orders.fence_host import FenceRequest, fence_host
-from mistral_failover.orders.unfence_host import UnfenceRequest, unfence_host
+from mistral_failover.orders.fence_host import fence_host
+from mistral_failover.orders.host_orders import HostRequest
+from mistral_failover.orders.unfence_host import unfence_host
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.inputs import flag, optional_text, text
 from mistral_failover.runtime.request import Request
 
 
-class FenceHost(FailoverAction):
+class _HostOrder(FailoverAction):
+    """An order about a compute host, given by its name or by a member; or a dry run of it."""
+
+    def __init__(self, host: Any, group: Any, member: Any, because: Any, dry_run: Any) -> None:
+        super().__init__()
+        self.host = host
+        self.group = group
+        self.member = member
+        self.because = because
+        self.dry_run = dry_run
+
+    def asked(self) -> HostRequest:
+        """Return what is asked for. Raises ActionError BAD_INPUT unless exactly one of a reason and
+        a dry run is given."""
+        because = optional_text("because", self.because)
+        if (because is None) != flag("dry_run", self.dry_run):
+            raise ActionError(
+                "BAD_INPUT", "because: give a reason, or dry_run", "Give exactly one of them."
+            )
+        return HostRequest(
+            optional_text("host", self.host),
+            optional_text("group", self.group),
+            optional_text("member", self.member),
+            because,
+        )
+
+
+class FenceHost(_HostOrder):
     """Switch a compute host off by its fence devices, and prove it; or show what would be done."""
 
     def __init__(
@@ -26,27 +54,14 @@ class FenceHost(FailoverAction):
         dry_run: Any = False,
         even_if_up: Any = False,
     ) -> None:
-        super().__init__()
-        self.host = host
-        self.group = group
-        self.member = member
-        self.because = because
-        self.dry_run = dry_run
+        super().__init__(host, group, member, because, dry_run)
         self.even_if_up = even_if_up
 
     def answer(self, request: Request) -> Any:
-        because = _reason(self.because, self.dry_run)
-        asked = FenceRequest(
-            optional_text("host", self.host),
-            optional_text("group", self.group),
-            optional_text("member", self.member),
-            because,
-            even_if_up=flag("even_if_up", self.even_if_up),
-        )
-        return fence_host(request, asked)
+        return fence_host(request, self.asked(), even_if_up=flag("even_if_up", self.even_if_up))
 
 
-class UnfenceHost(FailoverAction):
+class UnfenceHost(_HostOrder):
     """Lift what fences left behind on a compute host once that is safe; or show what would be
     lifted."""
 
@@ -59,24 +74,12 @@ class UnfenceHost(FailoverAction):
         dry_run: Any = False,
         power_cycled: Any = False,
     ) -> None:
-        super().__init__()
-        self.host = host
-        self.group = group
-        self.member = member
-        self.because = because
-        self.dry_run = dry_run
+        super().__init__(host, group, member, because, dry_run)
         self.power_cycled = power_cycled
 
     def answer(self, request: Request) -> Any:
-        because = _reason(self.because, self.dry_run)
-        asked = UnfenceRequest(
-            optional_text("host", self.host),
-            optional_text("group", self.group),
-            optional_text("member", self.member),
-            because,
-            power_cycled=flag("power_cycled", self.power_cycled),
-        )
-        return unfence_host(request, asked)
+        cycled = flag("power_cycled", self.power_cycled)
+        return unfence_host(request, self.asked(), power_cycled=cycled)
 
 
 class MembersOnHost(FailoverAction):
@@ -97,14 +100,3 @@ class MembersOnHost(FailoverAction):
             found = zones.members_in(request, text("zone", self.zone))
         rows = [{"group": each.group, "members": list(each.members)} for each in found.groups]
         return {"host": self.host, "zone": self.zone, "groups": rows, "unsure": found.unsure}
-
-
-def _reason(because: Any, dry_run: Any) -> str | None:
-    """Return the reason; None for a dry run. Raises ActionError BAD_INPUT unless exactly one of
-    them is given."""
-    reason = optional_text("because", because)
-    if (reason is None) != flag("dry_run", dry_run):
-        raise ActionError(
-            "BAD_INPUT", "because: give a reason, or dry_run", "Give exactly one of them."
-        )
-    return reason

@@ -1,74 +1,64 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An operator of the cloud fences a compute host by hand, with the configured fence devices.
-
-A host serves many projects, so a role in one of them is not enough: only a user to whom Nova shows
-compute services may look, and only one who may change them may fence.
-"""
+"""An operator of the cloud fences a compute host by hand, with the configured fence devices."""
 
 from __future__ import annotations
 
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import TypedDict
 
-from mistral_failover.cloud import hosts
-from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.hosts import ComputeService
-from mistral_failover.groups.snapshot import group_snapshot
+from mistral_failover.cloud.guard import Guard
+from mistral_failover.orders import host_orders
+from mistral_failover.orders.host_orders import HostOrder, HostRequest
 from mistral_failover.resources.fence import agents, devices, power
-from mistral_failover.resources.fence.devices import Devices, Levels
-from mistral_failover.runtime.deadlines import DeadlineGuard
+from mistral_failover.resources.fence.devices import Levels
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
-from mistral_failover.store import groups
 
 LOG = logging.getLogger(__name__)
 
 LOOK = 10.0
 """Seconds in which a device tells the power in a dry run."""
-LIMIT = 50.0
-"""Seconds for all of it: Mistral gives an action that is waited for 60 by default."""
 
 
-@dataclass(frozen=True)
-class FenceRequest:
-    """Either ``host``, or ``group`` and ``member``. ``because``: the reason; None: only show what
-    would be done. ``even_if_up``: also if Nova reports the compute service up."""
+class FenceDevice(TypedDict):
+    """A fence device. ``power``: on, off or unknown; asked in a dry run only."""
 
-    host: str | None
-    group: str | None
-    member: str | None
-    because: str | None
-    even_if_up: bool = False
+    agent: str
+    power: str
 
 
-def fence_host(request: Request, asked: FenceRequest) -> dict[str, Any]:
+class Fenced(TypedDict):
+    """What was found and done. ``compute_service``: up or down; ``proof``: None in a dry run."""
+
+    host: str
+    compute_service: str | None
+    levels: list[list[FenceDevice]]
+    fenced: bool
+    proof: str | None
+    sentence: str
+
+
+def fence_host(request: Request, asked: HostRequest, *, even_if_up: bool) -> Fenced:
     """Switch a host off, prove it, and tell Nova; or, without a reason, show what would be done.
 
-    Returns ``host``, ``compute_service`` (up, down or null), ``levels`` (each a list of ``agent``
-    and ``power``: on, off or unknown; asked in a dry run only), ``fenced``, ``proof`` (null in a
-    dry run) and ``sentence``. Raises ActionError BAD_INPUT, CONFIG, FENCE_UNPROVEN, UNKNOWN_MEMBER;
-    UnknownGroup; CloudError FORBIDDEN if Nova does not show compute services to the caller, or does
-    not let the caller change them.
+    ``even_if_up``: also if Nova reports the compute service up. Raises as
+    :func:`host_orders.permitted`; ActionError CONFIG if the host has no fence device,
+    FENCE_UNPROVEN.
     """
-    guard = DeadlineGuard(time.monotonic() + LIMIT, request.runtime.settings.http_timeout)
-    own = request.cloud(guard)
-    hosts.compute_services(own)
-    if asked.because is not None:
-        hosts.require_right_to_force_down(own)
-    try:
-        known = devices.load(request.runtime.settings)
-    except devices.NoDevices as error:
-        raise ActionError("CONFIG", error.detail, error.remedy) from None
-    host = host_of(request, own, asked.host, asked.group, asked.member)
-    service = hosts.compute_service(own, host)
-    facts: dict[str, Any] = {
+    order = host_orders.permitted(request, asked)
+    host = order.host
+    facts: Fenced = {
         "host": host,
-        "compute_service": service and ("down" if service.down else "up"),
-        "levels": _levels(known.hosts.get(host, ()), guard if asked.because is None else None),
+        "compute_service": order.compute_service,
+        "levels": _levels(
+            order.devices.hosts.get(host, ()), order.guard if asked.because is None else None
+        ),
+        "fenced": False,
+        "proof": None,
+        "sentence": "",
     }
     if not facts["levels"]:
         raise ActionError(
@@ -77,19 +67,19 @@ def fence_host(request: Request, asked: FenceRequest) -> dict[str, Any]:
             f"Add {host} to hosts of the file in {devices.OPTION}.",
         )
     if asked.because is None:
-        return {**facts, "fenced": False, "proof": None, "sentence": _plan(facts, known, service)}
-    proof = _fenced(request, known, own, asked, host)
+        return {**facts, "sentence": _plan(order, up=facts["compute_service"] == "up")}
+    proof = _fenced(request, order, asked.because, even_if_up=even_if_up)
     return {**facts, "fenced": True, "proof": proof, "sentence": f"Fenced {host}: {proof}"}
 
 
-def _levels(levels: Levels, guard: DeadlineGuard | None) -> list[list[dict[str, str]]]:
+def _levels(levels: Levels, guard: Guard | None) -> list[list[FenceDevice]]:
     """Return the devices of each level. If a guard is given, ask them all at once for the power."""
 
     def permit(seconds: float) -> float:
         assert guard is not None
         return min(seconds, LOOK, guard.permit("GET"))
 
-    def shown(device: devices.Device) -> dict[str, str]:
+    def shown(device: devices.Device) -> FenceDevice:
         said = agents.status(device, permit).power if guard is not None else agents.Power.UNKNOWN
         return {"agent": device.agent, "power": str(said)}
 
@@ -98,25 +88,26 @@ def _levels(levels: Levels, guard: DeadlineGuard | None) -> list[list[dict[str, 
         return [[each.result() for each in level] for level in asked]
 
 
-def _plan(facts: dict[str, Any], known: Devices, service: ComputeService | None) -> str:
-    """Return what a fence would do, in a sentence."""
-    tried = "; ".join(power.described(known, facts["host"]))
-    would = f"would switch {facts['host']} off ({tried})"
-    if service is not None and not service.down and known.compute_must_be_down:
+def _plan(order: HostOrder, *, up: bool) -> str:
+    """Return what a fence would do, in a sentence. ``up``: Nova reports the compute service up."""
+    tried = "; ".join(power.described(order.devices, order.host))
+    would = f"would switch {order.host} off ({tried})"
+    if up and order.devices.compute_must_be_down:
         return f"Refused as long as Nova reports its compute service up; then it {would}"
     return f"It {would}, verify it, and tell Nova"
 
 
-def _fenced(request: Request, known: Devices, own: Cloud, asked: FenceRequest, host: str) -> str:
+def _fenced(request: Request, order: HostOrder, because: str, *, even_if_up: bool) -> str:
     """Switch the host off; return the proof."""
-    store = request.runtime.database  # a host serves many projects
-    LOG.warning("An operator fences host %s: %s", host, asked.because)
+    store, host = request.runtime.database, order.host  # a host serves many projects
+    LOG.warning("An operator fences host %s: %s", host, because)
+    known = order.devices
     switch = power.Switch(
-        devices=replace(known, compute_must_be_down=False) if asked.even_if_up else known,
-        nova=own,
+        devices=replace(known, compute_must_be_down=False) if even_if_up else known,
+        nova=order.cloud,
         store=store,
-        guard=own.guard,
-        deadline=time.monotonic() + LIMIT - 10,
+        guard=order.guard,
+        deadline=time.monotonic() + host_orders.LIMIT - 10,
         owner=request.owner,
         lease=request.runtime.settings.lease,
     )
@@ -129,33 +120,3 @@ def _fenced(request: Request, known: Devices, own: Cloud, asked: FenceRequest, h
             "Check the fence devices: failover doctor. Or switch the host off by hand.",
         ) from None
     return f"{proof}; {power.tell_nova(switch, host)}"
-
-
-def host_of(
-    request: Request, own: Cloud, host: str | None, group: str | None, member: str | None
-) -> str:
-    """Return the host that an operator means: by its name, or by a member of a group that is there.
-    Raises ActionError BAD_INPUT, UNKNOWN_MEMBER; UnknownGroup; CloudError."""
-    if host is not None and group is None and member is None:
-        return host
-    if host is not None or group is None or member is None:
-        raise ActionError(
-            "BAD_INPUT", "host: either a host, or a group and a member", "Give one of them."
-        )
-    snapshot = group_snapshot(request, group)
-    members = request.store.reading(lambda tx: groups.members_of(tx, snapshot.state.id))
-    row = members.get(member)
-    if row is None or row.server_id is None:
-        raise ActionError(
-            "UNKNOWN_MEMBER",
-            f"{member} is not a member of {group} with a server",
-            f"List the members: failover member list {group}",
-        )
-    place = hosts.location_of(own, row.server_id)
-    if place.host is None or place.moving:
-        raise CloudError(
-            "CONFLICT",
-            f"The host of server {row.server_id} of {member} is not certain"
-            f"{f' ({place.moving})' if place.moving else ''}.",
-        )
-    return place.host

@@ -1,25 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """An operator of the cloud lifts what fences left behind on a compute host, by hand.
 
-As for a fence by hand, only a user to whom Nova shows compute services may look, and only one who
-may change them may do it. The sweep does the same by itself for what is certain.
+The sweep does the same by itself for what is certain.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypedDict
 
-from mistral_failover.cloud import hosts
-from mistral_failover.cloud.clients import Cloud
-from mistral_failover.orders.fence_host import LIMIT, host_of
+from mistral_failover.orders import host_orders
+from mistral_failover.orders.host_orders import HostOrder, HostRequest
 from mistral_failover.resources.fence import devices, lifting, power
 from mistral_failover.resources.fence.ceph import Cluster
-from mistral_failover.resources.fence.devices import Devices
 from mistral_failover.resources.fence.lifting import Leftovers
-from mistral_failover.runtime.deadlines import DeadlineGuard
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
 
@@ -28,19 +24,6 @@ LOG = logging.getLogger(__name__)
 REPORTS = 12.0
 """Seconds in which a compute service that lives has reported: it does so every 10 s by default."""
 _PAUSE = 1.0
-
-
-@dataclass(frozen=True)
-class UnfenceRequest:
-    """Either ``host``, or ``group`` and ``member``. ``because``: the reason; None: only show what
-    would be done. ``power_cycled``: the operator says that the host was off since its clients were
-    blocked."""
-
-    host: str | None
-    group: str | None
-    member: str | None
-    because: str | None
-    power_cycled: bool = False
 
 
 class BlockedRow(TypedDict):
@@ -64,29 +47,20 @@ class Unfenced(TypedDict):
     sentence: str
 
 
-def unfence_host(request: Request, asked: UnfenceRequest) -> Unfenced:
+def unfence_host(request: Request, asked: HostRequest, *, power_cycled: bool) -> Unfenced:
     """Lift what fences left behind on a host; or, without a reason, show what would be lifted.
 
-    Raises ActionError BAD_INPUT, CONFIG, FENCE_UNPROVEN if a blocked client may be alive,
-    UNKNOWN_MEMBER; UnknownGroup; CloudError FORBIDDEN if Nova does not show compute services to the
-    caller, or does not let the caller change them.
+    ``power_cycled``: the operator says that the host was off since its clients were blocked. Raises
+    as :func:`host_orders.permitted`; ActionError CONFIG if Ceph does not lift a block,
+    FENCE_UNPROVEN if a blocked client may be alive.
     """
-    guard = DeadlineGuard(time.monotonic() + LIMIT, request.runtime.settings.http_timeout)
-    own = request.cloud(guard)
-    hosts.compute_services(own)
-    if asked.because is not None:
-        hosts.require_right_to_force_down(own)
-    try:
-        known = devices.load(request.runtime.settings)
-    except devices.NoDevices as error:
-        raise ActionError("CONFIG", error.detail, error.remedy) from None
-    host = host_of(request, own, asked.host, asked.group, asked.member)
-    found = lifting.leftovers(request.runtime.database, known, host)
-    if asked.power_cycled:
+    order = host_orders.permitted(request, asked)
+    found = lifting.leftovers(request.runtime.database, order.devices, order.host)
+    if power_cycled:
         found = replace(found, safe=found.clients)
     facts: Unfenced = {
-        "host": host,
-        "compute_service": _compute_service(own, host),
+        "host": order.host,
+        "compute_service": order.compute_service,
         "clients": [
             {
                 "client": each.client,
@@ -100,37 +74,31 @@ def unfence_host(request: Request, asked: UnfenceRequest) -> Unfenced:
         "down_in_nova": found.down_in_nova,
         "sentence": "",
     }
-    unknown = lifting.without_host(request.runtime.database, known)
+    unknown = lifting.without_host(request.runtime.database, order.devices)
     note = _note(len(unknown))
     if asked.because is None:
         return {**facts, "sentence": _plan(found) + note}
     if found.safe != found.clients:
         raise _unsafe(found)
-    LOG.warning("An operator lifts the fence of host %s: %s", host, asked.because)
-    _unblock(request, known, guard, found)
-    back = _told_back(request, own, found)
+    LOG.warning("An operator lifts the fence of host %s: %s", order.host, asked.because)
+    _unblock(request, order, found)
+    back = _told_back(request, order, found)
     return {
         **facts,
-        "compute_service": _compute_service(own, host),
+        "compute_service": order.compute_service,
         "lifted": len(found.clients),
         "down_in_nova": found.down_in_nova and not back,
         "sentence": _done(found, back) + note,
     }
 
 
-def _compute_service(own: Cloud, host: str) -> str | None:
-    service = hosts.compute_service(own, host)
-    if service is None:
-        return None
-    return "down" if service.down else "up"
-
-
-def _unblock(request: Request, known: Devices, guard: DeadlineGuard, found: Leftovers) -> None:
+def _unblock(request: Request, order: HostOrder, found: Leftovers) -> None:
     """Have Ceph accept the clients again."""
     if not found.clients:
         return
-    assert known.ceph is not None  # it has the address of each of them
-    cluster = Cluster(known.ceph, lambda seconds: min(seconds, guard.permit("POST")))
+    ceph = order.devices.ceph
+    assert ceph is not None  # it has the address of each of them
+    cluster = Cluster(ceph, lambda seconds: min(seconds, order.guard.permit("POST")))
     try:
         lifting.unblock(request.runtime.database, cluster, found.clients)
     except power.Unproven as error:
@@ -141,11 +109,11 @@ def _unblock(request: Request, known: Devices, guard: DeadlineGuard, found: Left
         ) from None
 
 
-def _told_back(request: Request, own: Cloud, found: Leftovers) -> bool:
+def _told_back(request: Request, order: HostOrder, found: Leftovers) -> bool:
     """Tell Nova that the host is back, as soon as it reports, within `REPORTS` seconds."""
     end = time.monotonic() + REPORTS
     while found.down_in_nova:
-        if lifting.tell_nova_back(request.runtime.database, own, found.host):
+        if lifting.tell_nova_back(request.runtime.database, order.cloud, found.host):
             return True
         if time.monotonic() >= end:
             return False
