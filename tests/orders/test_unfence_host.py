@@ -15,7 +15,7 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 from mistral_failover.actions import base
 from mistral_failover.actions.hosts import FenceHost, UnfenceHost
 from mistral_failover.actions.recovery import Sweep
-from mistral_failover.cloud import volumes
+from mistral_failover.cloud import hosts, volumes
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.emulator.state import stable_hex
@@ -256,6 +256,47 @@ def test_nova_refuses_until_an_evacuated_host_has_tidied_up_and_is_told_later(
 
     sweep(stored)
     assert not stored.fencing.forced_down()
+
+
+def test_a_host_that_is_fenced_again_before_nova_learned_of_its_return_stays_down(
+    stored: Stored,
+) -> None:
+    """It reported in between, but that was before the second fence."""
+    stored.fencing.dies()
+    fence(stored)
+    sweep(stored)
+    time.sleep(1.1)  # Nova shows the last report in seconds
+    returns(stored)
+    stored.fencing.dies()
+    fence(stored)
+
+    for _ in range(2):
+        sweep(stored)
+
+    assert stored.fencing.forced_down()
+
+
+def test_a_fence_that_begins_while_nova_is_told_of_the_return_stays_in_nova(
+    stored: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored.fencing.dies()
+    fence(stored)
+    sweep(stored)
+    time.sleep(1.1)  # Nova shows the last report in seconds
+    returns(stored)
+    told = hosts.force_down
+
+    def fenced_meanwhile(cloud: Cloud, service: hosts.ComputeService, *, down: bool = True) -> None:
+        monkeypatch.setattr(hosts, "force_down", told)
+        stored.fencing.dies()
+        fence(stored)
+        told(cloud, service, down=down)
+
+    monkeypatch.setattr(hosts, "force_down", fenced_meanwhile)
+    for _ in range(3):
+        sweep(stored)
+
+    assert stored.fencing.forced_down()
 
 
 def test_a_host_that_somebody_else_has_forced_down_stays_so(stored: Stored, unfence: Run) -> None:

@@ -216,7 +216,7 @@ def _detach_done(emulation: Emulation, attachment_id: str, operation: str) -> No
     elif fault.fault == "torn":
         nodes.unplug(emulation, attachment.server_id, attachment.volume_id)
         attachment.in_cinder = False
-        emulation.state.hosts[attachment.host].compute_up = False
+        emulation.state.hosts[attachment.host].stop_reports()
         refresh_status(emulation, attachment.volume_id)
 
 

@@ -349,7 +349,7 @@ def _service(call: Call, host: Host) -> dict[str, Any]:
         "state": "up" if host.up else "down",
         "forced_down": host.forced_down,
         "disabled_reason": None,
-        "updated_at": utc(time.time() if host.reports else call.emulation.started_at),
+        "updated_at": utc(time.time() if host.reports else host.reported),
     }
 
 

@@ -73,11 +73,12 @@ def _revive_server(emulation: Emulation, guest: Guest) -> None:
 
 def _compute_down(emulation: Emulation, host: Host) -> None:
     del emulation
-    host.compute_up = False
+    host.stop_reports()
 
 
 def _power_off(emulation: Emulation, host: Host) -> None:
-    host.compute_up = host.powered = False
+    host.stop_reports()
+    host.powered = False
     for guest in emulation.state.guests.values():
         if guest.host == host.name:
             nodes.power_off(emulation, guest.server_id, "power loss")

@@ -7,6 +7,7 @@ are 32 hexadecimal digits as Keystone's are.
 
 import hashlib
 import json
+import time
 import uuid
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -90,13 +91,21 @@ class Token:
 class Host:
     """A hypervisor: `compute_up` is nova-compute, `powered` the machine under it.
 
-    `forced_down`: an administrator has told Nova so.
+    `forced_down`: an administrator has told Nova so. `reported`: when nova-compute reported last,
+    if it does not report; 0.0: never.
     """
 
     name: str
     compute_up: bool = True
     powered: bool = True
     forced_down: bool = False
+    reported: float = 0.0
+
+    def stop_reports(self) -> None:
+        """End nova-compute."""
+        if self.reports:
+            self.reported = time.time()
+        self.compute_up = False
 
     @property
     def reports(self) -> bool:

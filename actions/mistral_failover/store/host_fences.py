@@ -116,6 +116,12 @@ def tell_down(tx: Session, host: str) -> None:
     tx.execute(host_fences.update().where(host_fences.c.host == host).values(nova_seen=""))
 
 
+def fenced_again(tx: Session, host: str) -> None:
+    """Record that what Nova shows of a host that we told it is down was not looked at since."""
+    told = sa.and_(host_fences.c.host == host, host_fences.c.nova_seen.is_not(None))
+    tx.execute(host_fences.update().where(told).values(nova_seen=""))
+
+
 def look(tx: Session, host: str, before: str, seen: str | None) -> bool:
     """Record the last report that Nova shows of a host that we told it is down; None: Nova was told
     that it is back. Return False, without effect, unless ``before`` was recorded."""

@@ -86,11 +86,14 @@ def unblock(store: Database, cluster: Cluster, clients: tuple[BlockedClient, ...
 
 def tell_nova_back(store: Database, nova: Cloud, host: str) -> bool:
     """Tell Nova that a host is back, if its compute service has reported since we told Nova that it
-    is down. Return whether Nova no longer counts the host as down because of us; False at the
-    first look, which has nothing to compare. Raises CloudError."""
-    seen = store.reading(lambda tx: host_fences.of_host(tx, host)).nova_seen
+    is down, and nobody fences it now. Return whether Nova no longer counts the host as down because
+    of us; False at the first look, which has nothing to compare. Raises CloudError."""
+    fence = store.reading(lambda tx: host_fences.of_host(tx, host))
+    seen = fence.nova_seen
     if seen is None:
         return True
+    if fence.owner is not None:
+        return False
     service = hosts.compute_service(nova, host)
     if service is None:
         return False
@@ -107,4 +110,9 @@ def tell_nova_back(store: Database, nova: Cloud, host: str) -> bool:
             LOG.info("Nova still counts host %s as down: %s", host, error.message)
             return False
         LOG.warning("Nova no longer counts host %s as down: its compute service reports", host)
-    return store.atomically(lambda tx: host_fences.look(tx, host, seen, None))
+    if store.atomically(lambda tx: host_fences.look(tx, host, seen, None)):
+        return True
+    if store.reading(lambda tx: host_fences.of_host(tx, host)).nova_seen == "":
+        # It was fenced in the meantime, and Nova must not forget that.
+        hosts.force_down(nova, service)
+    return False

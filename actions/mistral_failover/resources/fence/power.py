@@ -160,6 +160,11 @@ def tell_nova(switch: Switch, host: str) -> str:
     try:
         switch.guard.permit("PUT")
         service = hosts.compute_service(switch.nova, host)
+        if service is not None and service.forced_down:
+            # No report from before this fence may count as the host's return; but what lifts fences
+            # may just have told Nova of one.
+            switch.store.atomically(partial(host_fences.fenced_again, host=host))
+            service = hosts.compute_service(switch.nova, host)
         if service is None:
             return "Nova has no compute service there"
         if not service.forced_down:
