@@ -263,7 +263,7 @@ def test_a_reason_that_was_told_among_the_steps_is_not_told_whole_once_more() ->
     for told in (stream, terminal):
         assert " ".join(told.getvalue().split()).count("it is not proven") == 1
     ended = {"reason": "its execution was ended", "failure": None}
-    assert status_screen.short_reason(ended) == "its execution was ended"
+    assert status_screen.short_reason(**ended) == ended["reason"]
 
 
 def test_who_holds_a_role_is_told_only_of_a_goal_that_is_reached() -> None:

@@ -29,7 +29,7 @@ class Suspension:
     because: str
     since: float
     until: float | None = None
-    members: tuple[str, ...] = ()
+    members: Sequence[str] = ()
 
     def covers(self, member: str | None, now: float) -> bool:
         """Return whether it applies now to an alarm about this member (None: unknown which)."""

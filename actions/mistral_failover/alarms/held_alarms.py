@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypedDict
 
 from mistral_failover.alarms.recording import MOST_WITHOUT_GROUP
 from mistral_failover.alarms.storm import Queued, in_order
@@ -26,23 +26,49 @@ from mistral_failover.store.incidents import OPERATOR, HeldOfGroup, Incident
 from mistral_failover.store.transaction import SqlTransaction
 
 
-def list_held_alarms(request: Request, group: str | None, limit: int) -> dict[str, Any]:
-    """Return the alarms that are held in the project, or in one group of it, the latest first.
+class HeldAlarmRow(TypedDict):
+    """A held alarm. ``group``: None if unknown; ``lost``: None if the member is unknown too;
+    ``heard``: how often it was delivered; ``host``, ``zone`` and ``children``: of a host event, the
+    host or the zone that failed, and the number of its groups whose alarms are held; ``evidence``:
+    why the storm guard still holds it, None if it was not judged; ``admit`` and ``dismiss``: the
+    commands."""
 
-    Returns ``total``, how many there are; ``unlisted``, how many alarms of the project were ever
-    left out because the list was full, and ``unlisted_at``, when the last one arrived (None:
-    never); and ``held``, at most ``limit`` of them: ``incident``,
-    ``group`` (None: unknown), ``lost`` (a list; None: the member is unknown too), ``sentence``,
-    ``rule``, ``source``, ``heard`` (how often it was delivered), ``first_at``, ``last_at``,
-    ``host``, ``zone`` and ``children`` (of a host event: the host or the zone that failed, and the
-    number of its groups whose alarms are held),
-    ``evidence`` (why the storm guard still holds it, None if it was not judged), and the commands
-    that ``admit`` or ``dismiss`` it. The project's list has a host event instead of its children.
-    Raises UnknownGroup.
+    incident: str
+    group: str | None
+    lost: list[str] | None
+    sentence: str
+    rule: str | None
+    source: str
+    heard: int
+    first_at: float
+    last_at: float
+    host: str | None
+    zone: str | None
+    children: int
+    evidence: str | None
+    admit: str
+    dismiss: str
+
+
+class HeldAlarms(TypedDict):
+    """The alarms that wait for an operator. ``total``: how many there are; ``unlisted``: how many
+    of the project were ever left out because the list was full, and ``unlisted_at``, when the last
+    one arrived (None: never)."""
+
+    total: int
+    unlisted: int
+    unlisted_at: float | None
+    held: list[HeldAlarmRow]
+
+
+def list_held_alarms(request: Request, group: str | None, limit: int) -> HeldAlarms:
+    """Return at most ``limit`` of the alarms that are held in the project, or in one group of it,
+    the latest first. The project's list has a host event instead of its children. Raises
+    UnknownGroup.
     """
     group_id = group_snapshot(request, group).state.id if group else None
 
-    def read(tx: SqlTransaction) -> dict[str, Any]:
+    def read(tx: SqlTransaction) -> HeldAlarms:
         total, found = incidents.held_alarms(tx, request.project_id, group_id, limit)
         unlisted, at = totals.unlisted_of(tx, request.project_id)
         rows = [_row(each) for each in found]
@@ -337,8 +363,9 @@ def lost_fact(incident: Incident) -> list[str] | None:
     return list(incidents.reported_lost(incident)) or None
 
 
-def _row(held: incidents.HeldAlarm) -> dict[str, Any]:
+def _row(held: incidents.HeldAlarm) -> HeldAlarmRow:
     incident, group = held.incident, held.group
+    words = commands(incident, group)
     return {
         "incident": incident.id,
         "group": group,
@@ -353,7 +380,8 @@ def _row(held: incidents.HeldAlarm) -> dict[str, Any]:
         "zone": incident.fact.get("zone"),
         "children": held.children,
         "evidence": incident.fact.get("evidence"),
-        **commands(incident, group),
+        "admit": words["admit"],
+        "dismiss": words["dismiss"],
     }
 
 

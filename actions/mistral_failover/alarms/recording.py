@@ -314,9 +314,8 @@ def _situation(
 ) -> AdmissionContext:
     """Return the situation of a group, as if no storm could hold the alarm."""
     state = snapshot.state
-    suspended = {
-        kind: Suspension(**said) for kind, said in suspensions.of_group(tx, state.id).items()
-    }
+    suspended = suspensions.of_group(tx, state.id)
+    pause, work = suspended.get("pause"), suspended.get("maintenance")
     return AdmissionContext(
         group=snapshot.group.name,
         member=member,
@@ -327,8 +326,8 @@ def _situation(
         admitted=incidents.admitted_alarms_since(tx, state.id, now - HOUR),
         limits=snapshot.group.limits,
         now=now,
-        pause=suspended.get("pause"),
-        maintenance=suspended.get("maintenance"),
+        pause=Suspension(**pause) if pause else None,
+        maintenance=Suspension(**work) if work else None,
         replacing=frozenset(snapshot.replacing),
         old_news=lambda: _old_news(tx, state, member, alarm),
     )

@@ -4,7 +4,8 @@ work."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import TypedDict
 
 from mistral_failover.convergence.records import JournalKind
 from mistral_failover.groups.snapshot import locked
@@ -13,22 +14,19 @@ from mistral_failover.model.validation import did_you_mean
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, suspensions
-from mistral_failover.store.suspensions import Kind
+from mistral_failover.store.suspensions import KINDS, Kind, Maintenance, Pause
 from mistral_failover.store.transaction import SqlTransaction
 
 LONGEST = 28 * 86400.0
 """Seconds that a maintenance may last at most: a forgotten one must end by itself."""
 
 
-def pause(request: Request, group: str, because: str) -> dict[str, Any]:
-    """Hold every alarm of a group until an operator resumes it. Raises UnknownGroup.
+def pause(request: Request, group: str, because: str) -> Suspended:
+    """Hold every alarm of a group until an operator resumes it. Raises UnknownGroup."""
 
-    Returns the result of :func:`standing`, plus ``group`` and ``sentence``.
-    """
-
-    def suspend(tx: SqlTransaction) -> dict[str, Any]:
+    def suspend(tx: SqlTransaction) -> Suspended:
         state = locked(request, tx, group)
-        said = {"by": request.caller, "because": plain(because), "since": tx.now()}
+        said: Pause = {"by": request.caller, "because": plain(because), "since": tx.now()}
         return _suspended(tx, state.id, group, "pause", said, f"paused by {said['by']}")
 
     return request.store.atomically(suspend)
@@ -42,12 +40,12 @@ def maintain(
     until: str | None,
     minutes: float | None,
     members: tuple[str, ...],
-) -> dict[str, Any]:
+) -> Suspended:
     """Hold a group's alarms until a time; only those about ``members`` if any are named. An earlier
     maintenance is replaced.
 
-    Give either ``until``, a time in ISO 8601, or ``minutes`` from now. Returns the same as
-    :func:`pause`. Raises UnknownGroup, ActionError BAD_INPUT, UNKNOWN_MEMBER.
+    Give either ``until``, a time in ISO 8601, or ``minutes`` from now. Raises UnknownGroup,
+    ActionError BAD_INPUT, UNKNOWN_MEMBER.
     """
     if (until is None) == (minutes is None):
         raise _bad("until: give either until or minutes")
@@ -55,14 +53,14 @@ def maintain(
     if until is not None and end is None:
         raise _bad(f"until: {plain(until)} is not a time in ISO 8601")
 
-    def suspend(tx: SqlTransaction) -> dict[str, Any]:
+    def suspend(tx: SqlTransaction) -> Suspended:
         state = locked(request, tx, group)
         _check_members(group, members, groups.members_of(tx, state.id))
         now = tx.now()
         over = end if end is not None else now + (minutes or 0.0) * 60
         if not now < over <= now + LONGEST:
             raise _bad(f"until: {clock(over)} is not within the next {LONGEST / 86400:.0f} days")
-        said = {
+        said: Maintenance = {
             "by": request.caller,
             "because": plain(because),
             "since": now,
@@ -83,25 +81,25 @@ def resume(
     *,
     only: str | None = None,
     members: tuple[str, ...] = (),
-) -> dict[str, Any]:
+) -> Suspended:
     """End the pause and the maintenance of a group, if it has any. This starts nothing.
 
     ``only``: pause or maintenance, to end just that. ``members``: only these leave the maintenance;
-    the others stay in it until its end. Returns the same as :func:`pause`. Raises UnknownGroup,
-    ActionError BAD_INPUT, UNKNOWN_MEMBER.
+    the others stay in it until its end. Raises UnknownGroup, ActionError BAD_INPUT,
+    UNKNOWN_MEMBER.
     """
-    if only not in (None, *suspensions.KINDS):
+    if only not in (None, *KINDS):
         raise ActionError(
             "BAD_INPUT",
             f"only: {plain(str(only))} is not a suspension that can be ended",
-            f"Give {' or '.join(suspensions.KINDS)}, or leave it out.",
+            f"Give {' or '.join(KINDS)}, or leave it out.",
         )
     if members and only == "pause":
         raise ActionError(
             "BAD_INPUT", "members: a pause holds for the whole group", "Leave members out."
         )
 
-    def end(tx: SqlTransaction) -> dict[str, Any]:
+    def end(tx: SqlTransaction) -> Suspended:
         state = locked(request, tx, group)
         known = groups.members_of(tx, state.id)
         _check_members(group, members, known)
@@ -109,15 +107,16 @@ def resume(
         work = found.get("maintenance")
         sentence = f"there was nothing to resume: {plain(because)}"
         if not members:
-            ended = [kind for kind in suspensions.KINDS if kind in found and only in (None, kind)]
+            ended = [kind for kind in KINDS if kind in found and only in (None, kind)]
             suspensions.resume(tx, state.id, ended)
             how = "resumed" if only is None else f"{only} ended"
         else:
             inside = set(work["members"] or known) if work else set()
-            ended = sorted(inside & set(members))
-            how = f"maintenance of {', '.join(ended)} ended"
+            leaving = sorted(inside & set(members))
+            ended = ["maintenance"] if leaving else []
+            how = f"maintenance of {', '.join(leaving)} ended"
             if work and inside - set(members):
-                staying = {**work, "members": sorted(inside - set(members))}
+                staying: Maintenance = {**work, "members": sorted(inside - set(members))}
                 suspensions.suspend(tx, state.id, "maintenance", staying)
             elif work:
                 suspensions.resume(tx, state.id, ["maintenance"])
@@ -129,8 +128,22 @@ def resume(
     return request.store.atomically(end)
 
 
-def current_suspensions(tx: SqlTransaction, group_id: str) -> dict[str, Any]:
-    """Return the current ``pause`` and ``maintenance`` of a group, each a mapping or None."""
+class CurrentSuspensions(TypedDict):
+    """What holds the alarms of a group now."""
+
+    pause: Pause | None
+    maintenance: Maintenance | None
+
+
+class Suspended(CurrentSuspensions):
+    """The answer to an order about a group's suspensions."""
+
+    group: str
+    sentence: str
+
+
+def current_suspensions(tx: SqlTransaction, group_id: str) -> CurrentSuspensions:
+    """Return what holds the alarms of a group now."""
     found = suspensions.of_group(tx, group_id)
     return {
         "pause": found.get("pause"),
@@ -138,21 +151,26 @@ def current_suspensions(tx: SqlTransaction, group_id: str) -> dict[str, Any]:
     }
 
 
-def unless_ended(work: Any, now: float) -> Any:
+def unless_ended(work: Maintenance | None, now: float) -> Maintenance | None:
     """Return a maintenance, or None if it has ended (or there is none)."""
     return None if work is None or now >= work["until"] else work
 
 
 def _suspended(
-    tx: SqlTransaction, group_id: str, group: str, kind: Kind, said: dict[str, Any], how: str
-) -> dict[str, Any]:
+    tx: SqlTransaction,
+    group_id: str,
+    group: str,
+    kind: Kind,
+    said: Pause | Maintenance,
+    how: str,
+) -> Suspended:
     suspensions.suspend(tx, group_id, kind, said)
     sentence = f"{how}: {said['because']}"
     tx.journal(group_id, sentence, kind=JournalKind(kind))
     return {"group": group, "sentence": sentence, **current_suspensions(tx, group_id)}
 
 
-def _check_members(group: str, named: tuple[str, ...], known: Any) -> None:
+def _check_members(group: str, named: tuple[str, ...], known: Iterable[str]) -> None:
     for name in named:
         if name not in known:
             raise ActionError(

@@ -6,10 +6,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mistral_failover.cli import connection
 from mistral_failover.model.text import clean, clean_value
+
+if TYPE_CHECKING:  # a command starts without the code of the actions
+    from mistral_failover.reports.documents import StatusReport
+    from mistral_failover.store.views import JournalRow
 
 _AT_REST = frozenset({"COMPLETE", "FAILED", "BLOCKED", "DEFINED"})
 _MOST = 1000
@@ -24,7 +28,7 @@ class Journal:
     traversal: str | None = None
     after: int = 0
 
-    def new(self) -> list[dict[str, Any]]:
+    def new(self) -> list[JournalRow]:
         """Return the steps since the last call, oldest first; none while Mistral is down. Raises
         CommandFailed for any other error."""
         from mistral_failover.mistral.client import MistralError
@@ -34,7 +38,7 @@ class Journal:
             asked["traversal"] = self.traversal
         with connection.mistral(self.app) as client:
             try:
-                rows: list[dict[str, Any]] = client.run_action("failover.history", asked)
+                rows: list[JournalRow] = client.run_action("failover.history", asked)
             except MistralError as error:
                 if error.code not in connection.AWAY:
                     raise
@@ -48,8 +52,8 @@ class WatchUpdate:
     """One look: ``status`` is the answer of failover.status, None while Mistral is ``away``;
     ``steps`` are the new ones."""
 
-    status: dict[str, Any] | None
-    steps: list[dict[str, Any]] = field(default_factory=list)
+    status: StatusReport | None
+    steps: list[JournalRow] = field(default_factory=list)
     away: str = ""
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -18,6 +18,10 @@ from mistral_failover.cli import status_screen
 from mistral_failover.cli.base import when
 from mistral_failover.cli.follow import WatchUpdate
 
+if TYPE_CHECKING:
+    from mistral_failover.reports.documents import StatusReport
+    from mistral_failover.store.views import JournalRow
+
 STYLES = {"SERVING": "bold green", "DEGRADED": "bold yellow", "DOWN": "bold red"}
 """How the headline looks."""
 _STEPS = 12
@@ -25,7 +29,7 @@ _STEPS = 12
 
 def live(looks: Iterator[WatchUpdate], stream: TextIO) -> Iterator[WatchUpdate]:
     """Replace each look by the next one; the last one stays."""
-    steps: deque[dict[str, Any]] = deque(maxlen=_STEPS)
+    steps: deque[JournalRow] = deque(maxlen=_STEPS)
     known: WatchUpdate | None = None
     console = Console(file=stream)
     with Live(console=console, refresh_per_second=4) as shown:
@@ -39,14 +43,13 @@ def live(looks: Iterator[WatchUpdate], stream: TextIO) -> Iterator[WatchUpdate]:
             yield look
 
 
-def _screen(status: dict[str, Any], steps: list[dict[str, Any]], away: str, width: int) -> Group:
+def _screen(status: StatusReport, steps: list[JournalRow], away: str, width: int) -> Group:
     head, *more = status_screen.screen(status, (), width).splitlines()
     style = STYLES.get(status["service"]["status"], "")
     above = status["reason"]  # as "why"
-    said = [
-        status_screen.short_reason(status) if row["sentence"] == above else row["sentence"]
-        for row in steps
-    ]
+    # In the answers of older versions failure is missing.
+    short = status_screen.short_reason(above, status.get("failure"))
+    said = [short if row["sentence"] == above else row["sentence"] for row in steps]
     told = [Text(f"{when(row['at'])}  {text}") for row, text in zip(steps, said, strict=True)]
     trouble = [Text(f"{away}: retrying", style="bold red")] if away else []
     return Group(Text(head, style=style), *map(Text, more), Text(), *told, *trouble)

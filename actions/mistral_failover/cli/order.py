@@ -137,7 +137,7 @@ def follow(
     execution, facts = _followed(app, workflow, inputs, group, wait, told)
     if people:
         if facts.get("reason") in told:
-            facts["reason"] = status_screen.short_reason(facts)
+            facts["reason"] = status_screen.short_reason(facts["reason"], facts.get("failure"))
         facts.pop("failure", None)
     return {"execution": execution["id"], "state": execution["state"], **facts}
 

@@ -6,14 +6,17 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from cliff.show import ShowOne
 
 from mistral_failover.cli import base, connection, order
 from mistral_failover.cli.base import for_people, lasted, when
 from mistral_failover.convergence.records import TraversalStatus
+
+if TYPE_CHECKING:  # a command starts without the code of the actions
+    from mistral_failover.orders.plan.documents import PlanDocument, PlanStep, Risk
 
 VERBS = ("failover", "switchover", "failback", "replace", "rollback", "remove")
 _LOST = ("down", "lost", "dead", "gone", "failed", "broken", "unreachable", "not responding")
@@ -32,7 +35,7 @@ def show_plan(app: Any, parsed_args: argparse.Namespace, **inputs: Any) -> tuple
     those not given. Raises CommandFailed.
     """
     with connection.mistral(app) as client:
-        plan = client.run_action("failover.plan", base.given(inputs))
+        plan: PlanDocument = client.run_action("failover.plan", base.given(inputs))
     shown = _readable(plan) if for_people(parsed_args) else plan
     return list(shown), list(shown.values())
 
@@ -60,7 +63,7 @@ def facts_said(sentences: Iterable[str]) -> tuple[list[str], list[str]]:
     return lost, recovered
 
 
-def _readable(plan: Mapping[str, Any]) -> dict[str, Any]:
+def _readable(plan: PlanDocument) -> dict[str, Any]:
     """Format a plan for people: a few lines per question."""
     if not plan["plan"]:
         return {"group": plan["group"], "what": plan["sentence"]}
@@ -79,14 +82,14 @@ def _readable(plan: Mapping[str, Any]) -> dict[str, Any]:
     return {name: text if name == "steps" else base.wrapped(text) for name, text in shown.items()}
 
 
-def steps_of(plan: Mapping[str, Any]) -> str:
+def steps_of(plan: PlanDocument) -> str:
     """Return what a plan would do, and its risks, in lines."""
     risks = [f"risk: {_risk(risk)}" for risk in plan["risks"]]
     lines = [plan["sentence"], *_steps(plan["steps"] if plan["plan"] else []), *risks]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _steps(steps: list[dict[str, Any]]) -> list[str]:
+def _steps(steps: list[PlanStep]) -> list[str]:
     """Return a line for each step: number, what, expected seconds, what it waits for."""
     width = max((len(step["what"]) for step in steps), default=0)
     return [
@@ -95,22 +98,22 @@ def _steps(steps: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def _unknown(steps: list[dict[str, Any]]) -> str:
+def _unknown(steps: list[PlanStep]) -> str:
     count = sum(1 for step in steps if step["certain"] and step["expected"] is None)
     return f"not known: {count} of {len(steps)} steps were never done before in this project"
 
 
-def _expected(step: Mapping[str, Any]) -> str:
+def _expected(step: PlanStep) -> str:
     return "?" if step["expected"] is None else lasted(step["expected"])
 
 
-def _waits(step: Mapping[str, Any]) -> str:
+def _waits(step: PlanStep) -> str:
     if not step["after"]:
         return "at once"
     return f"after {', '.join(str(number) for number in step['after'])}"
 
 
-def _risk(risk: Mapping[str, Any]) -> str:
+def _risk(risk: Risk) -> str:
     return f"{risk['sentence']}. {risk['remedy']} [{risk['code']}]"
 
 

@@ -7,7 +7,7 @@ import argparse
 import shlex
 import time
 from collections.abc import Container, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cliff.command import Command
 from cliff.lister import Lister
@@ -19,6 +19,11 @@ from mistral_failover.cli.connection import CommandFailed
 from mistral_failover.cli.follow import Journal, WatchUpdate, watch_updates
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.model.text import clean
+
+if TYPE_CHECKING:  # a command starts without the code of the actions
+    from mistral_failover.alarms.held_alarms import HeldAlarmRow, HeldAlarms
+    from mistral_failover.reports.documents import GroupOverview, ProjectReport, StatusReport
+    from mistral_failover.store.views import JournalRow
 
 ENDS = {
     "COMPLETE": base.COMPLETE,
@@ -68,14 +73,14 @@ class Status(ActionCommand, ShowOne):
     def _group(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         group = parsed_args.group
         # Asking the agents takes a while, so the engine must not wait for it.
-        status = self.run_action("failover.status", group=group, agents=True)
+        status: StatusReport = self.run_action("failover.status", group=group, agents=True)
         if parsed_args.exit_code:
             self.exit_code = SERVICES.get(status["service"]["status"], base.COMPLETE)
-        alarms = (
-            status["held"] and self.run_action("failover.held", group=group, limit=_HELD)["held"]
-        )
-        self._screen = status_screen.screen(status, alarms or [], base.width())
-        return {**status, "alarms": alarms or []}
+        alarms: list[HeldAlarmRow] = []
+        if status["held"]:
+            alarms = self.run_action("failover.held", group=group, limit=_HELD)["held"]
+        self._screen = status_screen.screen(status, alarms, base.width())
+        return {**status, "alarms": alarms}
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
         """Without a frame for people: commands must be easy to copy."""
@@ -86,8 +91,8 @@ class Status(ActionCommand, ShowOne):
         return 0
 
     def _project(self, *, people: bool) -> dict[str, Any]:
-        answer: dict[str, Any] = self.run_action("failover.status")
-        held = self.run_action("failover.held", limit=_HELD)
+        answer: ProjectReport = self.run_action("failover.status")
+        held: HeldAlarms = self.run_action("failover.held", limit=_HELD)
         if not people:
             return {**answer, "held": held["total"], "alarms": held["held"]}
         facts = {row["name"]: _row(row) for row in answer["overview"]}
@@ -98,7 +103,7 @@ class Status(ActionCommand, ShowOne):
         return facts or {"groups": "there is none: failover group create --help"}
 
 
-def _row(row: dict[str, Any]) -> str:
+def _row(row: GroupOverview) -> str:
     words = [
         *([row["service"]] if row["service"] else []),
         f"{row['status']} since {when(row['since'])}",
@@ -179,12 +184,13 @@ def _told(looks: Iterator[WatchUpdate], stream: Any) -> Iterator[WatchUpdate]:
         yield look
 
 
-def _stands(status: dict[str, Any], told: Container[str] = ()) -> str:
+def _stands(status: StatusReport, told: Container[str] = ()) -> str:
     """In one line; a reason that was ``told`` as a step is shortened."""
     words = [f"{status['group']} is {status['status']}", status_screen.role_holders(status)]
     if status["status"] in (TraversalStatus.BLOCKED, TraversalStatus.FAILED):
-        said = status["reason"] in told
-        why = status_screen.short_reason(status) if said else status_screen.why(status)
+        # In the answers of older versions failure is missing.
+        short = status_screen.short_reason(status["reason"], status.get("failure"))
+        why = short if status["reason"] in told else status_screen.why(status)
         words += [why, *status_screen.help_lines(status)]
     return "; ".join(filter(None, words))
 
@@ -227,7 +233,7 @@ class History(ActionCommand, Lister):
         """Query and format."""
         people = for_people(parsed_args)
         columns = ["at", "sentence"] if people else ["id", "at", "kind", "sentence", "traversal_id"]
-        rows = self.run_action(
+        rows: list[JournalRow] = self.run_action(
             "failover.history",
             group=parsed_args.group,
             traversal=parsed_args.traversal,
@@ -241,7 +247,7 @@ class History(ActionCommand, Lister):
         if people and rows:
             self._stages(_latest(rows))
         return columns, [
-            [when(row["at"]), row["sentence"]] if people else [row[key] for key in columns]
+            [when(row["at"]), row["sentence"]] if people else list(map(row.get, columns))
             for row in rows
         ]
 
@@ -251,7 +257,7 @@ class History(ActionCommand, Lister):
             return 0
         return int(super().produce_output(parsed_args, column_names, data))
 
-    def _follow(self, parsed_args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
+    def _follow(self, parsed_args: argparse.Namespace, rows: list[JournalRow]) -> None:
         journal = Journal(self.app, parsed_args.group, parsed_args.traversal)
         journal.after = max((row["id"] for row in rows), default=parsed_args.after or 0)
         try:
@@ -281,12 +287,12 @@ class History(ActionCommand, Lister):
             self.app.stderr.write(f"{'in all':12} {lasted(found['seconds'])}\n")
 
 
-def _latest(rows: list[dict[str, Any]]) -> str | None:
+def _latest(rows: list[JournalRow]) -> str | None:
     """Return the traversal of the last step."""
     return next((r["traversal_id"] for r in reversed(rows) if r["traversal_id"]), None)
 
 
-def _line(row: dict[str, Any], formatter: str) -> str:
+def _line(row: JournalRow, formatter: str) -> str:
     if formatter == "json":
         import json
 

@@ -2,8 +2,7 @@
 """The status of a group for an operator: does it serve, what is it waiting for, what to type next;
 then the details.
 
-``status`` is the answer of failover.status, ``held`` are the rows of failover.held. This module
-sends no requests.
+This module sends no requests.
 """
 
 from __future__ import annotations
@@ -12,11 +11,22 @@ import shlex
 import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from mistral_failover.cli.base import clock, counted, lasted, when
 from mistral_failover.convergence.records import Action, OperationStatus, Status, TraversalStatus
 from mistral_failover.model.observation import Service
+
+if TYPE_CHECKING:  # a command starts without the code of the actions
+    from mistral_failover.alarms.held_alarms import HeldAlarmRow
+    from mistral_failover.alarms.suspensions import CurrentSuspensions
+    from mistral_failover.reports.documents import (
+        FailedStep,
+        GroupOverview,
+        GroupReport,
+        ReadyStep,
+        StatusReport,
+    )
 
 Facts = dict[str, str]
 LONGEST = 3600
@@ -44,7 +54,7 @@ class Advice:
         return f"{before}{self.command}" + (f"   ({self.note})" if self.note else "")
 
 
-def suspended(row: Mapping[str, Any]) -> list[str]:
+def suspended(row: CurrentSuspensions) -> list[str]:
     """Return the reasons for which a group's alarms are held, one sentence each."""
     found = []
     if pause := row["pause"]:
@@ -57,14 +67,14 @@ def suspended(row: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def screen(status: Mapping[str, Any], held: Iterable[Mapping[str, Any]], width: int) -> str:
+def screen(status: StatusReport, held: Iterable[HeldAlarmRow], width: int) -> str:
     """Return the whole screen. Text is wrapped at ``width`` characters; commands stay whole, since
     they are copied."""
     found = {k: v for k, v in facts(status, held).items() if k not in _IN_SUMMARY}
     return "".join(f"{line}\n" for line in (*summary(status, width), "")) + aligned(found, width)
 
 
-def summary(status: Mapping[str, Any], width: int) -> list[str]:
+def summary(status: StatusReport, width: int) -> list[str]:
     """Return the lines that matter at night: the headline, why, what it waits for, what to type."""
     lines = _wrapped(headline(status), width)
     for reason in status["service"]["reasons"]:
@@ -84,7 +94,7 @@ def summary(status: Mapping[str, Any], width: int) -> list[str]:
     return lines
 
 
-def headline(status: Mapping[str, Any]) -> str:
+def headline(status: StatusReport) -> str:
     """Return in one line whether the group serves, where, and since when."""
     found, group, now = status["service"], status["group"], status["now"]
     on = f" on {holders}" if (holders := ", ".join(sorted(set(status["roles"].values())))) else ""
@@ -102,39 +112,44 @@ def headline(status: Mapping[str, Any]) -> str:
     return f"{group} is {str(found['status']).replace('_', ' ')}{since}"
 
 
-def awaited(status: Mapping[str, Any]) -> Iterable[str]:
+def awaited(status: StatusReport) -> Iterable[str]:
     """Return what the group waits for: steps in progress, services, locks, a person."""
+    yield from _awaited(status)
+    if status["status"] == TraversalStatus.BLOCKED:
+        for member in sorted({row["member"] for row in status["remedies"]}):
+            yield f"the proof that {member} is off"
+
+
+def _awaited(status: GroupReport) -> Iterable[str]:
+    """Return what the group waits for, except for a person."""
     if status["status"] in (TraversalStatus.IN_PROGRESS, TraversalStatus.BLOCKED):
         yield from _under_way(status)
     yield from _waiting(status)
     yield from (f"{row['deferred_to']}, for {row['node']}" for row in status["deferred"])
     for row in status.get("ready", ()):  # an older server does not say
         yield f"{its_turn(row)}, for {ready_step(row)}"
-    if status["status"] == TraversalStatus.BLOCKED:
-        for member in sorted({row["member"] for row in status["remedies"]}):
-            yield f"the proof that {member} is off"
 
 
-def ready_step(row: Mapping[str, Any]) -> str:
+def ready_step(row: ReadyStep) -> str:
     """Return which step it is that may start, and has not."""
     return f"{row['resource']} on {row['member']}" if row["member"] else str(row["resource"])
 
 
-def its_turn(row: Mapping[str, Any]) -> str:
+def its_turn(row: ReadyStep) -> str:
     """Return what a step that may start, and has not, waits for."""
     if not row["services"]:
         return "a free worker"
     return f"a free worker, or room in the budget of {' and '.join(row['services'])}"
 
 
-def awaited_in_overview(row: Mapping[str, Any]) -> list[str]:
+def awaited_in_overview(row: GroupOverview) -> list[str]:
     """Return as :func:`awaited` what a group waits for, from its row in the answer about all
     groups; of an older version's answer nothing is known."""
-    unknown = {"under_way": (), "waiting": (), "deferred": (), "remedies": ()}
-    return list(awaited({**unknown, **row}))
+    unknown = {"under_way": (), "waiting": (), "deferred": ()}
+    return list(_awaited(cast("GroupOverview", {**unknown, **row})))
 
 
-def step(status: Mapping[str, Any]) -> str:
+def step(status: StatusReport) -> str:
     """Return the step that a traversal has reached, and its oldest operation; empty at rest."""
     traversal = status["traversal"]
     if traversal is None or traversal["ended_at"] is not None:
@@ -159,7 +174,7 @@ def aligned(facts: Mapping[str, str], width: int) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def facts(status: Mapping[str, Any], held: Iterable[Mapping[str, Any]] = ()) -> Facts:
+def facts(status: StatusReport, held: Iterable[HeldAlarmRow] = ()) -> Facts:
     """Return everything but the commands by name; what has no answer is left out."""
     seen = status["service"]["seen_at"]
     looked = f"{lasted(status['now'] - seen)} ago" if seen is not None else "not since it changed"
@@ -168,7 +183,7 @@ def facts(status: Mapping[str, Any], held: Iterable[Mapping[str, Any]] = ()) -> 
         "waiting for": _listed(awaited(status)),
         "stack": str(status["stack"]),
         "status": _stands(status),
-        "cause": str((status["traversal"] or {}).get("cause", "")),
+        "cause": cause(status),
         "observed": looked,
         "active": _holders(status),
         "lost": ", ".join(status["lost"]),
@@ -182,24 +197,24 @@ def facts(status: Mapping[str, Any], held: Iterable[Mapping[str, Any]] = ()) -> 
             for row in held
         ),
         "goal": (status["goal"] or "")[:_SHOWN],
-        "traversal": str((status["traversal"] or {}).get("id", "")),
+        "traversal": status["traversal"]["id"] if status["traversal"] else "",
         "times": f"in UTC; now {when(status['now'])}",
     }
     return {name: text for name, text in found.items() if text}
 
 
-def _guarded(row: Mapping[str, Any]) -> str:
+def _guarded(row: HeldAlarmRow) -> str:
     """Return why the storm guard still holds an alarm, as a line of its own."""
     why = row.get("evidence")
     return f"\n  The storm guard still holds it: {why}." if why else ""
 
 
-def _engine(status: Mapping[str, Any]) -> str:
+def _engine(status: StatusReport) -> str:
     """Return what the engine does or failed to do; empty if it reached the goal, whose cause is
     among the details."""
     if status["status"] == TraversalStatus.COMPLETE:
         return ""
-    words = why(status) or str((status["traversal"] or {}).get("cause", ""))
+    words = why(status) or cause(status)
     return f"{_stands(status)}: {words}" if words else _stands(status)
 
 
@@ -232,26 +247,30 @@ def _moment(at: float, now: float) -> str:
     return clock(at) if when(at)[:10] == when(now)[:10] else when(at)
 
 
-def why(status: Mapping[str, Any]) -> str:
+def why(status: StatusReport) -> str:
     """Return the reason for its status, without the remedy whose command is among :func:`helps`."""
     if status["status"] == TraversalStatus.IN_PROGRESS and status["chain"]:
         return str(status["chain"]["sentence"])
     return _without_remedy(status)
 
 
-def short_reason(facts: Mapping[str, Any]) -> str:
+def cause(status: StatusReport) -> str:
+    """Return what the group's traversal was started for; empty without one."""
+    return status["traversal"]["cause"] if status["traversal"] else ""
+
+
+def short_reason(reason: str, failure: FailedStep | None) -> str:
     """Return the reason of a status that was shown before: only the failed step and the code, if
     it is a failed step."""
-    failure = facts.get("failure")  # absent in the answers of older versions
-    return f"{failure['what']} [{failure['code']}]" if failure else str(facts["reason"])
+    return f"{failure['what']} [{failure['code']}]" if failure else reason
 
 
-def help_lines(status: Mapping[str, Any]) -> list[str]:
+def help_lines(status: StatusReport) -> list[str]:
     """Return the commands that help as lines of text, the most useful one first."""
     return [str(each) for each in advice(status)]
 
 
-def advice(status: Mapping[str, Any]) -> list[Advice]:
+def advice(status: StatusReport) -> list[Advice]:
     """Return the commands that help, the most useful one first."""
     group = shlex.quote(status["group"])
     match status["status"]:
@@ -281,7 +300,7 @@ def advice(status: Mapping[str, Any]) -> list[Advice]:
     return [*_serving_again(status, group), *_undoing(status, group)]
 
 
-def _serving_again(status: Mapping[str, Any], group: str) -> list[Advice]:
+def _serving_again(status: StatusReport, group: str) -> list[Advice]:
     """Return the commands for a group that reached its goal, and does not serve as it should."""
     service = status["service"]
     if service["status"] == Service.DOWN and service["gone"]:
@@ -297,7 +316,7 @@ def _serving_again(status: Mapping[str, Any], group: str) -> list[Advice]:
     return []
 
 
-def _undoing(status: Mapping[str, Any], group: str) -> list[Advice]:
+def _undoing(status: StatusReport, group: str) -> list[Advice]:
     """Return the commands that end what keeps members or alarms away."""
     healthy = [
         Advice(
@@ -318,13 +337,13 @@ def _undoing(status: Mapping[str, Any], group: str) -> list[Advice]:
     ]
 
 
-def role_holders(status: Mapping[str, Any]) -> str:
+def role_holders(status: GroupReport) -> str:
     """Return the holder of each role; until the goal is reached, the future holder."""
     stands = _on(status)
     return ", ".join(f"{role} {stands} {member}" for role, member in status["roles"].items())
 
 
-def _unblocking(status: Mapping[str, Any]) -> list[Advice]:
+def _unblocking(status: StatusReport) -> list[Advice]:
     """Return what an operator can do about fences without a proof: first what needs no
     confirmation, unless nothing else helps."""
     rows = status["remedies"]
@@ -348,7 +367,7 @@ def _unblocking(status: Mapping[str, Any]) -> list[Advice]:
     ]
 
 
-def _without_remedy(status: Mapping[str, Any]) -> str:
+def _without_remedy(status: StatusReport) -> str:
     """Return the reason of the status; a remedy that is shown among the commands is left out."""
     failure = status.get("failure")
     if not failure or failure["resource"] not in {row["resource"] for row in status["remedies"]}:
@@ -356,11 +375,11 @@ def _without_remedy(status: Mapping[str, Any]) -> str:
     return f"{failure['what']}: {failure['message'].rstrip('.')}. [{failure['code']}]"
 
 
-def _on(status: Mapping[str, Any]) -> str:
+def _on(status: GroupReport) -> str:
     return "on" if status["status"] == TraversalStatus.COMPLETE else "will be on"
 
 
-def _stands(status: Mapping[str, Any]) -> str:
+def _stands(status: StatusReport) -> str:
     word = str(status["status"])
     if (traversal := status["traversal"]) is None:
         return word
@@ -377,7 +396,7 @@ def _progress(nodes: Mapping[str, int]) -> tuple[int, int]:
     return nodes.get("DONE", 0), sum(nodes.values())
 
 
-def _holders(status: Mapping[str, Any]) -> str:
+def _holders(status: StatusReport) -> str:
     """Until the goal is reached, show where a role should be, not where it is."""
     servers = {member["name"]: member["server"] for member in status["members"]}
     return "\n".join(
@@ -386,7 +405,7 @@ def _holders(status: Mapping[str, Any]) -> str:
     )
 
 
-def _volumes(status: Mapping[str, Any]) -> Iterable[str]:
+def _volumes(status: StatusReport) -> Iterable[str]:
     for row in status["resources"]:
         if row["type"] == _ATTACHMENT:
             device = row["attributes"].get("device")
@@ -404,19 +423,19 @@ def _word(state: str) -> str:
     return f"{action.lower()} {how.lower().replace('_', ' ')}"
 
 
-def _waiting(status: Mapping[str, Any]) -> Iterable[str]:
+def _waiting(status: GroupReport) -> Iterable[str]:
     for row in status["waiting"]:
         soon = f"next try in {row['next_try']:.0f} s" if row["next_try"] > 0 else "trying again"
         yield f"{row['waiting_for']}, since {clock(row['since'])}: {row['what']} ({soon})"
 
 
-def _waits(status: Mapping[str, Any]) -> set[str]:
+def _waits(status: GroupReport) -> set[str]:
     """Return the names of the resources that wait for a service: they are neither running nor
     failed."""
     return {row["resource"] for row in status["waiting"]}
 
 
-def _under_way(status: Mapping[str, Any]) -> Iterable[str]:
+def _under_way(status: GroupReport) -> Iterable[str]:
     for row in status["under_way"]:
         if row["status"] == OperationStatus.UNKNOWN and row["resource"] in _waits(status):
             continue
@@ -425,21 +444,23 @@ def _under_way(status: Mapping[str, Any]) -> Iterable[str]:
         doubt = "; its outcome is unknown" if row["status"] == OperationStatus.UNKNOWN else ""
         times = f", attempt {row['attempts']}" if row["attempts"] > 1 else ""
         waits = ""
-        if row.get("waiting_for"):  # a server of an earlier version does not say it
-            waits = f": waiting for {row['waiting_for']}, since {clock(row['waiting_since'])}"
+        service, since = row.get("waiting_for"), row.get("waiting_since")
+        if service and since is not None:  # a server of an earlier version does not say it
+            waits = f": waiting for {service}, since {clock(since)}"
         yield f"{row['sentence']} ({lasted(row['seconds'])}{limit}{times}{doubt}){waits}"
 
 
-def _trouble(status: Mapping[str, Any]) -> Iterable[str]:
+def _trouble(status: StatusReport) -> Iterable[str]:
+    failure = status.get("failure")
     for row in status["resources"]:
         if row["status"].endswith("FAILED") and row["name"] not in _waits(status):
-            if row["name"] == (status.get("failure") or {}).get("resource"):  # shown already
+            if failure and row["name"] == failure["resource"]:  # shown already
                 yield f"{row['name']} ({_word(row['status'])})"
             else:
                 yield f"{row['name']}: {row['reason']}"
 
 
-def _members(status: Mapping[str, Any]) -> Iterable[str]:
+def _members(status: StatusReport) -> Iterable[str]:
     said = status["agents"]
     for member in status["members"]:
         name = member["name"]

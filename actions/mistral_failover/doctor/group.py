@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from shlex import quote
-from typing import Any
 
 from mistral_failover.alarms import suspensions
 from mistral_failover.alarms.admission import HOUR
+from mistral_failover.alarms.suspensions import CurrentSuspensions
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.stacks import stack_map
@@ -266,7 +266,7 @@ def alarms(subject: ExaminedGroup) -> Iterable[Finding]:
     snapshot, name = subject.snapshot, subject.name
     project, identity = subject.examination.request.project_id, snapshot.state.id
 
-    def read(tx: SqlTransaction) -> tuple[dict[str, Any], int, list[float], float]:
+    def read(tx: SqlTransaction) -> tuple[CurrentSuspensions, int, list[float], float]:
         now = tx.now()
         total, _ = incidents.held_alarms(tx, project, identity, 1)
         since = incidents.admitted_alarms_since(tx, identity, now - HOUR)

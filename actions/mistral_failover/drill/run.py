@@ -27,6 +27,7 @@ from mistral_failover.model.types import Verb
 from mistral_failover.store import groups, views
 from mistral_failover.store.incidents import OPERATOR
 from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.views import JournalRow
 
 GROUP = "payments"
 _PAUSE = 0.1
@@ -195,7 +196,7 @@ class DrillRun:
             at = None if self._alarm_at is None else row["at"] - self._alarm_at
             at = at if at is None or at >= 0 else None
             self._tell(at, row["kind"], row["sentence"])
-            if row["kind"] == "done":
+            if row["kind"] == "done" and row["resource_id"] is not None:
                 self._tell_proof(at, row["resource_id"])
 
     def _tell_proof(self, at: float | None, resource_id: str) -> None:
@@ -204,7 +205,7 @@ class DrillRun:
         if record is not None and record.type == FENCE_TYPE and (proof := record.attributes):
             self._tell(at, "proof", f"proven by {proof['rung']}: {proof['observed']}")
 
-    def _journal(self) -> Iterator[dict[str, Any]]:
+    def _journal(self) -> Iterator[JournalRow]:
         rows = self._scene.read(
             lambda tx: views.history(tx, self._group_id(tx), after=self._seen or -1, limit=1000)
         )

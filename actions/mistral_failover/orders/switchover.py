@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from shlex import quote
-from typing import Any
+from typing import Any, TypedDict
 
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.convergence.sentences import where
@@ -30,6 +30,7 @@ from mistral_failover.runtime.remedies import start_command
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import incidents, views
 from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.views import TraversalRow, TraversalStep
 
 _REMEDIES = {
     "IN_PROGRESS": "Wait for it (failover status); if nothing happens, run failover sweep.",
@@ -276,14 +277,21 @@ def _not(fact: MemberFact, role: str) -> MemberFact:
 # -- the outcome
 
 
-def ending(tx: SqlTransaction, first: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the outcome of a planned move. Its ``first`` traversal (in the form of
-    ``views.traversal``) may have been followed by others: to the same goal, and on the way back.
+class Ending(TypedDict):
+    """How a traversal, or a planned move, ended. ``status`` of a move: COMPLETE (it moved),
+    RETURNED, FAILED and BLOCKED (the way back failed, or waits for an operator), OVERTAKEN (the
+    group was given another goal), IN_PROGRESS. ``roles`` and ``lost``: of the final goal."""
 
-    Return ``status``: COMPLETE (it moved), RETURNED, FAILED and BLOCKED (the way back failed, or
-    waits for an operator), OVERTAKEN (the group was given another goal), IN_PROGRESS; ``reason`` in
-    words; ``roles`` and ``lost`` of the final goal; ``ended_at``.
-    """
+    status: str
+    reason: str
+    roles: dict[str, str]
+    lost: list[str]
+    ended_at: float | None
+
+
+def ending(tx: SqlTransaction, first: TraversalRow) -> Ending:
+    """Return how a planned move ended. Its ``first`` traversal may have been followed by others: to
+    the same goal, and on the way back."""
     walked = views.following(tx, first)
     last = walked[-1]
     goal = tx.goal(first["group_id"], last["goal_version"])
@@ -313,7 +321,7 @@ def ending(tx: SqlTransaction, first: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _cause_of(tx: SqlTransaction, superseded: Mapping[str, Any]) -> str:
+def _cause_of(tx: SqlTransaction, superseded: TraversalStep) -> str:
     """Return the cause of the traversal that superseded another one."""
     by = superseded["superseded_by"]
     found = tx.traversal(by) if by else None

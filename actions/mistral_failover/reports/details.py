@@ -22,6 +22,7 @@ from mistral_failover.runtime.short_ids import find_by_short_id
 from mistral_failover.store import details, groups, incidents, plans, views
 from mistral_failover.store.id_lookup import Match
 from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.views import TraversalStep
 
 SENTENCES = 500
 """Maximum entries of a traversal's journal; the latest are shown."""
@@ -214,14 +215,14 @@ def _goal(request: Request, tx: SqlTransaction, match: Match) -> _Found:
 
 def _operation(request: Request, tx: SqlTransaction, match: Match) -> _Found:
     (row,) = details.carried_out(tx, key=match.id)
-    entry = views.operation(tx, match.id) or {}
+    entry = views.operation(tx, match.id)
     document = {
         **_operation_row(row, _types(request, tx, match), tx.now()),
         "traversal": row["traversal_id"],
         "resource_id": row["resource_id"],
         "goal": row["goal_version"],
         "token": row["token"],
-        "intent": entry.get("intent"),
+        "intent": entry["intent"] if entry else None,
         "error": (row["result"] or {}).get("error"),
     }
     return document, [row], []
@@ -331,6 +332,13 @@ def _deferrals(met: Iterable[Row], operations: Iterable[Row]) -> list[Row]:
     return rows
 
 
-def _brief(traversal: Row) -> Row:
-    names = ("id", "status", "reason", "cause", "started_at", "ended_at")
-    return {**{name: traversal[name] for name in names}, "goal": traversal["goal_version"]}
+def _brief(traversal: TraversalStep) -> Row:
+    return {
+        "id": traversal["id"],
+        "status": traversal["status"],
+        "reason": traversal["reason"],
+        "cause": traversal["cause"],
+        "started_at": traversal["started_at"],
+        "ended_at": traversal["ended_at"],
+        "goal": traversal["goal_version"],
+    }

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The status of a group as a document: what ``failover.status`` answers, and the commands and the
-page show. Times are in seconds by the database's clock."""
+"""The status of a group, and of all groups of a project, as documents: what ``failover.status``
+answers, and the commands and the page show. Times are in seconds by the database's clock."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
+from mistral_failover.convergence.records import OperationStatus
 from mistral_failover.model.decisions import Decision
+from mistral_failover.model.types import Verb
+from mistral_failover.store.suspensions import Maintenance, Pause
+from mistral_failover.store.views import TraversalRow
 
 
 class MemberOfGroup(TypedDict):
@@ -105,39 +109,114 @@ class ReportedIncident(TypedDict):
     at: float
 
 
+class OperationUnderWay(TypedDict):
+    """An operation that was started and has not ended. ``seconds`` since its start; ``limit``: the
+    seconds that it may take, None for a type that is not defined any more; ``waiting_for``: the
+    service that does not answer it, since ``waiting_since``, None while it works."""
+
+    key: str
+    resource_id: str
+    resource: str
+    member: str | None
+    verb: Verb
+    status: OperationStatus
+    attempts: int
+    owner: str
+    started_at: float
+    sentence: str
+    seconds: float
+    limit: float | None
+    waiting_for: str | None
+    waiting_since: float | None
+
+
+class WaitingStep(TypedDict):
+    """A step that waits for a service. ``what`` is tried again in ``next_try`` seconds."""
+
+    resource: str
+    member: str | None
+    verb: Verb
+    what: str
+    waiting_for: str
+    since: float
+    next_try: float
+    tries: int
+
+
+class DeferredStep(TypedDict):
+    """A step that waits for the owner of a lock."""
+
+    node: str
+    resource: str | None
+    deferred_to: str
+    deferred_at: float
+
+
+class ReadyStep(TypedDict):
+    """A step that may start. It waits for a free worker, or for room in the budgets of its
+    ``services``."""
+
+    node: str
+    resource: str
+    member: str | None
+    services: list[str]
+
+
 class Work(TypedDict):
-    """What a group does and waits for: ``under_way`` (operations), ``waiting`` (for a service),
-    ``deferred`` (to the owner of a lock) and ``ready`` (for a free worker)."""
+    """What a group does and waits for."""
 
-    under_way: Sequence[Mapping[str, Any]]
-    waiting: Sequence[Mapping[str, Any]]
-    deferred: Sequence[Mapping[str, Any]]
-    ready: Sequence[Mapping[str, Any]]
+    under_way: Sequence[OperationUnderWay]
+    waiting: Sequence[WaitingStep]
+    deferred: Sequence[DeferredStep]
+    ready: Sequence[ReadyStep]
 
 
-class StatusReport(Work):
-    """The status of a group. ``status`` is that of its traversal, DEFINED if it has never had a
-    goal; ``held``: how many of its alarms wait for an operator; ``agents``: what each member's
-    agent last reported, in words."""
+class GroupReport(Work):
+    """What the status of a group, and its row among all groups, both have. ``status`` is that of
+    its traversal, DEFINED if it has never had a goal; ``held``: how many of its alarms wait for an
+    operator."""
 
-    group: str
     stack: str
     status: str
     reason: str
-    failure: FailedStep | None
     roles: dict[str, str]
     lost: list[str]
+    since: float | None
+    pause: Pause | None
+    maintenance: Maintenance | None
+    held: int
+
+
+class GroupOverview(GroupReport):
+    """A row of a group among all groups of a project. ``service``: as last seen; None: not looked
+    at since the engine last worked on it."""
+
+    name: str
+    cause: str
+    service: str | None
+
+
+class ProjectReport(TypedDict):
+    """The groups of a project: the names of all, and the rows of the first ones by name."""
+
+    groups: list[str]
+    total: int
+    overview: list[GroupOverview]
+    now: float
+
+
+class StatusReport(GroupReport):
+    """The status of a group. ``agents``: what each member's agent last reported, in words."""
+
+    group: str
+    failure: FailedStep | None
     goal: str | None
     last_complete_goal: str | None
-    traversal: Mapping[str, Any] | None
-    pause: Mapping[str, Any] | None
-    maintenance: Mapping[str, Any] | None
+    traversal: TraversalRow | None
     members: list[MemberOfGroup]
     resources: list[ResourceOfGroup]
     remedies: list[Confirmation]
-    since: float | None
     holders: list[VolumeHolder]
-    held: int
     chain: ChainState | None
     service: ServiceState
     incidents: list[ReportedIncident]
@@ -145,3 +224,17 @@ class StatusReport(Work):
     definition: NotRequired[Mapping[str, Any]]
     """The group file and its types, if they were asked for."""
     now: float
+
+
+class TraversalReport(TypedDict):
+    """What a traversal came to: the outcome of a failover's execution. ``status`` UNKNOWN: there is
+    no such traversal, and the other fields are missing. ``seconds``: None while it runs."""
+
+    group: str
+    traversal: str
+    status: str
+    reason: str
+    failure: NotRequired[FailedStep | None]
+    roles: NotRequired[dict[str, str]]
+    lost: NotRequired[list[str]]
+    seconds: NotRequired[float | None]

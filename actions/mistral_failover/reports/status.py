@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from shlex import quote
 from typing import Any
@@ -33,16 +33,25 @@ from mistral_failover.model.observation import EngineView, Presence, service_sta
 from mistral_failover.model.rungs import rung_kind
 from mistral_failover.model.stages import at
 from mistral_failover.model.steps import step
+from mistral_failover.model.types import Verb
 from mistral_failover.orders import switchover
 from mistral_failover.orders.failover import chain_of
+from mistral_failover.orders.switchover import Ending
 from mistral_failover.reports.documents import (
     ChainState,
     Confirmation,
+    DeferredStep,
     FailedStep,
+    GroupOverview,
+    OperationUnderWay,
+    ProjectReport,
+    ReadyStep,
     ResourceOfGroup,
     ServiceState,
     StatusReport,
+    TraversalReport,
     VolumeHolder,
+    WaitingStep,
     Work,
 )
 from mistral_failover.runtime import rights
@@ -54,6 +63,7 @@ from mistral_failover.runtime.short_ids import find_by_short_id
 from mistral_failover.store import details, groups, incidents, observations, views
 from mistral_failover.store.overview import overview
 from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.views import ChainRow, JournalRow, TraversalRow, TraversalStep
 
 MOST_GROUPS = 500
 """Maximum groups described in one answer; it has the names of all."""
@@ -72,7 +82,7 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
     chain ended that the group waits for; each takes up to 3 s."""
     snapshot = group_snapshot(request, name)
 
-    def read(tx: SqlTransaction) -> tuple[StatusReport, Mapping[str, Any] | None]:
+    def read(tx: SqlTransaction) -> tuple[StatusReport, ChainRow | None]:
         state = snapshot.state
         current = state.current_traversal
         traversal = views.traversal(tx, current) if current else None
@@ -133,15 +143,11 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
     return found
 
 
-def project(request: Request, *, after: str | None = None) -> dict[str, Any]:
-    """Return the project's groups: ``groups``, all of their names; ``total``; ``overview``, of the
-    first 500 by name (of those behind the name ``after``, if it is given) ``name``, ``stack``,
-    ``status`` (DEFINED: it has never had a goal), ``reason``, ``cause``, ``since`` (seconds),
-    ``roles``, ``lost``, ``pause``, ``maintenance``, ``held`` (how many of its alarms wait for an
-    operator), ``service`` (as last seen; null: not looked at since the engine last worked on it),
-    and what it does and waits for now, see :func:`_work`; ``now``."""
+def project(request: Request, *, after: str | None = None) -> ProjectReport:
+    """Return the project's groups; the rows are those of the first 500 by name, of those behind the
+    name ``after``, if it is given."""
 
-    def read(tx: SqlTransaction) -> dict[str, Any]:
+    def read(tx: SqlTransaction) -> ProjectReport:
         now = tx.now()
         total, rows = overview(tx, request.project_id, MOST_GROUPS, after=after)
         busy = [row["state"] for row in rows if row["status"] in _BUSY]
@@ -150,14 +156,14 @@ def project(request: Request, *, after: str | None = None) -> dict[str, Any]:
         return {
             "groups": groups.names(tx, request.project_id),
             "total": total,
-            "overview": [_group_row(row, now) | work.get(row["id"], _IDLE) for row in rows],
+            "overview": [_group_row(row, work.get(row["id"], _IDLE), now) for row in rows],
             "now": now,
         }
 
     return request.store.reading(read)
 
 
-def _group_row(row: dict[str, Any], now: float) -> dict[str, Any]:
+def _group_row(row: dict[str, Any], work: Work, now: float) -> GroupOverview:
     goal = row["goal"] or {"roles": {}, "lost": []}
     return {
         "name": row["name"],
@@ -172,6 +178,7 @@ def _group_row(row: dict[str, Any], now: float) -> dict[str, Any]:
         "maintenance": unless_ended(row["maintenance"], now),
         "held": row["held"],
         "service": row["service"],
+        **work,
     }
 
 
@@ -183,7 +190,7 @@ def history(
     limit: int,
     traversal: str | None,
     wait: float = 0.0,
-) -> list[dict[str, Any]]:
+) -> Sequence[JournalRow]:
     """Return the group's journal, one sentence per step; with ``traversal``, an id or its first
     digits, of that traversal alone. Without a name, return that of all groups of the project, each
     row with its ``group``. If there is no row, wait for one, for ``wait`` seconds. Raises
@@ -198,7 +205,7 @@ def history(
 
 def _history(
     request: Request, name: str | None, *, after: int, limit: int, traversal: str | None
-) -> list[dict[str, Any]]:
+) -> Sequence[JournalRow]:
     if name is None:
         if traversal is not None:
             raise ActionError("BAD_INPUT", "traversal: it needs its group", "Give the group too.")
@@ -207,7 +214,7 @@ def _history(
         )
     group_id = group_snapshot(request, name).state.id
 
-    def read(tx: SqlTransaction) -> list[dict[str, Any]]:
+    def read(tx: SqlTransaction) -> list[JournalRow]:
         which = traversal
         # Of one that was forgotten the journal is left, which has its whole id.
         if which is not None and not views.history(tx, group_id, limit=1, traversal_id=which):
@@ -217,13 +224,12 @@ def _history(
     return request.store.reading(read)
 
 
-def report(request: Request, name: str, traversal_id: str) -> dict[str, Any]:
-    """Return the status of a traversal: the outcome of a failover's execution. It is that of the
-    traversal by which the engine itself replaced it, if it did. For a planned move it covers the
-    whole move, the way back included."""
+def report(request: Request, name: str, traversal_id: str) -> TraversalReport:
+    """Return what a traversal came to. If the engine itself replaced it, it is the last one that
+    counts. For a planned move it is the whole move, the way back included."""
     snapshot = group_snapshot(request, name)
 
-    def read(tx: SqlTransaction) -> dict[str, Any] | None:
+    def read(tx: SqlTransaction) -> TraversalReport | None:
         first = views.traversal(tx, traversal_id)
         if first is None or first["group_id"] != snapshot.state.id:
             return None
@@ -233,28 +239,36 @@ def report(request: Request, name: str, traversal_id: str) -> dict[str, Any]:
         goal = tx.goal(snapshot.state.id, traversal["goal_version"])
         if goal is None:
             return None
-        found = {
+        ending: Ending = {
             "status": traversal["status"],
             "reason": _reason(tx, traversal),
-            "failure": _failure(tx, snapshot, traversal),
             "roles": dict(goal.document["roles"]),
             "lost": list(goal.document["lost"]),
             "ended_at": traversal["ended_at"],
         }
+        failure = _failure(tx, snapshot, traversal)
         if returns(goal):
             # Its reason is that of the whole move, not of one step.
-            found |= {**switchover.ending(tx, first), "failure": None}
-        ended = found.pop("ended_at")
-        seconds = None if ended is None else ended - first["started_at"]
-        return {**found, "seconds": seconds}
+            ending, failure = switchover.ending(tx, first), None
+        ended = ending["ended_at"]
+        return {
+            "group": name,
+            "traversal": traversal_id,
+            "status": ending["status"],
+            "reason": ending["reason"],
+            "failure": failure,
+            "roles": ending["roles"],
+            "lost": ending["lost"],
+            "seconds": None if ended is None else ended - first["started_at"],
+        }
 
     found = request.store.reading(read)
     if found is None:
         return {"group": name, "traversal": traversal_id, "status": "UNKNOWN", "reason": ""}
-    return {"group": name, "traversal": traversal_id, **found}
+    return found
 
 
-def _since(tx: SqlTransaction, traversal: Mapping[str, Any]) -> float | None:
+def _since(tx: SqlTransaction, traversal: TraversalRow) -> float | None:
     """Return when a group got its present status, in seconds since the epoch."""
     if traversal["ended_at"] is not None:
         return float(traversal["ended_at"])
@@ -311,12 +325,8 @@ def reason_with(chain: ChainState, status: str, reason: str) -> str:
     return f"{chain['sentence']}{next_step}"
 
 
-def chain_state(
-    request: Request, group: Group, held: Mapping[str, Any], *, ask: bool
-) -> ChainState:
-    """Return the chain that a traversal waits for.
-
-    ``held``: the result of ``store.views.chain``. ``ask``: ask Mistral how the chain's last
+def chain_state(request: Request, group: Group, held: ChainRow, *, ask: bool) -> ChainState:
+    """Return the chain that a traversal waits for. ``ask``: ask Mistral how the chain's last
     execution ended, within :data:`ASK` seconds.
     """
     workflow, execution = chain_of(group), held["execution"]
@@ -371,10 +381,10 @@ def _ended(request: Request, execution: str) -> tuple[str, str | None, str] | No
 class _Lists:
     """The lists of a :class:`Work` while they are filled."""
 
-    under_way: list[dict[str, Any]] = field(default_factory=list)
-    waiting: list[dict[str, Any]] = field(default_factory=list)
-    deferred: list[dict[str, Any]] = field(default_factory=list)
-    ready: list[dict[str, Any]] = field(default_factory=list)
+    under_way: list[OperationUnderWay] = field(default_factory=list)
+    waiting: list[WaitingStep] = field(default_factory=list)
+    deferred: list[DeferredStep] = field(default_factory=list)
+    ready: list[ReadyStep] = field(default_factory=list)
 
     def document(self) -> Work:
         return {
@@ -386,41 +396,73 @@ class _Lists:
 
 
 def _work(tx: SqlTransaction, groups: Mapping[GroupState, Group], now: float) -> dict[str, Work]:
-    """Return by group id what these groups do and wait for now: ``under_way`` (operations, each
-    with ``sentence``, ``seconds`` since its start, ``limit``, the seconds that it may take, None
-    for a type that is not defined any more, and ``waiting_for``, the service that does not answer
-    it, and ``waiting_since``, None while it works), ``waiting`` (for a service), ``deferred`` (to
-    the owner of a lock) and ``ready`` (for a free worker, and for room in the budgets of its
-    ``services``)."""
+    """Return by group id what these groups do and wait for now."""
     definitions = {state.id: group for state, group in groups.items()}
     group_of = {state.current_traversal: state.id for state in groups if state.current_traversal}
     found = {identity: _Lists() for identity in definitions}
     for row in views.under_way(tx, list(definitions)):
-        identity = row.pop("group_id")
-        of_type = definitions[identity].types.get(row.pop("type"))
+        of_type = definitions[row["group_id"]].types.get(row["type"])
         spec = of_type.operations.get(row["verb"]) if of_type else None
-        more = {
-            "sentence": step(row["verb"], row["resource"], row["member"], of_type),
-            "seconds": now - row["started_at"],
-            "limit": spec.timeout if spec else None,
-        }
-        if row["status"] != OperationStatus.STARTED:  # of its last try
-            more |= {"waiting_for": None, "waiting_since": None}
-        found[identity].under_way.append(row | more)
-    for row in views.waiting(tx, list(group_of)):
-        identity = group_of[row.pop("traversal_id")]
-        of_type = definitions[identity].types.get(row.pop("type"))
-        what = step(row["verb"], row["resource"], row["member"], of_type)
-        soon = max(0.0, row["next_try"] - now)
-        found[identity].waiting.append(row | {"what": what, "next_try": soon})
-    for row in views.deferred(tx, list(group_of)):
-        found[group_of[row.pop("traversal_id")]].deferred.append(row)
-    for row in views.ready(tx, list(group_of)):
-        identity = group_of[row.pop("traversal_id")]
-        of_type = definitions[identity].types.get(row.pop("type"))
-        services = list(of_type.services) if of_type else []
-        found[identity].ready.append(row | {"services": services})
+        alive = row["status"] == OperationStatus.STARTED  # else the wait is that of its last try
+        found[row["group_id"]].under_way.append(
+            {
+                "key": row["key"],
+                "resource_id": row["resource_id"],
+                "resource": row["resource"],
+                "member": row["member"],
+                "verb": row["verb"],
+                "status": row["status"],
+                "attempts": row["attempts"],
+                "owner": row["owner"],
+                "started_at": row["started_at"],
+                "sentence": step(row["verb"], row["resource"], row["member"], of_type),
+                "seconds": now - row["started_at"],
+                "limit": spec.timeout if spec else None,
+                "waiting_for": row["waiting_for"] if alive else None,
+                "waiting_since": row["waiting_since"] if alive else None,
+            }
+        )
+    for waits in views.waiting(tx, list(group_of)):
+        identity = group_of[waits["traversal_id"]]
+        of_type, verb = definitions[identity].types.get(waits["type"]), _verb(waits["verb"])
+        found[identity].waiting.append(
+            {
+                "resource": waits["resource"],
+                "member": waits["member"],
+                "verb": verb,
+                "what": step(verb, waits["resource"], waits["member"], of_type),
+                "waiting_for": waits["waiting_for"],
+                "since": waits["since"],
+                "next_try": max(0.0, waits["next_try"] - now),
+                "tries": waits["tries"],
+            }
+        )
+    for defers in views.deferred(tx, list(group_of)):
+        found[group_of[defers["traversal_id"]]].deferred.append(
+            {
+                "node": defers["node"],
+                "resource": defers["resource"],
+                "deferred_to": defers["deferred_to"],
+                "deferred_at": defers["deferred_at"],
+            }
+        )
+    for may in views.ready(tx, list(group_of)):
+        identity = group_of[may["traversal_id"]]
+        of_type = definitions[identity].types.get(may["type"])
+        found[identity].ready.append(
+            {
+                "node": may["node"],
+                "resource": may["resource"],
+                "member": may["member"],
+                "services": list(of_type.services) if of_type else [],
+            }
+        )
     return {identity: each.document() for identity, each in found.items()}
+
+
+def _verb(action: str) -> Verb:
+    """Return the verb of a record's action. Of one on which nothing was tried yet, create."""
+    return Verb(action) if action in list(Verb) else Verb.CREATE
 
 
 def _missing(
@@ -454,7 +496,7 @@ def _state(record: Record) -> str:
 def _service(
     tx: SqlTransaction,
     snapshot: GroupSnapshot,
-    traversal: dict[str, Any] | None,
+    traversal: TraversalRow | None,
     records: list[Record],
 ) -> ServiceState:
     """Return whether the group serves."""
@@ -506,7 +548,7 @@ def _remedies(
     ]
 
 
-def _reason(tx: SqlTransaction, traversal: dict[str, Any]) -> str:
+def _reason(tx: SqlTransaction, traversal: TraversalStep) -> str:
     """Return the reason of a traversal's status; while it is in progress, why it waits for new
     credentials, or an empty text."""
     if traversal["status"] != TraversalStatus.IN_PROGRESS:
@@ -515,7 +557,7 @@ def _reason(tx: SqlTransaction, traversal: dict[str, Any]) -> str:
 
 
 def _failure(
-    tx: SqlTransaction, snapshot: GroupSnapshot, traversal: Mapping[str, Any]
+    tx: SqlTransaction, snapshot: GroupSnapshot, traversal: TraversalStep
 ) -> FailedStep | None:
     """Return the step whose failure is the reason of a traversal's status. None if no operation
     failed."""

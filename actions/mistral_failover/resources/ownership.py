@@ -21,6 +21,7 @@ from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, views
 from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.views import LedgerEntry
 
 
 def group_of(request: Request, tx: SqlTransaction, traversal_id: str) -> GroupState | None:
@@ -72,7 +73,7 @@ def _as_stored(
     operation = Operation(
         ticket,
         record,
-        entry["intent"]["properties"],
+        (entry["intent"] or {})["properties"],
         given["previous"],
         given["inputs"],
         given["unknown"] is True,
@@ -93,7 +94,7 @@ def _in_the_epoch_given(stored: OperationDocument, given: OperationDocument) -> 
     return {**stored, "member": {**member, "epoch": epoch, "server_id": None}}
 
 
-def _entry(tx: SqlTransaction, record: Record, ticket: Ticket) -> dict[str, Any] | None:
+def _entry(tx: SqlTransaction, record: Record, ticket: Ticket) -> LedgerEntry | None:
     """Return the ledger's entry of a ticket's operation, if that is one of the record."""
     entry = views.operation(tx, ticket.key)
     if entry is None or (entry["resource_id"], entry["verb"]) != (record.id, ticket.verb):

@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pauses and maintenances of groups: until when alarms are held, who set it, and why.
 
-Each function runs in one transaction. A pause or maintenance is a mapping of ``by``, ``because``
-and ``since``; a maintenance also has ``until`` and ``members``. Times are in seconds by the
-database's clock.
+Each function runs in one transaction. Times are in seconds by the database's clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from collections.abc import Iterable
+from typing import Literal, NotRequired, TypedDict
 
 import sqlalchemy as sa
 
@@ -20,7 +18,29 @@ Kind = Literal["pause", "maintenance"]
 KINDS: tuple[Kind, ...] = ("pause", "maintenance")
 
 
-def suspend(tx: Session, group_id: str, kind: Kind, said: Mapping[str, Any]) -> None:
+class Pause(TypedDict):
+    """Alarms are held until somebody resumes the group. ``by``: who set it."""
+
+    by: str
+    because: str
+    since: float
+
+
+class Maintenance(Pause):
+    """Alarms are held until a time; only those about ``members``, unless that is empty."""
+
+    until: float
+    members: list[str]
+
+
+class Suspensions(TypedDict):
+    """What holds the alarms of a group."""
+
+    pause: NotRequired[Pause]
+    maintenance: NotRequired[Maintenance]
+
+
+def suspend(tx: Session, group_id: str, kind: Kind, said: Pause | Maintenance) -> None:
     """Suspend the admission of a group's alarms. An existing pause or maintenance is replaced."""
     tx.execute(groups.update().where(groups.c.id == group_id).values(**{kind: dict(said)}))
 
@@ -32,15 +52,16 @@ def resume(tx: Session, group_id: str, kinds: Iterable[Kind] = KINDS) -> None:
         tx.execute(groups.update().where(groups.c.id == group_id).values(**ended))
 
 
-def of_group(tx: Session, group_id: str) -> dict[Kind, Mapping[str, Any]]:
+def of_group(tx: Session, group_id: str) -> Suspensions:
     """Return the suspensions that were not ended; a maintenance also if its time is over."""
     query = sa.select(groups.c.pause, groups.c.maintenance).where(groups.c.id == group_id)
     row = tx.connection.execute(query).one()
-    found: dict[Kind, Mapping[str, Any] | None] = {
-        "pause": row.pause,
-        "maintenance": row.maintenance,
-    }
-    return {kind: said for kind, said in found.items() if said is not None}
+    found: Suspensions = {}
+    if row.pause is not None:
+        found["pause"] = row.pause
+    if row.maintenance is not None:
+        found["maintenance"] = row.maintenance
+    return found
 
 
 def held_back(tx: Session, group_id: str) -> bool:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, TypedDict, TypeVar, cast
 
 import sqlalchemy as sa
 
@@ -17,6 +17,7 @@ from mistral_failover.convergence.records import (
     Status,
     TraversalStatus,
 )
+from mistral_failover.model.types import Verb
 from mistral_failover.store.session import Session
 from mistral_failover.store.tables import (
     groups,
@@ -27,6 +28,141 @@ from mistral_failover.store.tables import (
     traversals,
 )
 
+
+class TraversalStep(TypedDict):
+    """A traversal, in short."""
+
+    id: str
+    group_id: str
+    goal_version: str
+    status: str
+    reason: str
+    cause: str
+    superseded_by: str | None
+    started_at: float
+    ended_at: float | None
+
+
+class TraversalRow(TraversalStep):
+    """A traversal. ``nodes``: how many it has, by status."""
+
+    incident_id: str | None
+    nodes: dict[str, int]
+
+
+class UnderWayRow(TypedDict):
+    """An operation that was started and has not ended. ``waiting_for``: the service that does not
+    answer it, since ``waiting_since``."""
+
+    group_id: str
+    key: str
+    resource_id: str
+    verb: Verb
+    status: OperationStatus
+    attempts: int
+    owner: str
+    started_at: float
+    waiting_for: str | None
+    waiting_since: float | None
+    resource: str
+    member: str | None
+    type: str
+
+
+class CarriedOutRow(TypedDict):
+    """An operation of a traversal. ``result``: None while there is none."""
+
+    key: str
+    resource_id: str
+    verb: Verb
+    status: OperationStatus
+    attempts: int
+    result: Mapping[str, Any] | None
+    started_at: float
+    ended_at: float | None
+
+
+class LedgerEntry(TypedDict):
+    """The ledger's entry of an operation. ``intent``: what was recorded before its call."""
+
+    resource_id: str
+    traversal_id: str
+    verb: Verb
+    status: OperationStatus
+    attempts: int
+    token: int
+    intent: Mapping[str, Any] | None
+
+
+class DeferredRow(TypedDict):
+    """A node that found its resource locked by the owner ``deferred_to``."""
+
+    traversal_id: str
+    node: str
+    deferred_to: str
+    deferred_at: float
+    resource: str | None
+
+
+class WaitingRow(TypedDict):
+    """A node that waits for a temporary failure to pass. ``verb``: what is tried again."""
+
+    traversal_id: str
+    resource: str
+    type: str
+    member: str | None
+    verb: str
+    waiting_for: str
+    since: float
+    next_try: float
+    tries: int
+
+
+class ReadyRow(TypedDict):
+    """A node that may start now."""
+
+    traversal_id: str
+    node: str
+    resource: str
+    member: str | None
+    type: str
+
+
+class ChainRow(TypedDict):
+    """The chain of a traversal: ``execution``, its last one (None: there was none yet),
+    ``executions``, how many there were, and the rank of the ``stage`` that it has to open."""
+
+    execution: str | None
+    executions: int
+    stage: int
+
+
+class FailedOperation(TypedDict):
+    """The latest operation of the node that failed, and its error."""
+
+    resource_id: str
+    verb: Verb
+    error: Mapping[str, Any]
+
+
+class JournalRow(TypedDict):
+    """An entry of the journal."""
+
+    id: int
+    at: float
+    kind: str
+    sentence: str
+    traversal_id: str | None
+    resource_id: str | None
+
+
+class ProjectJournalRow(JournalRow):
+    """An entry of the journal, with the name of its group."""
+
+    group: str
+
+
+_Row = TypeVar("_Row")
 _OPERATION = sa.select(
     operations.c.resource_id,
     operations.c.traversal_id,
@@ -38,9 +174,8 @@ _OPERATION = sa.select(
 ).where(operations.c.key == sa.bindparam("this_key"))
 
 
-def traversal(tx: Session, traversal_id: str) -> dict[str, Any] | None:
-    """Return one traversal: status, reason, cause, goal version, the one that superseded it, times,
-    and the number of nodes by status."""
+def traversal(tx: Session, traversal_id: str) -> TraversalRow | None:
+    """Return one traversal, None if there is none."""
     row = tx.connection.execute(
         sa.select(
             traversals.c.id,
@@ -62,10 +197,11 @@ def traversal(tx: Session, traversal_id: str) -> dict[str, Any] | None:
         .where(nodes.c.traversal_id == traversal_id, nodes.c.node != END)
         .group_by(nodes.c.status)
     )
-    return {**row._mapping, "nodes": {row.status: row.count for row in counts}}
+    found = {**row._mapping, "nodes": {row.status: row.count for row in counts}}
+    return cast(TraversalRow, found)
 
 
-def under_way(tx: Session, group_ids: Collection[str]) -> list[dict[str, Any]]:
+def under_way(tx: Session, group_ids: Collection[str]) -> list[UnderWayRow]:
     """Return the operations of these groups that were started and have not ended, oldest first.
     Operations on resources that are gone are left out."""
     query = (
@@ -94,7 +230,7 @@ def under_way(tx: Session, group_ids: Collection[str]) -> list[dict[str, Any]]:
         )
         .order_by(operations.c.started_at, operations.c.token, operations.c.key)
     )
-    return [dict(row._mapping) for row in tx.connection.execute(query)]
+    return _rows(UnderWayRow, tx, query)
 
 
 def told(tx: Session, traversal_id: str, resource_id: str, kind: JournalKind) -> int:
@@ -132,7 +268,7 @@ def last_ended(tx: Session, group_id: str, type_name: str) -> float | None:
     return ended
 
 
-def carried_out(tx: Session, traversal_id: str) -> list[dict[str, Any]]:
+def carried_out(tx: Session, traversal_id: str) -> list[CarriedOutRow]:
     """Return every operation of a traversal, in the order of their start."""
     query = (
         sa.select(
@@ -148,18 +284,17 @@ def carried_out(tx: Session, traversal_id: str) -> list[dict[str, Any]]:
         .where(operations.c.traversal_id == traversal_id)
         .order_by(operations.c.started_at, operations.c.token, operations.c.key)
     )
-    return [dict(row._mapping) for row in tx.connection.execute(query)]
+    return _rows(CarriedOutRow, tx, query)
 
 
-def operation(tx: Session, key: str) -> dict[str, Any] | None:
+def operation(tx: Session, key: str) -> LedgerEntry | None:
     """Return the ledger's entry of one operation."""
     row = tx.connection.execute(_OPERATION, {"this_key": key}).one_or_none()
-    return dict(row._mapping) if row else None
+    return cast(LedgerEntry, dict(row._mapping)) if row else None
 
 
-def deferred(tx: Session, traversal_ids: Collection[str]) -> list[dict[str, Any]]:
-    """Return the waiting nodes of these traversals that found their resource locked, and the owner
-    of the lock."""
+def deferred(tx: Session, traversal_ids: Collection[str]) -> list[DeferredRow]:
+    """Return the waiting nodes of these traversals that found their resource locked."""
     query = (
         sa.select(
             nodes.c.traversal_id,
@@ -175,13 +310,12 @@ def deferred(tx: Session, traversal_ids: Collection[str]) -> list[dict[str, Any]
             nodes.c.status == NodeStatus.WAITING,
         )
     )
-    return [dict(row._mapping) for row in tx.connection.execute(query)]
+    return _rows(DeferredRow, tx, query)
 
 
-def waiting(tx: Session, traversal_ids: Collection[str]) -> list[dict[str, Any]]:
+def waiting(tx: Session, traversal_ids: Collection[str]) -> list[WaitingRow]:
     """Return the nodes of these traversals that wait for a temporary failure to pass, the longest
-    wait first, each with ``traversal_id``, ``resource``, ``type``, ``member``, ``verb`` (what is
-    retried), ``waiting_for``, ``since``, ``next_try`` and ``tries``."""
+    wait first."""
     query = (
         sa.select(
             nodes.c.traversal_id,
@@ -198,13 +332,12 @@ def waiting(tx: Session, traversal_ids: Collection[str]) -> list[dict[str, Any]]
         .where(nodes.c.traversal_id.in_(traversal_ids), nodes.c.waiting_since.is_not(None))
         .order_by(nodes.c.waiting_since, resources.c.name)
     )
-    return [dict(row._mapping) for row in tx.connection.execute(query)]
+    return _rows(WaitingRow, tx, query)
 
 
-def ready(tx: Session, traversal_ids: Collection[str]) -> list[dict[str, Any]]:
-    """Return the nodes of these traversals that may start now, in the order of their stages, each
-    with ``traversal_id``, ``node``, ``resource``, ``member`` and ``type``: their stage is open,
-    and they wait for nothing that the state store knows."""
+def ready(tx: Session, traversal_ids: Collection[str]) -> list[ReadyRow]:
+    """Return the nodes of these traversals that may start now, in the order of their stages: their
+    stage is open, and they wait for nothing that the state store knows."""
     query = (
         sa.select(
             nodes.c.traversal_id,
@@ -227,13 +360,12 @@ def ready(tx: Session, traversal_ids: Collection[str]) -> list[dict[str, Any]]:
         )
         .order_by(nodes.c.stage, resources.c.name)
     )
-    return [dict(row._mapping) for row in tx.connection.execute(query)]
+    return _rows(ReadyRow, tx, query)
 
 
-def chain(tx: Session, traversal_id: str) -> dict[str, Any] | None:
-    """Return what a traversal waits for if its chain has to open the next stage: ``execution``, the
-    last one of the chain (None: there was none yet), ``executions``, how many there were, and
-    ``stage``, the rank of the stage. Return None if a node is ready, or nothing is left to do."""
+def chain(tx: Session, traversal_id: str) -> ChainRow | None:
+    """Return the chain that a traversal waits for: it has to open the next stage. Return None if a
+    node is ready, or nothing is left to do."""
     query = (
         sa.select(
             traversals.c.chain.label("execution"),
@@ -256,10 +388,9 @@ def chain(tx: Session, traversal_id: str) -> dict[str, Any] | None:
     return {"execution": row.execution, "executions": row.executions, "stage": row.stage}
 
 
-def failed_step(tx: Session, traversal_id: str) -> dict[str, Any] | None:
-    """Return the step whose failure is the reason of a traversal's status: ``resource_id``,
-    ``verb``, and the ``error`` of its latest operation. None if no operation failed, or if the
-    traversal was superseded."""
+def failed_step(tx: Session, traversal_id: str) -> FailedOperation | None:
+    """Return the operation whose failure is the reason of a traversal's status. None if no
+    operation failed, or if the traversal was superseded."""
     query = (
         sa.select(operations.c.resource_id, operations.c.verb, operations.c.result)
         .join(traversals, traversals.c.id == operations.c.traversal_id)
@@ -299,7 +430,7 @@ def history(
     after: int = 0,
     limit: int = 100,
     traversal_id: str | None = None,
-) -> list[dict[str, Any]]:
+) -> list[JournalRow]:
     """Return journal entries in order: with ``after`` those behind that id, otherwise the
     latest."""
     query = sa.select(
@@ -314,14 +445,14 @@ def history(
         query = query.where(journal.c.traversal_id == traversal_id)
     if after:
         query = query.where(journal.c.id > after).order_by(journal.c.id).limit(limit)
-        return [dict(row._mapping) for row in tx.connection.execute(query)]
+        return _rows(JournalRow, tx, query)
     query = query.order_by(journal.c.id.desc()).limit(limit)
-    return [dict(row._mapping) for row in tx.connection.execute(query)][::-1]
+    return _rows(JournalRow, tx, query)[::-1]
 
 
 def history_of_project(
     tx: Session, project_id: str, *, after: int = 0, limit: int = 100
-) -> list[dict[str, Any]]:
+) -> list[ProjectJournalRow]:
     """Return journal entries of all groups of a project, each with the name of its ``group``, in
     order: with ``after`` those behind that id, otherwise the latest."""
     query = (
@@ -340,16 +471,16 @@ def history_of_project(
     )
     if after:
         query = query.where(journal.c.id > after).order_by(journal.c.id)
-        return [dict(row._mapping) for row in tx.connection.execute(query)]
+        return _rows(ProjectJournalRow, tx, query)
     query = query.order_by(journal.c.id.desc())
-    return [dict(row._mapping) for row in tx.connection.execute(query)][::-1]
+    return _rows(ProjectJournalRow, tx, query)[::-1]
 
 
-def following(tx: Session, first: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return a traversal, as :func:`traversal` returns it, and the ones that the engine itself
+def following(tx: Session, first: TraversalRow) -> list[TraversalStep]:
+    """Return a traversal and the ones that the engine itself
     started after it, in order: everything that one incident caused."""
     if first["incident_id"] is None:
-        return [dict(first)]
+        return [first]
     shown = (
         "id",
         "group_id",
@@ -372,5 +503,9 @@ def following(tx: Session, first: Mapping[str, Any]) -> list[dict[str, Any]]:
         )
         .order_by(traversals.c.number, traversals.c.started_at)
     )
-    after = [dict(row._mapping) for row in tx.connection.execute(query)]
-    return [dict(first), *after]
+    return [first, *_rows(TraversalStep, tx, query)]
+
+
+def _rows(kind: type[_Row], tx: Session, query: sa.Select[Any]) -> list[_Row]:
+    """Return the rows of a query as documents of a kind, whose fields the query selects."""
+    return [cast(_Row, dict(row._mapping)) for row in tx.connection.execute(query)]

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mistral_failover.cli import status_screen
 from mistral_failover.cli.base import clock, counted, lasted, when
@@ -14,6 +14,10 @@ from mistral_failover.cli.status_screen import Advice
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.model.observation import Service
 from mistral_failover.ui.levels import Level, of_decision, of_group
+
+if TYPE_CHECKING:  # the page starts without the code of the actions
+    from mistral_failover.alarms.held_alarms import HeldAlarmRow
+    from mistral_failover.reports.documents import MemberOfGroup, ReportedIncident, StatusReport
 
 _ABOVE = frozenset({"held", "alarms", "members"})
 """Answers of the status screen that the page shows elsewhere."""
@@ -90,9 +94,8 @@ class GroupView:
     goal: str
 
 
-def group_view(status: Mapping[str, Any], held: Iterable[Mapping[str, Any]] = ()) -> GroupView:
-    """Return the view of a group; ``status`` is the answer of failover.status, ``held`` are the
-    rows of failover.held."""
+def group_view(status: StatusReport, held: Iterable[HeldAlarmRow] = ()) -> GroupView:
+    """Return the view of a group; ``held``: its held alarms."""
     facts = status_screen.facts(status)
     traversal = status["traversal"]
     return GroupView(
@@ -117,7 +120,7 @@ def group_view(status: Mapping[str, Any], held: Iterable[Mapping[str, Any]] = ()
     )
 
 
-def verdict(status: Mapping[str, Any]) -> Verdict:
+def verdict(status: StatusReport) -> Verdict:
     """Return what is wrong with a group in one sentence, and what helps."""
     level, sentence, since = _wrong(status)
     return Verdict(
@@ -129,7 +132,7 @@ def verdict(status: Mapping[str, Any]) -> Verdict:
     )
 
 
-def _wrong(status: Mapping[str, Any]) -> tuple[Level, str, float | None]:
+def _wrong(status: StatusReport) -> tuple[Level, str, float | None]:
     """Return the level, the sentence and the time for the first thing that is wrong."""
     since, service = status["since"], status["service"]
     match status["status"]:
@@ -166,7 +169,7 @@ def _wrong(status: Mapping[str, Any]) -> tuple[Level, str, float | None]:
     return Level.GOOD, f"Not stuck: {status_screen.role_holders(status)}", service["since"]
 
 
-def _moving(status: Mapping[str, Any], since: float | None) -> tuple[Level, str, float | None]:
+def _moving(status: StatusReport, since: float | None) -> tuple[Level, str, float | None]:
     chain = status["chain"]
     if chain and chain["remedy"]:
         return Level.TROUBLE, f"Stuck: {chain['sentence']}", since
@@ -178,11 +181,10 @@ def _moving(status: Mapping[str, Any], since: float | None) -> tuple[Level, str,
         row = status["waiting"][0]
         said = f"Waiting for {row['waiting_for']} since {clock(row['since'])}: {row['what']}"
         return Level.ATTENTION, said, row["since"]
-    cause = (status["traversal"] or {}).get("cause", "")
-    return Level.WORKING, f"Not stuck: at work ({cause})", since
+    return Level.WORKING, f"Not stuck: at work ({status_screen.cause(status)})", since
 
 
-def _member(status: Mapping[str, Any], row: Mapping[str, Any]) -> MemberRow:
+def _member(status: StatusReport, row: MemberOfGroup) -> MemberRow:
     name = row["name"]
     roles = ", ".join(role for role, member in status["roles"].items() if member == name)
     return MemberRow(
@@ -196,14 +198,14 @@ def _member(status: Mapping[str, Any], row: Mapping[str, Any]) -> MemberRow:
     )
 
 
-def _recent_incident(row: Mapping[str, Any]) -> RecentIncident:
+def _recent_incident(row: ReportedIncident) -> RecentIncident:
     decision = row["decision"]
     return RecentIncident(
         row["id"], when(row["at"]), decision, of_decision(decision), row["sentence"]
     )
 
 
-def held_alarm(row: Mapping[str, Any]) -> HeldAlarm:
+def held_alarm(row: HeldAlarmRow) -> HeldAlarm:
     """Return the view of a row of failover.held."""
     children = row["children"]
     verb = "waits" if children == 1 else "wait"

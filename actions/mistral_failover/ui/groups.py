@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mistral_failover.cli import status_screen
 from mistral_failover.cli.base import counted, lasted, when
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.ui.levels import URGENCY, Level, of_group
+
+if TYPE_CHECKING:  # the page starts without the code of the actions
+    from mistral_failover.reports.documents import GroupOverview
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class GroupsView:
     query: Query
 
 
-def groups_view(rows: Iterable[Mapping[str, Any]], now: float, query: Query) -> GroupsView:
+def groups_view(rows: Iterable[GroupOverview], now: float, query: Query) -> GroupsView:
     """Return the view of all groups; ``rows`` are those of ``overview`` in failover.status."""
     found = [_row(row, now) for row in rows]
     counts = {level: sum(row.level is level for row in found) for level in Level}
@@ -68,7 +71,7 @@ def groups_view(rows: Iterable[Mapping[str, Any]], now: float, query: Query) -> 
     return GroupsView(tuple(sorted(shown, key=SORTS[query.sort])), len(found), counts, query)
 
 
-def _row(row: Mapping[str, Any], now: float) -> GroupRow:
+def _row(row: GroupOverview, now: float) -> GroupRow:
     since = row["since"]
     return GroupRow(
         name=row["name"],
@@ -85,7 +88,7 @@ def _row(row: Mapping[str, Any], now: float) -> GroupRow:
     )
 
 
-def _serves(row: Mapping[str, Any]) -> str:
+def _serves(row: GroupOverview) -> str:
     if row["service"] is not None:
         return str(row["service"]).replace("_", " ")
     match row["status"]:
@@ -96,7 +99,7 @@ def _serves(row: Mapping[str, Any]) -> str:
     return "not known"
 
 
-def _waits(row: Mapping[str, Any]) -> Iterable[str]:
+def _waits(row: GroupOverview) -> Iterable[str]:
     if row["status"] in (TraversalStatus.BLOCKED, TraversalStatus.FAILED):
         yield row["reason"] or str(row["status"])
     if row["held"]:

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mistral_failover.model.observation import Service
+
+if TYPE_CHECKING:  # the page starts without the code of the actions
+    from mistral_failover.reports.documents import GroupReport
 
 
 class Level(StrEnum):
@@ -53,10 +55,9 @@ def of_decision(decision: str) -> Level:
     return _OF_DECISION.get(decision, Level.NEUTRAL)
 
 
-def of_group(row: Mapping[str, Any], service: str | None) -> Level:
+def of_group(row: GroupReport, service: str | None) -> Level:
     """Return the level of a group: of its status, of its service as last seen, and of what waits
-    for an operator. ``row`` has ``status``, ``roles``, ``lost``, ``held``, ``pause`` and
-    ``maintenance``."""
+    for an operator."""
     level = of_status(row["status"])
     if level is Level.GOOD and not row["roles"]:
         level = Level.NEUTRAL

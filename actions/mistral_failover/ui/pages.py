@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mistral_failover.cli.base import counted
 from mistral_failover.ui import drawing
@@ -25,6 +25,9 @@ from mistral_failover.ui.plan import GroupPlan, PlanView, plan_view
 from mistral_failover.ui.timeline import timeline
 from mistral_failover.ui.topology import topology, topology_at
 from mistral_failover.ui.work import work_view
+
+if TYPE_CHECKING:  # the page starts without the code of the actions
+    from mistral_failover.alarms.held_alarms import HeldAlarmRow
 
 PLANNED: Mapping[str, tuple[str, ...]] = {
     "failover": ("lost", "to", "recovered"),
@@ -337,7 +340,7 @@ class Pages:
         asked = {"group": alarm["group"], "verb": "failover", "lost": alarm["lost"]}
         return plan_view(self._client.run_action("failover.plan", **asked))
 
-    def _alarm(self, group: str, incident: str) -> Mapping[str, Any]:
+    def _alarm(self, group: str, incident: str) -> HeldAlarmRow:
         for row in self._held(group):
             if row["incident"] == incident:
                 return row
@@ -345,8 +348,8 @@ class Pages:
             "That alarm is no longer held.", "Open the group's page again.", "NOT_HELD"
         )
 
-    def _held(self, group: str) -> list[Mapping[str, Any]]:
-        found: list[Mapping[str, Any]] = self._client.run_action(
+    def _held(self, group: str) -> list[HeldAlarmRow]:
+        found: list[HeldAlarmRow] = self._client.run_action(
             "failover.held", group=group, limit=_HELD
         )["held"]
         return found

@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mistral_failover.cli.base import lasted, when
+
+if TYPE_CHECKING:  # the page starts without the code of the actions
+    from mistral_failover.orders.plan.documents import PlanDocument, PlanStep, Risk
 
 
 @dataclass(frozen=True)
@@ -22,15 +25,6 @@ class PlannedStep:
     certain: bool
     start: float
     end: float
-
-
-@dataclass(frozen=True)
-class Risk:
-    """What may go wrong, and what to do about it."""
-
-    code: str
-    sentence: str
-    remedy: str
 
 
 @dataclass(frozen=True)
@@ -62,7 +56,7 @@ class GroupPlan:
     refused: str
 
 
-def plan_view(plan: Mapping[str, Any]) -> PlanView:
+def plan_view(plan: PlanDocument) -> PlanView:
     """Return the view of an answer of failover.plan."""
     if not plan["plan"]:
         return PlanView(
@@ -75,7 +69,7 @@ def plan_view(plan: Mapping[str, Any]) -> PlanView:
         steps=_steps(plan["steps"]),
         whole=lasted(plan["seconds"]),
         fences=tuple(fence["sentence"] for fence in plan["fences"]),
-        risks=tuple(Risk(r["code"], r["sentence"], r["remedy"]) for r in plan["risks"]),
+        risks=tuple(plan["risks"]),
         recovered=tuple(plan["inputs"].get("recovered") or ()),
         holds_until=when(plan["expires_at"]),
         changed=tuple(plan["changed"]),
@@ -84,23 +78,23 @@ def plan_view(plan: Mapping[str, Any]) -> PlanView:
     )
 
 
-def _timed(rows: Iterable[Mapping[str, Any]]) -> bool:
+def _timed(rows: Iterable[PlanStep]) -> bool:
     return all(row["expected"] is not None for row in rows)
 
 
-def _steps(rows: Sequence[Mapping[str, Any]]) -> tuple[PlannedStep, ...]:
+def _steps(rows: Sequence[PlanStep]) -> tuple[PlannedStep, ...]:
     """Return the steps; each is drawn behind those that come first."""
     timed = _timed(rows)
     ends: dict[int, float] = {}
     found = []
     for row in rows:
         start = max((ends.get(number, 0.0) for number in row["after"]), default=0.0)
-        ends[row["number"]] = start + (row["expected"] if timed else 1.0)
+        ends[row["number"]] = start + ((row["expected"] or 0.0) if timed else 1.0)
         found.append(_step(row, start, ends[row["number"]]))
     return tuple(found)
 
 
-def _step(row: Mapping[str, Any], start: float, end: float) -> PlannedStep:
+def _step(row: PlanStep, start: float, end: float) -> PlannedStep:
     return PlannedStep(
         number=row["number"],
         what=row["what"],

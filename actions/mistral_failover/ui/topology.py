@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mistral_failover.convergence.records import Action, OperationStatus, Status, TraversalStatus
 from mistral_failover.model.goal import (
@@ -14,6 +14,9 @@ from mistral_failover.model.goal import (
     FENCE_TYPE,
 )
 from mistral_failover.model.types import Provides, Verb, installed_types
+
+if TYPE_CHECKING:  # the page starts without the code of the actions
+    from mistral_failover.reports.documents import StatusReport
 
 _SHORT = 8  # digits of a server's id
 
@@ -92,7 +95,7 @@ class Topology:
         return [*(_member(each) for each in self.members), *(_move(m) for m in self.movements)]
 
 
-def topology(status: Mapping[str, Any]) -> Topology:
+def topology(status: StatusReport) -> Topology:
     """Return the topology in an answer of failover.status."""
     rows = [
         _Row(row["name"], row["type"], row["member"], state, row["attributes"].get("device") or "")
@@ -103,7 +106,7 @@ def topology(status: Mapping[str, Any]) -> Topology:
     return _drawn(status["members"], status["roles"], status["lost"], rows, reached=reached)
 
 
-def topology_at(traversal: Mapping[str, Any], status: Mapping[str, Any], moment: float) -> Topology:
+def topology_at(traversal: Mapping[str, Any], status: StatusReport, moment: float) -> Topology:
     """Return the topology at a moment of a traversal, from its operations.
 
     ``traversal`` is the answer of failover.show, ``status`` that of failover.status: what no
@@ -117,8 +120,8 @@ def topology_at(traversal: Mapping[str, Any], status: Mapping[str, Any], moment:
         state = _at(of, moment)
         if state is not None:
             rows.append(_Row(resource, of[0]["type"], member, state, ""))
-    current = status["traversal"] or {}
-    if current.get("id") == traversal["id"]:
+    current = status["traversal"]
+    if current is not None and current["id"] == traversal["id"]:
         rows += [
             _Row(row["name"], row["type"], row["member"], state, "")
             for row in status["resources"]

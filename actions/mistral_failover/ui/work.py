@@ -4,14 +4,17 @@ stuck."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mistral_failover.cli.base import counted, lasted, when
 from mistral_failover.cli.status_screen import LONGEST, its_turn, ready_step
 from mistral_failover.convergence.records import OperationStatus, TraversalStatus
 from mistral_failover.ui.levels import Level, of_status
+
+if TYPE_CHECKING:  # the page starts without the code of the actions
+    from mistral_failover.reports.documents import GroupOverview
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ class WorkView:
     rows: tuple[WorkRow, ...]
 
 
-def work_view(overview: Iterable[Mapping[str, Any]], now: float) -> WorkView:
+def work_view(overview: Iterable[GroupOverview], now: float) -> WorkView:
     """Return the view; ``overview`` are the rows of ``overview`` in failover.status."""
     groups = list(overview)
     stuck = [
@@ -63,7 +66,7 @@ def work_view(overview: Iterable[Mapping[str, Any]], now: float) -> WorkView:
     return WorkView(tuple(_stuck(row, now) for row in stuck), tuple(row for _, row in found))
 
 
-def _stuck(row: Mapping[str, Any], now: float) -> StuckGroup:
+def _stuck(row: GroupOverview, now: float) -> StuckGroup:
     since = row["since"]
     return StuckGroup(
         group=row["name"],
@@ -75,7 +78,7 @@ def _stuck(row: Mapping[str, Any], now: float) -> StuckGroup:
     )
 
 
-def _steps(group: Mapping[str, Any], now: float) -> Iterable[tuple[float, WorkRow]]:
+def _steps(group: GroupOverview, now: float) -> Iterable[tuple[float, WorkRow]]:
     """Yield each step of a group and when it began."""
 
     def row(
@@ -100,17 +103,17 @@ def _steps(group: Mapping[str, Any], now: float) -> Iterable[tuple[float, WorkRo
         known = each["limit"] is not None and each["limit"] <= LONGEST
         limit = lasted(each["limit"]) if known else ""
         yield row(each["sentence"], level, state, each["started_at"], limit, *notes)
-    for each in group["waiting"]:
-        soon = f"next try in {lasted(each['next_try'])}" if each["next_try"] else "trying again"
-        notes = [f"for {each['waiting_for']}", soon, counted(each["tries"], "attempt")]
-        yield row(each["what"], Level.ATTENTION, "waits", each["since"], "", *notes)
-    for each in group["deferred"]:
-        owner = f"for the lock of {each['deferred_to']}"
-        yield row(each["node"], Level.ATTENTION, "waits", each["deferred_at"], "", owner)
+    for wait in group["waiting"]:
+        soon = f"next try in {lasted(wait['next_try'])}" if wait["next_try"] else "trying again"
+        notes = [f"for {wait['waiting_for']}", soon, counted(wait["tries"], "attempt")]
+        yield row(wait["what"], Level.ATTENTION, "waits", wait["since"], "", *notes)
+    for defers in group["deferred"]:
+        owner = f"for the lock of {defers['deferred_to']}"
+        yield row(defers["node"], Level.ATTENTION, "waits", defers["deferred_at"], "", owner)
     ready = group.get("ready", ())
-    for each in ready:
-        since, waits_for = group["since"] or now, f"for {its_turn(each)}"
-        yield row(ready_step(each), Level.WORKING, "ready", since, "", waits_for)
+    for may in ready:
+        since, waits_for = group["since"] or now, f"for {its_turn(may)}"
+        yield row(ready_step(may), Level.WORKING, "ready", since, "", waits_for)
     nothing = not (group["under_way"] or group["waiting"] or group["deferred"] or ready)
     if nothing and group["status"] == TraversalStatus.IN_PROGRESS:
         yield row("", Level.WORKING, "no step runs", group["since"] or now)
