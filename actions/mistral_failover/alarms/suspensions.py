@@ -14,7 +14,7 @@ from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, suspensions
 from mistral_failover.store.suspensions import Kind
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 LONGEST = 28 * 86400.0
 """Seconds that a maintenance may last at most: a forgotten one must end by itself."""
@@ -26,7 +26,7 @@ def pause(request: Request, group: str, because: str) -> dict[str, Any]:
     Returns the result of :func:`standing`, plus ``group`` and ``sentence``.
     """
 
-    def suspend(tx: SqlTransaction) -> dict[str, Any]:
+    def suspend(tx: ProjectTransaction) -> dict[str, Any]:
         state = locked(request, tx, group)
         said = {"by": request.caller, "because": plain(because), "since": tx.now()}
         return _suspended(tx, state.id, group, "pause", said, f"paused by {said['by']}")
@@ -55,7 +55,7 @@ def maintain(
     if until is not None and end is None:
         raise _bad(f"until: {plain(until)} is not a time in ISO 8601")
 
-    def suspend(tx: SqlTransaction) -> dict[str, Any]:
+    def suspend(tx: ProjectTransaction) -> dict[str, Any]:
         state = locked(request, tx, group)
         _check_members(group, members, groups.members_of(tx, state.id))
         now = tx.now()
@@ -101,7 +101,7 @@ def resume(
             "BAD_INPUT", "members: a pause holds for the whole group", "Leave members out."
         )
 
-    def end(tx: SqlTransaction) -> dict[str, Any]:
+    def end(tx: ProjectTransaction) -> dict[str, Any]:
         state = locked(request, tx, group)
         known = groups.members_of(tx, state.id)
         _check_members(group, members, known)
@@ -129,7 +129,7 @@ def resume(
     return request.store.atomically(end)
 
 
-def current_suspensions(tx: SqlTransaction, group_id: str) -> dict[str, Any]:
+def current_suspensions(tx: ProjectTransaction, group_id: str) -> dict[str, Any]:
     """Return the current ``pause`` and ``maintenance`` of a group, each a mapping or None."""
     found = suspensions.of_group(tx, group_id)
     return {
@@ -144,7 +144,7 @@ def unless_ended(work: Any, now: float) -> Any:
 
 
 def _suspended(
-    tx: SqlTransaction, group_id: str, group: str, kind: Kind, said: dict[str, Any], how: str
+    tx: ProjectTransaction, group_id: str, group: str, kind: Kind, said: dict[str, Any], how: str
 ) -> dict[str, Any]:
     suspensions.suspend(tx, group_id, kind, said)
     sentence = f"{how}: {said['because']}"

@@ -29,7 +29,7 @@ from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.remedies import start_command
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import incidents, views
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 _REMEDIES = {
     "IN_PROGRESS": "Wait for it (failover status); if nothing happens, run failover sweep.",
@@ -276,7 +276,7 @@ def _not(fact: MemberFact, role: str) -> MemberFact:
 # -- the outcome
 
 
-def ending(tx: SqlTransaction, first: Mapping[str, Any]) -> dict[str, Any]:
+def ending(tx: ProjectTransaction, first: Mapping[str, Any]) -> dict[str, Any]:
     """Return the outcome of a planned move. Its ``first`` traversal (in the form of
     ``views.traversal``) may have been followed by others: to the same goal, and on the way back.
 
@@ -313,7 +313,7 @@ def ending(tx: SqlTransaction, first: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _cause_of(tx: SqlTransaction, superseded: Mapping[str, Any]) -> str:
+def _cause_of(tx: ProjectTransaction, superseded: Mapping[str, Any]) -> str:
     """Return the cause of the traversal that superseded another one."""
     by = superseded["superseded_by"]
     found = tx.traversal(by) if by else None

@@ -91,7 +91,7 @@ def find_stuck(
         tree = mistral.tree(execution.root)
         if _lives(tree, mistral, after):
             continue
-        owners = store.reading(lambda tx: stalled_work.at_work(tx, tx.project_id, after))
+        owners = store.reading(lambda tx: stalled_work.at_work(tx, after))
         working = {owner.partition("/")[0] for owner in owners}
         if working.isdisjoint(e.id for e in tree):
             seconds = min(_age(mistral, e) for e in tree)

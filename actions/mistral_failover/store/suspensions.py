@@ -13,26 +13,26 @@ from typing import Any, Literal
 
 import sqlalchemy as sa
 
-from mistral_failover.store.session import Session
+from mistral_failover.store.session import ProjectSession
 from mistral_failover.store.tables import groups
 
 Kind = Literal["pause", "maintenance"]
 KINDS: tuple[Kind, ...] = ("pause", "maintenance")
 
 
-def suspend(tx: Session, group_id: str, kind: Kind, said: Mapping[str, Any]) -> None:
+def suspend(tx: ProjectSession, group_id: str, kind: Kind, said: Mapping[str, Any]) -> None:
     """Suspend the admission of a group's alarms. An existing pause or maintenance is replaced."""
     tx.execute(groups.update().where(groups.c.id == group_id).values(**{kind: dict(said)}))
 
 
-def resume(tx: Session, group_id: str, kinds: Iterable[Kind] = KINDS) -> None:
+def resume(tx: ProjectSession, group_id: str, kinds: Iterable[Kind] = KINDS) -> None:
     """End the pause, the maintenance, or both."""
     # SQL's null, not JSON's.
     if ended := dict.fromkeys(kinds, sa.null()):
         tx.execute(groups.update().where(groups.c.id == group_id).values(**ended))
 
 
-def of_group(tx: Session, group_id: str) -> dict[Kind, Mapping[str, Any]]:
+def of_group(tx: ProjectSession, group_id: str) -> dict[Kind, Mapping[str, Any]]:
     """Return the suspensions that were not ended; a maintenance also if its time is over."""
     query = sa.select(groups.c.pause, groups.c.maintenance).where(groups.c.id == group_id)
     row = tx.connection.execute(query).one()
@@ -43,7 +43,7 @@ def of_group(tx: Session, group_id: str) -> dict[Kind, Mapping[str, Any]]:
     return {kind: said for kind, said in found.items() if said is not None}
 
 
-def held_back(tx: Session, group_id: str) -> bool:
+def held_back(tx: ProjectSession, group_id: str) -> bool:
     """Return whether a group has a pause, or a maintenance whose time is not over."""
     said = of_group(tx, group_id)
     work = said.get("maintenance")

@@ -17,7 +17,7 @@ from mistral_failover.convergence.records import (
     Status,
     TraversalStatus,
 )
-from mistral_failover.store.session import Session
+from mistral_failover.store.session import ProjectSession
 from mistral_failover.store.tables import (
     groups,
     journal,
@@ -38,7 +38,7 @@ _OPERATION = sa.select(
 ).where(operations.c.key == sa.bindparam("this_key"))
 
 
-def traversal(tx: Session, traversal_id: str) -> dict[str, Any] | None:
+def traversal(tx: ProjectSession, traversal_id: str) -> dict[str, Any] | None:
     """Return one traversal: status, reason, cause, goal version, the one that superseded it, times,
     and the number of nodes by status."""
     row = tx.connection.execute(
@@ -65,7 +65,7 @@ def traversal(tx: Session, traversal_id: str) -> dict[str, Any] | None:
     return {**row._mapping, "nodes": {row.status: row.count for row in counts}}
 
 
-def under_way(tx: Session, group_ids: Collection[str]) -> list[dict[str, Any]]:
+def under_way(tx: ProjectSession, group_ids: Collection[str]) -> list[dict[str, Any]]:
     """Return the operations of these groups that were started and have not ended, oldest first.
     Operations on resources that are gone are left out."""
     query = (
@@ -97,7 +97,7 @@ def under_way(tx: Session, group_ids: Collection[str]) -> list[dict[str, Any]]:
     return [dict(row._mapping) for row in tx.connection.execute(query)]
 
 
-def told(tx: Session, traversal_id: str, resource_id: str, kind: JournalKind) -> int:
+def told(tx: ProjectSession, traversal_id: str, resource_id: str, kind: JournalKind) -> int:
     """Return the number of journal entries of this kind about a resource in a traversal."""
     query = sa.select(sa.func.count()).where(
         journal.c.traversal_id == traversal_id,
@@ -107,13 +107,13 @@ def told(tx: Session, traversal_id: str, resource_id: str, kind: JournalKind) ->
     return int(tx.connection.execute(query).scalar_one())
 
 
-def ended_at(tx: Session, traversal_id: str) -> float | None:
+def ended_at(tx: ProjectSession, traversal_id: str) -> float | None:
     """Return when a traversal ended; None: it has not."""
     query = sa.select(traversals.c.ended_at).where(traversals.c.id == traversal_id)
     return tx.connection.execute(query).scalar_one_or_none()
 
 
-def traversals_since(tx: Session, group_id: str, at: float) -> int:
+def traversals_since(tx: ProjectSession, group_id: str, at: float) -> int:
     """Return how many traversals of a group have begun since then."""
     query = sa.select(sa.func.count()).where(
         traversals.c.group_id == group_id, traversals.c.started_at > at
@@ -121,7 +121,7 @@ def traversals_since(tx: Session, group_id: str, at: float) -> int:
     return int(tx.connection.execute(query).scalar_one())
 
 
-def last_ended(tx: Session, group_id: str, type_name: str) -> float | None:
+def last_ended(tx: ProjectSession, group_id: str, type_name: str) -> float | None:
     """Return when the last operation on a resource of this type ended; None: never."""
     query = (
         sa.select(sa.func.max(operations.c.ended_at))
@@ -132,7 +132,7 @@ def last_ended(tx: Session, group_id: str, type_name: str) -> float | None:
     return ended
 
 
-def carried_out(tx: Session, traversal_id: str) -> list[dict[str, Any]]:
+def carried_out(tx: ProjectSession, traversal_id: str) -> list[dict[str, Any]]:
     """Return every operation of a traversal, in the order of their start."""
     query = (
         sa.select(
@@ -151,13 +151,13 @@ def carried_out(tx: Session, traversal_id: str) -> list[dict[str, Any]]:
     return [dict(row._mapping) for row in tx.connection.execute(query)]
 
 
-def operation(tx: Session, key: str) -> dict[str, Any] | None:
+def operation(tx: ProjectSession, key: str) -> dict[str, Any] | None:
     """Return the ledger's entry of one operation."""
     row = tx.connection.execute(_OPERATION, {"this_key": key}).one_or_none()
     return dict(row._mapping) if row else None
 
 
-def deferred(tx: Session, traversal_ids: Collection[str]) -> list[dict[str, Any]]:
+def deferred(tx: ProjectSession, traversal_ids: Collection[str]) -> list[dict[str, Any]]:
     """Return the waiting nodes of these traversals that found their resource locked, and the owner
     of the lock."""
     query = (
@@ -178,7 +178,7 @@ def deferred(tx: Session, traversal_ids: Collection[str]) -> list[dict[str, Any]
     return [dict(row._mapping) for row in tx.connection.execute(query)]
 
 
-def waiting(tx: Session, traversal_ids: Collection[str]) -> list[dict[str, Any]]:
+def waiting(tx: ProjectSession, traversal_ids: Collection[str]) -> list[dict[str, Any]]:
     """Return the nodes of these traversals that wait for a temporary failure to pass, the longest
     wait first, each with ``traversal_id``, ``resource``, ``type``, ``member``, ``verb`` (what is
     retried), ``waiting_for``, ``since``, ``next_try`` and ``tries``."""
@@ -201,7 +201,7 @@ def waiting(tx: Session, traversal_ids: Collection[str]) -> list[dict[str, Any]]
     return [dict(row._mapping) for row in tx.connection.execute(query)]
 
 
-def ready(tx: Session, traversal_ids: Collection[str]) -> list[dict[str, Any]]:
+def ready(tx: ProjectSession, traversal_ids: Collection[str]) -> list[dict[str, Any]]:
     """Return the nodes of these traversals that may start now, in the order of their stages, each
     with ``traversal_id``, ``node``, ``resource``, ``member`` and ``type``: their stage is open,
     and they wait for nothing that the state store knows."""
@@ -230,7 +230,7 @@ def ready(tx: Session, traversal_ids: Collection[str]) -> list[dict[str, Any]]:
     return [dict(row._mapping) for row in tx.connection.execute(query)]
 
 
-def chain(tx: Session, traversal_id: str) -> dict[str, Any] | None:
+def chain(tx: ProjectSession, traversal_id: str) -> dict[str, Any] | None:
     """Return what a traversal waits for if its chain has to open the next stage: ``execution``, the
     last one of the chain (None: there was none yet), ``executions``, how many there were, and
     ``stage``, the rank of the stage. Return None if a node is ready, or nothing is left to do."""
@@ -256,7 +256,7 @@ def chain(tx: Session, traversal_id: str) -> dict[str, Any] | None:
     return {"execution": row.execution, "executions": row.executions, "stage": row.stage}
 
 
-def failed_step(tx: Session, traversal_id: str) -> dict[str, Any] | None:
+def failed_step(tx: ProjectSession, traversal_id: str) -> dict[str, Any] | None:
     """Return the step whose failure is the reason of a traversal's status: ``resource_id``,
     ``verb``, and the ``error`` of its latest operation. None if no operation failed, or if the
     traversal was superseded."""
@@ -285,7 +285,7 @@ def failed_step(tx: Session, traversal_id: str) -> dict[str, Any] | None:
     return {"resource_id": row.resource_id, "verb": row.verb, "error": error}
 
 
-def graph(tx: Session, traversal_id: str) -> dict[str, Any] | None:
+def graph(tx: ProjectSession, traversal_id: str) -> dict[str, Any] | None:
     """Return the graph of a traversal, as node-link JSON."""
     query = sa.select(traversals.c.graph).where(traversals.c.id == traversal_id)
     document: dict[str, Any] | None = tx.connection.execute(query).scalar_one_or_none()
@@ -293,7 +293,7 @@ def graph(tx: Session, traversal_id: str) -> dict[str, Any] | None:
 
 
 def history(
-    tx: Session,
+    tx: ProjectSession,
     group_id: str,
     *,
     after: int = 0,
@@ -320,9 +320,9 @@ def history(
 
 
 def history_of_project(
-    tx: Session, project_id: str, *, after: int = 0, limit: int = 100
+    tx: ProjectSession, *, after: int = 0, limit: int = 100
 ) -> list[dict[str, Any]]:
-    """Return journal entries of all groups of a project, each with the name of its ``group``, in
+    """Return journal entries of all groups of the project, each with the name of its ``group``, in
     order: with ``after`` those behind that id, otherwise the latest."""
     query = (
         sa.select(
@@ -335,7 +335,7 @@ def history_of_project(
             groups.c.name.label("group"),
         )
         .join(groups, groups.c.id == journal.c.group_id)
-        .where(groups.c.project_id == project_id)
+        .where(groups.c.project_id == tx.project_id)
         .limit(limit)
     )
     if after:
@@ -345,7 +345,7 @@ def history_of_project(
     return [dict(row._mapping) for row in tx.connection.execute(query)][::-1]
 
 
-def following(tx: Session, first: Mapping[str, Any]) -> list[dict[str, Any]]:
+def following(tx: ProjectSession, first: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return a traversal, as :func:`traversal` returns it, and the ones that the engine itself
     started after it, in order: everything that one incident caused."""
     if first["incident_id"] is None:
