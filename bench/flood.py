@@ -200,12 +200,11 @@ def _active(scene: Scene, name: str) -> float:
 
 def _kept(scene: Scene, way: str) -> tuple[int, int]:
     """How many incidents the flooding project has, and how many had no room."""
-    project = _project(way)
-    mine = incidents.c.project_id == project
-    rows = sa.select(sa.func.count()).select_from(incidents).where(mine)
+    store = scene.database.for_project(_project(way))
+    rows = sa.select(sa.func.count()).select_from(incidents)
     return (
-        int(scene.read(lambda tx: tx.connection.execute(rows).scalar_one())),
-        scene.read(lambda tx: unlisted_of(tx, project))[0],
+        int(store.reading(lambda tx: tx.connection.execute(rows).scalar_one())),
+        store.reading(unlisted_of)[0],
     )
 
 

@@ -12,6 +12,7 @@ from mistral_failover.model.goal import render_goal
 from mistral_failover.model.group import Group, parse_group
 from mistral_failover.store import groups
 from mistral_failover.store.database import Database
+from mistral_failover.store.transaction import ProjectTransaction
 
 
 class Bench:
@@ -37,12 +38,12 @@ class Bench:
         """Define a group of so many resources; returns its id."""
         document = _document(size)
 
-        def define(tx: Any) -> str:
-            identity = groups.define(tx, "p", name, {"document": document, "types": []})
+        def define(tx: ProjectTransaction) -> str:
+            identity = groups.define(tx, name, {"document": document, "types": []})
             groups.see_members(tx, identity, [("a", "server-a", None), ("b", "server-b", None)])
             return identity
 
-        identity = self.database.atomically(define)
+        identity = self.database.for_project("p").atomically(define)
         self._groups[identity] = parse_group(document, name=name)
         return identity
 

@@ -39,6 +39,7 @@ from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import DEFAULT_PROJECT, Request
 from mistral_failover.settings import Settings
 from mistral_failover.store import groups
+from mistral_failover.store.transaction import ProjectTransaction
 
 GROUPS = (10, 100, 1000)
 VOLUMES = 3
@@ -88,13 +89,13 @@ class Observer:
         document = examples.group(VOLUMES, name)
         seen = [(member, server, None) for member, server in servers.items()]
 
-        def define(tx: Any) -> str:
+        def define(tx: ProjectTransaction) -> str:
             definition = {"document": document, "types": []}
-            identity = groups.define(tx, DEFAULT_PROJECT, name, definition)
+            identity = groups.define(tx, name, definition)
             groups.see_members(tx, identity, seen)
             return identity
 
-        identity = self._runtime.database.atomically(define)
+        identity = self._runtime.database.for_project(DEFAULT_PROJECT).atomically(define)
         goal = render_goal(parse_group(document, name=name), {"active": "db_a"}, ())
         started = self._runtime.engine.start(
             identity, goal, traversal_id=f"walk-{name}", expected=None, cause="a benchmark"

@@ -124,8 +124,8 @@ def test_a_long_list_is_read_in_pages(
     name = paused("payments")
     ids = [hear(number, group=name, member="db_a")["incident"] for number in range(5)]
 
-    found = state.database.reading(
-        lambda tx: [row.incident.id for row in incidents.held_of_groups(tx, project)]
+    found = state.database.for_project(project).reading(
+        lambda tx: [row.incident.id for row in incidents.held_of_groups(tx)]
     )
 
     assert found == ids

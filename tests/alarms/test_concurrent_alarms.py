@@ -96,7 +96,9 @@ def test_of_identical_alarms_at_once_one_is_admitted_and_the_others_are_counted(
 
     assert decisions(recorded) == {"ADMITTED": 1, "DUPLICATE": EXECUTORS - 1}
     (identity,) = {each.incident for each in recorded}
-    found = executors[0].database.reading(lambda tx: incidents.get(tx, PROJECT, identity))
+    found = (
+        executors[0].database.for_project(PROJECT).reading(lambda tx: incidents.get(tx, identity))
+    )
     assert found is not None
     assert found.duplicates == EXECUTORS - 1
 

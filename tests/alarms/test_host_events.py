@@ -80,7 +80,7 @@ def shown(context: ActionContext, identity: str) -> Any:
 
 
 def row(state: Runtime, project: str, identity: str) -> Incident:
-    found = state.database.reading(lambda tx: incidents.get(tx, project, identity))
+    found = state.database.for_project(project).reading(lambda tx: incidents.get(tx, identity))
     assert found is not None
     return found
 
@@ -322,17 +322,17 @@ def test_events_that_are_settled_do_not_hide_one_that_is_not(
     monkeypatch.setattr(incidents, "PAGE", 2)
     on_hosts("payments")
     events = [hear(lost(CMP1, f"report {number}"))[0]["incident"] for number in range(4)]
-    project = Request(state, context).project_id
+    store = Request(state, context).store
 
     def settle(tx: SqlTransaction) -> None:
         for identity in events[:3]:
-            known = incidents.get(tx, project, identity)
+            known = incidents.get(tx, identity)
             assert known is not None
             incidents.complete(tx, identity, {**known.fact, "open": False})
 
-    state.database.atomically(settle)
+    store.atomically(settle)
 
-    found = state.database.reading(lambda tx: host_events.unsettled(tx, project))
+    found = store.reading(host_events.unsettled)
 
     assert [each.id for each in found] == events[3:]
 

@@ -45,7 +45,7 @@ def hear(state: Runtime, context: ActionContext) -> Callable[..., Any]:
 
 
 def row(state: Runtime, project: str, identity: str) -> Incident:
-    found = state.database.reading(lambda tx: incidents.get(tx, project, identity))
+    found = state.database.for_project(project).reading(lambda tx: incidents.get(tx, identity))
     assert found is not None
     return found
 

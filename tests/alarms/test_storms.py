@@ -117,8 +117,8 @@ def test_another_project_s_storm_is_not_ours(
     fail(context, every[1])
     elsewhere = Request(state, context_of("elsewhere"))
 
-    counted = state.database.reading(
-        lambda tx: incidents.failing_since(tx, elsewhere.project_id, 0.0, ("storm",))
+    counted = state.database.for_project(elsewhere.project_id).reading(
+        lambda tx: incidents.failing_since(tx, 0.0, ("storm",))
     )
 
     assert counted == set()
@@ -158,10 +158,10 @@ def test_what_the_guard_lets_go_is_judged_by_every_other_rule(
 
     def judged(name: str) -> Any:
         identity = kept(context, name)[0]["id"]
-        return state.database.reading(lambda tx: incidents.get(tx, project, identity))
+        return state.database.for_project(project).reading(lambda tx: incidents.get(tx, identity))
 
     def release(held: Any) -> Any:
-        return state.database.atomically(
+        return request.store.atomically(
             lambda tx: recording.release(request, tx, held, "let go, because it died")
         )
 
@@ -177,8 +177,8 @@ def test_what_the_guard_lets_go_is_judged_by_every_other_rule(
     assert (free.decision, free.rule) == ("ADMITTED", "released")
     assert "let go, because it died" in kept(context, every[3])[0]["sentence"]
     assert again is None
-    since = state.database.reading(
-        lambda tx: incidents.decided_since(tx, project, AdmissionRule.RELEASED, 0.0)
+    since = state.database.for_project(project).reading(
+        lambda tx: incidents.decided_since(tx, AdmissionRule.RELEASED, 0.0)
     )
     assert since == 1
 
@@ -195,7 +195,7 @@ def test_incidents_that_wait_start_by_the_priority_of_their_groups(
     request = Request(state, context)
     for name in ("low", "middle", "high"):
         identity = kept(context, name)[0]["id"]
-        state.database.atomically(
+        request.store.atomically(
             lambda tx, i=identity: incidents.decide(tx, i, Decision.ADMITTED, "a test")
         )
 

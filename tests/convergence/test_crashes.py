@@ -9,7 +9,7 @@ import pytest
 
 from mistral_failover.convergence.records import Operation, Outcome, Ready
 from mistral_failover.store import groups, views
-from support.simulation import LEASE, PROJECT, Simulation, failure
+from support.simulation import LEASE, Simulation, failure
 from support.world import type_file
 
 ONE = {"a": {"type": "exclusive", "properties": {"value": {"get_param": "active"}}}}
@@ -83,9 +83,11 @@ def test_a_ticket_closes_no_operation_of_another_resource(simulation: Simulation
 
 
 def test_the_sweep_sees_its_own_project_only(simulation: Simulation, crashed: Operation) -> None:
-    assert simulation.sweep("another-project") == []
-    assert simulation.sweep(PROJECT, "another-group") == []
-    assert len(simulation.sweep(PROJECT, simulation.group_id)) == 1
+    own, simulation.store = simulation.store, simulation.database.for_project("another-project")
+    assert simulation.sweep() == []
+    simulation.store = own
+    assert simulation.sweep("another-group") == []
+    assert len(simulation.sweep(simulation.group_id)) == 1
 
 
 @pytest.mark.parametrize("took_effect", [True, False])

@@ -116,10 +116,10 @@ class Place:
         definitions = Definitions()
 
         def define(tx: Any) -> tuple[str, Any]:
-            identity = groups.define(tx, DEFAULT_PROJECT, name, definition)
+            identity = groups.define(tx, name, definition)
             return identity, definitions.group(tx, tx.lock_group(identity, shared=True))
 
-        identity, group = self.database.atomically(define)
+        identity, group = self.database.for_project(DEFAULT_PROJECT).atomically(define)
         Engine(self.database, lease=LEASE).start(
             identity,
             render_goal(group, {"active": "a"}, []),

@@ -211,7 +211,9 @@ def teach_to_listen(drill: Drill) -> None:
 
 def untold(drill: Drill) -> bool:
     """Whether something happened to the group that its workflow was not told."""
-    waiting = drill.slot.database.reading(lambda tx: hooks.waiting(tx, DEFAULT_PROJECT, quiet=0.0))
+    waiting = drill.slot.database.for_project(DEFAULT_PROJECT).reading(
+        lambda tx: hooks.waiting(tx, quiet=0.0)
+    )
     return group_id(DEFAULT_PROJECT, drill.group) in waiting
 
 

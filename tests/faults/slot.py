@@ -233,11 +233,11 @@ class Slot:
                 return "LOCKED", active
             unstarted = any(
                 incident.group_id == identity and incident.source != incidents.OPERATOR
-                for incident in incidents.unstarted(tx, DEFAULT_PROJECT)
+                for incident in incidents.unstarted(tx)
             )
             return "UNSTARTED" if unstarted else traversal.status, active
 
-        return self.database.reading(read)
+        return self.database.for_project(DEFAULT_PROJECT).reading(read)
 
     def events(self, since: int) -> list[dict[str, Any]]:
         """What the cloud saw since then."""

@@ -179,10 +179,11 @@ def test_a_refusal_is_written_down_once_and_told_later(
     )
     noted = state.database.reading(lambda tx: tx.connection.execute(kinds).scalars().all())
     assert noted == [row["sentence"]]
-    waiting = state.database.reading(lambda tx: store.waiting(tx, project, quiet=0.0))
+    own = state.database.for_project(project)
+    waiting = own.reading(lambda tx: store.waiting(tx, quiet=0.0))
     assert waiting == [groups.group_id(project, "payments")]
     # A Mistral that sweeps by itself does not try the same in vain at every look.
-    assert not state.database.reading(lambda tx: store.waiting(tx, project, quiet=0.0, stuck=False))
+    assert not own.reading(lambda tx: store.waiting(tx, quiet=0.0, stuck=False))
     told.refuses = False
 
     tell(request_of(), project)
@@ -411,7 +412,7 @@ def test_a_group_that_is_deleted_and_defined_again_is_told_of_everything_again(
     for _ in range(2):
         started(on_event=HOOK)
         tell(request_of(), project)
-        state.database.atomically(lambda tx: group_removal.forget(tx, identity))
+        request_of().store.atomically(lambda tx: group_removal.forget(tx, identity))
 
     assert told.events == ["started", "started"]
 

@@ -18,6 +18,7 @@ from mistral_failover.model.goal import render_goal
 from mistral_failover.orders import failover
 from mistral_failover.orders.failover import FailoverRequest
 from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, tables
 from mistral_failover.store.tables import incidents as table
 
@@ -121,7 +122,9 @@ def test_whom_an_alarm_is_about(
 ) -> None:
     answer = hear(alarm(server=server, previous="alarm", current="ok"), **about)
 
-    found = state.database.reading(lambda tx: incidents.get(tx, project, answer["incident"]))
+    found = state.database.for_project(project).reading(
+        lambda tx: incidents.get(tx, answer["incident"])
+    )
     assert found is not None
     assert found.fact == {"group": "payments", "lost": lost}
 
@@ -205,7 +208,9 @@ def test_an_alarm_that_was_held_is_judged_again_when_it_repeats(
     assert again.error["code"] == "CONFIG"
     (incident,) = kept()
     assert (incident["decision"], incident["duplicates"]) == ("ADMITTED", 1)
-    found = state.database.reading(lambda tx: incidents.get(tx, project, incident["id"]))
+    found = state.database.for_project(project).reading(
+        lambda tx: incidents.get(tx, incident["id"])
+    )
     assert found is not None
     assert found.fact["lost"] == "db_c", "not the active member"
 
@@ -384,7 +389,7 @@ def test_an_alarm_that_is_no_longer_admitted_starts_nothing(
     hear(alarm())
     (incident,) = kept()
     movable(
-        lambda: state.database.atomically(
+        lambda: Request(state, context).store.atomically(
             lambda tx: incidents.decide(tx, incident["id"], decision, "its server is well")
         )
     )

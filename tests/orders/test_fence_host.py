@@ -106,10 +106,10 @@ def test_a_member_stands_for_its_host(fencing: Fencing, run: Run) -> None:
     seen = [("db_a", fencing.server, 1.0)]
 
     def define(tx: Any) -> None:
-        identity = groups.define(tx, admin, "payments", definition)
+        identity = groups.define(tx, "payments", definition)
         groups.see_members(tx, identity, seen)
 
-    fencing.runtime.database.atomically(define)
+    fencing.runtime.database.for_project(admin).atomically(define)
 
     assert run(group="payments", member="db_a", dry_run=True)["host"] == fencing.host
     assert run(group="payments", member="db_x", dry_run=True)["code"] == "UNKNOWN_MEMBER"

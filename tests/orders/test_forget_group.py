@@ -101,7 +101,7 @@ def settled(state: Runtime, project: str) -> None:
 
 def counted(state: Runtime, project: str) -> dict[Any, float]:
     """Every counter of the project."""
-    found = state.database.reading(lambda tx: totals.counters(tx, project))
+    found = state.database.for_project(project).reading(totals.counters)
     return {key: count.value for key, count in found.items()}
 
 

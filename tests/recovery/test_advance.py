@@ -822,8 +822,8 @@ def test_work_that_a_stopping_process_gives_back_goes_on_at_once_in_another(
         "Start database on db_a: released, its process is stopping"
     ]
     group_id = groups.group_id(project, "payments")
-    (found,) = state.database.reading(
-        lambda tx: stalled_work.stalled(tx, project, group_id, 3600.0)
+    (found,) = state.database.for_project(project).reading(
+        lambda tx: stalled_work.stalled(tx, group_id, 3600.0)
     )
     assert (found.traversal_id, found.dead) == (ready.traversal_id, None)
 

@@ -197,11 +197,12 @@ def test_what_mistral_did_not_take_may_be_sent_again_as_it_was(door: Door) -> No
 
 
 def test_what_was_taken_is_forgotten_when_no_repeat_of_it_could_be_taken(store: Database) -> None:
+    own = store.for_project("bound")
     for name in ("old", "new"):
-        store.atomically(lambda tx, name=name: deliveries.take(tx, "bound", name, "e", keep=600.0))
-    assert store.reading(lambda tx: deliveries.taken(tx, "bound", "old")) == "e"
-    store.atomically(lambda tx: deliveries.take(tx, "bound", "newest", "e", keep=-1.0))
-    assert store.reading(lambda tx: deliveries.taken(tx, "bound", "old")) is None
+        own.atomically(lambda tx, name=name: deliveries.take(tx, name, "e", keep=600.0))
+    assert own.reading(lambda tx: deliveries.taken(tx, "old")) == "e"
+    own.atomically(lambda tx: deliveries.take(tx, "newest", "e", keep=-1.0))
+    assert own.reading(lambda tx: deliveries.taken(tx, "old")) is None
 
 
 def test_a_signed_alarm_says_everything_in_its_body(door: Door) -> None:

@@ -55,7 +55,9 @@ def define(database: Database) -> Callable[..., tuple[str, Goal]]:
         }
         group = parse_group(document, name=name, types=types)
         definition = {"document": document, "types": types}
-        identity = database.atomically(lambda tx: groups.define(tx, PROJECT, name, definition))
+        identity = database.for_project(PROJECT).atomically(
+            lambda tx: groups.define(tx, name, definition)
+        )
         return identity, render_goal(group, {"active": "a"}, [])
 
     return defined

@@ -27,7 +27,7 @@ def listed(simulation: Simulation) -> list[goals.KeptGoal]:
 
 
 def prune(simulation: Simulation, keep: int, older_than: float = NEVER) -> int:
-    return simulation.database.atomically(
+    return simulation.store.atomically(
         lambda tx: goals.prune(tx, simulation.group_id, keep=keep, older_than=older_than)
     )
 

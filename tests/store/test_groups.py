@@ -28,7 +28,9 @@ def definition(*types: str, resources: dict[str, Any] | None = None) -> dict[str
 
 
 def define(database: Database, project: str, name: str, *types: str) -> str:
-    return database.atomically(lambda tx: groups.define(tx, project, name, definition(*types)))
+    return database.for_project(project).atomically(
+        lambda tx: groups.define(tx, name, definition(*types))
+    )
 
 
 def types_of(database: Database, identity: str) -> list[str]:
@@ -44,21 +46,21 @@ def group(database: Database) -> str:
 def test_a_group_is_found_by_its_project_alone(database: Database, group: str) -> None:
     theirs = define(database, "theirs", "g")
 
-    found = database.reading(lambda tx: groups.find(tx, "mine", "g"))
+    found = database.for_project("mine").reading(lambda tx: groups.find(tx, "g"))
     assert found is not None
     assert (found.id, found.project_id, found.current_traversal) == (group, "mine", None)
     assert theirs != group
-    assert database.reading(lambda tx: groups.names(tx, "mine")) == ["g"]
-    assert database.reading(lambda tx: groups.find(tx, "unknown", "g")) is None
-    assert database.reading(lambda tx: groups.names(tx, "unknown")) == []
+    assert database.for_project("mine").reading(groups.names) == ["g"]
+    assert database.for_project("unknown").reading(lambda tx: groups.find(tx, "g")) is None
+    assert database.for_project("unknown").reading(groups.names) == []
 
 
 def test_names_that_differ_in_case_alone_are_different(database: Database) -> None:
     small, capital = define(database, "mine", "db"), define(database, "mine", "DB")
 
     assert small != capital
-    assert sorted(database.reading(lambda tx: groups.names(tx, "mine"))) == ["DB", "db"]
-    found = database.reading(lambda tx: groups.find(tx, "mine", "DB"))
+    assert sorted(database.for_project("mine").reading(groups.names)) == ["DB", "db"]
+    found = database.for_project("mine").reading(lambda tx: groups.find(tx, "DB"))
     assert found is not None
     assert found.id == capital
 
@@ -66,14 +68,14 @@ def test_names_that_differ_in_case_alone_are_different(database: Database) -> No
 def test_names_may_be_written_in_any_script(database: Database) -> None:
     define(database, "mine", "données-\N{CJK UNIFIED IDEOGRAPH-4E2D}-\N{SNOWMAN}\U0001f600")
 
-    assert database.reading(lambda tx: groups.names(tx, "mine")) == ["données-中-☃😀"]
+    assert database.for_project("mine").reading(groups.names) == ["données-中-☃😀"]
 
 
 def test_a_group_that_many_define_at_once_is_defined_once(database: Database) -> None:
     ids = together(6, lambda n: define(database, "mine", "g", f"t{n}"))
 
     assert len(set(ids)) == 1
-    assert database.reading(lambda tx: groups.names(tx, "mine")) == ["g"]
+    assert database.for_project("mine").reading(groups.names) == ["g"]
 
 
 def test_a_changed_definition_takes_effect_at_once(database: Database, group: str) -> None:
@@ -81,9 +83,9 @@ def test_a_changed_definition_takes_effect_at_once(database: Database, group: st
 
     def read() -> Any:
         def find(tx: Any) -> Any:
-            return parsed.group(tx, groups.find(tx, "mine", "g"))
+            return parsed.group(tx, groups.find(tx, "g"))
 
-        return database.reading(find)
+        return database.for_project("mine").reading(find)
 
     assert {"x", "y"} <= set(read().types)
     assert read() is read()
@@ -209,20 +211,23 @@ def test_a_persons_word_holds_for_the_epoch_it_was_given_in(database: Database, 
 def test_a_server_is_known_within_its_project_only(database: Database, group: str) -> None:
     see(database, group, ("a", "s1"))
 
-    assert database.reading(lambda tx: groups.member_behind(tx, "mine", "s1")) == ("g", "a")
-    assert database.reading(lambda tx: groups.member_behind(tx, "theirs", "s1")) is None
-    assert database.reading(lambda tx: groups.member_behind(tx, "mine", "unheard")) is None
+    def behind(project: str, server: str) -> Any:
+        return database.for_project(project).reading(lambda tx: groups.member_behind(tx, server))
+
+    assert behind("mine", "s1") == ("g", "a")
+    assert behind("theirs", "s1") is None
+    assert behind("mine", "unheard") is None
 
 
 def test_a_server_of_two_groups_is_found_in_the_one_that_is_named(
     database: Database, group: str
 ) -> None:
-    second = database.atomically(lambda tx: groups.define(tx, "mine", "h", {}))
+    second = database.for_project("mine").atomically(lambda tx: groups.define(tx, "h", {}))
     see(database, group, ("a", "s1"))
     see(database, second, ("b", "s1"))
 
     def behind(name: str | None) -> Any:
-        return database.reading(lambda tx: groups.member_behind(tx, "mine", "s1", name))
+        return database.for_project("mine").reading(lambda tx: groups.member_behind(tx, "s1", name))
 
     assert [behind(None), behind("g"), behind("h"), behind("i")] == [
         ("g", "a"),
@@ -246,7 +251,7 @@ def add(database: Database, *several: Incident) -> None:
 
 
 def get(database: Database, identity: str, project: str = "mine") -> Incident | None:
-    return database.reading(lambda tx: incidents.get(tx, project, identity))
+    return database.for_project(project).reading(lambda tx: incidents.get(tx, identity))
 
 
 def test_an_incident_is_its_projects_own(database: Database) -> None:
@@ -257,7 +262,7 @@ def test_an_incident_is_its_projects_own(database: Database) -> None:
     assert known.fact == {"lost": "a"}
     assert known.first_at == known.last_at > 0
     assert get(database, "i", "theirs") is None
-    assert database.reading(lambda tx: incidents.unstarted(tx, "theirs")) == []
+    assert database.for_project("theirs").reading(incidents.unstarted) == []
 
 
 def test_duplicates_that_come_at_once_are_all_counted(database: Database) -> None:
@@ -272,7 +277,7 @@ def test_duplicates_that_come_at_once_are_all_counted(database: Database) -> Non
 
 def test_an_incident_causes_at_most_one_traversal(database: Database) -> None:
     add(database, incident("i"), incident("held", decision="HELD"))
-    unstarted = database.reading(lambda tx: incidents.unstarted(tx, "mine"))
+    unstarted = database.for_project("mine").reading(incidents.unstarted)
     assert [one.id for one in unstarted] == ["i"]
 
     for traversal in ("t1", "t2"):
@@ -281,13 +286,15 @@ def test_an_incident_causes_at_most_one_traversal(database: Database) -> None:
     known = get(database, "i")
     assert known is not None
     assert known.traversal_id == "t1"
-    assert database.reading(lambda tx: incidents.unstarted(tx, "mine")) == []
+    assert database.for_project("mine").reading(incidents.unstarted) == []
 
 
 def test_a_decision_is_replaced(database: Database) -> None:
     add(database, incident("i", decision="HELD"))
 
-    database.atomically(lambda tx: incidents.decide(tx, "i", "ADMITTED", "an operator said so"))
+    database.for_project("mine").atomically(
+        lambda tx: incidents.decide(tx, "i", "ADMITTED", "an operator said so")
+    )
 
     known = get(database, "i")
     assert known is not None

@@ -25,13 +25,13 @@ def add(database: Database, identity: str, **fields: Any) -> Incident:
 
 
 def get(database: Database, identity: str) -> Incident:
-    found = database.reading(lambda tx: incidents.get(tx, "mine", identity))
+    found = database.for_project("mine").reading(lambda tx: incidents.get(tx, identity))
     assert found is not None
     return found
 
 
 def again(database: Database, identity: str, project: str = "mine") -> Any:
-    return database.atomically(lambda tx: incidents.count_again(tx, project, identity))
+    return database.for_project(project).atomically(lambda tx: incidents.count_again(tx, identity))
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,9 @@ def test_only_what_is_held_is_dismissed_and_once(database: Database) -> None:
     add(database, "admitted", decision="ADMITTED")
 
     done = [
-        database.atomically(lambda tx, which=which: incidents.dismiss(tx, which, "why"))
+        database.for_project("mine").atomically(
+            lambda tx, which=which: incidents.dismiss(tx, which, "why")
+        )
         for which in ("i", "i", "admitted", "none")
     ]
 
@@ -118,7 +120,9 @@ def test_what_was_reported_again_meanwhile_is_not_dismissed_and_keeps_its_fact(
     database.atomically(lambda tx: incidents.say_again(tx, "i"))
 
     def dismissed(said: int) -> bool:
-        return database.atomically(lambda tx: incidents.dismiss(tx, "i", "why", said=said))
+        return database.for_project("mine").atomically(
+            lambda tx: incidents.dismiss(tx, "i", "why", said=said)
+        )
 
     def noted(said: int) -> bool:
         return database.atomically(lambda tx: incidents.note(tx, "i", {"lost": "b"}, said=said))
@@ -213,7 +217,7 @@ def test_what_waits_is_listed_in_the_order_in_which_it_was_said(still: Database)
 
     assert ids(still.reading(lambda tx: incidents.yet_to_begin(tx, "g"))) == said
     assert ids(still.reading(lambda tx: incidents.waiting(tx, "g"))) == said
-    assert ids(still.reading(lambda tx: incidents.unstarted(tx, "mine"))) == said
+    assert ids(still.for_project("mine").reading(incidents.unstarted)) == said
     assert ids(still.reading(lambda tx: incidents.of_group(tx, "g", 2))) == ["b", "a"]
 
 
@@ -228,8 +232,8 @@ def test_what_counts_towards_a_storm(database: Database) -> None:
     add(database, "8", group_id="theirs", decision="ADMITTED", project_id="theirs")
 
     def failing(ago: float) -> set[str]:
-        return database.reading(
-            lambda tx: incidents.failing_since(tx, "mine", tx.now() - ago, ("cooldown", "storm"))
+        return database.for_project("mine").reading(
+            lambda tx: incidents.failing_since(tx, tx.now() - ago, ("cooldown", "storm"))
         )
 
     assert failing(60) == {"admitted", "held"}
@@ -238,14 +242,18 @@ def test_what_counts_towards_a_storm(database: Database) -> None:
 
 def test_the_held_are_listed_latest_first_with_their_groups_names(database: Database) -> None:
     name = {"document": {}, "types": []}
-    identity = database.atomically(lambda tx: groups.define(tx, "mine", "payments", name))
+    identity = database.for_project("mine").atomically(
+        lambda tx: groups.define(tx, "payments", name)
+    )
     add(database, "1", group_id=identity)
     add(database, "2", group_id=None)
     add(database, "3", decision="ADMITTED", group_id=identity)
     add(database, "4", project_id="theirs")
 
     def listed(group: str | None, limit: int = 9) -> tuple[int, list[tuple[str, str | None]]]:
-        total, rows = database.reading(lambda tx: incidents.held_alarms(tx, "mine", group, limit))
+        total, rows = database.for_project("mine").reading(
+            lambda tx: incidents.held_alarms(tx, group, limit)
+        )
         return total, [(row.incident.id, row.group) for row in rows]
 
     assert listed(None) == (2, [("2", None), ("1", "payments")])
@@ -257,8 +265,8 @@ def test_a_host_event_is_listed_once_in_place_of_its_held_children(database: Dat
     ids = {}
     for name, priority in (("one", 0), ("two", 7)):
         definition = {"document": {"priority": priority}, "types": []}
-        ids[name] = database.atomically(
-            lambda tx, n=name, d=definition: groups.define(tx, "mine", n, d)
+        ids[name] = database.for_project("mine").atomically(
+            lambda tx, n=name, d=definition: groups.define(tx, n, d)
         )
     event = {"decision": "ADMITTED", "group_id": None, "rule": "host"}
     add(database, "event", **event, fact={"lost": None, "host": "cmp1"})
@@ -269,33 +277,34 @@ def test_a_host_event_is_listed_once_in_place_of_its_held_children(database: Dat
     add(database, "c4", group_id=ids["one"], parent="done", decision="ADMITTED")
 
     def read(function: Any) -> Any:
-        return database.reading(function)
+        return database.for_project("mine").reading(function)
 
-    total, rows = read(lambda tx: incidents.held_alarms(tx, "mine", None, 9))
-    _, mine = read(lambda tx: incidents.held_alarms(tx, "mine", ids["one"], 9))
+    total, rows = read(lambda tx: incidents.held_alarms(tx, None, 9))
+    _, mine = read(lambda tx: incidents.held_alarms(tx, ids["one"], 9))
 
     assert (total, [(row.incident.id, row.children) for row in rows]) == (1, [("event", 2)])
     assert [row.incident.id for row in mine] == ["c1"]
-    children = read(lambda tx: incidents.children_of(tx, "mine", "event"))
+    children = read(lambda tx: incidents.children_of(tx, "event"))
     assert [(each.id, group) for each, group in children] == [
         ("c1", "one"),
         ("c3", "one"),
         ("c2", "two"),
     ]
-    held = read(lambda tx: list(incidents.held_of_groups(tx, "mine", parents=["event"])))
+    held = read(lambda tx: list(incidents.held_of_groups(tx, parents=["event"])))
     assert [(row.incident.id, row.group, row.priority) for row in held] == [
         ("c1", "one", 0),
         ("c2", "two", 7),
     ]
-    assert read(lambda tx: list(incidents.held_of_groups(tx, "mine", rules=["paused"]))) == []
-    assert read(lambda tx: incidents.events_of_host(tx, "mine", "cmp1")) == ["event"]
-    assert read(lambda tx: incidents.events_of_host(tx, "theirs", "cmp1")) == []
+    assert read(lambda tx: list(incidents.held_of_groups(tx, rules=["paused"]))) == []
+    assert read(lambda tx: incidents.events_of_host(tx, "cmp1")) == ["event"]
+    theirs = database.for_project("theirs")
+    assert theirs.reading(lambda tx: incidents.events_of_host(tx, "cmp1")) == []
 
 
 def test_a_host_event_itself_waits_for_no_traversal(database: Database) -> None:
     add(database, "event", decision="ADMITTED", group_id=None, rule="host")
 
-    assert database.reading(lambda tx: incidents.unstarted(tx, "mine")) == []
+    assert database.for_project("mine").reading(incidents.unstarted) == []
 
 
 def test_what_has_not_begun_is_found_by_its_group(database: Database) -> None:
@@ -325,7 +334,7 @@ def test_a_duplicate_is_not_shown_beside_the_first(database: Database) -> None:
 @pytest.fixture
 def group(database: Database) -> str:
     name = {"document": {}, "types": []}
-    return database.atomically(lambda tx: groups.define(tx, "mine", "g", name))
+    return database.for_project("mine").atomically(lambda tx: groups.define(tx, "g", name))
 
 
 def test_a_group_is_suspended_until_it_is_resumed(database: Database, group: str) -> None:
@@ -345,12 +354,14 @@ def test_a_group_is_suspended_until_it_is_resumed(database: Database, group: str
 def test_the_groups_with_a_goal_are_counted_by_project(database: Database, group: str) -> None:
     name = {"document": {}, "types": []}
     for project, other in (("mine", "h"), ("theirs", "g")):
-        identity = database.atomically(lambda tx, p=project, n=other: groups.define(tx, p, n, name))
+        identity = database.for_project(project).atomically(
+            lambda tx, n=other: groups.define(tx, n, name)
+        )
         database.atomically(lambda tx, which=identity: tx.swap_traversal(which, None, "t"))
 
-    assert database.reading(lambda tx: groups.with_a_goal(tx, "mine")) == 1
-    assert database.reading(lambda tx: groups.with_a_goal(tx, "unknown")) == 0
-    assert database.reading(lambda tx: groups.first_of(tx, "unknown")) is None
-    assert database.reading(lambda tx: groups.first_of(tx, "mine")) in {group, identity} | {
+    assert database.for_project("mine").reading(groups.with_a_goal) == 1
+    assert database.for_project("unknown").reading(groups.with_a_goal) == 0
+    assert database.for_project("unknown").reading(groups.first_of) is None
+    assert database.for_project("mine").reading(groups.first_of) in {group, identity} | {
         groups.group_id("mine", "h")
     }

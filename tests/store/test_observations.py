@@ -61,8 +61,8 @@ def rests(database: Database, define: Callable[..., tuple[str, Any]]) -> Callabl
 @pytest.fixture
 def due(database: Database) -> Callable[..., Sequence[str]]:
     """Whose turn it is, after so many seconds."""
-    return lambda interval, project=PROJECT: database.reading(
-        lambda tx: observations.due(tx, project, interval)
+    return lambda interval, project=PROJECT: database.for_project(project).reading(
+        lambda tx: observations.due(tx, interval)
     )
 
 

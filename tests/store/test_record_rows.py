@@ -150,7 +150,7 @@ def test_a_record_that_is_not_there_can_not_be_read_or_locked(database: Database
 def test_the_records_of_a_group_are_those_not_gone_oldest_first(
     database: Database, record: Record
 ) -> None:
-    another = database.atomically(lambda tx: groups.define(tx, "elsewhere", "h", {}))
+    another = database.for_project("elsewhere").atomically(lambda tx: groups.define(tx, "h", {}))
     others = [
         replace(record, id="c", name="c", action="CREATE"),
         replace(record, id="b", name="b"),

@@ -39,10 +39,10 @@ def forget(
 
     def once(tx: Any) -> int:
         older_than = NEVER if days is None else tx.now() - days * 86400
-        deleted: int = what(tx, MINE, keep=keep, older_than=older_than, batch=batch)
+        deleted: int = what(tx, keep=keep, older_than=older_than, batch=batch)
         return deleted
 
-    return database.atomically(once)
+    return database.for_project(MINE).atomically(once)
 
 
 def age(database: Database, table: sa.Table, days: float, *columns: str) -> None:
@@ -52,7 +52,7 @@ def age(database: Database, table: sa.Table, days: float, *columns: str) -> None
 
 
 def counters(database: Database) -> dict[Any, float]:
-    found = database.snapshot(lambda tx: totals.counters(tx, MINE))
+    found = database.for_project(MINE).snapshot(totals.counters)
     return {key: count.value for key, count in found.items()}
 
 
@@ -199,5 +199,6 @@ def test_plans_go_a_day_after_they_expired(database: Database, group: str) -> No
 
     database.atomically(keep)
 
-    assert database.atomically(lambda tx: retention.forget_plans(tx, MINE, batch=5)) == 1
+    own = database.for_project(MINE)
+    assert own.atomically(lambda tx: retention.forget_plans(tx, batch=5)) == 1
     assert there(database, tables.plans.c.id) == {"new"}

@@ -65,7 +65,7 @@ def ends_in(database: Database, ready: Ready, seconds: float) -> None:
 def found(
     database: Database, quiet: float = QUIET, project: str = PROJECT
 ) -> list[stalled_work.Stalled]:
-    return database.reading(lambda tx: stalled_work.stalled(tx, project, None, quiet))
+    return database.for_project(project).reading(lambda tx: stalled_work.stalled(tx, None, quiet))
 
 
 # -- traversals without a worker
@@ -188,7 +188,9 @@ def behind_a_gate(database: Database, define: Callable[..., Any]) -> None:
 
 
 def held(database: Database, project: str = PROJECT) -> list[stalled_work.ChainWait]:
-    return database.reading(lambda tx: stalled_work.chain_waits(tx, project, None, QUIET))
+    return database.for_project(project).reading(
+        lambda tx: stalled_work.chain_waits(tx, None, QUIET)
+    )
 
 
 @pytest.mark.usefixtures("behind_a_gate")
@@ -234,7 +236,7 @@ def test_who_holds_a_lock_or_has_just_ended_an_operation_is_at_work(
     database: Database, ready: Ready
 ) -> None:
     def at_work(within: float = 60.0, project: str = PROJECT) -> set[str]:
-        return database.reading(lambda tx: stalled_work.at_work(tx, project, within))
+        return database.for_project(project).reading(lambda tx: stalled_work.at_work(tx, within))
 
     assert at_work() == set()
     ticket = take(database, ready, 60.0)
@@ -266,18 +268,20 @@ def test_an_alarm_that_was_admitted_for_a_while_and_caused_nothing_is_unstarted(
     database.atomically(lambda tx: incidents.add(tx, incident))
 
     def unstarted() -> bool:
-        return database.reading(lambda tx: stalled_work.unstarted(tx, PROJECT, QUIET))
+        return database.for_project(PROJECT).reading(lambda tx: stalled_work.unstarted(tx, QUIET))
 
     assert not unstarted()
     earlier = incident_rows.update().values(decided_at=incident_rows.c.decided_at - QUIET - 1)
     database.atomically(lambda tx: tx.execute(earlier))
     assert unstarted() is counts
-    assert not database.reading(lambda tx: stalled_work.unstarted(tx, "another", QUIET))
+    assert not database.for_project("another").reading(lambda tx: stalled_work.unstarted(tx, QUIET))
 
 
 def test_a_traversal_is_found_within_its_project_only(database: Database, ready: Ready) -> None:
     def group(project: str) -> str | None:
-        return database.reading(lambda tx: stalled_work.group_of(tx, project, ready.traversal_id))
+        return database.for_project(project).reading(
+            lambda tx: stalled_work.group_of(tx, ready.traversal_id)
+        )
 
     assert group(PROJECT) == groups.group_id(PROJECT, "g")
     assert group("another") is None

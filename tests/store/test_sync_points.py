@@ -245,4 +245,6 @@ def test_a_deferral_that_races_with_the_release_does_not_lose_the_wake_up(
 
         assert concluding.result(30) == ()
         assert checking.result(30).operation is not None
-    assert database.reading(lambda tx: stalled_work.stalled(tx, PROJECT, None, 0.0)) == []
+    assert (
+        database.for_project(PROJECT).reading(lambda tx: stalled_work.stalled(tx, None, 0.0)) == []
+    )

@@ -26,7 +26,8 @@ def simulation(request: pytest.FixtureRequest) -> Simulation:
 
 
 def counters(simulation: Simulation, project: str | None = PROJECT) -> Counts:
-    return simulation.database.snapshot(lambda tx: totals.counters(tx, project))
+    whole = simulation.database
+    return (whole.for_project(project) if project else whole).snapshot(totals.counters)
 
 
 def values(simulation: Simulation, *names: str) -> dict[tuple[str, str], float]:
@@ -36,13 +37,13 @@ def values(simulation: Simulation, *names: str) -> dict[tuple[str, str], float]:
 
 
 def prune(simulation: Simulation, keep: int = 0) -> int:
-    return simulation.database.atomically(
+    return simulation.store.atomically(
         lambda tx: goals.prune(tx, simulation.group_id, keep=keep, older_than=NEVER)
     )
 
 
 def forget_the_group(simulation: Simulation) -> None:
-    simulation.database.atomically(lambda tx: group_removal.forget(tx, simulation.group_id))
+    simulation.store.atomically(lambda tx: group_removal.forget(tx, simulation.group_id))
 
 
 def alarm(simulation: Simulation, number: int, decision: str, rule: str = "") -> str:
@@ -52,7 +53,7 @@ def alarm(simulation: Simulation, number: int, decision: str, rule: str = "") ->
     incident = Incident(
         identity, PROJECT, simulation.group_id, "aodh", fact, {}, decision, "it", rule=rule
     )
-    simulation.database.atomically(lambda tx: incidents.add(tx, incident))
+    simulation.store.atomically(lambda tx: incidents.add(tx, incident))
     return identity
 
 
@@ -181,7 +182,7 @@ def test_each_decision_on_an_alarm_counts_and_the_same_once_more_does_not(
         incidents.dismiss(tx, second, "noise")
         incidents.count_duplicate(tx, first)
 
-    simulation.database.atomically(decide)
+    simulation.store.atomically(decide)
 
     assert values(simulation, "incidents", "repeats") == {
         ("incidents", "ADMITTED||alarm"): 1,
@@ -194,7 +195,7 @@ def test_each_decision_on_an_alarm_counts_and_the_same_once_more_does_not(
 
 def test_sweeps_are_counted_by_whether_they_found_something(simulation: Simulation) -> None:
     for found in (True, False, False):
-        simulation.database.atomically(lambda tx, f=found: totals.swept(tx, PROJECT, found=f))
+        simulation.store.atomically(lambda tx, f=found: totals.swept(tx, found=f))
 
     assert values(simulation, "sweeps") == {("sweeps", "no"): 2, ("sweeps", "yes"): 1}
 
@@ -220,7 +221,7 @@ def test_a_group_that_is_deleted_takes_nothing_from_the_counters(simulation: Sim
     forget_the_group(simulation)
 
     assert counters(simulation) == before
-    assert simulation.database.reading(lambda tx: groups.names(tx, PROJECT)) == []
+    assert simulation.store.reading(groups.names) == []
 
 
 def test_what_is_forgotten_while_it_is_counted_is_counted_once(simulation: Simulation) -> None:
@@ -228,17 +229,17 @@ def test_what_is_forgotten_while_it_is_counted_is_counted_once(simulation: Simul
         simulation.define({"web": sample_resource(value=number)})
         simulation.converge(simulation.goal())
     before = counters(simulation)
-    another = beside(simulation.kind, "forgetful")
+    another = beside(simulation.kind, "forgetful").for_project(PROJECT)
 
     def count(tx: Any) -> Counts:
-        there = counting.there(tx, PROJECT)
+        there = counting.there(tx)
         forgotten = another.atomically(
             lambda other: goals.prune(other, simulation.group_id, keep=0, older_than=NEVER)
         )
         assert forgotten
-        return counting.merged(there, totals.of(tx, PROJECT))
+        return counting.merged(there, totals.of(tx))
 
-    assert simulation.database.snapshot(count) == before
+    assert simulation.store.snapshot(count) == before
     assert counters(simulation) == before
 
 
@@ -284,7 +285,7 @@ def _take(simulation: Simulation, step: str, number: int) -> None:
         alarm(simulation, number, "HELD", "cooldown")
     elif step == "judged":
         latest = alarm(simulation, number, "HELD", "paused")
-        simulation.database.atomically(lambda tx: incidents.dismiss(tx, latest, "noise"))
+        simulation.store.atomically(lambda tx: incidents.dismiss(tx, latest, "noise"))
     else:
         simulation.define({"web": sample_resource(value=number)})
         goal = simulation.goal("b" if step == "away" else "a")

@@ -104,6 +104,7 @@ class Simulation:
     def __init__(self, kind: str = "sqlite") -> None:
         self.kind = kind
         self.database, self.clock = shared(kind)
+        self.store = self.database.for_project(PROJECT)
         empty(self.database)
         self.engine = self._observed(self.database, LEASE)
         self.world = World()
@@ -141,11 +142,11 @@ class Simulation:
         self.group = parse_group(document, name=name, types=list(types))
 
         def store(tx: Any) -> str:
-            group_id = groups.define(tx, PROJECT, name, definition)
+            group_id = groups.define(tx, name, definition)
             groups.see_members(tx, group_id, [(s, f"server-{s}", None) for s in servers])
             return group_id
 
-        self.group_id = self.database.atomically(store)
+        self.group_id = self.store.atomically(store)
         return self.group
 
     def goal(
@@ -188,11 +189,11 @@ class Simulation:
         operate = operate or self.world.operate
         return run(self.engine, ready, operate, owner="o", limit=2000, **options)
 
-    def sweep(self, project: str = PROJECT, group_id: str | None = None) -> list[Ready]:
+    def sweep(self, group_id: str | None = None) -> list[Ready]:
         """What a sweep finds that waits for no silence."""
 
         def look(tx: Any) -> list[Ready]:
-            found = [each.traversal_id for each in stalled_work.stalled(tx, project, group_id, 0.0)]
+            found = [each.traversal_id for each in stalled_work.stalled(tx, group_id, 0.0)]
             return [
                 Ready(traversal, row.node)
                 for traversal in found
@@ -203,7 +204,7 @@ class Simulation:
                 and (row.next_try is None or row.next_try <= tx.now())
             ]
 
-        return self.database.reading(look)
+        return self.store.reading(look)
 
     def operation(self, ready: Ready, owner: str = "o") -> Operation:
         """Check a node that has something to carry out."""

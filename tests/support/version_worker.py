@@ -18,13 +18,15 @@ from pathlib import Path
 
 from mistral_failover.convergence.engine import Engine
 from mistral_failover.convergence.records import Operation, Outcome, Ready
+from mistral_failover.model.canonical import version_of
 from mistral_failover.model.goal import render_goal
 from mistral_failover.model.group import parse_group
-from mistral_failover.store import groups, schema
+from mistral_failover.store import groups, schema, tables
 from mistral_failover.store.database import Database
 from support.world import TYPES, outcome_of
 
 PROJECT, GROUP, COUNT = "project-1", "g", 12
+IDENTITY = groups.group_id(PROJECT, GROUP)
 DOCUMENT = {
     "failover_template_version": "2026-11-21",
     "stack": "s",
@@ -59,9 +61,12 @@ def start(database: Database, engine: Engine, member: str) -> None:
     """Define the group if it is new, and start a traversal."""
     definition = {"document": DOCUMENT, "types": TYPES}
     group = parse_group(DOCUMENT, name=GROUP, types=TYPES)
-    identity = database.atomically(lambda tx: groups.define(tx, PROJECT, GROUP, definition))
+    row = {"id": IDENTITY, "project_id": PROJECT, "name": GROUP, "definition": definition}
+    made = {"definition_version": version_of(definition), "created_at": 0.0}
+    if current(database) is None:
+        database.atomically(lambda tx: tx.insert(tables.groups, **row, **made))
     engine.start(
-        identity,
+        IDENTITY,
         render_goal(group, {"active": member}, []),
         traversal_id=f"traversal-{member}",
         expected=current(database),
@@ -71,7 +76,7 @@ def start(database: Database, engine: Engine, member: str) -> None:
 
 def current(database: Database) -> str | None:
     """The id of the group's current traversal."""
-    found = database.reading(lambda tx: groups.find(tx, PROJECT, GROUP))
+    found = database.reading(lambda tx: groups.get(tx, IDENTITY))
     return found.current_traversal if found else None
 
 

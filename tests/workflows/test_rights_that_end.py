@@ -271,7 +271,7 @@ def nothing_twice(tenant: Tenant, state: Runtime, heard: int) -> bool:
     server = tenant.server("db_b")
     attached = [e for e in tenant.cloud.audit(heard, "attach_begin") if e["server"] == server]
     commands = [e["id"] for e in tenant.cloud.audit(heard, "command_started")]
-    group = state.database.reading(lambda tx: groups.find(tx, PROJECT, tenant.name))
+    group = state.database.for_project(PROJECT).reading(lambda tx: groups.find(tx, tenant.name))
     assert group is not None
     kept = audit.read_state(state.database, group.id)
     broken = [

@@ -34,7 +34,7 @@ from mistral_failover.resources.operation_context import OperationContext, shari
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import attached_volumes, details, groups
 from mistral_failover.store.attached_volumes import AttachedVolume
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 
 class OperationAction(FailoverAction):
@@ -72,7 +72,7 @@ class AttachVolume(OperationAction):
     ) -> dict[str, Any]:
         resource = operation["resource"]
 
-        def read(tx: SqlTransaction) -> AttachedVolume | None:
+        def read(tx: ProjectTransaction) -> AttachedVolume | None:
             group_id, name = operation["group_id"], resource["name"]
             return attached_volumes.volumes(tx, group_id, resource["type"], name).get(name)
 
@@ -91,7 +91,7 @@ class RemovalOfShared(OperationAction):
 
         resource = operation["resource"]
 
-        def read(tx: SqlTransaction) -> list[str]:
+        def read(tx: ProjectTransaction) -> list[str]:
             same = tx.records_of(operation["group_id"], resource["type"], resource["physical_id"])
             return sharing(same, operation)
 
@@ -178,7 +178,7 @@ class PointAlarm(OperationAction):
     def carry_out(
         self, request: Request, context: OperationContext, operation: OperationDocument
     ) -> dict[str, Any]:
-        def read(tx: SqlTransaction) -> groups.MemberRow | None:
+        def read(tx: ProjectTransaction) -> groups.MemberRow | None:
             members = groups.members_of(tx, operation["group_id"])
             return members.get(operation["properties"]["server"])
 
@@ -254,10 +254,10 @@ class Fence(OperationAction):
         name = operation["properties"]["member"]
         database = request.store
 
-        def member(tx: SqlTransaction) -> groups.MemberRow:
+        def member(tx: ProjectTransaction) -> groups.MemberRow:
             return groups.members_of(tx, operation["group_id"])[name]
 
-        def read(tx: SqlTransaction) -> FenceTarget:
+        def read(tx: ProjectTransaction) -> FenceTarget:
             group_id = operation["group_id"]
             state = groups.get(tx, group_id)
             assert state is not None  # an operation of it is under way

@@ -129,4 +129,4 @@ class Metrics(FailoverAction):
 
     def answer(self, request: Request) -> Any:
         limit = whole("group_limit", self.group_limit, 0, 10_000)
-        return measured(request, request.project_id, limit)
+        return measured(request, limit)

@@ -23,7 +23,7 @@ from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import find_by_short_id, unknown
 from mistral_failover.store import groups, incidents, totals
 from mistral_failover.store.incidents import OPERATOR, HeldOfGroup, Incident
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 
 class HeldAlarmRow(TypedDict):
@@ -68,9 +68,9 @@ def list_held_alarms(request: Request, group: str | None, limit: int) -> HeldAla
     """
     group_id = group_snapshot(request, group).state.id if group else None
 
-    def read(tx: SqlTransaction) -> HeldAlarms:
-        total, found = incidents.held_alarms(tx, request.project_id, group_id, limit)
-        unlisted, at = totals.unlisted_of(tx, request.project_id)
+    def read(tx: ProjectTransaction) -> HeldAlarms:
+        total, found = incidents.held_alarms(tx, group_id, limit)
+        unlisted, at = totals.unlisted_of(tx)
         rows = [_row(each) for each in found]
         return {"total": total, "unlisted": unlisted, "unlisted_at": at, "held": rows}
 
@@ -155,16 +155,16 @@ def _why_not(zone: str, lost: Collection[str], zones: Mapping[str, str | None]) 
     return f"it also reports {' and '.join(other)}"
 
 
-def _found(request: Request, tx: SqlTransaction, selection: Selection) -> list[HeldOfGroup]:
+def _found(request: Request, tx: ProjectTransaction, selection: Selection) -> list[HeldOfGroup]:
     """Return the held alarms of a selection, of any zone."""
-    project, parents, group_id, only = request.project_id, None, None, None
+    parents, group_id, only = None, None, None
     if selection.group is not None:
-        state = groups.find(tx, project, selection.group)
+        state = groups.find(tx, selection.group)
         if state is None:
-            raise UnknownGroup(selection.group, groups.names(tx, project))
+            raise UnknownGroup(selection.group, groups.names(tx))
         group_id = state.id
     if selection.host is not None:
-        parents = incidents.events_of_host(tx, project, selection.host)
+        parents = incidents.events_of_host(tx, selection.host)
         if not parents:
             raise ActionError(
                 "UNKNOWN_HOST",
@@ -173,7 +173,7 @@ def _found(request: Request, tx: SqlTransaction, selection: Selection) -> list[H
             )
     if selection.incident is not None:
         only = find_by_short_id(request, tx, selection.incident, kind="incident").id
-    found = incidents.held_of_groups(tx, project, group_id=group_id, parents=parents)
+    found = incidents.held_of_groups(tx, group_id=group_id, parents=parents)
     return _in_turn(
         tx,
         (
@@ -203,15 +203,15 @@ def admit(
     not known which member is lost.
     """
 
-    def admitted(tx: SqlTransaction) -> Incident:
+    def admitted(tx: ProjectTransaction) -> Incident:
         state = locked(request, tx, group)
         identity = find_by_short_id(request, tx, incident_id, kind="incident").id
-        known = incidents.get(tx, request.project_id, identity)
+        known = incidents.get(tx, identity)
         if known is not None and known.group_id is None:
             # Its group was unknown, and now an operator names it.
             known = replace(known, group_id=state.id, fact={**known.fact, "group": group})
             if not incidents.adopt(tx, identity, state.id):
-                known = incidents.get(tx, request.project_id, identity)
+                known = incidents.get(tx, identity)
         if known is None or known.group_id != state.id:
             raise unknown(incident_id, group, "incident")
         if known.source == OPERATOR:
@@ -254,12 +254,12 @@ def lost_members(incident: Incident, said: tuple[str, ...] | None = None) -> tup
     return lost
 
 
-def held_children(tx: SqlTransaction, project_id: str, host_event: str) -> list[HeldOfGroup]:
+def held_children(tx: ProjectTransaction, host_event: str) -> list[HeldOfGroup]:
     """Return the held children of a host event, in the order in which they are to start."""
-    return _in_turn(tx, incidents.held_of_groups(tx, project_id, parents=[host_event]))
+    return _in_turn(tx, incidents.held_of_groups(tx, parents=[host_event]))
 
 
-def _in_turn(tx: SqlTransaction, found: Iterable[HeldOfGroup]) -> list[HeldOfGroup]:
+def _in_turn(tx: ProjectTransaction, found: Iterable[HeldOfGroup]) -> list[HeldOfGroup]:
     now = tx.now()
     return in_order(
         Queued(each.without_payload(), each.priority, each.waited(now)) for each in found
@@ -277,7 +277,7 @@ def dismiss_held(
     held = [each.incident for each in found.alarms]
     if selection == Selection():
         held += request.store.reading(
-            lambda tx: incidents.held_without_group(tx, request.project_id, MOST_WITHOUT_GROUP * 2)
+            lambda tx: incidents.held_without_group(tx, MOST_WITHOUT_GROUP * 2)
         )
     dismissed = []
     for each in held[:limit]:
@@ -287,15 +287,15 @@ def dismiss_held(
 
 
 def _dismissed_one(
-    request: Request, identity: str, because: str, tx: SqlTransaction
+    request: Request, identity: str, because: str, tx: ProjectTransaction
 ) -> list[dict[str, str]]:
     """Dismiss an alarm, unless another decision was faster."""
-    known = incidents.get(tx, request.project_id, identity)
+    known = incidents.get(tx, identity)
     sentence = _dismiss(request, tx, known, because) if known is not None else None
     return [] if sentence is None else [{"incident": identity, "sentence": sentence}]
 
 
-def _dismiss(request: Request, tx: SqlTransaction, known: Incident, because: str) -> str | None:
+def _dismiss(request: Request, tx: ProjectTransaction, known: Incident, because: str) -> str | None:
     """Return the sentence about it; None if the alarm is not held."""
     sentence = f"{known.sentence}; dismissed by {request.caller}: {plain(because)}"
     if known.decision != Decision.HELD or not incidents.dismiss(tx, known.id, sentence):
@@ -326,23 +326,23 @@ def dismiss(request: Request, identities: tuple[str, ...], because: str) -> dict
     return {"dismissed": dismissed}
 
 
-def _meant(request: Request, said: str, tx: SqlTransaction) -> list[str]:
+def _meant(request: Request, said: str, tx: ProjectTransaction) -> list[str]:
     """Return the id itself, or of a host event the ids of its held children."""
     identity = find_by_short_id(request, tx, said, kind="incident").id
-    known = incidents.get(tx, request.project_id, identity)
+    known = incidents.get(tx, identity)
     if known is None or not known.is_host_event:
         return [identity]
     held = [
         child.id
-        for child, _ in incidents.children_of(tx, request.project_id, identity)
+        for child, _ in incidents.children_of(tx, identity)
         if child.decision == Decision.HELD
     ]
     return held or [identity]
 
 
-def _dismissed(request: Request, said: str, because: str, tx: SqlTransaction) -> dict[str, str]:
+def _dismissed(request: Request, said: str, because: str, tx: ProjectTransaction) -> dict[str, str]:
     identity = find_by_short_id(request, tx, said, kind="incident").id
-    known = incidents.get(tx, request.project_id, identity)
+    known = incidents.get(tx, identity)
     if known is None:  # its group was forgotten at this moment
         raise unknown(said, kind="incident")
     if known.decision == Decision.DISMISSED:

@@ -26,7 +26,7 @@ from mistral_failover.runtime.errors import masked
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents
 from mistral_failover.store.incidents import RETRIED, Incident
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 BATCH = 50
 """Groups that one transaction judges at most."""
@@ -68,9 +68,7 @@ def retry(request: Request, event: Incident) -> list[RecordedAlarm]:
     host, zone, group = (event.fact.get(key) for key in ("host", "zone", "group"))
     found = _of(group, _members(request, host, zone))
     if event.is_host_event:
-        known = request.store.reading(
-            lambda tx: incidents.children_of(tx, request.project_id, event.id)
-        )
+        known = request.store.reading(lambda tx: incidents.children_of(tx, event.id))
         have = {name for _, name in known}
         found = replace(found, groups=tuple(g for g in found.groups if g.group not in have))
         if found.unsure and not found.groups:
@@ -92,27 +90,25 @@ def retry(request: Request, event: Incident) -> list[RecordedAlarm]:
     return _spread(request, alarm, event.id, group, found, repeated=False)
 
 
-def unsettled(tx: SqlTransaction, project_id: str) -> list[Incident]:
+def unsettled(tx: ProjectTransaction) -> list[Incident]:
     """Return the open host events of the last hour, oldest first: Nova could not be asked for all
     members, or the process that recorded the event died before it recorded all children."""
     since = tx.now() - RETRIED
-    found = incidents.host_events_since(
-        tx, project_id, (AdmissionRule.HOST, AdmissionRule.NOWHERE), since
-    )
+    found = incidents.host_events_since(tx, (AdmissionRule.HOST, AdmissionRule.NOWHERE), since)
     return list(islice((event for event in found if event.fact.get("open")), UNSETTLED))
 
 
-def _passed_on(request: Request, identity: str, tx: SqlTransaction) -> AffectedGroups | None:
+def _passed_on(request: Request, identity: str, tx: ProjectTransaction) -> AffectedGroups | None:
     """Return what a host event was passed on to; None if members have to be looked for."""
-    known = incidents.get(tx, request.project_id, identity)
+    known = incidents.get(tx, identity)
     if known is None or known.decision == Decision.HELD:
         return None
     if known.fact.get("open") and known.first_at >= tx.now() - RETRIED:
         return None
-    priorities = groups.priorities(tx, request.project_id)
+    priorities = groups.priorities(tx)
     children = (
         AffectedGroup(str(child.group_id), name, priorities.get(str(child.group_id), 0), members)
-        for child, name in incidents.children_of(tx, request.project_id, identity)
+        for child, name in incidents.children_of(tx, identity)
         if (members := incidents.reported_lost(child))
     )
     return AffectedGroups.in_order(children)
@@ -160,13 +156,13 @@ def _parent(
     identity: str,
     group: str | None,
     hit: AffectedGroups,
-    tx: SqlTransaction,
+    tx: ProjectTransaction,
     *,
     repeated: bool,
 ) -> tuple[RecordedAlarm, bool]:
     """Record the host event, or count its repeat. Return also whether an operator dismissed it or
     said which group it is about: then it is not passed on."""
-    known = incidents.get(tx, request.project_id, identity)
+    known = incidents.get(tx, identity)
     if known is not None and repeated:
         incidents.say_again(tx, identity)
     if known is not None and known.decision != Decision.HELD:
@@ -194,9 +190,9 @@ def _parent(
     return RecordedAlarm(verdict, identity), False
 
 
-def _close(request: Request, identity: str, tx: SqlTransaction) -> None:
+def _close(request: Request, identity: str, tx: ProjectTransaction) -> None:
     """Record that all members there are known and every child is recorded."""
-    known = incidents.get(tx, request.project_id, identity)
+    known = incidents.get(tx, identity)
     if known is not None and known.is_host_event and known.fact.get("open"):
         incidents.complete(tx, identity, {**known.fact, "open": False})
 
@@ -218,13 +214,13 @@ def _children(
     alarm: Alarm,
     parent: str,
     batch: Sequence[AffectedGroup],
-    tx: SqlTransaction,
+    tx: ProjectTransaction,
 ) -> list[RecordedAlarm]:
     """Judge one batch of groups. Their locks are taken in the order of their ids, except that of
     the project's first group: it comes last, as for a single alarm, so that no two transactions
     wait for each other."""
     needed = {each.group_id for each in batch}
-    first = groups.first_of(tx, request.project_id)
+    first = groups.first_of(tx)
     last = [first] if first in needed or request.runtime.settings.storm_groups else []
     order = [*sorted(needed - {first}), *filter(None, last)]
     there = {group_id for group_id in order if tx.lock_group(group_id, shared=False)}

@@ -35,7 +35,7 @@ from mistral_failover.runtime.errors import masked, masked_body
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, suspensions, totals
 from mistral_failover.store.incidents import OPERATOR, Incident
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 MOST_HELD = 1000
 """Alarms of one group that are listed for an operator at most. A further one is answered, counted
@@ -96,7 +96,7 @@ class AlarmReport:
 
 
 def count_repeats(
-    request: Request, tx: SqlTransaction, reports: Sequence[AlarmReport]
+    request: Request, tx: ProjectTransaction, reports: Sequence[AlarmReport]
 ) -> dict[int, RecordedAlarm]:
     """Count those of these alarms that repeat an incident that needs no judgement: it has a final
     decision, or was admitted and is about to begin. Return their decisions by index. It locks only
@@ -122,11 +122,11 @@ def count_repeats(
 
 
 def _waits(
-    request: Request, tx: SqlTransaction, alarm: Alarm, identity: str, times: int
+    request: Request, tx: ProjectTransaction, alarm: Alarm, identity: str, times: int
 ) -> RecordedAlarm | None:
     """As :func:`again`, of an admitted alarm that has not begun. In a flood many repeats arrive
     before it has."""
-    found = incidents.count_waiting(tx, request.project_id, identity, times)
+    found = incidents.count_waiting(tx, identity, times)
     return None if found is None else RecordedAlarm(_repeated(alarm), identity, None, found)
 
 
@@ -136,7 +136,7 @@ def _repeated(alarm: Alarm) -> Verdict:
 
 
 def record_in(
-    request: Request, tx: SqlTransaction, alarm: Alarm, group: str | None, member: str | None
+    request: Request, tx: ProjectTransaction, alarm: Alarm, group: str | None, member: str | None
 ) -> RecordedAlarm:
     """As :func:`record`, within a transaction. It locks the group of the alarm."""
     if alarm.unique and (
@@ -162,16 +162,16 @@ def incident_id(request: Request, alarm: Alarm, group: str | None, epoch: int = 
 
 
 def count_final_repeats(
-    request: Request, tx: SqlTransaction, alarm: Alarm, identity: str, times: int = 1
+    request: Request, tx: ProjectTransaction, alarm: Alarm, identity: str, times: int = 1
 ) -> RecordedAlarm | None:
     """Count repeats of an incident with a final decision."""
-    found = incidents.count_again(tx, request.project_id, identity, times)
+    found = incidents.count_again(tx, identity, times)
     return None if found is None else RecordedAlarm(_repeated(alarm), *found)
 
 
 def _said_again(
     request: Request,
-    tx: SqlTransaction,
+    tx: ProjectTransaction,
     alarm: Alarm,
     group: str | None,
     whom: AlarmTarget,
@@ -187,7 +187,7 @@ def _said_again(
     return count_final_repeats(request, tx, alarm, told) if told else None
 
 
-def _active(tx: SqlTransaction, state: GroupState) -> str | None:
+def _active(tx: ProjectTransaction, state: GroupState) -> str | None:
     """As :func:`_holder`, from the group's goal."""
     traversal = tx.traversal(state.current_traversal) if state.current_traversal else None
     goal = tx.goal(state.id, traversal.goal_version) if traversal else None
@@ -202,20 +202,20 @@ def _holder(roles: Mapping[str, str]) -> str | None:
 
 
 def _target(
-    request: Request, tx: SqlTransaction, alarm: Alarm, group: str | None, member: str | None
+    request: Request, tx: ProjectTransaction, alarm: Alarm, group: str | None, member: str | None
 ) -> AlarmTarget:
     strangers = () if group and member else (*alarm.servers, *alarm.others)
     for server in alarm.servers if strangers else ():
-        behind = groups.member_behind(tx, request.project_id, server, group)
+        behind = groups.member_behind(tx, server, group)
         if behind is not None:
             group, member, strangers = behind[0], member or behind[1], ()
             break
-    state = groups.find(tx, request.project_id, group) if group else None
+    state = groups.find(tx, group) if group else None
     return AlarmTarget(group, member, () if member else strangers, state)
 
 
 def _about_no_member(
-    request: Request, tx: SqlTransaction, alarm: Alarm, group: str | None, member: str | None
+    request: Request, tx: ProjectTransaction, alarm: Alarm, group: str | None, member: str | None
 ) -> RecordedAlarm:
     """Keep an alarm that belongs to no group, for operators of the project to see."""
     if alarm.still:  # each has other words; the series is the occasion
@@ -226,7 +226,7 @@ def _about_no_member(
     identity = incident_id(request, alarm, group)
     if known := count_final_repeats(request, tx, alarm, identity):
         return known
-    if incidents.get(tx, request.project_id, identity) is not None:
+    if incidents.get(tx, identity) is not None:
         incidents.say_again(tx, identity)
         return RecordedAlarm(verdict, identity)
     if full := list_is_full(request, tx, verdict):
@@ -237,15 +237,15 @@ def _about_no_member(
 
 
 def list_is_full(
-    request: Request, tx: SqlTransaction, verdict: Verdict, state: GroupState | None = None
+    request: Request, tx: ProjectTransaction, verdict: Verdict, state: GroupState | None = None
 ) -> RecordedAlarm | None:
     """Return the answer to a held alarm that is not recorded, because too many of its group (or of
     those without a group) wait for an operator already. Return None if there is room for it."""
     if verdict.decision != Decision.HELD:
         return None
-    held = partial(incidents.is_held_full, tx, request.project_id)
+    held = partial(incidents.is_held_full, tx)
     if state is None:
-        full = incidents.is_unknown_full(tx, request.project_id, MOST_WITHOUT_GROUP, verdict.rule)
+        full = incidents.is_unknown_full(tx, MOST_WITHOUT_GROUP, verdict.rule)
         several = f"{MOST_WITHOUT_GROUP} alarms that name no known group"
     else:
         full = held(MOST_HELD, state.id)
@@ -255,7 +255,7 @@ def list_is_full(
             several = f"{MOST_OF_PROJECT} alarms of the project"
     if not full:
         return None
-    totals.unlisted(tx, request.project_id, state.id if state else None, verdict.rule)
+    totals.unlisted(tx, state.id if state else None, verdict.rule)
     why = (
         f"it is not listed, since {several} are held already: admit or dismiss some, then send it "
         "again"
@@ -265,7 +265,7 @@ def list_is_full(
 
 def _judged(
     request: Request,
-    tx: SqlTransaction,
+    tx: ProjectTransaction,
     alarm: Alarm,
     group: str | None,
     whom: AlarmTarget,
@@ -279,7 +279,7 @@ def _judged(
         strangers, member = (member,), None
     epoch = 0 if alarm.unique else epochs.get(member or "", 0)
     identity = incident_id(request, alarm, group, epoch)
-    known = incidents.get(tx, request.project_id, identity)
+    known = incidents.get(tx, identity)
     if alarm.still:
         latest = incidents.latest_of_series(tx, state.id, alarm.series)
         if latest is not None and latest.firing:
@@ -305,7 +305,7 @@ def _judged(
 
 
 def _situation(
-    tx: SqlTransaction,
+    tx: ProjectTransaction,
     snapshot: GroupSnapshot,
     alarm: Alarm,
     member: str | None,
@@ -354,7 +354,7 @@ def _lost_fact(alarm: Alarm, member: str | None) -> dict[str, Any]:
 
 
 def _first(
-    tx: SqlTransaction,
+    tx: ProjectTransaction,
     state: GroupState,
     verdict: Verdict,
     member: str | None,
@@ -366,7 +366,7 @@ def _first(
     return under_way.get(member or "") or _current(tx, state)
 
 
-def release(request: Request, tx: SqlTransaction, held: Incident, why: str) -> Verdict | None:
+def release(request: Request, tx: ProjectTransaction, held: Incident, why: str) -> Verdict | None:
     """Judge an alarm that the storm guard holds once more, without this guard, and record the
     decision with the reason.
 
@@ -374,7 +374,7 @@ def release(request: Request, tx: SqlTransaction, held: Incident, why: str) -> V
     reported again since ``held`` was read, or if its group was taken out of service.
     """
     state = tx.lock_group(held.group_id, shared=False) if held.group_id else None
-    found = incidents.get(tx, request.project_id, held.id)  # as it is under the lock
+    found = incidents.get(tx, held.id)  # as it is under the lock
     if found is None or state is None or found.decision != Decision.HELD:
         return None
     if found.said != held.said:
@@ -415,7 +415,7 @@ def release(request: Request, tx: SqlTransaction, held: Incident, why: str) -> V
     return verdict
 
 
-def _under_way(tx: SqlTransaction, state: GroupState) -> dict[str, str]:
+def _under_way(tx: ProjectTransaction, state: GroupState) -> dict[str, str]:
     """Return the members whose loss is already admitted although no goal declares it yet, each with
     the incident."""
     found: dict[str, str] = {}
@@ -425,7 +425,7 @@ def _under_way(tx: SqlTransaction, state: GroupState) -> dict[str, str]:
     return found
 
 
-def _old_news(tx: SqlTransaction, state: GroupState, member: str | None, alarm: Alarm) -> bool:
+def _old_news(tx: ProjectTransaction, state: GroupState, member: str | None, alarm: Alarm) -> bool:
     """Return whether any of the alarm's members was declared lost since it happened."""
     at = alarm.at
     if member is None or at is None:
@@ -433,21 +433,21 @@ def _old_news(tx: SqlTransaction, state: GroupState, member: str | None, alarm: 
     return any(groups.declared_lost_since(tx, state.id, m, at) for m in (member, *alarm.also))
 
 
-def _storm(request: Request, tx: SqlTransaction, state: GroupState, now: float) -> Storm | None:
+def _storm(request: Request, tx: ProjectTransaction, state: GroupState, now: float) -> Storm | None:
     """Count the project's failing groups. Only one process of a project at a time may count and
     admit, so that each sees the decisions of the others. The lock on one group serves for that; no
     transaction that holds it waits for another group's lock."""
     settings = request.runtime.settings
     if not settings.storm_groups:
         return None
-    first = groups.first_of(tx, request.project_id)
+    first = groups.first_of(tx)
     assert first is not None  # the project has at least the group of the alarm
     tx.lock_group(first, shared=False)
     since = now - settings.storm_window
-    failing = incidents.failing_since(tx, request.project_id, since, COUNTED)
+    failing = incidents.failing_since(tx, since, COUNTED)
     return Storm(
         len(failing | {state.id}),
-        groups.with_a_goal(tx, request.project_id),
+        groups.with_a_goal(tx),
         settings.storm_window,
         settings.storm_share,
         settings.storm_groups,
@@ -456,7 +456,7 @@ def _storm(request: Request, tx: SqlTransaction, state: GroupState, now: float) 
 
 def _known(
     request: Request,
-    tx: SqlTransaction,
+    tx: ProjectTransaction,
     state: GroupState,
     known: Incident,
     verdict: Verdict,
@@ -495,7 +495,7 @@ def _known(
 
 def _new(
     request: Request,
-    tx: SqlTransaction,
+    tx: ProjectTransaction,
     state: GroupState,
     alarm: Alarm,
     identity: str,
@@ -525,7 +525,7 @@ def _to_begin(incident: Incident) -> Incident | None:
     return incident if waits and incident.source != OPERATOR else None
 
 
-def _current(tx: SqlTransaction, state: GroupState) -> str | None:
+def _current(tx: ProjectTransaction, state: GroupState) -> str | None:
     """Return the incident that caused the current traversal."""
     traversal = tx.traversal(state.current_traversal) if state.current_traversal else None
     return traversal.incident_id if traversal else None
@@ -533,13 +533,13 @@ def _current(tx: SqlTransaction, state: GroupState) -> str | None:
 
 def _counted_on(
     request: Request,
-    tx: SqlTransaction,
+    tx: ProjectTransaction,
     verdict: Verdict,
     first: str | None,
     fact: Mapping[str, Any],
 ) -> RecordedAlarm | None:
     """Count a known fact on the incident that reported it first, if there is one."""
-    known = incidents.get(tx, request.project_id, first) if first else None
+    known = incidents.get(tx, first) if first else None
     if known is None:
         return None
     incidents.count_duplicate(tx, known.id)
@@ -547,13 +547,13 @@ def _counted_on(
     return RecordedAlarm(verdict, known.id, known.traversal_id, _to_begin(known))
 
 
-def _confirm(tx: SqlTransaction, known: Incident, fact: Mapping[str, Any]) -> None:
+def _confirm(tx: ProjectTransaction, known: Incident, fact: Mapping[str, Any]) -> None:
     """Keep with an incident that has not begun that an operator reports the same."""
     if "because" in fact and "because" not in known.fact and _to_begin(known) is not None:
         incidents.amend(tx, known.id, {**known.fact, "because": fact["because"]})
 
 
-def _tell(tx: SqlTransaction, state: GroupState, verdict: Verdict, incident_id: str) -> None:
+def _tell(tx: ProjectTransaction, state: GroupState, verdict: Verdict, incident_id: str) -> None:
     decision = verdict.decision
     sentence = f"{decision}: {verdict.sentence}"
     tx.journal(state.id, sentence, kind=JournalKind(decision.lower()), incident_id=incident_id)

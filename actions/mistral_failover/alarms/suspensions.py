@@ -15,7 +15,7 @@ from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, suspensions
 from mistral_failover.store.suspensions import KINDS, Kind, Maintenance, Pause
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 LONGEST = 28 * 86400.0
 """Seconds that a maintenance may last at most: a forgotten one must end by itself."""
@@ -24,7 +24,7 @@ LONGEST = 28 * 86400.0
 def pause(request: Request, group: str, because: str) -> Suspended:
     """Hold every alarm of a group until an operator resumes it. Raises UnknownGroup."""
 
-    def suspend(tx: SqlTransaction) -> Suspended:
+    def suspend(tx: ProjectTransaction) -> Suspended:
         state = locked(request, tx, group)
         said: Pause = {"by": request.caller, "because": plain(because), "since": tx.now()}
         return _suspended(tx, state.id, group, "pause", said, f"paused by {said['by']}")
@@ -53,7 +53,7 @@ def maintain(
     if until is not None and end is None:
         raise _bad(f"until: {plain(until)} is not a time in ISO 8601")
 
-    def suspend(tx: SqlTransaction) -> Suspended:
+    def suspend(tx: ProjectTransaction) -> Suspended:
         state = locked(request, tx, group)
         _check_members(group, members, groups.members_of(tx, state.id))
         now = tx.now()
@@ -99,7 +99,7 @@ def resume(
             "BAD_INPUT", "members: a pause holds for the whole group", "Leave members out."
         )
 
-    def end(tx: SqlTransaction) -> Suspended:
+    def end(tx: ProjectTransaction) -> Suspended:
         state = locked(request, tx, group)
         known = groups.members_of(tx, state.id)
         _check_members(group, members, known)
@@ -142,7 +142,7 @@ class Suspended(CurrentSuspensions):
     sentence: str
 
 
-def current_suspensions(tx: SqlTransaction, group_id: str) -> CurrentSuspensions:
+def current_suspensions(tx: ProjectTransaction, group_id: str) -> CurrentSuspensions:
     """Return what holds the alarms of a group now."""
     found = suspensions.of_group(tx, group_id)
     return {
@@ -157,7 +157,7 @@ def unless_ended(work: Maintenance | None, now: float) -> Maintenance | None:
 
 
 def _suspended(
-    tx: SqlTransaction,
+    tx: ProjectTransaction,
     group_id: str,
     group: str,
     kind: Kind,

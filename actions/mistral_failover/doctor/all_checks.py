@@ -25,24 +25,24 @@ from mistral_failover.doctor.checks import Check, Examination, Finding, GroupChe
 from mistral_failover.model.decisions import AdmissionRule
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 _LEVELS = ("ok", "warn", "error")
 
 
 def storm(examination: Examination) -> Iterable[Finding]:
     """Check whether so many groups fail at once that alarms are held, or the next one would be."""
-    have, project = examination.settings, examination.request.project_id
+    have = examination.settings
     if not have.storm_groups:
         return
 
-    def read(tx: SqlTransaction) -> tuple[int, int, int]:
+    def read(tx: ProjectTransaction) -> tuple[int, int, int]:
         since = tx.now() - have.storm_window
-        failing = incidents.failing_since(tx, project, since, COUNTED)
+        failing = incidents.failing_since(tx, since, COUNTED)
         return (
             len(failing),
-            groups.with_a_goal(tx, project),
-            incidents.held_by(tx, project, AdmissionRule.STORM),
+            groups.with_a_goal(tx),
+            incidents.held_by(tx, AdmissionRule.STORM),
         )
 
     failing, total, held = examination.reading(read)

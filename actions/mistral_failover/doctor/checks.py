@@ -164,8 +164,7 @@ def _names(examination: Examination, group: str | None) -> list[str]:
     if group is not None:
         return [group]
     try:
-        project = examination.request.project_id
-        return examination.reading(lambda tx: groups.names(tx, project))[:GROUPS]
+        return examination.reading(groups.names)[:GROUPS]
     except Exception:  # noqa: BLE001 - the checks of the project have told
         return []
 
@@ -173,7 +172,7 @@ def _names(examination: Examination, group: str | None) -> list[str]:
 def _groups(examination: Examination, group: str | None) -> Iterable[Finding]:
     if group is not None:
         return
-    names = examination.reading(lambda tx: groups.names(tx, examination.request.project_id))
+    names = examination.reading(groups.names)
     if not names:
         yield warn("the project has no group", "failover group create FILE")
     elif len(names) > GROUPS:

@@ -23,7 +23,7 @@ from mistral_failover.recovery import observe
 from mistral_failover.resources.fence.rung import Examined, FenceRung
 from mistral_failover.runtime.remedies import confirm_command
 from mistral_failover.store import details, incidents, views
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 
 def goal(subject: ExaminedGroup) -> Iterable[Finding]:
@@ -56,10 +56,7 @@ def goal(subject: ExaminedGroup) -> Iterable[Finding]:
             if snapshot.reached
             else f"failover status {name}",
         )
-    project = subject.examination.request.project_id
-    for lock in subject.examination.reading(
-        lambda tx: details.locks(tx, project, snapshot.state.id)
-    ):
+    for lock in subject.examination.reading(lambda tx: details.locks(tx, snapshot.state.id)):
         if (lock["lease_left"] or 0.0) <= 0:
             yield warn(
                 f"the lock on {lock['resource']} belongs to a dead owner ({lock['owner']})",
@@ -264,11 +261,11 @@ def _lacking(subject: ExaminedGroup, names: Iterable[str | None]) -> set[str] | 
 def alarms(subject: ExaminedGroup) -> Iterable[Finding]:
     """Check that the group's alarms will start a failover."""
     snapshot, name = subject.snapshot, subject.name
-    project, identity = subject.examination.request.project_id, snapshot.state.id
+    identity = snapshot.state.id
 
-    def read(tx: SqlTransaction) -> tuple[CurrentSuspensions, int, list[float], float]:
+    def read(tx: ProjectTransaction) -> tuple[CurrentSuspensions, int, list[float], float]:
         now = tx.now()
-        total, _ = incidents.held_alarms(tx, project, identity, 1)
+        total, _ = incidents.held_alarms(tx, identity, 1)
         since = incidents.admitted_alarms_since(tx, identity, now - HOUR)
         return suspensions.current_suspensions(tx, identity), total, list(since), now
 

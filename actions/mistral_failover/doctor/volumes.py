@@ -12,7 +12,7 @@ from mistral_failover.cloud.volumes import refuse_unmovable, resolve_volume
 from mistral_failover.convergence.records import Action, Record, Status
 from mistral_failover.doctor.checks import ExaminedGroup, Finding, error, ok, warn
 from mistral_failover.model.goal import ATTACHMENT, goal_resources
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 _WELL = ("available", "in-use")
 
@@ -25,7 +25,7 @@ def volumes(subject: ExaminedGroup) -> Iterable[Finding]:
     if not specs or subject.out_of_service:
         return
 
-    def read(tx: SqlTransaction) -> tuple[list[Record], dict[str, str]]:
+    def read(tx: ProjectTransaction) -> tuple[list[Record], dict[str, str]]:
         traversal = tx.traversal(current) if current else None
         goal = tx.goal(snapshot.state.id, traversal.goal_version) if traversal else None
         wanted = {

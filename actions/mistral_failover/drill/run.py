@@ -26,7 +26,7 @@ from mistral_failover.model.ids import derived_id
 from mistral_failover.model.types import Verb
 from mistral_failover.store import groups, views
 from mistral_failover.store.incidents import OPERATOR
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 from mistral_failover.store.views import JournalRow
 
 GROUP = "payments"
@@ -213,8 +213,8 @@ class DrillRun:
             self._seen = row["id"]
             yield row
 
-    def _group_id(self, tx: SqlTransaction) -> str:
-        state = groups.find(tx, self._scene.project, GROUP)
+    def _group_id(self, tx: ProjectTransaction) -> str:
+        state = groups.find(tx, GROUP)
         return state.id if state else ""
 
     def _elapsed(self) -> float | None:

@@ -39,7 +39,7 @@ from mistral_failover.runtime.request import DEFAULT_PROJECT
 from mistral_failover.store import groups, stalled_work
 from mistral_failover.store.database import Database
 from mistral_failover.store.tables import journal
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 T = TypeVar("T")
 
@@ -219,11 +219,11 @@ class Scene:
 
     def groups(self) -> list[str]:
         """The names of the groups that are defined."""
-        return self.read(lambda tx: groups.names(tx, self.project))
+        return self.read(groups.names)
 
-    def read(self, function: Callable[[SqlTransaction], T]) -> T:
-        """Read the state database."""
-        return self.database.reading(function)
+    def read(self, function: Callable[[ProjectTransaction], T]) -> T:
+        """Read the state database, as the drill's project."""
+        return self.database.for_project(self.project).reading(function)
 
     def stack_id(self, group: str) -> str:
         """The id of a group's stack."""
@@ -270,7 +270,7 @@ class Scene:
         dead process, this waits until their leases expire. Returns :meth:`swept`."""
         deadline = time.monotonic() + limit
         while time.monotonic() < deadline:
-            unstarted = self.read(lambda tx: stalled_work.unstarted(tx, self.project, 0.0))
+            unstarted = self.read(lambda tx: stalled_work.unstarted(tx, 0.0))
             names = self.action("failover.status")["groups"]
             if not unstarted and not any(self._under_way(name) for name in names):
                 return self.swept()

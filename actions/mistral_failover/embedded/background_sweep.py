@@ -79,9 +79,7 @@ class BackgroundSweep:
         """Only the cloud knows whether a volume that blocks a failover has been freed."""
         if time.monotonic() < self._look_at_volumes_at:
             return None
-        if held := _store(state).reading(
-            lambda tx: stalled_work.blocked_by_volume(tx, tx.project_id, None)
-        ):
+        if held := _store(state).reading(lambda tx: stalled_work.blocked_by_volume(tx, None)):
             self._look_at_volumes_at = time.monotonic() + state.settings.sweep_after
             return f"{held[0].resource} of {held[0].group} waits for a volume to be freed"
         return None
@@ -91,8 +89,8 @@ class BackgroundSweep:
         if time.monotonic() < self._look_at_alarms_at:
             return None
         store = _store(state)
-        guarded = store.reading(lambda tx: stalled_work.guarded(tx, tx.project_id))
-        if guarded or store.reading(lambda tx: host_events.unsettled(tx, tx.project_id)):
+        guarded = store.reading(stalled_work.guarded)
+        if guarded or store.reading(host_events.unsettled):
             self._look_at_alarms_at = time.monotonic() + state.settings.sweep_after
             return "the storm guard holds alarms" if guarded else "a host event is not complete"
         return None
@@ -101,7 +99,7 @@ class BackgroundSweep:
         deadline = time.monotonic() + stuck_executions.LIMIT
         after, quiet = state.settings.hang_after, state.settings.sweep_after
         store = _store(state)
-        held = store.reading(lambda tx: stalled_work.chain_waits(tx, tx.project_id, None, quiet))
+        held = store.reading(lambda tx: stalled_work.chain_waits(tx, None, quiet))
         for traversal in stuck_executions.without_chain(held, mistral, deadline):
             return f"the next stage of {traversal.group} waits for a chain, and none is running"
         if time.monotonic() < self._look_for_hanging_at:
@@ -157,15 +155,15 @@ def _store(state: Runtime) -> ProjectStore:
 
 
 def _in_the_store(tx: ProjectTransaction, state: Runtime) -> str | None:
-    quiet, project = state.settings.sweep_after, tx.project_id
-    if found := stalled_work.stalled(tx, project, None, quiet):
+    quiet = state.settings.sweep_after
+    if found := stalled_work.stalled(tx, None, quiet):
         return f"{found[0].resource} of {found[0].group} is ready, and no worker has it"
-    if words := stalled_work.confirmed_fences(tx, project, None):
+    if words := stalled_work.confirmed_fences(tx, None):
         return (
             f"{words[0][2]} of {words[0][1]} was confirmed as fenced, and nothing has acted on it"
         )
-    if stalled_work.unstarted(tx, project, quiet):
+    if stalled_work.unstarted(tx, quiet):
         return "an alarm was admitted, and its failover was not started"
-    if hooks.waiting(tx, project, quiet=quiet, stuck=False):
+    if hooks.waiting(tx, quiet=quiet, stuck=False):
         return "a group's own workflow was not notified of an event"
     return None

@@ -18,7 +18,7 @@ from mistral_failover.model.group import Group
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
 from mistral_failover.store.groups import MemberRow
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 SILENT = 60.0
 """Seconds without a heartbeat after which an agent counts as silent: one comes every 10 s."""
@@ -71,7 +71,7 @@ def why_unreachable(
 
 
 def _elsewhere(
-    tx: SqlTransaction, snapshot: GroupSnapshot, name: str, server: str | None
+    tx: ProjectTransaction, snapshot: GroupSnapshot, name: str, server: str | None
 ) -> str | None:
     """Return another server than the member's own on which resources of the member were created."""
     member = groups.members_of(tx, snapshot.state.id).get(name)

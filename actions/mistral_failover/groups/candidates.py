@@ -32,7 +32,7 @@ from mistral_failover.model.group import Group
 from mistral_failover.model.text import clock
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import suspensions
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 LOG = logging.getLogger(__name__)
 LOOK = 20.0
@@ -155,7 +155,7 @@ def _host(state: ServerState) -> dict[str, Any]:
     return {"host": state.host_id, "host_down": state.host_silent}
 
 
-def _worked_on(tx: SqlTransaction, group_id: str) -> dict[str, str]:
+def _worked_on(tx: ProjectTransaction, group_id: str) -> dict[str, str]:
     """Return the members in maintenance, with the reason in words. A maintenance of the whole group
     holds alarms, but keeps no member from a role."""
     work = suspensions.of_group(tx, group_id).get("maintenance")

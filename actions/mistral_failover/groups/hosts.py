@@ -14,7 +14,7 @@ from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, observations
 from mistral_failover.store.groups import MemberOfProject
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,10 @@ def members_on(request: Request, host: str) -> AffectedGroups:
     """
 
     def read(
-        tx: SqlTransaction,
+        tx: ProjectTransaction,
     ) -> tuple[list[MemberOfProject], dict[str, int], dict[str, tuple[str, ...]]]:
-        project = request.project_id
-        known = groups.members_in(tx, project)
-        return known, groups.priorities(tx, project), observations.hosts(tx, project)
+        known = groups.members_in(tx)
+        return known, groups.priorities(tx), observations.hosts(tx)
 
     known, priorities, seen = request.store.reading(read)
     if not known:

@@ -22,14 +22,14 @@ from mistral_failover.runtime.request import Request
 from mistral_failover.store import attached_volumes, groups
 from mistral_failover.store.attached_volumes import AttachedVolume
 from mistral_failover.store.groups import MemberRow
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 
 def parts_to_keep(request: Request, group_id: str, group: str) -> Callable[[], KeptParts]:
     """Return a function that reads from the store, at each call, which servers and volumes belong
     to a group's service."""
 
-    def read(tx: SqlTransaction) -> KeptParts:
+    def read(tx: ProjectTransaction) -> KeptParts:
         records, state = tx.records(group_id), groups.get(tx, group_id)
         types = request.runtime.definitions.group(tx, state).types if state else {}
         servers = servers_of(records, groups.members_of(tx, group_id))

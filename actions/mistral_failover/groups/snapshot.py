@@ -14,7 +14,7 @@ from mistral_failover.model.goal import ATTACHMENT
 from mistral_failover.model.group import Group
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 
 @dataclass(frozen=True)
@@ -39,16 +39,16 @@ class GroupSnapshot:
 def group_snapshot(request: Request, name: str) -> GroupSnapshot:
     """Return the state of a group of the request's project. Raises UnknownGroup."""
 
-    def read(tx: SqlTransaction) -> GroupSnapshot:
-        state = groups.find(tx, request.project_id, name)
+    def read(tx: ProjectTransaction) -> GroupSnapshot:
+        state = groups.find(tx, name)
         if state is None:
-            raise UnknownGroup(name, groups.names(tx, request.project_id))
+            raise UnknownGroup(name, groups.names(tx))
         return group_snapshot_in(request, tx, state)
 
     return request.store.reading(read)
 
 
-def group_snapshot_in(request: Request, tx: SqlTransaction, state: GroupState) -> GroupSnapshot:
+def group_snapshot_in(request: Request, tx: ProjectTransaction, state: GroupState) -> GroupSnapshot:
     """As :func:`group_snapshot`, within a transaction."""
     group = request.runtime.definitions.group(tx, state)
     traversal = tx.traversal(state.current_traversal) if state.current_traversal else None
@@ -75,10 +75,10 @@ def group_snapshot_in(request: Request, tx: SqlTransaction, state: GroupState) -
     )
 
 
-def locked(request: Request, tx: SqlTransaction, group: str) -> GroupState:
+def locked(request: Request, tx: ProjectTransaction, group: str) -> GroupState:
     """Lock the group, so that no other transaction gives it a goal. Raises UnknownGroup."""
-    found = groups.find(tx, request.project_id, group)
+    found = groups.find(tx, group)
     state = tx.lock_group(found.id, shared=False) if found else None
     if state is None:
-        raise UnknownGroup(group, groups.names(tx, request.project_id))
+        raise UnknownGroup(group, groups.names(tx))
     return state

@@ -11,7 +11,7 @@ from mistral_failover.groups.hosts import AffectedGroups, project_listing
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, observations
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,10 @@ def _found(
     may be old, or an empty text."""
 
     def read(
-        tx: SqlTransaction,
+        tx: ProjectTransaction,
     ) -> tuple[list[groups.MemberOfProject], dict[str, int], dict[str, str]]:
-        project = request.project_id
-        known, priorities = groups.members_in(tx, project), groups.priorities(tx, project)
-        return known, priorities, observations.zones(tx, project)
+        known, priorities = groups.members_in(tx), groups.priorities(tx)
+        return known, priorities, observations.zones(tx)
 
     members, priorities, where = request.store.reading(read)
     unsure = ""

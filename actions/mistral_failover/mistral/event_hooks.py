@@ -27,7 +27,7 @@ from mistral_failover.runtime.errors import describe, masked
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import hooks
 from mistral_failover.store.hooks import EVENTS, Event, Pending
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 LOG = logging.getLogger(__name__)
 STALE = 86400.0
@@ -89,7 +89,7 @@ def send_all(request: Request, group_id: str | None) -> list[Row]:
     """Send the events that dead processes did not send, in the project or in one of its groups,
     within a bounded time; for a sweep. Return a row for each event, and for each group whose
     workflow could not be notified: ``group``, ``event`` (None: it could not), ``sentence``."""
-    found = request.store.reading(lambda tx: hooks.waiting(tx, request.project_id, quiet=0.0))
+    found = request.store.reading(lambda tx: hooks.waiting(tx, quiet=0.0))
     deadline = time.monotonic() + _LIMIT
     rows: list[Row] = []
     for each in found:
@@ -100,7 +100,7 @@ def send_all(request: Request, group_id: str | None) -> list[Row]:
 
 def send_soon(request: Request, group_id: str | None) -> None:
     """As :func:`send_all`, in the thread, for a caller with more urgent work."""
-    found = request.store.reading(lambda tx: hooks.waiting(tx, request.project_id, quiet=0.0))
+    found = request.store.reading(lambda tx: hooks.waiting(tx, quiet=0.0))
     if found := [each for each in found if group_id in (None, each)]:
         _sender.soon(request, found)
 
@@ -120,9 +120,7 @@ def send(request: Request, group_id: str, deadline: float) -> list[Row]:
     rows: list[Row] = []
     mistral: Mistral | None = None
     while True:
-        found = database.reading(
-            lambda tx: hooks.pending(tx, request.project_id, group_id, _TOGETHER)
-        )
+        found = database.reading(lambda tx: hooks.pending(tx, group_id, _TOGETHER))
         if found is None or not found.events:
             return rows
         for event in found.events:
@@ -147,7 +145,7 @@ def event_id(group_id: str, sentence_id: int, at: float) -> str:
     return derived_id(group_id, "event", str(sentence_id), f"{at:.6f}")
 
 
-def _move_on(group_id: str, event_id: int, tx: SqlTransaction) -> bool:
+def _move_on(group_id: str, event_id: int, tx: ProjectTransaction) -> bool:
     return hooks.told(tx, group_id, event_id)
 
 
@@ -202,7 +200,7 @@ def _untold(
     sentence = f"{workflow} could not be notified of {EVENTS[event.kind]}: {reason}"
     LOG.warning("%s: %s", found.name, sentence)
 
-    def note(tx: SqlTransaction) -> None:
+    def note(tx: ProjectTransaction) -> None:
         if hooks.stick(tx, group_id, event.id):
             tx.journal(group_id, sentence, kind=JournalKind.UNTOLD, traversal_id=event.traversal)
 

@@ -23,7 +23,7 @@ from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents
 from mistral_failover.store.incidents import OPERATOR, Incident
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 BATCH = 25
 """Failovers that one action starts at most. So the first ones do not wait for the last one, every
@@ -92,8 +92,8 @@ def start_admitted(request: Request, identities: Sequence[str]) -> dict[str, Any
     them if another execution has started it, or if it was not admitted any more when it was read.
     """
 
-    def read(tx: SqlTransaction) -> list[Incident]:
-        found = (incidents.get(tx, request.project_id, each) for each in identities)
+    def read(tx: ProjectTransaction) -> list[Incident]:
+        found = (incidents.get(tx, each) for each in identities)
         return [each for each in found if each is not None and _is_to_start(request, each)]
 
     recorded = [
@@ -123,7 +123,7 @@ def _by_priority(request: Request, recorded: Sequence[RecordedAlarm]) -> Sequenc
     """Return the indexes of these decisions in the order in which their failovers start."""
     if sum(each.begin is not None for each in recorded) < 2:
         return range(len(recorded))
-    of = request.store.reading(lambda tx: groups.priorities(tx, request.project_id))
+    of = request.store.reading(groups.priorities)
 
     def priority(number: int) -> int:
         begin = recorded[number].begin
@@ -178,8 +178,8 @@ def _begin(
     """Start the traversal of an alarm if it is still admitted at that moment: since it was read, a
     sweep may have dismissed or held it. Raises as :func:`start`."""
 
-    def confirm(tx: SqlTransaction) -> None:
-        found = incidents.get(tx, request.project_id, incident_id)
+    def confirm(tx: ProjectTransaction) -> None:
+        found = incidents.get(tx, incident_id)
         if found is None or found.decision != Decision.ADMITTED:
             now = f"is now {found.decision}" if found else "does not exist any more"
             raise ActionError(

@@ -19,7 +19,7 @@ from mistral_failover.runtime.deadlines import DeadlineGuard
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, observations
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 ASK = 3.0
 """The limit for questions to Mistral, in seconds."""
@@ -44,11 +44,11 @@ def define(
         raise problem
     stored = {"document": group.definition, "types": [t.to_dict() for t in loaded]}
 
-    def store(tx: SqlTransaction) -> tuple[str, Any]:
+    def store(tx: ProjectTransaction) -> tuple[str, Any]:
         identity = group_id(request.project_id, group.name)
         known = tx.definition(identity) if groups.get(tx, identity) else None
         if not dry_run:
-            groups.define(tx, request.project_id, group.name, stored)
+            groups.define(tx, group.name, stored)
             observations.forget_alarms(tx, identity)
         return identity, known
 
@@ -95,10 +95,10 @@ def definition(request: Request, name: str) -> dict[str, Any]:
     """Return a group's definition as it was given: ``document``, the group file, and ``types``.
     Raises UnknownGroup."""
 
-    def read(tx: SqlTransaction) -> Any:
+    def read(tx: ProjectTransaction) -> Any:
         identity = group_id(request.project_id, name)
         if groups.get(tx, identity) is None:
-            raise UnknownGroup(name, groups.names(tx, request.project_id))
+            raise UnknownGroup(name, groups.names(tx))
         return tx.definition(identity)
 
     found = request.store.reading(read)

@@ -13,7 +13,7 @@ from mistral_failover.model.group import INTERNAL_TYPES
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import group_removal, groups, incidents
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 _SHOWN = 5
 
@@ -28,7 +28,7 @@ def undefine(request: Request, group: str) -> dict[str, Any]:
     such alarm. Raises UnknownGroup, ActionError IN_SERVICE.
     """
 
-    def forget(tx: SqlTransaction) -> list[dict[str, Any]]:
+    def forget(tx: ProjectTransaction) -> list[dict[str, Any]]:
         state = locked(request, tx, group)
         _refuse_in_service(tx, state, group)
         told = []
@@ -41,7 +41,7 @@ def undefine(request: Request, group: str) -> dict[str, Any]:
         group_removal.forget(tx, state.id)
         return told
 
-    found = request.store.reading(lambda tx: groups.find(tx, request.project_id, group))
+    found = request.store.reading(lambda tx: groups.find(tx, group))
     if found is not None:
         event_hooks.send_last(request, found.id)
     held = request.store.atomically(forget)
@@ -51,7 +51,7 @@ def undefine(request: Request, group: str) -> dict[str, Any]:
     return {"group": group, "sentence": sentence, "held": held}
 
 
-def _refuse_in_service(tx: SqlTransaction, state: Any, group: str) -> None:
+def _refuse_in_service(tx: ProjectTransaction, state: Any, group: str) -> None:
     """Refuse while something is left in the cloud: without the group's records it cannot be found
     and removed."""
     remedy = (

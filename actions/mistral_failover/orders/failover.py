@@ -29,7 +29,7 @@ from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.inputs import names, optional_text, text
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import incidents
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 LOG = logging.getLogger(__name__)
 _ATTEMPTS = 5
@@ -262,7 +262,7 @@ def begin(
     snapshot = group_snapshot(request, name)
     traversal_id = traversal_of(snapshot.state.id, incident_id)
     known, given = request.store.reading(
-        lambda tx: _begun(tx, request.project_id, snapshot.state.id, incident_id, traversal_id)
+        lambda tx: _begun(tx, snapshot.state.id, incident_id, traversal_id)
     )
     if known and given is None:
         return _answer(
@@ -275,7 +275,7 @@ def begin(
         # A repeat uses the goal that was derived then, because the facts may have changed since.
         goal = given or derive(snapshot)
         said = "; ".join([cause, *_passed_over(goal)])
-        started = request.runtime.engine.start(
+        started = request.engine.start(
             snapshot.state.id,
             goal,
             traversal_id=traversal_id,
@@ -338,14 +338,14 @@ def _answer(group: Group, traversal_id: str, goal: Goal | None, sentence: str) -
 
 
 def _begun(
-    tx: SqlTransaction, project_id: str, group_id: str, incident_id: str, traversal_id: str
+    tx: ProjectTransaction, group_id: str, incident_id: str, traversal_id: str
 ) -> tuple[bool, Goal | None]:
     """Return whether an incident's traversal was begun before, and its goal, unless the goal was
     deleted since (``store.goals.prune``)."""
     traversal = tx.traversal(traversal_id)
     if traversal is not None:
         return True, tx.goal(group_id, traversal.goal_version)
-    incident = incidents.get(tx, project_id, incident_id)
+    incident = incidents.get(tx, incident_id)
     return incident is not None and incident.traversal_id == traversal_id, None
 
 

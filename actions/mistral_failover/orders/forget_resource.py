@@ -29,7 +29,7 @@ from mistral_failover.resources.modules import observer
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.remedies import start_command
 from mistral_failover.runtime.request import Request
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 
 def forget(request: Request, group: str, resource: str, because: str) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def forget(request: Request, group: str, resource: str, because: str) -> dict[st
     }
 
 
-def _found(request: Request, group: str, resource: str, tx: SqlTransaction) -> list[Record]:
+def _found(request: Request, group: str, resource: str, tx: ProjectTransaction) -> list[Record]:
     """Return the records that are left of a resource."""
     state = locked(request, tx, group)
     ours = [r for r in tx.records(state.id) if r.type not in INTERNAL_TYPES]
@@ -132,7 +132,7 @@ def _refuse_present(record: Record, group: str, look: ObservedPresence | None) -
 
 
 def _forget(
-    request: Request, group: str, records: list[Record], because: str, tx: SqlTransaction
+    request: Request, group: str, records: list[Record], because: str, tx: ProjectTransaction
 ) -> list[str]:
     """Mark the records as gone, unless a worker has them: its result would bring them back."""
     state = locked(request, tx, group)

@@ -9,7 +9,7 @@ from sqlalchemy.exc import DBAPIError
 
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import goals
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 LOG = logging.getLogger(__name__)
 DAY = 86400.0
@@ -22,7 +22,7 @@ def forget(request: Request, group_id: str) -> int:
     """
     settings = request.runtime.settings
 
-    def prune(tx: SqlTransaction) -> int:
+    def prune(tx: ProjectTransaction) -> int:
         if tx.lock_group(group_id, shared=False) is None:
             return 0
         since = tx.now() - settings.keep_days * DAY

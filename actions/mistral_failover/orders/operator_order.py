@@ -23,7 +23,7 @@ from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import incidents
 from mistral_failover.store.incidents import OPERATOR, Incident
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 LOG = logging.getLogger(__name__)
 
@@ -73,10 +73,10 @@ def start_order(
 
     fact = {"group": group, **asked_for}
 
-    def record(tx: SqlTransaction) -> str:
+    def record(tx: ProjectTransaction) -> str:
         state = locked(request, tx, group)
         identity = order_id(request.project_id, state.id, occasion)
-        known = incidents.get(tx, request.project_id, identity)
+        known = incidents.get(tx, identity)
         if known is not None and known.decision in (Decision.REFUSED, Decision.IGNORED):
             incidents.decide(tx, identity, Decision.ADMITTED, cause, fact)  # it is tried again
         if known is None:
@@ -111,8 +111,8 @@ def _refused(request: Request, incident_id: str, cause: str, error: Exception) -
         message = f"{facts['message']} ({reasons})" if reasons else facts["message"]
         decision, why = Decision.REFUSED, f"refused: {message} [{facts['code']}]"
 
-    def refuse(tx: SqlTransaction) -> None:
-        known = incidents.get(tx, request.project_id, incident_id)
+    def refuse(tx: ProjectTransaction) -> None:
+        known = incidents.get(tx, incident_id)
         if known is None or known.decision != Decision.ADMITTED or known.traversal_id is not None:
             return
         assert known.group_id is not None  # every admitted incident has a group

@@ -44,7 +44,7 @@ from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, stalled_work, suspensions, views
 from mistral_failover.store.incidents import Incident
 from mistral_failover.store.stalled_work import TargetDown
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 LOG = logging.getLogger(__name__)
 
@@ -98,9 +98,7 @@ def choose_other_target(request: Request, traversal_id: str) -> bool:
         return True
     if refusal.final and found.down.evidence == GONE:
         message = f"{found.down.error.get('message', found.down.why)}; {refusal.sentence}"
-        request.runtime.engine.stop_waiting(
-            found.down.ready, {**found.down.error, "message": message}
-        )
+        request.engine.stop_waiting(found.down.ready, {**found.down.error, "message": message})
     else:
         database.atomically(lambda tx: _say_once(tx, found, refusal.sentence))
     return False
@@ -140,7 +138,7 @@ def _redirect(request: Request, found: _BlockedTraversal) -> _Refusal | None:
     refuse_unmovable_new_volumes(request, snapshot, goal)
     to = ", ".join(f"{role} goes to {goal.document['roles'][role]}" for role in sorted(found.roles))
     fenced = ", and declared lost, because it may still get the volume" if found.fenced else ""
-    request.runtime.engine.redirect(
+    request.engine.redirect(
         found.traversal.id,
         goal,
         why=f"not {found.down.server}",
@@ -162,7 +160,9 @@ def _others(facts: Sequence[MemberFact], found: _BlockedTraversal) -> list[Membe
     ]
 
 
-def _situation(request: Request, tx: SqlTransaction, traversal_id: str) -> _BlockedTraversal | None:
+def _situation(
+    request: Request, tx: ProjectTransaction, traversal_id: str
+) -> _BlockedTraversal | None:
     """Return what to choose from; None if there is nothing to choose, or not now."""
     traversal = tx.traversal(traversal_id)
     state = groups.get(tx, traversal.group_id) if traversal else None
@@ -188,7 +188,7 @@ def _situation(request: Request, tx: SqlTransaction, traversal_id: str) -> _Bloc
     others = {role for role, holder in snapshot.roles.items() if holder == member} - roles
     earlier = list(_earlier_targets(tx, traversal))
     refusal = None
-    if names_its_target(incidents.get(tx, request.project_id, traversal.incident_id or "")):
+    if names_its_target(incidents.get(tx, traversal.incident_id or "")):
         refusal = _Refusal("the order names it, so no other member is chosen")
     elif "pause" in suspensions.of_group(tx, state.id):
         refusal = _Refusal("no other member is chosen while the group is paused", final=False)
@@ -232,7 +232,7 @@ def names_its_target(incident: Incident | None) -> bool:
     return bool(said.get("to")) or not said.keys().isdisjoint({"rollback", "failback"})
 
 
-def _earlier_targets(tx: SqlTransaction, traversal: Traversal) -> Iterator[frozenset[str]]:
+def _earlier_targets(tx: ProjectTransaction, traversal: Traversal) -> Iterator[frozenset[str]]:
     """Return the role holders of the earlier goals of the same failover."""
     before = tx.traversal(traversal.follows) if traversal.follows else None
     while before is not None:
@@ -242,7 +242,7 @@ def _earlier_targets(tx: SqlTransaction, traversal: Traversal) -> Iterator[froze
         before = tx.traversal(before.follows) if before.follows else None
 
 
-def _say_once(tx: SqlTransaction, found: _BlockedTraversal, refusal: str) -> None:
+def _say_once(tx: ProjectTransaction, found: _BlockedTraversal, refusal: str) -> None:
     resource = found.down.resource_id
     sentence = f"{found.down.member} can take nothing ({found.down.why}): {refusal}"
     if not views.told(tx, found.traversal.id, resource, JournalKind.NO_OTHER_TARGET):

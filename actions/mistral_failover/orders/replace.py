@@ -33,7 +33,7 @@ from mistral_failover.orders.operator_order import NothingToDo
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import incidents
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 LONGEST_PAUSE = 86_400
 """The longest pause between two members in a rolling replacement, in seconds."""
@@ -181,8 +181,8 @@ def _ordered_before(request: Request, snapshot: GroupSnapshot) -> Mapping[str, A
     identity = operator_order.order_id(request.project_id, snapshot.state.id, request.execution)
     traversal = failover.traversal_of(snapshot.state.id, identity)
 
-    def read(tx: SqlTransaction) -> Mapping[str, Any] | None:
-        found = incidents.get(tx, request.project_id, identity)
+    def read(tx: ProjectTransaction) -> Mapping[str, Any] | None:
+        found = incidents.get(tx, identity)
         if found is None or "replace" not in found.fact:
             return None
         begun = found.traversal_id is not None or tx.traversal(traversal) is not None

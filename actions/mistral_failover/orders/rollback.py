@@ -18,7 +18,7 @@ from mistral_failover.orders.failover import Derive, FailoverRequest
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import goals
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 SHORTEST_PREFIX = 7
 """The shortest prefix of a goal's version, in hexadecimal digits."""
@@ -92,7 +92,7 @@ def goal_function(
 
 
 def _goal(
-    tx: SqlTransaction, snapshot: GroupSnapshot, prefix: str | None, recovered: tuple[str, ...]
+    tx: ProjectTransaction, snapshot: GroupSnapshot, prefix: str | None, recovered: tuple[str, ...]
 ) -> Goal:
     """Return the goal to go back to. A lost member that has another server now counts as
     recovered."""
@@ -111,7 +111,7 @@ def _goal(
     )
 
 
-def find(tx: SqlTransaction, group_id: str, name: str, prefix: str) -> str:
+def find(tx: ProjectTransaction, group_id: str, name: str, prefix: str) -> str:
     """Return the full version of a group's goal from its first digits. Raises ActionError
     UNKNOWN_GOAL, BAD_INPUT if it is too short or ambiguous."""
     if len(prefix) < SHORTEST_PREFIX:

@@ -29,7 +29,7 @@ from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.remedies import start_command
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import incidents, views
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 from mistral_failover.store.views import TraversalRow, TraversalStep
 
 _REMEDIES = {
@@ -289,7 +289,7 @@ class Ending(TypedDict):
     ended_at: float | None
 
 
-def ending(tx: SqlTransaction, first: TraversalRow) -> Ending:
+def ending(tx: ProjectTransaction, first: TraversalRow) -> Ending:
     """Return how a planned move ended. Its ``first`` traversal may have been followed by others: to
     the same goal, and on the way back."""
     walked = views.following(tx, first)
@@ -321,7 +321,7 @@ def ending(tx: SqlTransaction, first: TraversalRow) -> Ending:
     }
 
 
-def _cause_of(tx: SqlTransaction, superseded: TraversalStep) -> str:
+def _cause_of(tx: ProjectTransaction, superseded: TraversalStep) -> str:
     """Return the cause of the traversal that superseded another one."""
     by = superseded["superseded_by"]
     found = tx.traversal(by) if by else None

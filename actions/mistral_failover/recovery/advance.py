@@ -41,7 +41,7 @@ from mistral_failover.runtime import rights
 from mistral_failover.runtime.errors import describe
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import views
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 LOG = logging.getLogger(__name__)
 
@@ -230,7 +230,7 @@ def _worked_off(worker: NodeWorker, traversal_id: str, through: Stage) -> Traver
 
 
 def _look(request: Request, traversal_id: str) -> TraversalView:
-    def read(tx: SqlTransaction) -> TraversalView:
+    def read(tx: ProjectTransaction) -> TraversalView:
         found = latest(tx, traversal_id)
         return TraversalView(found, tx.progress(found.id), tx.now())
 
@@ -238,7 +238,7 @@ def _look(request: Request, traversal_id: str) -> TraversalView:
 
 
 def _entered(
-    request: Request, tx: SqlTransaction, traversal_id: str
+    request: Request, tx: ProjectTransaction, traversal_id: str
 ) -> tuple[GroupState, Traversal, int] | None:
     """Return the group of a traversal, the traversal that is carried out for it now, and the id of
     the journal's last row; None if the request's project has no such traversal."""
@@ -253,7 +253,7 @@ def _open(request: Request, current: Traversal, through: Stage, *, hold: bool) -
     """Open the stages up to ``through``, and record which execution drives the traversal."""
     chain = request.execution
     if current.through is not None:
-        request.runtime.engine.open_through(current.id, through if hold else None)
+        request.engine.open_through(current.id, through if hold else None)
     if chain is not None and chain != current.chain:
         request.store.atomically(lambda tx: tx.driven_by(current.id, chain))
 

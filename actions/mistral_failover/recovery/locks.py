@@ -26,7 +26,7 @@ from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import find_by_short_id, unknown
 from mistral_failover.store import details
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 Row = dict[str, Any]
 
@@ -40,8 +40,7 @@ def listed(request: Request, group: str | None) -> list[Row]:
     UnknownGroup.
     """
     group_id = group_snapshot(request, group).state.id if group else None
-    project = request.project_id
-    rows = request.store.reading(lambda tx: details.locks(tx, project, group_id))
+    rows = request.store.reading(lambda tx: details.locks(tx, group_id))
     mistral, unable = _mistral(request) if rows else (None, "")
     deadline = time.monotonic() + LIMIT
     found = []
@@ -118,7 +117,7 @@ def _broken(
     token: int | None,
     force: bool,
     because: str | None,
-    tx: SqlTransaction,
+    tx: ProjectTransaction,
 ) -> Row:
     match = find_by_short_id(request, tx, said, kind="resource")
     assert match.group_id is not None  # only an incident has none
@@ -174,7 +173,7 @@ def _broken(
 
 def _answer(
     request: Request,
-    tx: SqlTransaction,
+    tx: ProjectTransaction,
     group: GroupState,
     record: Record,
     was_broken: bool,

@@ -45,7 +45,7 @@ from mistral_failover.resources.modules import observer
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, observations, suspensions, views
 from mistral_failover.store.groups import MemberRow
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 _KINDS: Mapping[Service, JournalKind] = {
     Service.SERVING: JournalKind.WELL,
@@ -92,9 +92,7 @@ def observe(request: Request, group: str | None, *, at_once: bool = False) -> li
     group_id = group_snapshot(request, group).state.id if group else None
     interval = 0.0 if at_once else request.runtime.settings.observe_interval
     # What is listed is as old as the round: nothing that was done since can be judged by it.
-    begun, due = database.reading(
-        lambda tx: (tx.now(), observations.due(tx, request.project_id, interval, group_id))
-    )
+    begun, due = database.reading(lambda tx: (tx.now(), observations.due(tx, interval, group_id)))
     if not due:
         return []
     view = ProjectView(request)
@@ -135,7 +133,7 @@ def observe_once(request: Request, group_id: str) -> Observation | None:
 
 
 def _facts(
-    request: Request, group_id: str, begun: float, tx: SqlTransaction
+    request: Request, group_id: str, begun: float, tx: ProjectTransaction
 ) -> _RestingGroup | None:
     """What is known of a group at rest; None where it is not, or was not when the round began."""
     state = groups.get(tx, group_id)
@@ -343,7 +341,11 @@ def _undone(record: Record) -> str:
 
 
 def _save(
-    facts: _RestingGroup, seen: Observation, also: dict[str, Any], begun: float, tx: SqlTransaction
+    facts: _RestingGroup,
+    seen: Observation,
+    also: dict[str, Any],
+    begun: float,
+    tx: ProjectTransaction,
 ) -> dict[str, Any] | None:
     """Keep what was seen, unless the group got another goal: then it may be inconsistent."""
     known = facts.state
@@ -378,7 +380,7 @@ def _save(
 
 
 def _heal(
-    facts: _RestingGroup, seen: Observation, memory: dict[str, Any], tx: SqlTransaction
+    facts: _RestingGroup, seen: Observation, memory: dict[str, Any], tx: ProjectTransaction
 ) -> dict[str, Any] | None:
     """The workflow that the group's policy asks for. A pause or a maintenance holds it back, and so
     does the group's limit of moves in an hour."""
@@ -413,7 +415,7 @@ def _loss(facts: _RestingGroup, seen: Observation) -> dict[str, Any] | None:
 
 
 def _repair(
-    facts: _RestingGroup, seen: Observation, memory: dict[str, Any], tx: SqlTransaction
+    facts: _RestingGroup, seen: Observation, memory: dict[str, Any], tx: ProjectTransaction
 ) -> dict[str, Any] | None:
     """Converge to the same goal, with what has drifted to be updated. Nothing moves: the holders of
     the roles are named. A failed repair is tried again after a while."""
@@ -441,7 +443,7 @@ def _repair(
 
 
 def _continuation(
-    facts: _RestingGroup, seen: Observation, memory: dict[str, Any], tx: SqlTransaction
+    facts: _RestingGroup, seen: Observation, memory: dict[str, Any], tx: ProjectTransaction
 ) -> dict[str, Any] | None:
     """Continue a failover that failed because its target was down, once the target is well.
 
@@ -457,12 +459,12 @@ def _continuation(
     well = {each.name for each in seen.members if each.why_not is None}
     if waited is None or waited.member not in well or not _may_begin(facts, memory, tx):
         return None
-    order = incidents.get(tx, facts.state.project_id, traversal.incident_id or "")
+    order = incidents.get(tx, traversal.incident_id or "")
     named = {"to": dict(facts.roles)} if names_its_target(order) else {}
     return _same_goal(facts, f"observed: {waited.member} can take {waited.name} now", **named)
 
 
-def _may_begin(facts: _RestingGroup, memory: dict[str, Any], tx: SqlTransaction) -> bool:
+def _may_begin(facts: _RestingGroup, memory: dict[str, Any], tx: ProjectTransaction) -> bool:
     """Return whether the group's limit and the pause after the last repair allow another one. If
     so, its pause begins."""
     now = tx.now()

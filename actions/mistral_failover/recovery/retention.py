@@ -13,7 +13,7 @@ from mistral_failover.orders.old_goals import DAY
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import retention
 from mistral_failover.store.database import Database
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 LOG = logging.getLogger(__name__)
 EVERY = 60.0
@@ -48,18 +48,18 @@ def forget(request: Request, *, at_once: bool = False) -> int:
     return deleted
 
 
-def _kinds(request: Request) -> list[Callable[[SqlTransaction], int]]:
-    settings, project = request.runtime.settings, request.project_id
+def _kinds(request: Request) -> list[Callable[[ProjectTransaction], int]]:
+    settings = request.runtime.settings
 
-    def since(tx: SqlTransaction) -> float:
+    def since(tx: ProjectTransaction) -> float:
         return tx.now() - settings.history_days * DAY
 
     return [
         lambda tx: retention.forget_incidents(
-            tx, project, keep=settings.keep_incidents, older_than=since(tx), batch=BATCH
+            tx, keep=settings.keep_incidents, older_than=since(tx), batch=BATCH
         ),
         lambda tx: retention.forget_journal(
-            tx, project, keep=settings.keep_journal, older_than=since(tx), batch=BATCH
+            tx, keep=settings.keep_journal, older_than=since(tx), batch=BATCH
         ),
-        lambda tx: retention.forget_plans(tx, project, batch=BATCH),
+        lambda tx: retention.forget_plans(tx, batch=BATCH),
     ]

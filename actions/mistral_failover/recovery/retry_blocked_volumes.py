@@ -19,7 +19,7 @@ from mistral_failover.cloud.volume_holders import volume_fingerprint
 from mistral_failover.convergence.records import JournalKind, TraversalStatus
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import stalled_work
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 
 def retry_blocked(request: Request, group_id: str | None) -> Iterator[dict[str, Any]]:
@@ -27,9 +27,7 @@ def retry_blocked(request: Request, group_id: str | None) -> Iterator[dict[str, 
     another try. Only one of two simultaneous sweeps does so. Yield ``traversal``, ``group``,
     ``sentence``. Raises CloudError."""
     database = request.store
-    found = database.reading(
-        lambda tx: stalled_work.blocked_by_volume(tx, request.project_id, group_id)
-    )
+    found = database.reading(lambda tx: stalled_work.blocked_by_volume(tx, group_id))
     if not found:
         return
     cloud = request.cloud(Unguarded())
@@ -53,7 +51,7 @@ def retry_blocked(request: Request, group_id: str | None) -> Iterator[dict[str, 
 
 
 def _reopened(
-    held: stalled_work.BlockedByVolume, sentence: str, once: bool, tx: SqlTransaction
+    held: stalled_work.BlockedByVolume, sentence: str, once: bool, tx: ProjectTransaction
 ) -> bool:
     tx.lock_group(held.group_id, shared=False)
     traversal = held.ready.traversal_id

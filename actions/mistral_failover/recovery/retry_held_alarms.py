@@ -46,7 +46,7 @@ from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, observations
 from mistral_failover.store.incidents import HeldOfGroup, Incident, reported_lost
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 MINUTE = 60.0
 DECIDED = 500
@@ -113,7 +113,7 @@ def _host_events(request: Request) -> list[str]:
     """Pass on the host events for which members were not known; return what went wrong."""
     database = request.store
     unable: list[str] = []
-    for event in database.reading(lambda tx: host_events.unsettled(tx, request.project_id)):
+    for event in database.reading(host_events.unsettled):
         try:
             host_events.retry(request, event)
         except Exception as error:  # noqa: BLE001 - one event must not stop the others
@@ -123,13 +123,13 @@ def _host_events(request: Request) -> list[str]:
     return unable
 
 
-def _candidates(request: Request, tx: SqlTransaction) -> list[Queued[_Candidate]]:
+def _candidates(request: Request, tx: ProjectTransaction) -> list[Queued[_Candidate]]:
     """Return the waiting alarms of the project of which evidence can decide anything. An admitted
     one can only be dismissed, and not if an operator admitted it."""
     now = tx.now()
-    held = incidents.held_of_groups(tx, request.project_id, rules=RETRIED)
+    held = incidents.held_of_groups(tx, rules=RETRIED)
     found = []
-    for row in chain(held, incidents.unstarted_of_groups(tx, request.project_id)):
+    for row in chain(held, incidents.unstarted_of_groups(tx)):
         alarm = _judged_form(row.incident, now)
         admitted = row.incident.decision == Decision.ADMITTED
         if admitted and (alarm.age <= SETTLED or "asked_for" in row.incident.fact):
@@ -221,12 +221,12 @@ def _silence(view: ProjectView, each: _Known) -> float | None:
     return each.heard if asked and each.heard is not None and each.heard > SILENT else None
 
 
-def _members(request: Request, tx: SqlTransaction) -> tuple[list[_Known], dict[str, str]]:
+def _members(request: Request, tx: ProjectTransaction) -> tuple[list[_Known], dict[str, str]]:
     """Return the members of the project, and the host ids on which they were last observed."""
     found: list[_Known] = []
     about: dict[str, tuple[bool, frozenset[str]]] = {}
-    now, heard = tx.now(), observations.heard(tx, request.project_id)
-    for each in groups.members_in(tx, request.project_id):
+    now, heard = tx.now(), observations.heard(tx)
+    for each in groups.members_in(tx):
         if each.group_id not in about:
             state = groups.get(tx, each.group_id)
             if state is None:
@@ -244,7 +244,7 @@ def _members(request: Request, tx: SqlTransaction) -> tuple[list[_Known], dict[s
                 now - at - REMEMBERED if (at := heard.get(each.server_id)) is not None else None,
             )
         )
-    seen = observations.hosts(tx, request.project_id)
+    seen = observations.hosts(tx)
     return found, {server: fields[0] for server, fields in seen.items()}
 
 
@@ -269,7 +269,7 @@ def _condition(view: ProjectView, server_id: str) -> tuple[ServerCondition, str]
 def _dismiss(request: Request, row: HeldOfGroup, why: str) -> list[Row]:
     sentence = f"{row.incident.sentence}; dismissed by a sweep: {why}"
 
-    def dismiss(tx: SqlTransaction) -> bool:
+    def dismiss(tx: ProjectTransaction) -> bool:
         if row.incident.decision == Decision.ADMITTED:
             done = _withdraw(request, tx, row.incident, sentence)
         else:
@@ -287,12 +287,12 @@ def _dismiss(request: Request, row: HeldOfGroup, why: str) -> list[Row]:
     return [_row(row, sentence)] if done else []
 
 
-def _withdraw(request: Request, tx: SqlTransaction, incident: Incident, sentence: str) -> bool:
+def _withdraw(request: Request, tx: ProjectTransaction, incident: Incident, sentence: str) -> bool:
     """Dismiss an admitted alarm. Return False if it was started, decided or reported again in the
     meantime."""
     group_id = str(incident.group_id)
     tx.lock_group(group_id, shared=False)
-    found = incidents.get(tx, request.project_id, incident.id)
+    found = incidents.get(tx, incident.id)
     if found is None or (found.decision, found.said) != (Decision.ADMITTED, incident.said):
         return False
     if not found.fact.keys().isdisjoint(("asked_for", "because")):
@@ -305,29 +305,25 @@ def _withdraw(request: Request, tx: SqlTransaction, incident: Incident, sentence
 
 def _rate(request: Request) -> int:
     """Return how many alarms may be let go within a minute. It stays the same until all are."""
-    project = request.project_id
 
-    def rate(tx: SqlTransaction) -> int:
-        released = incidents.decided_since(
-            tx, project, AdmissionRule.RELEASED, tx.now() - storm.WITHIN
-        )
-        return storm.per_minute(incidents.held_by(tx, project, AdmissionRule.STORM) + released)
+    def rate(tx: ProjectTransaction) -> int:
+        released = incidents.decided_since(tx, AdmissionRule.RELEASED, tx.now() - storm.WITHIN)
+        return storm.per_minute(incidents.held_by(tx, AdmissionRule.STORM) + released)
 
     return request.store.reading(rate)
 
 
 def _release(request: Request, row: HeldOfGroup, why: str, rate: int) -> list[Row] | None:
     """Judge an alarm again, without the storm guard; None if no more may be let go now."""
-    project = request.project_id
 
-    def release(tx: SqlTransaction) -> list[Row] | None:
+    def release(tx: ProjectTransaction) -> list[Row] | None:
         # In this order admission takes the locks too. The second one makes the count exact.
         tx.lock_group(str(row.incident.group_id), shared=False)
-        first = groups.first_of(tx, project)
+        first = groups.first_of(tx)
         if first is not None:
             tx.lock_group(first, shared=False)
         since = tx.now() - MINUTE
-        released = incidents.decided_since(tx, project, AdmissionRule.RELEASED, since)
+        released = incidents.decided_since(tx, AdmissionRule.RELEASED, since)
         if not allowance(released, rate):
             return None
         verdict = recording.release(request, tx, row.incident, f"let go, because {why}")
@@ -343,7 +339,7 @@ def _note(request: Request, row: HeldOfGroup, judgement: Judgement) -> bool:
     if row.incident.fact.get("evidence") == judgement.why:
         return False
 
-    def note(tx: SqlTransaction) -> None:
+    def note(tx: ProjectTransaction) -> None:
         fact = {**row.incident.fact, "evidence": judgement.why}
         if incidents.note(tx, row.incident.id, fact, said=row.incident.said):
             tx.journal(

@@ -31,7 +31,7 @@ from mistral_failover.recovery.retry_held_alarms import retry_held
 from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, stalled_work, totals, views
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 LOG = logging.getLogger(__name__)
 
@@ -151,8 +151,7 @@ def _lift(request: Request) -> None:
 def _count(request: Request, swept: dict[str, list[Any]]) -> None:
     """Count the sweep, for the metrics."""
     found = any(rows for what, rows in swept.items() if what != "unable")
-    project = request.project_id
-    request.store.atomically(lambda tx: totals.swept(tx, project, found=found))
+    request.store.atomically(lambda tx: totals.swept(tx, found=found))
 
 
 def _undriven(
@@ -167,20 +166,20 @@ def _undriven(
 
 
 def _held(
-    request: Request, tx: SqlTransaction, group_id: str | None
+    request: Request, tx: ProjectTransaction, group_id: str | None
 ) -> list[stalled_work.ChainWait]:
     quiet = request.runtime.settings.sweep_after
-    return stalled_work.chain_waits(tx, request.project_id, group_id, quiet)
+    return stalled_work.chain_waits(tx, group_id, quiet)
 
 
 def _still_held(
-    request: Request, tx: SqlTransaction, found: stalled_work.ChainWait
+    request: Request, tx: ProjectTransaction, found: stalled_work.ChainWait
 ) -> list[stalled_work.ChainWait]:
     """Return the traversal, unless another sweep or another chain has taken it over."""
     return [each for each in _held(request, tx, found.group_id) if each == found]
 
 
-def _undriven_row(tx: SqlTransaction, found: stalled_work.ChainWait) -> Row:
+def _undriven_row(tx: ProjectTransaction, found: stalled_work.ChainWait) -> Row:
     if found.chain is None:
         sentence = "no execution of its chain is running: a sweep starts one"
     else:
@@ -194,36 +193,36 @@ def _ended(request: Request, mistral: Mistral, deadline: float) -> Iterator[Row]
     store, after = request.store, request.runtime.settings.hang_after
     for found in stuck_executions.find_stuck(store, mistral, after, deadline):
         stuck_executions.end(mistral, found)
-        store.atomically(partial(_tell_end, request.project_id, found))
+        store.atomically(partial(_tell_end, found))
         top = found.top
         yield {"execution": top.id, "workflow": top.workflow, "sentence": found.sentence}
 
 
-def _tell_end(project_id: str, found: stuck_executions.StuckExecution, tx: SqlTransaction) -> None:
+def _tell_end(found: stuck_executions.StuckExecution, tx: ProjectTransaction) -> None:
     """Write to the journals of the groups that a tree of executions belongs to."""
     concerned: set[str | None] = set()
     for execution in found.executions:
         if isinstance(traversal := execution.input.get("traversal"), str):
-            concerned.add(stalled_work.group_of(tx, project_id, traversal))
+            concerned.add(stalled_work.group_of(tx, traversal))
         elif isinstance(name := execution.input.get("group"), str):
-            state = groups.find(tx, project_id, name)
+            state = groups.find(tx, name)
             concerned.add(state.id if state else None)
     for group_id in sorted(each for each in concerned if each):
         tx.journal(group_id, found.sentence, kind=JournalKind.ENDED)
 
 
-def _unstarted(request: Request, tx: SqlTransaction) -> list[Queued[incidents.Incident]]:
+def _unstarted(request: Request, tx: ProjectTransaction) -> list[Queued[incidents.Incident]]:
     """Return the admitted alarms that have no traversal. While others start many of them, batch by
     batch, only those that the storm guard let go, which sweeps start: a sweep would do the same
     work again. An operator saw that an order did not start, and may have chosen another way."""
-    project, now = request.project_id, tx.now()
-    found = [each for each in incidents.unstarted(tx, project) if each.source != incidents.OPERATOR]
+    now = tx.now()
+    found = [each for each in incidents.unstarted(tx) if each.source != incidents.OPERATOR]
     others = [each for each in found if each.rule != AdmissionRule.RELEASED]
     if len(others) > alarm_failovers.BATCH and now - others[0].decided_at < BUSY:
         quiet = request.runtime.settings.sweep_after
-        if stalled_work.started_since(tx, project, now - quiet):
+        if stalled_work.started_since(tx, now - quiet):
             found = [each for each in found if each.rule == AdmissionRule.RELEASED]
-    priorities = groups.priorities(tx, project) if found else {}
+    priorities = groups.priorities(tx) if found else {}
     return [
         Queued(each, priorities.get(each.group_id or "", 0), now - each.first_at) for each in found
     ]
@@ -273,10 +272,8 @@ def _incidents(request: Request, group: str | None) -> dict[str, list[Any]]:
 
 def _reopened(request: Request, group_id: str | None) -> Iterator[Row]:
     """Reopen fences that an operator confirmed if only the confirmation was recorded."""
-    database, engine = request.store, request.runtime.engine
-    found = database.reading(
-        lambda tx: stalled_work.confirmed_fences(tx, request.project_id, group_id)
-    )
+    database, engine = request.store, request.engine
+    found = database.reading(lambda tx: stalled_work.confirmed_fences(tx, group_id))
     for where, name, member in found:
         fence = fence_name(member)
         sentence = (
@@ -287,7 +284,7 @@ def _reopened(request: Request, group_id: str | None) -> Iterator[Row]:
             yield {"traversal": node.traversal_id, "group": name, "sentence": sentence}
 
 
-def _tell_reopened(group_id: str, node: Ready, sentence: str, tx: SqlTransaction) -> None:
+def _tell_reopened(group_id: str, node: Ready, sentence: str, tx: ProjectTransaction) -> None:
     tx.journal(
         group_id,
         sentence,
@@ -299,16 +296,16 @@ def _tell_reopened(group_id: str, node: Ready, sentence: str, tx: SqlTransaction
 
 def _stalled(request: Request, group_id: str | None) -> list[Row]:
     """Take over the traversals that no worker carries out."""
-    quiet, project = request.runtime.settings.sweep_after, request.project_id
+    quiet = request.runtime.settings.sweep_after
 
-    def look(where: str | None, tx: SqlTransaction) -> list[stalled_work.Stalled]:
-        return stalled_work.stalled(tx, project, where, quiet)
+    def look(where: str | None, tx: ProjectTransaction) -> list[stalled_work.Stalled]:
+        return stalled_work.stalled(tx, where, quiet)
 
     found = request.store.reading(partial(look, group_id))
     return _taken_up(request, found, _stalled_row, lambda tx, each: look(each.group_id, tx))
 
 
-def _stalled_row(tx: SqlTransaction, found: stalled_work.Stalled) -> Row:
+def _stalled_row(tx: ProjectTransaction, found: stalled_work.Stalled) -> Row:
     dead = f"the lease of {found.dead} expired" if found.dead else "no worker carries it out"
     sentence = f"{found.resource}: continued by a sweep, because {dead}"
     tx.journal(found.group_id, sentence, kind=JournalKind.SWEEP, traversal_id=found.traversal_id)
@@ -324,7 +321,7 @@ def _taken_up(
     """Record that a sweep takes over traversals. Each transaction locks the group and looks
     ``again`` first, so that only one of two simultaneous sweeps does so."""
 
-    def take(each: Any, tx: SqlTransaction) -> list[Row]:
+    def take(each: Any, tx: ProjectTransaction) -> list[Row]:
         tx.lock_group(each.group_id, shared=False)
         return [row(tx, now) for now in (again(tx, each) if again else [each])]
 
@@ -338,7 +335,7 @@ def _out_of_service(request: Request, incident: incidents.Incident) -> str | Non
     """Hold an admitted alarm if its group was taken out of service before it could be started. Time
     will not change that; an operator who activates the group again may look at it."""
 
-    def why(tx: SqlTransaction, found: incidents.Incident) -> str | None:
+    def why(tx: ProjectTransaction, found: incidents.Incident) -> str | None:
         state = groups.get(tx, incident.group_id or "")
         if "asked_for" in found.fact or state is None:
             return None
@@ -354,7 +351,7 @@ def _too_old(request: Request, incident: incidents.Incident) -> str | None:
     The time in which members are being replaced does not count, because there may be no member to
     take over."""
 
-    def why(tx: SqlTransaction, found: incidents.Incident) -> str | None:
+    def why(tx: ProjectTransaction, found: incidents.Incident) -> str | None:
         group_id = incident.group_id or ""
         state = groups.get(tx, group_id)
         if state is not None and group_snapshot_in(request, tx, state).striking:
@@ -377,11 +374,11 @@ def _held_back(
     assert incident.group_id is not None  # every admitted incident has a group
     group_id = incident.group_id
 
-    def hold(tx: SqlTransaction) -> str | None:
+    def hold(tx: ProjectTransaction) -> str | None:
         tx.lock_group(group_id, shared=False)
         # Read it again: another process may have started it, or an operator may have admitted it
         # just now.
-        found = incidents.get(tx, request.project_id, incident.id)
+        found = incidents.get(tx, incident.id)
         if found is None or found.decision != Decision.ADMITTED or found.traversal_id is not None:
             return None
         if tx.traversal(traversal_of(group_id, incident.id)) is not None:
@@ -402,7 +399,7 @@ def confirm_fenced(request: Request, group: str, member: str, because: str) -> d
     it."""
     snapshot = group_snapshot(request, group)
 
-    def record(tx: SqlTransaction) -> bool:
+    def record(tx: ProjectTransaction) -> bool:
         known = groups.confirm_fenced(tx, snapshot.state.id, member, because)
         sentence = f"an operator confirmed that {member} is fenced: {because}"
         if known:
@@ -431,7 +428,7 @@ def confirm_fenced(request: Request, group: str, member: str, because: str) -> d
             "List the members: failover member list {group}.",
         )
     reach("confirm.recorded")
-    request.runtime.engine.resume(snapshot.state.id)
+    request.engine.resume(snapshot.state.id)
     reach("confirm.after")
     return {
         "group": group,

@@ -21,7 +21,7 @@ from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import find_by_short_id
 from mistral_failover.store import details, groups, incidents, plans, views
 from mistral_failover.store.id_lookup import Match
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 from mistral_failover.store.views import TraversalStep
 
 SENTENCES = 500
@@ -41,7 +41,7 @@ def show(request: Request, said: str, group: str | None, *, trees: bool = True) 
     UNKNOWN_ID, AMBIGUOUS_ID.
     """
 
-    def read(tx: SqlTransaction) -> tuple[Row, list[Row], list[str | None]]:
+    def read(tx: ProjectTransaction) -> tuple[Row, list[Row], list[str | None]]:
         match = find_by_short_id(request, tx, said, group)
         found = _KINDS[match.kind](request, tx, match)
         head = {"kind": match.kind, "id": match.id, "group": match.group, "now": tx.now()}
@@ -83,8 +83,8 @@ _Found = tuple[Row, list[Row], list[str | None]]
 it."""
 
 
-def _incident(request: Request, tx: SqlTransaction, match: Match) -> _Found:
-    incident = incidents.get(tx, request.project_id, match.id)
+def _incident(request: Request, tx: ProjectTransaction, match: Match) -> _Found:
+    incident = incidents.get(tx, match.id)
     assert incident is not None  # it was found in this transaction
     walks = (
         details.walks(tx, match.group_id, incident_id=match.id)
@@ -123,14 +123,14 @@ def _incident(request: Request, tx: SqlTransaction, match: Match) -> _Found:
     )
 
 
-def _children(request: Request, tx: SqlTransaction, host_event: str) -> list[Row]:
+def _children(request: Request, tx: ProjectTransaction, host_event: str) -> list[Row]:
     """Return the children of a host event by group: ``incident``, ``group``, ``lost``,
     ``decision``, ``rule``, ``sentence``, ``evidence`` (why the storm guard still holds it) and
     ``turn``, its place among the held ones when several are admitted, from 1 (None: not held)."""
-    children = incidents.children_of(tx, request.project_id, host_event)
+    children = incidents.children_of(tx, host_event)
     if not children:
         return []
-    held = held_alarms.held_children(tx, request.project_id, host_event)
+    held = held_alarms.held_children(tx, host_event)
     turns = {each.incident.id: turn for turn, each in enumerate(held, 1)}
     return [
         {
@@ -147,14 +147,14 @@ def _children(request: Request, tx: SqlTransaction, host_event: str) -> list[Row
     ]
 
 
-def _traversal(request: Request, tx: SqlTransaction, match: Match) -> _Found:
+def _traversal(request: Request, tx: ProjectTransaction, match: Match) -> _Found:
     found = views.traversal(tx, match.id)
     assert found is not None
     operations, now = details.carried_out(tx, traversal_id=match.id), tx.now()
     types = _types(request, tx, match)
     since, ended = found["started_at"], found["ended_at"]
     goal = tx.goal(found["group_id"], found["goal_version"])
-    begun = incidents.get(tx, request.project_id, found["incident_id"] or "")
+    begun = incidents.get(tx, found["incident_id"] or "")
     history = views.history(tx, found["group_id"], limit=SENTENCES, traversal_id=match.id)
     met = _deferrals(details.deferrals(tx, match.id), operations)
     waited = [row["seconds"] for row in met if row["seconds"] is not None]
@@ -193,7 +193,7 @@ def _traversal(request: Request, tx: SqlTransaction, match: Match) -> _Found:
     return document, operations, began
 
 
-def _goal(request: Request, tx: SqlTransaction, match: Match) -> _Found:
+def _goal(request: Request, tx: ProjectTransaction, match: Match) -> _Found:
     assert match.group_id is not None  # only an incident has none
     goal = tx.goal(match.group_id, match.id)
     state = groups.get(tx, match.group_id)
@@ -213,7 +213,7 @@ def _goal(request: Request, tx: SqlTransaction, match: Match) -> _Found:
     )
 
 
-def _operation(request: Request, tx: SqlTransaction, match: Match) -> _Found:
+def _operation(request: Request, tx: ProjectTransaction, match: Match) -> _Found:
     (row,) = details.carried_out(tx, key=match.id)
     entry = views.operation(tx, match.id)
     document = {
@@ -228,11 +228,11 @@ def _operation(request: Request, tx: SqlTransaction, match: Match) -> _Found:
     return document, [row], []
 
 
-def _resource(request: Request, tx: SqlTransaction, match: Match) -> _Found:
+def _resource(request: Request, tx: ProjectTransaction, match: Match) -> _Found:
     record, now = tx.record(match.id), tx.now()
     assert record is not None
     operations = details.carried_out(tx, resource_id=match.id, limit=OPERATIONS)
-    held = details.locks(tx, request.project_id, resource_id=match.id)
+    held = details.locks(tx, resource_id=match.id)
     types = _types(request, tx, match)
     document = {
         "name": record.name,
@@ -255,8 +255,8 @@ def _resource(request: Request, tx: SqlTransaction, match: Match) -> _Found:
     return document, operations[-10:], []
 
 
-def _plan(request: Request, tx: SqlTransaction, match: Match) -> _Found:
-    found = plans.find(tx, request.project_id, match.id)
+def _plan(request: Request, tx: ProjectTransaction, match: Match) -> _Found:
+    found = plans.find(tx, match.id)
     assert found is not None
     plan, _ = found
     return (
@@ -283,11 +283,11 @@ _KINDS: dict[str, Callable[[Request, Any, Match], _Found]] = {
 }
 
 
-def _operations_of(tx: SqlTransaction, traversals: Iterable[str]) -> list[Row]:
+def _operations_of(tx: ProjectTransaction, traversals: Iterable[str]) -> list[Row]:
     return [row for each in traversals for row in details.carried_out(tx, traversal_id=each)]
 
 
-def _types(request: Request, tx: SqlTransaction, match: Match) -> Mapping[str, ResourceType]:
+def _types(request: Request, tx: ProjectTransaction, match: Match) -> Mapping[str, ResourceType]:
     state = groups.get(tx, match.group_id) if match.group_id is not None else None
     return request.runtime.definitions.group(tx, state).types if state else {}
 

@@ -10,7 +10,7 @@ from mistral_failover.model.differences import differences
 from mistral_failover.orders.rollback import find
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import goals
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 
 def listed(request: Request, name: str) -> list[dict[str, Any]]:
@@ -22,7 +22,7 @@ def listed(request: Request, name: str) -> list[dict[str, Any]]:
     """
     snapshot = group_snapshot(request, name)
 
-    def read(tx: SqlTransaction) -> tuple[list[goals.KeptGoal], str | None]:
+    def read(tx: ProjectTransaction) -> tuple[list[goals.KeptGoal], str | None]:
         current = snapshot.state.current_traversal
         traversal = tx.traversal(current) if current else None
         return goals.listed(tx, snapshot.state.id), traversal.goal_version if traversal else None
@@ -53,7 +53,7 @@ def compared(request: Request, name: str, before: str, after: str) -> dict[str, 
     """
     snapshot = group_snapshot(request, name)
 
-    def read(tx: SqlTransaction) -> list[Any]:
+    def read(tx: ProjectTransaction) -> list[Any]:
         versions = (find(tx, snapshot.state.id, name, prefix) for prefix in (before, after))
         return [tx.goal(snapshot.state.id, version) for version in versions]
 

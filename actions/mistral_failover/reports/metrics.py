@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
@@ -24,12 +25,12 @@ from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.groups.agent_health import sends_commands
 from mistral_failover.model.types import installed_types
 from mistral_failover.runtime.process import Runtime
-from mistral_failover.runtime.request import Request, own_project
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import gauges, groups, stalled_work, totals
 from mistral_failover.store.counting import BUCKETS, SEPARATOR, STARTED, Counts
 from mistral_failover.store.database import Database, ProjectStore
 from mistral_failover.store.gauges import GroupGauges
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction, SqlTransaction
 
 GROUPS = 500
 """Groups that have labels of their own unless the caller says otherwise: the oldest."""
@@ -82,31 +83,31 @@ def of_server(
     """Return the numbers of the server's own project, or of all projects of its state store. Agents
     are asked with the rights of the configuration."""
     anonymous = ActionContext(SecurityContext(), ExecutionContext())
-    project = None if all_projects else own_project(runtime.settings)
-    return measured(Request(runtime, anonymous), project, limit)
+    return measured(Request(runtime, anonymous), limit, all_projects=all_projects)
 
 
-def measured(request: Request, project_id: str | None, limit: int) -> dict[str, Any]:
-    """Return the numbers of a project (None: of all), with labels of their own for ``limit``
-    groups."""
+def measured(request: Request, limit: int, *, all_projects: bool = False) -> dict[str, Any]:
+    """Return the numbers of the request's project, or of all projects of the state store, which
+    only the server of an operator shows; with labels of their own for ``limit`` groups."""
+    database = request.runtime.database
     quiet = request.runtime.settings.sweep_after
 
     def read(tx: SqlTransaction) -> dict[str, Any]:
         now = tx.now()
-        found = gauges.group_gauges(tx, project_id, now)
-        projects = sorted({each.project for each in found})
         return {
             "now": now,
-            "counters": totals.counters(tx, project_id),
-            "standings": found,
-            "held": gauges.held_alarms(tx, project_id),
-            "sweeps": gauges.last_sweeps(tx, project_id),
-            "lying": {each: _lying(tx, each, quiet) for each in projects},
+            "counters": totals.counters(tx),
+            "standings": gauges.group_gauges(tx, now),
+            "held": gauges.held_alarms(tx),
+            "sweeps": gauges.last_sweeps(tx),
         }
 
-    # Without a project: the metrics of all of them, which only the server of an operator shows.
-    store = request.runtime.database if project_id is None else request.store
+    store = database if all_projects else request.store
     seen = store.snapshot(read)
+    seen["lying"] = {
+        project: database.for_project(project).reading(partial(_lying, quiet))
+        for project in sorted({each.project for each in seen["standings"]})
+    }
     table = _Table()
     for family, labels in _ZEROES:
         table.add(family, labels, 0)
@@ -220,10 +221,8 @@ def _ago(now: float, at: float | None) -> float:
     return max(0.0, now - (now if at is None else at))
 
 
-def _lying(tx: SqlTransaction, project_id: str, quiet: float) -> int:
-    return len(stalled_work.stalled(tx, project_id, None, quiet)) + stalled_work.unstarted(
-        tx, project_id, quiet
-    )
+def _lying(quiet: float, tx: ProjectTransaction) -> int:
+    return len(stalled_work.stalled(tx, None, quiet)) + stalled_work.unstarted(tx, quiet)
 
 
 def _listen(

@@ -62,7 +62,7 @@ from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import find_by_short_id
 from mistral_failover.store import details, groups, incidents, observations, views
 from mistral_failover.store.overview import overview
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 from mistral_failover.store.views import ChainRow, JournalRow, TraversalRow, TraversalStep
 
 MOST_GROUPS = 500
@@ -82,7 +82,7 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
     chain ended that the group waits for; each takes up to 3 s."""
     snapshot = group_snapshot(request, name)
 
-    def read(tx: SqlTransaction) -> tuple[StatusReport, ChainRow | None]:
+    def read(tx: ProjectTransaction) -> tuple[StatusReport, ChainRow | None]:
         state = snapshot.state
         current = state.current_traversal
         traversal = views.traversal(tx, current) if current else None
@@ -110,7 +110,7 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
             "remedies": _remedies(tx, name, current, records) if current else [],
             "since": _since(tx, traversal) if traversal else None,
             "holders": _holders(tx, snapshot.state.id, records),
-            "held": _held(tx, request.project_id, snapshot.state.id),
+            "held": _held(tx, snapshot.state.id),
             "under_way": work["under_way"],
             "waiting": work["waiting"],
             "deferred": work["deferred"],
@@ -147,14 +147,14 @@ def project(request: Request, *, after: str | None = None) -> ProjectReport:
     """Return the project's groups; the rows are those of the first 500 by name, of those behind the
     name ``after``, if it is given."""
 
-    def read(tx: SqlTransaction) -> ProjectReport:
+    def read(tx: ProjectTransaction) -> ProjectReport:
         now = tx.now()
-        total, rows = overview(tx, request.project_id, MOST_GROUPS, after=after)
+        total, rows = overview(tx, MOST_GROUPS, after=after)
         busy = [row["state"] for row in rows if row["status"] in _BUSY]
         definitions = {state: request.runtime.definitions.group(tx, state) for state in busy}
         work = _work(tx, definitions, now) if busy else {}
         return {
-            "groups": groups.names(tx, request.project_id),
+            "groups": groups.names(tx),
             "total": total,
             "overview": [_group_row(row, work.get(row["id"], _IDLE), now) for row in rows],
             "now": now,
@@ -210,11 +210,11 @@ def _history(
         if traversal is not None:
             raise ActionError("BAD_INPUT", "traversal: it needs its group", "Give the group too.")
         return request.store.reading(
-            lambda tx: views.history_of_project(tx, request.project_id, after=after, limit=limit)
+            lambda tx: views.history_of_project(tx, after=after, limit=limit)
         )
     group_id = group_snapshot(request, name).state.id
 
-    def read(tx: SqlTransaction) -> list[JournalRow]:
+    def read(tx: ProjectTransaction) -> list[JournalRow]:
         which = traversal
         # Of one that was forgotten the journal is left, which has its whole id.
         if which is not None and not views.history(tx, group_id, limit=1, traversal_id=which):
@@ -229,7 +229,7 @@ def report(request: Request, name: str, traversal_id: str) -> TraversalReport:
     counts. For a planned move it is the whole move, the way back included."""
     snapshot = group_snapshot(request, name)
 
-    def read(tx: SqlTransaction) -> TraversalReport | None:
+    def read(tx: ProjectTransaction) -> TraversalReport | None:
         first = views.traversal(tx, traversal_id)
         if first is None or first["group_id"] != snapshot.state.id:
             return None
@@ -268,7 +268,7 @@ def report(request: Request, name: str, traversal_id: str) -> TraversalReport:
     return found
 
 
-def _since(tx: SqlTransaction, traversal: TraversalRow) -> float | None:
+def _since(tx: ProjectTransaction, traversal: TraversalRow) -> float | None:
     """Return when a group got its present status, in seconds since the epoch."""
     if traversal["ended_at"] is not None:
         return float(traversal["ended_at"])
@@ -279,7 +279,9 @@ def _since(tx: SqlTransaction, traversal: TraversalRow) -> float | None:
     return float(traversal["started_at"])
 
 
-def _holders(tx: SqlTransaction, group_id: str, records: Iterable[Record]) -> list[VolumeHolder]:
+def _holders(
+    tx: ProjectTransaction, group_id: str, records: Iterable[Record]
+) -> list[VolumeHolder]:
     """Return which member has each volume of a group, according to the group's records."""
     volumes = [record for record in records if record.type == ATTACHMENT]
     made = details.made_at(tx, group_id) if volumes else {}
@@ -296,9 +298,9 @@ def _holders(tx: SqlTransaction, group_id: str, records: Iterable[Record]) -> li
     ]
 
 
-def _held(tx: SqlTransaction, project_id: str, group_id: str) -> int:
+def _held(tx: ProjectTransaction, group_id: str) -> int:
     """Return how many alarms of a group are held."""
-    total, _ = incidents.held_alarms(tx, project_id, group_id, 1)
+    total, _ = incidents.held_alarms(tx, group_id, 1)
     return total
 
 
@@ -395,7 +397,9 @@ class _Lists:
         }
 
 
-def _work(tx: SqlTransaction, groups: Mapping[GroupState, Group], now: float) -> dict[str, Work]:
+def _work(
+    tx: ProjectTransaction, groups: Mapping[GroupState, Group], now: float
+) -> dict[str, Work]:
     """Return by group id what these groups do and wait for now."""
     definitions = {state.id: group for state, group in groups.items()}
     group_of = {state.current_traversal: state.id for state in groups if state.current_traversal}
@@ -494,7 +498,7 @@ def _state(record: Record) -> str:
 
 
 def _service(
-    tx: SqlTransaction,
+    tx: ProjectTransaction,
     snapshot: GroupSnapshot,
     traversal: TraversalRow | None,
     records: list[Record],
@@ -528,7 +532,7 @@ def _service(
 
 
 def _remedies(
-    tx: SqlTransaction, group: str, traversal_id: str, records: list[Record]
+    tx: ProjectTransaction, group: str, traversal_id: str, records: list[Record]
 ) -> list[Confirmation]:
     """Return the commands by which an operator releases blocked fences once the members are
     certainly off."""
@@ -548,7 +552,7 @@ def _remedies(
     ]
 
 
-def _reason(tx: SqlTransaction, traversal: TraversalStep) -> str:
+def _reason(tx: ProjectTransaction, traversal: TraversalStep) -> str:
     """Return the reason of a traversal's status; while it is in progress, why it waits for new
     credentials, or an empty text."""
     if traversal["status"] != TraversalStatus.IN_PROGRESS:
@@ -557,7 +561,7 @@ def _reason(tx: SqlTransaction, traversal: TraversalStep) -> str:
 
 
 def _failure(
-    tx: SqlTransaction, snapshot: GroupSnapshot, traversal: TraversalStep
+    tx: ProjectTransaction, snapshot: GroupSnapshot, traversal: TraversalStep
 ) -> FailedStep | None:
     """Return the step whose failure is the reason of a traversal's status. None if no operation
     failed."""

@@ -20,11 +20,11 @@ from mistral_failover.mistral.operation_documents import (
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, views
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 from mistral_failover.store.views import LedgerEntry
 
 
-def group_of(request: Request, tx: SqlTransaction, traversal_id: str) -> GroupState | None:
+def group_of(request: Request, tx: ProjectTransaction, traversal_id: str) -> GroupState | None:
     """Return the group of a traversal; None if the request's project has no such traversal."""
     traversal = tx.traversal(traversal_id)
     state: GroupState | None = groups.get(tx, traversal.group_id) if traversal else None
@@ -55,7 +55,7 @@ def authorized_operation(request: Request, document: Any) -> tuple[Ticket, Opera
 
 
 def _as_stored(
-    request: Request, tx: SqlTransaction, ticket: Ticket, given: OperationDocument
+    request: Request, tx: ProjectTransaction, ticket: Ticket, given: OperationDocument
 ) -> tuple[Ticket, OperationDocument] | None:
     state = group_of(request, tx, ticket.traversal_id)
     record = tx.record(ticket.node.resource_id)
@@ -94,7 +94,7 @@ def _in_the_epoch_given(stored: OperationDocument, given: OperationDocument) -> 
     return {**stored, "member": {**member, "epoch": epoch, "server_id": None}}
 
 
-def _entry(tx: SqlTransaction, record: Record, ticket: Ticket) -> LedgerEntry | None:
+def _entry(tx: ProjectTransaction, record: Record, ticket: Ticket) -> LedgerEntry | None:
     """Return the ledger's entry of a ticket's operation, if that is one of the record."""
     entry = views.operation(tx, ticket.key)
     if entry is None or (entry["resource_id"], entry["verb"]) != (record.id, ticket.verb):

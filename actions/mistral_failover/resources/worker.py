@@ -26,7 +26,7 @@ from mistral_failover.runtime.lease_guard import LeaseGuard
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, turns
 from mistral_failover.store.leases import elapsed
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class NodeWorker:
             known.position.number,
         )
 
-    def _needs_of(self, tx: SqlTransaction, traversal_id: str) -> _NodeNeeds:
+    def _needs_of(self, tx: ProjectTransaction, traversal_id: str) -> _NodeNeeds:
         position, state = turns.position(tx, traversal_id), groups.get(tx, self.group_id)
         if position is None or state is None:
             return _NodeNeeds()
@@ -147,7 +147,7 @@ def _insisted(request: Request, ticket: Ticket, outcome: Outcome) -> Step:
 def described(request: Request, operation: Operation) -> tuple[OperationDocument, OperationSpec]:
     """Return what an operation is given, and what its type says about it. Raises UnknownGroup."""
 
-    def read(tx: SqlTransaction) -> tuple[Group, dict[str, groups.MemberRow], Goal | None]:
+    def read(tx: ProjectTransaction) -> tuple[Group, dict[str, groups.MemberRow], Goal | None]:
         state = groups.get(tx, operation.record.group_id)
         if state is None:
             raise UnknownGroup(operation.record.group_id)

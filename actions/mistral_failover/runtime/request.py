@@ -21,6 +21,7 @@ from mistral_failover.cloud.clients import Cloud, cloud_for
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Guard
 from mistral_failover.cloud.session import refusal, refuse_other_clouds
+from mistral_failover.convergence.engine import Engine
 from mistral_failover.model.text import plain
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.process import Runtime
@@ -77,6 +78,13 @@ class Request:
     def store(self) -> ProjectStore:
         """The state store as the project of this request sees it. Raises as :attr:`project_id`."""
         return self.runtime.database.for_project(self.project_id)
+
+    @cached_property
+    def engine(self) -> Engine:
+        """The engine for what a user asked for: its transactions are those of :attr:`store`. Raises
+        as :attr:`project_id`."""
+        lease, definitions = self.runtime.settings.lease, self.runtime.definitions
+        return Engine(self.store, lease=lease, definitions=definitions)
 
     @property
     def execution(self) -> str | None:

@@ -7,12 +7,12 @@ from mistral_failover.model.text import plain
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
 from mistral_failover.store.id_lookup import SHORTEST, Match, matches
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 
 def find_by_short_id(
     request: Request,
-    tx: SqlTransaction,
+    tx: ProjectTransaction,
     said: str,
     group: str | None = None,
     kind: str | None = None,
@@ -22,9 +22,9 @@ def find_by_short_id(
 
     Raises ActionError UNKNOWN_ID, AMBIGUOUS_ID.
     """
-    found = matches(tx, request.project_id, said.strip().lower(), group, kind)
+    found = matches(tx, said.strip().lower(), group, kind)
     if not found and said != said.lower():
-        found = matches(tx, request.project_id, said, group, kind)
+        found = matches(tx, said, group, kind)
     if not found:
         raise unknown(said, group, kind)
     if len(found) > 1:

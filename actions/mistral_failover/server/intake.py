@@ -27,7 +27,7 @@ from mistral_failover.runtime.request import Request
 from mistral_failover.server.batches import Batches
 from mistral_failover.server.secret import Secret
 from mistral_failover.store import deliveries, groups
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 LOG = logging.getLogger(__name__)
 PATH = "/v1/alarms"
@@ -238,7 +238,7 @@ class Intake:
         Raises Refused."""
         found: dict[str, set[tuple[str, str]]] = {}
         try:
-            members = self._database.reading(lambda tx: groups.members_in(tx, self._project))
+            members = self._database.reading(groups.members_in)
         except Exception as error:  # noqa: BLE001 - logged; the sender is to try again
             LOG.exception("An alarm could not be decided.")
             raise _unavailable("the state store does not answer") from error
@@ -273,7 +273,7 @@ class Intake:
         return answers
 
     def _repeated(
-        self, batch: Sequence[_AlarmRequest], tx: SqlTransaction
+        self, batch: Sequence[_AlarmRequest], tx: ProjectTransaction
     ) -> list[_DecidedRequest | dict[int, RecordedAlarm]]:
         """Count the repeats of known incidents in some requests. Return the answer to a request
         that was taken before or that has nothing else; of another one, the decisions so far, by the
@@ -300,18 +300,18 @@ class Intake:
                 answers[number] = self._kept(tx, arrived, decisions)
         return answers
 
-    def _taken(self, tx: SqlTransaction, signature: str | None) -> str | None:
-        return None if signature is None else deliveries.taken(tx, self._project, signature)
+    def _taken(self, tx: ProjectTransaction, signature: str | None) -> str | None:
+        return None if signature is None else deliveries.taken(tx, signature)
 
     def _kept(
-        self, tx: SqlTransaction, arrived: _AlarmRequest, found: Mapping[int, RecordedAlarm]
+        self, tx: ProjectTransaction, arrived: _AlarmRequest, found: Mapping[int, RecordedAlarm]
     ) -> _DecidedRequest:
         """Record that a signed request was taken, unless something has to be started first."""
         decisions = [found[index] for index in sorted(found)]
         if arrived.signature is None or any(each.begin is not None for each in decisions):
             return _DecidedRequest(decisions)
         came_of_it = _incident(decisions)
-        if deliveries.take(tx, self._project, arrived.signature, came_of_it, _KEPT):
+        if deliveries.take(tx, arrived.signature, came_of_it, _KEPT):
             return _DecidedRequest(decisions, kept=True)
         return _DecidedRequest(known=came_of_it)  # the same request is twice in this batch
 
@@ -355,7 +355,6 @@ class Intake:
         """Record that a signed request was taken. Raises Refused if another one was faster."""
         take = partial(
             deliveries.take,
-            project_id=self._project,
             signature=signature,
             execution=came_of_it,
             keep=_KEPT,
@@ -406,9 +405,7 @@ class Intake:
         if signature is None:
             return self._started(inputs, None)
         try:
-            known = self._database.reading(
-                partial(deliveries.taken, project_id=self._project, signature=signature)
-            )
+            known = self._database.reading(lambda tx: deliveries.taken(tx, signature))
             if known is not None:
                 raise _replayed(known)
             execution = self._started(inputs, derived_id("alarm", self._project, signature))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from mistral_failover.store.records import BIRTH
-from mistral_failover.store.session import Session
+from mistral_failover.store.session import ProjectSession
 from mistral_failover.store.tables import resources
 
 
@@ -21,7 +21,7 @@ class AttachedVolume:
 
 
 def volumes(
-    tx: Session, group_id: str, attachment: str, name: str | None = None
+    tx: ProjectSession, group_id: str, attachment: str, name: str | None = None
 ) -> dict[str, AttachedVolume]:
     """Return, by resource, the volume of its latest record that has one, even if that record is
     gone. ``attachment`` is the type. So a volume is known while it is attached nowhere. ``name``:

@@ -178,15 +178,12 @@ def of_journal(
     return found
 
 
-def there(tx: Session, project_id: str | None) -> Counts:
-    """Return the counts of all existing rows of a project; None: of all projects."""
+def there(tx: Session) -> Counts:
+    """Return the counts of all existing rows: of the transaction's project, or of every project in
+    a transaction of every project."""
     mine = sa.select(groups.c.id)
-    incident: sa.ColumnElement[bool] = sa.true()
-    if project_id is not None:
-        mine = mine.where(groups.c.project_id == project_id)
-        incident = incidents.c.project_id == project_id
     return merged(
-        of_incidents(tx, incident),
+        of_incidents(tx, sa.true()),
         of_traversals(tx, traversals.c.group_id.in_(mine)),
         of_operations(tx, operations.c.group_id.in_(mine)),
         of_journal(tx, mine),

@@ -101,8 +101,9 @@ def _mysql_clock(element: DatabaseClock, compiler: SQLCompiler, **options: Any) 
 class Database:
     """A state database; implements ``convergence.ports.Store``. Share one per process.
 
-    Its own transactions see every project: they are the engine's and the leases', which work on
-    what they were handed. What a user asked for runs in those of :meth:`for_project`.
+    A transaction belongs to one project: use :meth:`for_project`. The database's own transactions
+    see every project: they are for workers and leases, which work on what they were handed, and for
+    what concerns many projects, as the fences of hosts.
     """
 
     def __init__(

@@ -8,31 +8,31 @@ import hashlib
 
 import sqlalchemy as sa
 
-from mistral_failover.store.session import Session
+from mistral_failover.store.session import ProjectSession
 from mistral_failover.store.tables import deliveries
 
 _TAKEN = sa.select(deliveries.c.execution)
 
 
-def taken(tx: Session, project_id: str, signature: str) -> str | None:
+def taken(tx: ProjectSession, signature: str) -> str | None:
     """Return the execution that was started for an alarm; None if it was not accepted."""
     query = _TAKEN.where(
-        deliveries.c.project_id == project_id, deliveries.c.digest == _digest(signature)
+        deliveries.c.project_id == tx.project_id, deliveries.c.digest == _digest(signature)
     )
     found: str | None = tx.connection.execute(query).scalar_one_or_none()
     return found
 
 
-def take(tx: Session, project_id: str, signature: str, execution: str, keep: float) -> bool:
+def take(tx: ProjectSession, signature: str, execution: str, keep: float) -> bool:
     """Record an accepted alarm. Return False if it was already recorded. Entries older than
     ``keep`` seconds by the database's clock are deleted."""
-    if taken(tx, project_id, signature) is not None:
+    if taken(tx, signature) is not None:
         return False
     now = tx.now()
     tx.execute(deliveries.delete().where(deliveries.c.at < now - keep))
     tx.insert(
         deliveries,
-        project_id=project_id,
+        project_id=tx.project_id,
         digest=_digest(signature),
         execution=execution,
         at=now,

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from mistral_failover.convergence.records import JournalKind, OperationStatus
 from mistral_failover.model.types import Verb
-from mistral_failover.store.session import Session
+from mistral_failover.store.session import ProjectSession
 from mistral_failover.store.tables import groups, journal, nodes, operations, resources, traversals
 
 STEALS = (JournalKind.STEAL, JournalKind.BROKEN)
@@ -19,7 +19,7 @@ STEALS = (JournalKind.STEAL, JournalKind.BROKEN)
 
 
 def carried_out(
-    tx: Session,
+    tx: ProjectSession,
     *,
     traversal_id: str | None = None,
     resource_id: str | None = None,
@@ -59,7 +59,7 @@ def carried_out(
     return [dict(row._mapping) for row in tx.connection.execute(query)]
 
 
-def errors_of_making(tx: Session, resource_id: str) -> list[Mapping[str, Any] | None]:
+def errors_of_making(tx: ProjectSession, resource_id: str) -> list[Mapping[str, Any] | None]:
     """Return the error of each create and update of a record. It is None for one that may
     have had an effect: it has not failed, or not at its only attempt."""
     rows = tx.connection.execute(
@@ -76,7 +76,7 @@ def errors_of_making(tx: Session, resource_id: str) -> list[Mapping[str, Any] | 
     ]
 
 
-def deferrals(tx: Session, traversal_id: str) -> list[dict[str, Any]]:
+def deferrals(tx: ProjectSession, traversal_id: str) -> list[dict[str, Any]]:
     """Return the nodes of a traversal that found a lock when they were ready: ``node``,
     ``resource_id``, ``resource``, ``deferred_to``, ``deferred_at``. If there were several
     deferrals, the last one is returned."""
@@ -96,7 +96,7 @@ def deferrals(tx: Session, traversal_id: str) -> list[dict[str, Any]]:
 
 
 def walks(
-    tx: Session,
+    tx: ProjectSession,
     group_id: str,
     *,
     incident_id: str | None = None,
@@ -123,8 +123,7 @@ def walks(
 
 
 def locks(
-    tx: Session,
-    project_id: str,
+    tx: ProjectSession,
     group_id: str | None = None,
     resource_id: str | None = None,
 ) -> list[dict[str, Any]]:
@@ -166,7 +165,7 @@ def locks(
             ),
             isouter=True,
         )
-        .where(groups.c.project_id == project_id, resources.c.owner.is_not(None))
+        .where(groups.c.project_id == tx.project_id, resources.c.owner.is_not(None))
         .order_by(groups.c.name, resources.c.name)
     )
     if group_id is not None:
@@ -176,7 +175,7 @@ def locks(
     return [dict(row._mapping) for row in tx.connection.execute(query)]
 
 
-def steals(tx: Session, traversal_id: str) -> list[dict[str, Any]]:
+def steals(tx: ProjectSession, traversal_id: str) -> list[dict[str, Any]]:
     """Return the locks that were broken in a traversal: ``at``, ``resource_id``, ``sentence``."""
     query = (
         sa.select(journal.c.at, journal.c.resource_id, journal.c.sentence)
@@ -186,7 +185,7 @@ def steals(tx: Session, traversal_id: str) -> list[dict[str, Any]]:
     return [dict(row._mapping) for row in tx.connection.execute(query)]
 
 
-def broken_by_hand(tx: Session, group_id: str, resource_id: str, owner: str) -> str | None:
+def broken_by_hand(tx: ProjectSession, group_id: str, resource_id: str, owner: str) -> str | None:
     """Return the last journal entry about an operator who broke this owner's lock on a resource;
     None if there is none."""
     query = (
@@ -204,7 +203,9 @@ def broken_by_hand(tx: Session, group_id: str, resource_id: str, owner: str) -> 
     return sentence
 
 
-def last_said(tx: Session, group_id: str, kind: JournalKind, traversal_id: str) -> float | None:
+def last_said(
+    tx: ProjectSession, group_id: str, kind: JournalKind, traversal_id: str
+) -> float | None:
     """Return the time of the last journal entry of a kind about a traversal."""
     query = sa.select(sa.func.max(journal.c.at)).where(
         journal.c.group_id == group_id,
@@ -215,7 +216,7 @@ def last_said(tx: Session, group_id: str, kind: JournalKind, traversal_id: str) 
     return found
 
 
-def made_at(tx: Session, group_id: str) -> dict[str, float]:
+def made_at(tx: ProjectSession, group_id: str) -> dict[str, float]:
     """Return when each resource of a group was made: the end of its last successful create."""
     query = (
         sa.select(operations.c.resource_id, sa.func.max(operations.c.ended_at))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The current state of groups, for the metrics. Each function runs in one transaction. None as the
-project means all projects."""
+"""The current state of groups, for the metrics. Each function runs in one transaction: of one
+project, or of every project for the metrics of all of them (``reports.metrics``)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class GroupGauges:
     service: str | None = None
 
 
-def group_gauges(tx: Session, project_id: str | None, now: float) -> list[GroupGauges]:
+def group_gauges(tx: Session, now: float) -> list[GroupGauges]:
     """Return every group, the oldest first."""
     query = (
         sa.select(
@@ -62,19 +62,16 @@ def group_gauges(tx: Session, project_id: str | None, now: float) -> list[GroupG
         .join(traversals, traversals.c.id == groups.c.current_traversal, isouter=True)
         .order_by(groups.c.created_at, groups.c.id)
     )
-    rows = tx.connection.execute(_of(query, project_id)).all()
+    rows = tx.connection.execute(query).all()
     blocked = _blocked(
         tx, [r.current_traversal for r in rows if r.status == TraversalStatus.BLOCKED]
     )
     lately = _counts(
         tx,
-        _of(
-            sa.select(traversals.c.group_id, sa.func.count())
-            .join(groups, groups.c.id == traversals.c.group_id)
-            .where(traversals.c.started_at > now - HOUR)
-            .group_by(traversals.c.group_id),
-            project_id,
-        ),
+        sa.select(traversals.c.group_id, sa.func.count())
+        .join(groups, groups.c.id == traversals.c.group_id)
+        .where(traversals.c.started_at > now - HOUR)
+        .group_by(traversals.c.group_id),
     )
     return [
         GroupGauges(
@@ -91,7 +88,7 @@ def group_gauges(tx: Session, project_id: str | None, now: float) -> list[GroupG
     ]
 
 
-def held_alarms(tx: Session, project_id: str | None) -> dict[tuple[str, str | None], int]:
+def held_alarms(tx: Session) -> dict[tuple[str, str | None], int]:
     """Return the number of alarms that wait for an operator, by project and group (None:
     unknown)."""
     query = (
@@ -99,20 +96,16 @@ def held_alarms(tx: Session, project_id: str | None) -> dict[tuple[str, str | No
         .where(incidents.c.decision == Decision.HELD)
         .group_by(incidents.c.project_id, incidents.c.group_id)
     )
-    if project_id is not None:
-        query = query.where(incidents.c.project_id == project_id)
     return {(row[0], row[1]): row[2] for row in tx.connection.execute(query)}
 
 
-def last_sweeps(tx: Session, project_id: str | None) -> dict[str, float]:
+def last_sweeps(tx: Session) -> dict[str, float]:
     """Return the time of each project's last sweep, in seconds."""
     query = (
         sa.select(totals.c.project_id, sa.func.max(totals.c.last_at))
         .where(totals.c.name == SWEEPS)
         .group_by(totals.c.project_id)
     )
-    if project_id is not None:
-        query = query.where(totals.c.project_id == project_id)
     return {row[0]: row[1] for row in tx.connection.execute(query)}
 
 
@@ -126,10 +119,6 @@ def with_servers(tx: Session, group_ids: Sequence[str]) -> list[tuple[str, str, 
         rows = tx.connection.execute(query.order_by(members.c.group_id, members.c.name))
         found += [(row[0], row[1], row[2]) for row in rows]
     return found
-
-
-def _of(query: sa.Select[Any], project_id: str | None) -> sa.Select[Any]:
-    return query if project_id is None else query.where(groups.c.project_id == project_id)
 
 
 def _blocked(tx: Session, traversal_ids: Sequence[str]) -> dict[str, float]:

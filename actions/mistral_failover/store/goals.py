@@ -16,7 +16,7 @@ from mistral_failover.convergence.records import Action, Status, TraversalStatus
 from mistral_failover.model.goal import Goal
 from mistral_failover.store import totals
 from mistral_failover.store.records import BIRTH
-from mistral_failover.store.session import Session
+from mistral_failover.store.session import ProjectSession, Session
 from mistral_failover.store.tables import goals, groups, operations, resources, traversals
 
 
@@ -36,7 +36,7 @@ class KeptGoal:
     reached_at: float | None
 
 
-def listed(tx: Session, group_id: str) -> list[KeptGoal]:
+def listed(tx: ProjectSession, group_id: str) -> list[KeptGoal]:
     """Return a group's goals, the latest first."""
     walks: dict[str, list[Any]] = {}
     query = (
@@ -87,7 +87,7 @@ def reached(tx: Session, group_id: str) -> list[str]:
     return list(tx.connection.execute(query).scalars())
 
 
-def beginning_with(tx: Session, group_id: str, prefix: str) -> list[str]:
+def beginning_with(tx: ProjectSession, group_id: str, prefix: str) -> list[str]:
     """Return the versions of a group's goals that begin with ``prefix``; two at most."""
     query = sa.select(goals.c.version).where(
         goals.c.group_id == group_id, goals.c.version.startswith(prefix, autoescape=True)
@@ -95,7 +95,7 @@ def beginning_with(tx: Session, group_id: str, prefix: str) -> list[str]:
     return list(tx.connection.execute(query.limit(2)).scalars())
 
 
-def needed_types(tx: Session, group_id: str) -> set[str]:
+def needed_types(tx: ProjectSession, group_id: str) -> set[str]:
     """Return the names of the types that a group's goals use."""
     query = sa.select(goals.c.document).where(goals.c.group_id == group_id)
     return {
@@ -105,7 +105,7 @@ def needed_types(tx: Session, group_id: str) -> set[str]:
     }
 
 
-def prune(tx: Session, group_id: str, *, keep: int, older_than: float) -> int:
+def prune(tx: ProjectSession, group_id: str, *, keep: int, older_than: float) -> int:
     """Delete the goals of a group that are no longer needed. Return their number.
 
     These are kept: the current goal, the last goal that was reached, and the goals of records that
@@ -128,7 +128,7 @@ def prune(tx: Session, group_id: str, *, keep: int, older_than: float) -> int:
     return len(forgotten)
 
 
-def _in_use(tx: Session, group_id: str) -> set[str | None]:
+def _in_use(tx: ProjectSession, group_id: str) -> set[str | None]:
     group = tx.connection.execute(
         sa.select(groups.c.last_complete_goal, traversals.c.goal_version)
         .join_from(groups, traversals, traversals.c.id == groups.c.current_traversal, isouter=True)
@@ -142,7 +142,7 @@ def _in_use(tx: Session, group_id: str) -> set[str | None]:
     return {*group, *carried}
 
 
-def _forget(tx: Session, group_id: str, version: str, spared: Set[str]) -> None:
+def _forget(tx: ProjectSession, group_id: str, version: str, spared: Set[str]) -> None:
     walked = sa.select(traversals.c.id).where(
         traversals.c.group_id == group_id, traversals.c.goal_version == version
     )
@@ -166,7 +166,7 @@ def _forget(tx: Session, group_id: str, version: str, spared: Set[str]) -> None:
     tx.execute(goals.delete().where(goals.c.group_id == group_id, goals.c.version == version))
 
 
-def _last_of_a_name(tx: Session, group_id: str) -> set[str]:
+def _last_of_a_name(tx: ProjectSession, group_id: str) -> set[str]:
     """Return the records that are the only trace of what was behind a resource, because its present
     record has nothing yet (``store.attached_volumes``)."""
     rows = tx.connection.execute(

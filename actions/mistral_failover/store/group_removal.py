@@ -8,17 +8,17 @@ import sqlalchemy as sa
 from mistral_failover.model.decisions import AdmissionRule, Decision
 from mistral_failover.store import totals
 from mistral_failover.store.incidents import decide
-from mistral_failover.store.session import Session
+from mistral_failover.store.session import ProjectSession
 from mistral_failover.store.tables import groups, incidents, members, metadata, traversals
 
 
-def orphan(tx: Session, incident_id: str, sentence: str) -> None:
+def orphan(tx: ProjectSession, incident_id: str, sentence: str) -> None:
     """Hold an alarm as one of an unknown group: it may be about a group that is defined later."""
     decide(tx, incident_id, Decision.HELD, sentence, rule=AdmissionRule.UNKNOWN)
     tx.execute(incidents.update().where(incidents.c.id == incident_id).values(group_id=None))
 
 
-def forget(tx: Session, group_id: str) -> None:
+def forget(tx: ProjectSession, group_id: str) -> None:
     """Delete a group and everything that belongs to it: goals, traversals, records, operations,
     incidents, journal. Its counts are kept.
 

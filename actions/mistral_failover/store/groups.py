@@ -13,7 +13,7 @@ from mistral_failover.convergence.records import Action, GroupState, Status
 from mistral_failover.model.canonical import version_of
 from mistral_failover.model.ids import group_id
 from mistral_failover.store import goals, hooks
-from mistral_failover.store.session import Session
+from mistral_failover.store.session import ProjectSession, Session
 from mistral_failover.store.tables import goals as goal_table
 from mistral_failover.store.tables import groups, members, resources, traversals
 
@@ -50,13 +50,13 @@ class MemberRow:
     confirmed_because: str | None
 
 
-def define(tx: Session, project_id: str, name: str, definition: Mapping[str, Any]) -> str:
+def define(tx: ProjectSession, name: str, definition: Mapping[str, Any]) -> str:
     """Create a group or change its definition. Return its id.
 
     ``definition`` is ``{"document": group file, "types": [type files]}``. Types that live records
     and kept goals still need are kept, even if the new definition does not contain them.
     """
-    identity = group_id(project_id, name)
+    identity = group_id(tx.project_id, name)
     row = tx.connection.execute(
         sa.select(groups.c.definition, groups.c.hook)
         .where(groups.c.id == identity)
@@ -66,7 +66,7 @@ def define(tx: Session, project_id: str, name: str, definition: Mapping[str, Any
         tx.insert(
             groups,
             id=identity,
-            project_id=project_id,
+            project_id=tx.project_id,
             name=name,
             definition=definition,
             definition_version=version_of(definition),
@@ -104,24 +104,24 @@ def _hook(definition: Mapping[str, Any]) -> str | None:
     return None if told is None else str(told["workflow"])
 
 
-def find(tx: Session, project_id: str, name: str) -> GroupState | None:
-    """Return a project's group by its name. It is read without a lock."""
-    return get(tx, group_id(project_id, name))
+def find(tx: ProjectSession, name: str) -> GroupState | None:
+    """Return a group by its name. It is read without a lock."""
+    return get(tx, group_id(tx.project_id, name))
 
 
 def get(tx: Session, identity: str) -> GroupState | None:
-    """Return a group by its id. It is read without a lock."""
+    """Return a group by its id, in a transaction of any kind. It is read without a lock."""
     row = tx.connection.execute(_STATE, {"group_id": identity}).one_or_none()
     return GroupState(*row) if row else None
 
 
-def names(tx: Session, project_id: str) -> list[str]:
-    """Return the names of a project's groups."""
-    query = sa.select(groups.c.name).where(groups.c.project_id == project_id)
+def names(tx: ProjectSession) -> list[str]:
+    """Return the names of the project's groups."""
+    query = sa.select(groups.c.name).where(groups.c.project_id == tx.project_id)
     return list(tx.connection.execute(query.order_by(groups.c.name)).scalars())
 
 
-def members_of(tx: Session, identity: str) -> dict[str, MemberRow]:
+def members_of(tx: ProjectSession, identity: str) -> dict[str, MemberRow]:
     """Return the members of a group, by name."""
     return {
         row.name: MemberRow(
@@ -150,7 +150,7 @@ class SeenTooLate(Exception):  # noqa: N818 - no error: it is looked at again
 
 
 def see_members(
-    tx: Session,
+    tx: ProjectSession,
     identity: str,
     seen: Iterable[tuple[str, str, float | None]],
     before: Mapping[str, MemberRow] | None = None,
@@ -195,7 +195,7 @@ def see_members(
     return [Replaced(name, former, now[name].epoch) for name, former in replaced.items()]
 
 
-def _pin(tx: Session, identity: str, member: str, server_id: str | None) -> None:
+def _pin(tx: ProjectSession, identity: str, member: str, server_id: str | None) -> None:
     """Record the current server on a member's records that do not name one. From now on the
     member's name means another server."""
     query = sa.select(resources.c.id, resources.c.attributes).where(
@@ -213,7 +213,7 @@ def _pin(tx: Session, identity: str, member: str, server_id: str | None) -> None
             )
 
 
-def confirm_fenced(tx: Session, identity: str, member: str, because: str) -> bool:
+def confirm_fenced(tx: ProjectSession, identity: str, member: str, because: str) -> bool:
     """Record that an operator confirms: this member, in its present epoch, no longer writes. Return
     False if there is no such member."""
     return tx.changed(
@@ -224,14 +224,14 @@ def confirm_fenced(tx: Session, identity: str, member: str, because: str) -> boo
 
 
 def member_behind(
-    tx: Session, project_id: str, server_id: str, group: str | None = None
+    tx: ProjectSession, server_id: str, group: str | None = None
 ) -> tuple[str, str] | None:
     """Return the (group name, member name) of the member with this server, within the project. If
     there are several groups, return the one named, otherwise the first by name."""
     query = (
         sa.select(groups.c.name, members.c.name)
         .join(groups, groups.c.id == members.c.group_id)
-        .where(groups.c.project_id == project_id, members.c.server_id == server_id)
+        .where(groups.c.project_id == tx.project_id, members.c.server_id == server_id)
         .order_by(groups.c.name)
     )
     if group is not None:
@@ -250,40 +250,40 @@ class MemberOfProject:
     server_id: str
 
 
-def members_in(tx: Session, project_id: str) -> list[MemberOfProject]:
-    """Return the members of all groups of a project that have a server, by group and name."""
+def members_in(tx: ProjectSession) -> list[MemberOfProject]:
+    """Return the members of all groups of the project that have a server, by group and name."""
     query = (
         sa.select(groups.c.id, groups.c.name, members.c.name, members.c.server_id)
         .join(members, members.c.group_id == groups.c.id)
-        .where(groups.c.project_id == project_id, members.c.server_id.is_not(None))
+        .where(groups.c.project_id == tx.project_id, members.c.server_id.is_not(None))
         .order_by(groups.c.name, members.c.name)
     )
     return [MemberOfProject(*row) for row in tx.connection.execute(query)]
 
 
-def priorities(tx: Session, project_id: str) -> dict[str, int]:
-    """Return the priority of each group of a project, by the group's id."""
-    query = sa.select(groups.c.id, groups.c.definition).where(groups.c.project_id == project_id)
+def priorities(tx: ProjectSession) -> dict[str, int]:
+    """Return the priority of each group of the project, by the group's id."""
+    query = sa.select(groups.c.id, groups.c.definition).where(groups.c.project_id == tx.project_id)
     rows = tx.connection.execute(query)
     return {row.id: int(row.definition["document"].get("priority", 0)) for row in rows}
 
 
-def with_a_goal(tx: Session, project_id: str) -> int:
-    """Return how many groups of a project were given a goal."""
+def with_a_goal(tx: ProjectSession) -> int:
+    """Return how many groups of the project were given a goal."""
     query = sa.select(sa.func.count()).where(
-        groups.c.project_id == project_id, groups.c.current_traversal.is_not(None)
+        groups.c.project_id == tx.project_id, groups.c.current_traversal.is_not(None)
     )
     return int(tx.connection.execute(query).scalar_one())
 
 
-def first_of(tx: Session, project_id: str) -> str | None:
+def first_of(tx: ProjectSession) -> str | None:
     """Return the id of one group of the project. All callers get the same one."""
-    query = sa.select(sa.func.min(groups.c.id)).where(groups.c.project_id == project_id)
+    query = sa.select(sa.func.min(groups.c.id)).where(groups.c.project_id == tx.project_id)
     identity: str | None = tx.connection.execute(query).scalar_one()
     return identity
 
 
-def declared_lost_since(tx: Session, identity: str, member: str, at: float) -> bool:
+def declared_lost_since(tx: ProjectSession, identity: str, member: str, at: float) -> bool:
     """Return whether a goal declares a member lost: the goal that was current at that time, or a
     later one."""
     held_then = (

@@ -17,7 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from mistral_failover.convergence.records import JournalKind
-from mistral_failover.store.session import Session
+from mistral_failover.store.session import ProjectSession
 from mistral_failover.store.tables import groups, journal, traversals
 
 EVENTS: Mapping[JournalKind, str] = MappingProxyType(
@@ -84,7 +84,7 @@ def take() -> frozenset[str]:
     return found
 
 
-def begin(tx: Session, group_id: str) -> None:
+def begin(tx: ProjectSession, group_id: str) -> None:
     """Record that the group has a workflow now. It receives only later events."""
     latest = sa.select(sa.func.coalesce(sa.func.max(journal.c.id), 0)).where(
         journal.c.group_id == group_id
@@ -93,13 +93,13 @@ def begin(tx: Session, group_id: str) -> None:
     tx.execute(groups.update().where(groups.c.id == group_id).values(told=last, stuck=None))
 
 
-def pending(tx: Session, project_id: str, group_id: str, limit: int) -> Pending | None:
+def pending(tx: ProjectSession, group_id: str, limit: int) -> Pending | None:
     """Return the events that a group's workflow has not received yet, ``limit`` at most. Return
     None if the group has no workflow or does not belong to the project."""
     group = tx.connection.execute(
         sa.select(groups).where(
             groups.c.id == group_id,
-            groups.c.project_id == project_id,
+            groups.c.project_id == tx.project_id,
             groups.c.hook.is_not(None),
         )
     ).one_or_none()
@@ -142,7 +142,7 @@ def pending(tx: Session, project_id: str, group_id: str, limit: int) -> Pending 
     )
 
 
-def told(tx: Session, group_id: str, event_id: int) -> bool:
+def told(tx: ProjectSession, group_id: str, event_id: int) -> bool:
     """Move the cursor to an event. Return False if another process was faster.
     *Compare-and-swap*."""
     return tx.changed(
@@ -155,7 +155,7 @@ def told(tx: Session, group_id: str, event_id: int) -> bool:
     )
 
 
-def stick(tx: Session, group_id: str, event_id: int) -> bool:
+def stick(tx: ProjectSession, group_id: str, event_id: int) -> bool:
     """Record that an event could not be delivered. Return False if that was recorded before.
     *Compare-and-swap*."""
     return tx.changed(
@@ -168,8 +168,8 @@ def stick(tx: Session, group_id: str, event_id: int) -> bool:
     )
 
 
-def waiting(tx: Session, project_id: str, *, quiet: float, stuck: bool = True) -> list[str]:
-    """Return the ids of a project's groups with events that are older than ``quiet`` seconds and
+def waiting(tx: ProjectSession, *, quiet: float, stuck: bool = True) -> list[str]:
+    """Return the ids of the project's groups with events that are older than ``quiet`` seconds and
     that their workflows have not received. ``stuck`` False: without groups whose delivery failure
     is recorded."""
     untold = sa.exists().where(
@@ -179,7 +179,7 @@ def waiting(tx: Session, project_id: str, *, quiet: float, stuck: bool = True) -
         journal.c.at <= tx.clock() - quiet,
     )
     query = sa.select(groups.c.id).where(
-        groups.c.project_id == project_id, groups.c.hook.is_not(None), untold
+        groups.c.project_id == tx.project_id, groups.c.hook.is_not(None), untold
     )
     if not stuck:
         going = sa.or_(groups.c.stuck.is_(None), groups.c.stuck <= groups.c.told)

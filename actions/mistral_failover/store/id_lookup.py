@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from mistral_failover.store.session import Session
+from mistral_failover.store.session import ProjectSession
 from mistral_failover.store.tables import (
     goals,
     groups,
@@ -38,7 +38,7 @@ class Match:
 
 
 def matches(
-    tx: Session, project_id: str, said: str, group: str | None = None, kind: str | None = None
+    tx: ProjectSession, said: str, group: str | None = None, kind: str | None = None
 ) -> list[Match]:
     """Return the project's objects with this id. Also accept the beginning of an id with at least
     :data:`SHORTEST` digits. If an id matches completely, matches by beginning are left out.
@@ -55,19 +55,18 @@ def matches(
     begun: list[Match] = []
     for name, column in tables.items():
         if kind in (None, name):
-            whole += _found(tx, name, column, column == said, project_id, group)
+            whole += _found(tx, name, column, column == said, group)
             if _BEGINNING.fullmatch(said):
                 like = column.like(f"{said}%")
-                begun += _found(tx, name, column, like, project_id, group)
+                begun += _found(tx, name, column, like, group)
     return whole or begun
 
 
 def _found(
-    tx: Session,
+    tx: ProjectSession,
     kind: str,
     column: sa.Column[str],
     fits: sa.ColumnElement[bool],
-    project_id: str,
     group: str | None,
 ) -> list[Match]:
     table = column.table
@@ -77,7 +76,7 @@ def _found(
         .select_from(
             table.join(groups, groups.c.id == table.c.group_id, isouter=kind == "incident")
         )
-        .where(fits, project == project_id)
+        .where(fits, project == tx.project_id)
         .order_by(column, groups.c.name)
         .limit(CANDIDATES)
     )

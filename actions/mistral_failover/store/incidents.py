@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from mistral_failover.model.decisions import AdmissionRule, Decision
 from mistral_failover.store import groups as known_groups
 from mistral_failover.store import totals
-from mistral_failover.store.session import Session
+from mistral_failover.store.session import ProjectSession
 from mistral_failover.store.tables import groups, incidents
 
 OPERATOR = "operator"
@@ -108,35 +108,35 @@ _NEWEST_FIRST = (
 )
 
 
-def get(tx: Session, project_id: str, incident_id: str) -> Incident | None:
-    """Return a project's incident."""
+def get(tx: ProjectSession, incident_id: str) -> Incident | None:
+    """Return an incident."""
     row = tx.connection.execute(
         sa.select(incidents).where(
-            incidents.c.id == incident_id, incidents.c.project_id == project_id
+            incidents.c.id == incident_id, incidents.c.project_id == tx.project_id
         )
     ).one_or_none()
     return _incident(row._mapping) if row else None
 
 
-def add(tx: Session, incident: Incident) -> None:
+def add(tx: ProjectSession, incident: Incident) -> None:
     """Record a new incident, with the current time."""
     now, number = tx.now(), tx.number()
     times = {"decided_at": now, "first_at": now, "last_at": now}
     tx.insert(incidents, **{**incident.__dict__, **times, "number": number, "said": number})
 
 
-def say_again(tx: Session, incident_id: str) -> None:
+def say_again(tx: ProjectSession, incident_id: str) -> None:
     """Count a repeat of an incident. It becomes the latest report."""
     count_duplicate(tx, incident_id)
     _is_the_latest_word(tx, incident_id)
 
 
-def _is_the_latest_word(tx: Session, incident_id: str) -> None:
+def _is_the_latest_word(tx: ProjectSession, incident_id: str) -> None:
     number = tx.number()
     tx.execute(incidents.update().where(incidents.c.id == incident_id).values(said=number))
 
 
-def count_duplicate(tx: Session, incident_id: str, times: int = 1) -> None:
+def count_duplicate(tx: ProjectSession, incident_id: str, times: int = 1) -> None:
     """Count other incidents with the same fact. They are not a report in this series."""
     tx.execute(
         incidents.update()
@@ -146,7 +146,7 @@ def count_duplicate(tx: Session, incident_id: str, times: int = 1) -> None:
 
 
 def count_again(
-    tx: Session, project_id: str, incident_id: str, times: int = 1
+    tx: ProjectSession, incident_id: str, times: int = 1
 ) -> tuple[str, str | None] | None:
     """Count repeats of an incident with a final decision. This locks only the incident's row.
     Return the (incident, traversal) on which they are counted. Return None and change nothing if
@@ -155,7 +155,7 @@ def count_again(
         incidents.update()
         .where(
             incidents.c.id == incident_id,
-            incidents.c.project_id == project_id,
+            incidents.c.project_id == tx.project_id,
             _DECIDED_FOR_GOOD,
         )
         .values(duplicates=incidents.c.duplicates + times, last_at=tx.clock())
@@ -173,14 +173,14 @@ def count_again(
     return row.duplicate_of, first.traversal_id
 
 
-def count_waiting(tx: Session, project_id: str, admitted_id: str, times: int) -> Incident | None:
+def count_waiting(tx: ProjectSession, admitted_id: str, times: int) -> Incident | None:
     """Count repeats of an alarm that was admitted and whose traversal has not begun. This locks
     only the incident's row. Return the incident; None if it is not such an alarm, or unknown."""
     waits = tx.changed(
         incidents.update()
         .where(
             incidents.c.id == admitted_id,
-            incidents.c.project_id == project_id,
+            incidents.c.project_id == tx.project_id,
             incidents.c.decision == Decision.ADMITTED,
             incidents.c.group_id.is_not(None),
             incidents.c.traversal_id.is_(None),
@@ -191,11 +191,11 @@ def count_waiting(tx: Session, project_id: str, admitted_id: str, times: int) ->
     if not waits:
         return None
     _is_the_latest_word(tx, admitted_id)
-    return get(tx, project_id, admitted_id)
+    return get(tx, admitted_id)
 
 
 def decide(
-    tx: Session,
+    tx: ProjectSession,
     incident_id: str,
     decision: Decision,
     sentence: str,
@@ -224,7 +224,7 @@ def decide(
     )
 
 
-def note(tx: Session, incident_id: str, fact: Mapping[str, Any], *, said: int) -> bool:
+def note(tx: ProjectSession, incident_id: str, fact: Mapping[str, Any], *, said: int) -> bool:
     """Replace the fact of a held incident. Return False if it is no longer held, or if it was
     reported again since ``said``."""
     return tx.changed(
@@ -238,7 +238,7 @@ def note(tx: Session, incident_id: str, fact: Mapping[str, Any], *, said: int) -
     )
 
 
-def amend(tx: Session, incident_id: str, fact: Mapping[str, Any]) -> None:
+def amend(tx: ProjectSession, incident_id: str, fact: Mapping[str, Any]) -> None:
     """Replace the fact of an admitted alarm that has not begun."""
     tx.execute(
         incidents.update()
@@ -251,7 +251,7 @@ def amend(tx: Session, incident_id: str, fact: Mapping[str, Any]) -> None:
     )
 
 
-def complete(tx: Session, incident_id: str, fact: Mapping[str, Any]) -> None:
+def complete(tx: ProjectSession, incident_id: str, fact: Mapping[str, Any]) -> None:
     """Replace the fact of a host event; the decision remains."""
     tx.execute(
         incidents.update().where(incidents.c.id == incident_id, _HOST_EVENT).values(fact=fact)
@@ -259,12 +259,12 @@ def complete(tx: Session, incident_id: str, fact: Mapping[str, Any]) -> None:
 
 
 def host_events_since(
-    tx: Session, project_id: str, rules: Collection[AdmissionRule], since: float
+    tx: ProjectSession, rules: Collection[AdmissionRule], since: float
 ) -> Iterator[Incident]:
     """Yield the project's incidents without a group that these rules held or admitted and that
     arrived since a time, the oldest first, read in pages."""
     query = sa.select(incidents).where(
-        incidents.c.project_id == project_id,
+        incidents.c.project_id == tx.project_id,
         incidents.c.decision.in_((Decision.HELD, Decision.ADMITTED)),
         incidents.c.group_id.is_(None),
         incidents.c.rule.in_(rules),
@@ -273,7 +273,7 @@ def host_events_since(
     return (_incident(row._mapping) for row in _in_pages(tx, query))
 
 
-def adopt(tx: Session, incident_id: str, group_id: str) -> bool:
+def adopt(tx: ProjectSession, incident_id: str, group_id: str) -> bool:
     """Assign an incident without a group to this group. Return False if another process was
     faster."""
     return tx.changed(
@@ -283,7 +283,9 @@ def adopt(tx: Session, incident_id: str, group_id: str) -> bool:
     )
 
 
-def dismiss(tx: Session, incident_id: str, sentence: str, *, said: int | None = None) -> bool:
+def dismiss(
+    tx: ProjectSession, incident_id: str, sentence: str, *, said: int | None = None
+) -> bool:
     """Dismiss a held incident. Return False if it is not held or no longer held, or if it was
     reported again since ``said``."""
     of = [incidents.c.id == incident_id, incidents.c.decision == Decision.HELD]
@@ -299,7 +301,9 @@ def dismiss(tx: Session, incident_id: str, sentence: str, *, said: int | None = 
     return dismissed
 
 
-def link(tx: Session, incident_id: str, traversal_id: str, execution: str | None = None) -> None:
+def link(
+    tx: ProjectSession, incident_id: str, traversal_id: str, execution: str | None = None
+) -> None:
     """Record the one traversal that an incident caused, and the Mistral execution that began it."""
     tx.execute(
         incidents.update()
@@ -308,7 +312,7 @@ def link(tx: Session, incident_id: str, traversal_id: str, execution: str | None
     )
 
 
-def admitted_alarms_since(tx: Session, group_id: str, since: float) -> list[float]:
+def admitted_alarms_since(tx: ProjectSession, group_id: str, since: float) -> list[float]:
     """Return when alarms of a group were admitted since a time, oldest first. Orders of operators
     do not count."""
     query = sa.select(incidents.c.decided_at).where(
@@ -320,7 +324,7 @@ def admitted_alarms_since(tx: Session, group_id: str, since: float) -> list[floa
     return list(tx.connection.execute(query.order_by(incidents.c.decided_at)).scalars())
 
 
-def yet_to_begin(tx: Session, group_id: str) -> list[Incident]:
+def yet_to_begin(tx: ProjectSession, group_id: str) -> list[Incident]:
     """Return the admitted alarms of a group that have no traversal yet, oldest first."""
     query = sa.select(incidents).where(
         incidents.c.group_id == group_id,
@@ -332,7 +336,7 @@ def yet_to_begin(tx: Session, group_id: str) -> list[Incident]:
     return [_incident(row._mapping) for row in rows]
 
 
-def waiting(tx: Session, group_id: str) -> list[Incident]:
+def waiting(tx: ProjectSession, group_id: str) -> list[Incident]:
     """Return the undecided alarms of a group, oldest first: held, or admitted and not begun."""
     query = sa.select(incidents).where(incidents.c.group_id == group_id, _WAITING)
     rows = tx.connection.execute(query.order_by(*_IN_ORDER))
@@ -352,7 +356,7 @@ def reported_lost(incident: Incident) -> tuple[str, ...]:
     return (lost, *incident.fact.get("also_lost", ())) if lost else ()
 
 
-def latest_of_series(tx: Session, group_id: str, series: str) -> Incident | None:
+def latest_of_series(tx: ProjectSession, group_id: str, series: str) -> Incident | None:
     """Return the latest report in a series of a group: that it fired, or that it cleared."""
     query = (
         sa.select(incidents)
@@ -364,16 +368,14 @@ def latest_of_series(tx: Session, group_id: str, series: str) -> Incident | None
     return _incident(row._mapping) if row else None
 
 
-def failing_since(
-    tx: Session, project_id: str, since: float, rules: Collection[AdmissionRule]
-) -> set[str]:
+def failing_since(tx: ProjectSession, since: float, rules: Collection[AdmissionRule]) -> set[str]:
     """Return the ids of the project's groups with an alarm that was admitted since a time, or held
     by one of these rules. Orders of operators do not count."""
     held = sa.and_(incidents.c.decision == Decision.HELD, incidents.c.rule.in_(rules))
     query = (
         sa.select(incidents.c.group_id)
         .where(
-            incidents.c.project_id == project_id,
+            incidents.c.project_id == tx.project_id,
             incidents.c.decided_at >= since,
             incidents.c.group_id.is_not(None),
             incidents.c.source != OPERATOR,
@@ -384,7 +386,7 @@ def failing_since(
     return set(tx.connection.execute(query).scalars())
 
 
-def of_group(tx: Session, group_id: str, limit: int) -> list[Incident]:
+def of_group(tx: ProjectSession, group_id: str, limit: int) -> list[Incident]:
     """Return the latest incidents of a group, newest first, without duplicates."""
     query = (
         sa.select(incidents)
@@ -395,24 +397,24 @@ def of_group(tx: Session, group_id: str, limit: int) -> list[Incident]:
     return [_incident(row._mapping) for row in tx.connection.execute(query)]
 
 
-def is_held_full(tx: Session, project_id: str, most: int, group_id: str | None = None) -> bool:
-    """Return whether at least ``most`` alarms of a project, or of one group of it, are held."""
+def is_held_full(tx: ProjectSession, most: int, group_id: str | None = None) -> bool:
+    """Return whether at least ``most`` alarms of the project, or of one group of it, are held."""
     mine = sa.true() if group_id is None else incidents.c.group_id == group_id
-    return _are_held(tx, project_id, most, mine)
+    return _are_held(tx, most, mine)
 
 
-def is_unknown_full(tx: Session, project_id: str, most: int, rule: AdmissionRule) -> bool:
-    """Return whether this rule holds at least ``most`` alarms of a project that have no group."""
-    return _are_held(tx, project_id, most, incidents.c.group_id.is_(None), incidents.c.rule == rule)
+def is_unknown_full(tx: ProjectSession, most: int, rule: AdmissionRule) -> bool:
+    """Return whether this rule holds at least ``most`` alarms of the project that have no group."""
+    return _are_held(tx, most, incidents.c.group_id.is_(None), incidents.c.rule == rule)
 
 
-def _are_held(tx: Session, project_id: str, most: int, *of: sa.ColumnElement[bool]) -> bool:
+def _are_held(tx: ProjectSession, most: int, *of: sa.ColumnElement[bool]) -> bool:
     """Read at most ``most`` rows: an alarm of a flood must not cost more, the longer it lasts."""
     held = incidents.c.decision == Decision.HELD
     some = (
         sa.select(sa.literal(1))
         .select_from(incidents)
-        .where(incidents.c.project_id == project_id, held, *of)
+        .where(incidents.c.project_id == tx.project_id, held, *of)
         .limit(most)
         .subquery()
     )
@@ -431,7 +433,7 @@ class HeldAlarm:
 
 
 def held_alarms(
-    tx: Session, project_id: str, group_id: str | None, limit: int
+    tx: ProjectSession, group_id: str | None, limit: int
 ) -> tuple[int, list[HeldAlarm]]:
     """Return how many alarms of the project, or of one of its groups, are held, and the latest of
     them. The held children of a host event count as one alarm of the project."""
@@ -441,7 +443,7 @@ def held_alarms(
         .correlate(incidents)
         .scalar_subquery()
     )
-    of = [incidents.c.project_id == project_id]
+    of = [incidents.c.project_id == tx.project_id]
     if group_id is not None:
         of += [incidents.c.group_id == group_id, incidents.c.decision == Decision.HELD]
     else:
@@ -482,8 +484,7 @@ class HeldOfGroup:
 
 
 def held_of_groups(
-    tx: Session,
-    project_id: str,
+    tx: ProjectSession,
     *,
     group_id: str | None = None,
     parents: Collection[str] | None = None,
@@ -494,31 +495,29 @@ def held_of_groups(
 
     The rows are read in pages, so the caller decides how many are in memory.
     """
-    of = [incidents.c.project_id == project_id, incidents.c.decision == Decision.HELD]
+    of = [incidents.c.project_id == tx.project_id, incidents.c.decision == Decision.HELD]
     if group_id is not None:
         of.append(incidents.c.group_id == group_id)
     if parents is not None:
         of.append(incidents.c.parent.in_(parents))
     if rules is not None:
         of.append(incidents.c.rule.in_(rules))
-    yield from _of_groups(tx, project_id, of)
+    yield from _of_groups(tx, of)
 
 
-def unstarted_of_groups(tx: Session, project_id: str) -> Iterator[HeldOfGroup]:
+def unstarted_of_groups(tx: ProjectSession) -> Iterator[HeldOfGroup]:
     """Yield the alarms of the project's groups that are admitted and have caused no traversal yet,
     oldest first, as :func:`held_of_groups` does. Orders of operators are not among them."""
     of = (
-        incidents.c.project_id == project_id,
+        incidents.c.project_id == tx.project_id,
         incidents.c.decision == Decision.ADMITTED,
         incidents.c.traversal_id.is_(None),
         incidents.c.source != OPERATOR,
     )
-    yield from _of_groups(tx, project_id, of)
+    yield from _of_groups(tx, of)
 
 
-def _of_groups(
-    tx: Session, project_id: str, of: Iterable[sa.ColumnElement[bool]]
-) -> Iterator[HeldOfGroup]:
+def _of_groups(tx: ProjectSession, of: Iterable[sa.ColumnElement[bool]]) -> Iterator[HeldOfGroup]:
     query = (
         sa.select(incidents, groups.c.name.label("group_name"))
         .join(groups, groups.c.id == incidents.c.group_id)
@@ -527,16 +526,16 @@ def _of_groups(
     priorities: dict[str, int] | None = None
     for row in _in_pages(tx, query):
         if priorities is None:
-            priorities = known_groups.priorities(tx, project_id)
+            priorities = known_groups.priorities(tx)
         fields = dict(row._mapping)
         name = fields.pop("group_name")
         yield HeldOfGroup(_incident(fields), name, priorities.get(str(row.group_id), 0))
 
 
-def held_without_group(tx: Session, project_id: str, limit: int) -> list[Incident]:
+def held_without_group(tx: ProjectSession, limit: int) -> list[Incident]:
     """Return held alarms that belong to no known group: at most ``limit``, the oldest first."""
     query = sa.select(incidents).where(
-        incidents.c.project_id == project_id,
+        incidents.c.project_id == tx.project_id,
         incidents.c.decision == Decision.HELD,
         incidents.c.group_id.is_(None),
     )
@@ -544,7 +543,7 @@ def held_without_group(tx: Session, project_id: str, limit: int) -> list[Inciden
     return [_incident(row._mapping) for row in rows]
 
 
-def _in_pages(tx: Session, query: sa.Select[Any]) -> Iterator[sa.Row[Any]]:
+def _in_pages(tx: ProjectSession, query: sa.Select[Any]) -> Iterator[sa.Row[Any]]:
     """Yield the rows of a query of incidents, oldest first."""
     after: tuple[int, str] | None = None
     page = query.order_by(incidents.c.number, incidents.c.id).limit(PAGE)
@@ -561,12 +560,12 @@ def _in_pages(tx: Session, query: sa.Select[Any]) -> Iterator[sa.Row[Any]]:
         after = rows[-1].number, rows[-1].id
 
 
-def children_of(tx: Session, project_id: str, parent: str) -> list[tuple[Incident, str]]:
+def children_of(tx: ProjectSession, parent: str) -> list[tuple[Incident, str]]:
     """Return the children of a host event with their groups' names, in the order of these."""
     query = (
         sa.select(incidents, groups.c.name.label("group_name"))
         .join(groups, groups.c.id == incidents.c.group_id)
-        .where(incidents.c.project_id == project_id, incidents.c.parent == parent)
+        .where(incidents.c.project_id == tx.project_id, incidents.c.parent == parent)
         .order_by(groups.c.name, *_IN_ORDER)
     )
     found = []
@@ -577,40 +576,40 @@ def children_of(tx: Session, project_id: str, parent: str) -> list[tuple[Inciden
     return found
 
 
-def events_of_host(tx: Session, project_id: str, host: str) -> list[str]:
+def events_of_host(tx: ProjectSession, host: str) -> list[str]:
     """Return the ids of the host events about this host that were passed on to groups."""
     query = sa.select(incidents.c.id, incidents.c.fact).where(
-        incidents.c.project_id == project_id, _HOST_EVENT
+        incidents.c.project_id == tx.project_id, _HOST_EVENT
     )
     rows = tx.connection.execute(query)
     return [identity for identity, fact in rows if fact.get("host") == host]
 
 
-def held_by(tx: Session, project_id: str, rule: AdmissionRule) -> int:
-    """Return how many alarms of a project this rule holds."""
+def held_by(tx: ProjectSession, rule: AdmissionRule) -> int:
+    """Return how many alarms of the project this rule holds."""
     query = sa.select(sa.func.count()).where(
-        incidents.c.project_id == project_id,
+        incidents.c.project_id == tx.project_id,
         incidents.c.decision == Decision.HELD,
         incidents.c.rule == rule,
     )
     return int(tx.connection.execute(query).scalar_one())
 
 
-def decided_since(tx: Session, project_id: str, rule: AdmissionRule, since: float) -> int:
+def decided_since(tx: ProjectSession, rule: AdmissionRule, since: float) -> int:
     """Return how many of the project's incidents this rule decided since a time."""
     query = sa.select(sa.func.count()).where(
-        incidents.c.project_id == project_id,
+        incidents.c.project_id == tx.project_id,
         incidents.c.rule == rule,
         incidents.c.decided_at >= since,
     )
     return int(tx.connection.execute(query).scalar_one())
 
 
-def unstarted(tx: Session, project_id: str) -> list[Incident]:
+def unstarted(tx: ProjectSession) -> list[Incident]:
     """Return the admitted incidents of groups that have caused no traversal yet, oldest first,
     without their payloads: the process that admitted them died."""
     query = sa.select(*_WITHOUT_PAYLOAD).where(
-        incidents.c.project_id == project_id,
+        incidents.c.project_id == tx.project_id,
         incidents.c.decision == Decision.ADMITTED,
         incidents.c.group_id.is_not(None),
         incidents.c.traversal_id.is_(None),

@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from mistral_failover.store.session import Session
+from mistral_failover.store.session import ProjectSession
 from mistral_failover.store.tables import groups, observations, traversals
 
 _CHUNK = 500  # SQLite takes some thousand parameters at most
@@ -26,7 +26,7 @@ class StoredObservation:
     document: Mapping[str, Any]
 
 
-def of_group(tx: Session, group_id: str) -> StoredObservation | None:
+def of_group(tx: ProjectSession, group_id: str) -> StoredObservation | None:
     """Return what was last seen of a group."""
     query = sa.select(
         observations.c.at, observations.c.service, observations.c.since, observations.c.document
@@ -35,29 +35,29 @@ def of_group(tx: Session, group_id: str) -> StoredObservation | None:
     return StoredObservation(*row) if row else None
 
 
-def hosts(tx: Session, project_id: str) -> dict[str, tuple[str, ...]]:
-    """Return where the servers of a project's members ran when they were last seen, by server id:
+def hosts(tx: ProjectSession) -> dict[str, tuple[str, ...]]:
+    """Return where the servers of the project's members ran when they were last seen, by server id:
     the fields of ``cloud.servers.ServerHost``."""
-    return {server: tuple(host) for server, host in _last_seen(tx, project_id, "hosts").items()}
+    return {server: tuple(host) for server, host in _last_seen(tx, "hosts").items()}
 
 
-def zones(tx: Session, project_id: str) -> dict[str, str]:
-    """Return in which availability zone the servers of a project's members were when they were
+def zones(tx: ProjectSession) -> dict[str, str]:
+    """Return in which availability zone the servers of the project's members were when they were
     last seen, by server id."""
-    return _last_seen(tx, project_id, "zones")
+    return _last_seen(tx, "zones")
 
 
-def heard(tx: Session, project_id: str) -> dict[str, float]:
-    """Return when the agents of a project's members were last heard, by server id; up to
+def heard(tx: ProjectSession) -> dict[str, float]:
+    """Return when the agents of the project's members were last heard, by server id; up to
     ``groups.project_view.REMEMBERED`` seconds too early."""
-    return _last_seen(tx, project_id, "heard")
+    return _last_seen(tx, "heard")
 
 
-def _last_seen(tx: Session, project_id: str, what: str) -> dict[str, Any]:
+def _last_seen(tx: ProjectSession, what: str) -> dict[str, Any]:
     query = (
         sa.select(observations.c.document)
         .join(groups, groups.c.id == observations.c.group_id)
-        .where(groups.c.project_id == project_id)
+        .where(groups.c.project_id == tx.project_id)
         .order_by(observations.c.at)
     )
     found: dict[str, Any] = {}
@@ -66,7 +66,7 @@ def _last_seen(tx: Session, project_id: str, what: str) -> dict[str, Any]:
     return found
 
 
-def due(tx: Session, project_id: str, interval: float, group_id: str | None = None) -> list[str]:
+def due(tx: ProjectSession, interval: float, group_id: str | None = None) -> list[str]:
     """Return the ids of the project's groups at rest that were not looked at for ``interval``
     seconds, nor since their last traversal ended; those not looked at for longest come first."""
     query = (
@@ -74,7 +74,7 @@ def due(tx: Session, project_id: str, interval: float, group_id: str | None = No
         .join(traversals, traversals.c.id == groups.c.current_traversal)
         .join(observations, observations.c.group_id == groups.c.id, isouter=True)
         .where(
-            groups.c.project_id == project_id,
+            groups.c.project_id == tx.project_id,
             traversals.c.ended_at.is_not(None),
             sa.or_(
                 observations.c.at.is_(None),
@@ -89,7 +89,9 @@ def due(tx: Session, project_id: str, interval: float, group_id: str | None = No
     return list(tx.connection.execute(query).scalars())
 
 
-def save(tx: Session, group_id: str, service: str, document: Mapping[str, Any], at: float) -> None:
+def save(
+    tx: ProjectSession, group_id: str, service: str, document: Mapping[str, Any], at: float
+) -> None:
     """Keep what was seen at that time. The caller has locked the group."""
     before = of_group(tx, group_id)
     since = at if before is None or before.service != service else before.since
@@ -102,7 +104,7 @@ def save(tx: Session, group_id: str, service: str, document: Mapping[str, Any], 
         )
 
 
-def forget_alarms(tx: Session, group_id: str) -> None:
+def forget_alarms(tx: ProjectSession, group_id: str) -> None:
     """Forget that alarms signalled a group's stack: its owner may want none from now on."""
     seen = of_group(tx, group_id)
     if seen is not None and seen.document.get("alarmed"):
@@ -110,7 +112,7 @@ def forget_alarms(tx: Session, group_id: str) -> None:
         save(tx, group_id, seen.service, kept, seen.at)
 
 
-def seen_again(tx: Session, group_ids: Sequence[str], at: float) -> None:
+def seen_again(tx: ProjectSession, group_ids: Sequence[str], at: float) -> None:
     """Note that these groups were seen at that time to be as they were before."""
     for begin in range(0, len(group_ids), _CHUNK):
         some = group_ids[begin : begin + _CHUNK]

@@ -10,14 +10,14 @@ import sqlalchemy as sa
 
 from mistral_failover.convergence.records import GroupState
 from mistral_failover.model.decisions import Decision
-from mistral_failover.store.session import Session
+from mistral_failover.store.session import ProjectSession
 from mistral_failover.store.tables import goals, groups, incidents, observations, traversals
 
 _STATE = tuple(each.name for each in fields(GroupState))
 
 
 def overview(
-    tx: Session, project_id: str, limit: int, *, after: str | None = None
+    tx: ProjectSession, limit: int, *, after: str | None = None
 ) -> tuple[int, list[dict[str, Any]]]:
     """Return the number of the project's groups, and the first ``limit`` by name, of those behind
     the name ``after`` if it is given: ``state`` (as `groups.get` returns it), name, definition
@@ -25,11 +25,11 @@ def overview(
     state began, in seconds), goal (the document, None if there is none), pause, maintenance,
     ``held``, the number of its alarms that wait for an operator, and ``service``, as last observed
     (None: not since its last traversal ended)."""
-    of = groups.c.project_id == project_id
+    of = groups.c.project_id == tx.project_id
     total = tx.connection.execute(sa.select(sa.func.count()).select_from(groups).where(of))
     waiting = (
         sa.select(incidents.c.group_id, sa.func.count().label("held"))
-        .where(incidents.c.project_id == project_id, incidents.c.decision == Decision.HELD)
+        .where(incidents.c.project_id == tx.project_id, incidents.c.decision == Decision.HELD)
         .group_by(incidents.c.group_id)
         .subquery()
     )

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from mistral_failover.convergence.records import GroupState, OperationStatus
 from mistral_failover.model.decisions import OrderVerb
-from mistral_failover.store.session import Session
+from mistral_failover.store.session import ProjectSession
 from mistral_failover.store.tables import groups, operations, plans, resources
 
 KEPT = 20
@@ -45,7 +45,7 @@ class KeptPlan:
     expires_at: float = 0.0
 
 
-def keep(tx: Session, plan: KeptPlan, lifetime: float) -> float:
+def keep(tx: ProjectSession, plan: KeptPlan, lifetime: float) -> float:
     """Keep a plan, extend it if it is known, and delete old ones. Return when it expires.
 
     The group is locked (``Transaction.lock_group``).
@@ -66,8 +66,8 @@ def keep(tx: Session, plan: KeptPlan, lifetime: float) -> float:
     return expires
 
 
-def find(tx: Session, project_id: str, plan_id: str) -> tuple[KeptPlan, GroupState] | None:
-    """Return a project's plan and its group."""
+def find(tx: ProjectSession, plan_id: str) -> tuple[KeptPlan, GroupState] | None:
+    """Return a plan and its group."""
     group = (
         groups.c.id,
         groups.c.project_id,
@@ -77,7 +77,7 @@ def find(tx: Session, project_id: str, plan_id: str) -> tuple[KeptPlan, GroupSta
         groups.c.last_complete_goal,
     )
     kept = tx.connection.execute(
-        sa.select(plans).where(plans.c.id == plan_id, plans.c.project_id == project_id)
+        sa.select(plans).where(plans.c.id == plan_id, plans.c.project_id == tx.project_id)
     ).one_or_none()
     if kept is None:
         return None
@@ -91,17 +91,17 @@ def find(tx: Session, project_id: str, plan_id: str) -> tuple[KeptPlan, GroupSta
     )
 
 
-def durations(tx: Session, project_id: str, group_id: str) -> Durations:
+def durations(tx: ProjectSession, group_id: str) -> Durations:
     """Return how long successful operations took: for each type and verb the median of the group's
     latest ones, or of the project's if the group had none."""
-    ours = groups.c.project_id == project_id
+    ours = groups.c.project_id == tx.project_id
     return {
         **_medians(tx, ours),
         **_medians(tx, sa.and_(ours, operations.c.group_id == group_id)),
     }
 
 
-def _medians(tx: Session, of: sa.ColumnElement[bool]) -> Durations:
+def _medians(tx: ProjectSession, of: sa.ColumnElement[bool]) -> Durations:
     query = (
         sa.select(
             resources.c.type,

@@ -22,7 +22,7 @@ from mistral_failover.model.decisions import Decision
 from mistral_failover.store import counting, totals
 from mistral_failover.store.incidents import OPERATOR, RETRIED
 from mistral_failover.store.plans import REMEMBERED
-from mistral_failover.store.session import Session
+from mistral_failover.store.session import ProjectSession
 from mistral_failover.store.tables import groups, incidents, journal, plans, traversals
 
 T = TypeVar("T")
@@ -64,19 +64,16 @@ _BY_AGE = sa.and_(
 """Incidents whose traversal is deleted, and that no other incident needs."""
 _OF_GROUP = (
     groups.c.id,
-    groups.c.project_id,
     groups.c.current_traversal,
     groups.c.hook,
     groups.c.told,
 )
 
 
-def forget_incidents(
-    tx: Session, project_id: str, *, keep: int, older_than: float, batch: int
-) -> int:
-    """Delete incidents of a project that were last reported before ``older_than``; and of those
+def forget_incidents(tx: ProjectSession, *, keep: int, older_than: float, batch: int) -> int:
+    """Delete incidents of the project that were last reported before ``older_than``; and of those
     that ask for nothing all but the ``keep`` latest."""
-    mine, by_number = incidents.c.project_id == project_id, _by_number(tx.now())
+    mine, by_number = incidents.c.project_id == tx.project_id, _by_number(tx.now())
     oldest_kept = (
         sa.select(incidents.c.number)
         .where(mine, by_number)
@@ -92,19 +89,17 @@ def forget_incidents(
     known = list(tx.connection.execute(found).scalars())
     rows = _locked(tx, incidents.c.id, known, over)
     these = incidents.c.id.in_(rows)
-    totals.add(tx, project_id, None, counting.of_incidents(tx, these) if rows else {})
+    totals.add(tx, None, counting.of_incidents(tx, these) if rows else {})
     return tx.execute(incidents.delete().where(these)) if rows else 0
 
 
-def forget_journal(
-    tx: Session, project_id: str, *, keep: int, older_than: float, batch: int
-) -> int:
-    """Delete entries of the journals of a project's groups that were written before ``older_than``,
-    and all but the ``keep`` latest of each group."""
+def forget_journal(tx: ProjectSession, *, keep: int, older_than: float, batch: int) -> int:
+    """Delete entries of the groups' journals that were written before ``older_than``, and all
+    but the ``keep`` latest of each group."""
     crowded = (
         sa.select(*_OF_GROUP)
         .join(journal, journal.c.group_id == groups.c.id)
-        .where(groups.c.project_id == project_id)
+        .where(groups.c.project_id == tx.project_id)
         .group_by(*_OF_GROUP)
         .having(sa.or_(sa.func.count() > keep, sa.func.min(journal.c.at) < older_than))
         .order_by(groups.c.id)
@@ -117,7 +112,9 @@ def forget_journal(
     return deleted
 
 
-def _forget_entries(tx: Session, group: Any, keep: int, older_than: float, batch: int) -> int:
+def _forget_entries(
+    tx: ProjectSession, group: Any, keep: int, older_than: float, batch: int
+) -> int:
     mine = journal.c.group_id == group.id
     oldest_kept = (
         sa.select(journal.c.id).where(mine).order_by(journal.c.id.desc()).limit(1).offset(keep)
@@ -140,19 +137,19 @@ def _forget_entries(tx: Session, group: Any, keep: int, older_than: float, batch
         return 0
     these = journal.c.id.in_(rows)
     of_it = sa.select(groups.c.id).where(groups.c.id == group.id)
-    totals.add(tx, group.project_id, group.id, counting.of_journal(tx, of_it, these))
+    totals.add(tx, group.id, counting.of_journal(tx, of_it, these))
     return tx.execute(journal.delete().where(these))
 
 
-def forget_plans(tx: Session, project_id: str, *, batch: int) -> int:
-    """Delete plans of a project that expired so long ago that no operator starts them any more."""
-    over = sa.and_(plans.c.project_id == project_id, plans.c.expires_at < tx.now() - REMEMBERED)
+def forget_plans(tx: ProjectSession, *, batch: int) -> int:
+    """Delete plans that expired so long ago that no operator starts them any more."""
+    over = sa.and_(plans.c.project_id == tx.project_id, plans.c.expires_at < tx.now() - REMEMBERED)
     found = list(tx.connection.execute(sa.select(plans.c.id).where(over).limit(batch)).scalars())
     return tx.execute(plans.delete().where(plans.c.id.in_(found), over)) if found else 0
 
 
 def _locked(
-    tx: Session, key: sa.Column[T], known: Sequence[T], over: sa.ColumnElement[bool]
+    tx: ProjectSession, key: sa.Column[T], known: Sequence[T], over: sa.ColumnElement[bool]
 ) -> list[T]:
     """Lock rows, so that of two simultaneous sweeps only one counts and deletes them. Return those
     that are still there and over."""

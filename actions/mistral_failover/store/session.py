@@ -16,7 +16,11 @@ _NUMBERED = numbers.delete().where(numbers.c.id == sa.bindparam("made"))
 
 
 class Session:
-    """A connection within a transaction, and the database's clock."""
+    """A connection within a transaction, and the database's clock.
+
+    A function that takes one works in every transaction, also in one that sees all projects. Other
+    functions take a :class:`ProjectSession`.
+    """
 
     def __init__(
         self, connection: sa.Connection, clock: Callable[[], sa.ColumnElement[float]]
@@ -68,3 +72,10 @@ class Session:
             statement = statement.values(computed)
             values = {k: v for k, v in values.items() if k not in computed}
         return self.connection.execute(statement, {**here, **values}).rowcount
+
+
+class ProjectSession(Session):
+    """The session of a transaction that belongs to one project: its statements reach only rows of
+    this project, whatever they ask for (``store.project_scope``)."""
+
+    project_id: str

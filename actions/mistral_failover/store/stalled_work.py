@@ -14,7 +14,7 @@ from mistral_failover.convergence.records import END, JournalKind, Node, NodeSta
 from mistral_failover.model.decisions import AdmissionRule, Decision
 from mistral_failover.model.goal import FENCE_PREFIX
 from mistral_failover.store.incidents import OPERATOR
-from mistral_failover.store.session import Session
+from mistral_failover.store.session import ProjectSession
 from mistral_failover.store.tables import (
     groups,
     incidents,
@@ -71,7 +71,7 @@ class BlockedByVolume:
     due: bool
 
 
-def stalled(tx: Session, project_id: str, group_id: str | None, quiet: float) -> list[Stalled]:
+def stalled(tx: ProjectSession, group_id: str | None, quiet: float) -> list[Stalled]:
     """Return the traversals with a ready node that no worker carries out, one row each.
 
     A lock whose lease is over means that its owner is dead. If the lock is free, a worker may be
@@ -106,7 +106,7 @@ def stalled(tx: Session, project_id: str, group_id: str | None, quiet: float) ->
         .join(traversals, traversals.c.id == nodes.c.traversal_id)
         .join(resources, resources.c.id == nodes.c.resource_id)
         .where(
-            groups.c.project_id == project_id,
+            groups.c.project_id == tx.project_id,
             *_workable(),
             sa.or_(
                 sa.and_(
@@ -132,9 +132,7 @@ def stalled(tx: Session, project_id: str, group_id: str | None, quiet: float) ->
     return list(found.values())
 
 
-def chain_waits(
-    tx: Session, project_id: str, group_id: str | None, quiet: float
-) -> list[ChainWait]:
+def chain_waits(tx: ProjectSession, group_id: str | None, quiet: float) -> list[ChainWait]:
     """Return the traversals in which every ready node waits for the chain to open the next stage,
     without a journal entry for ``quiet`` seconds."""
     now = tx.clock()
@@ -154,7 +152,7 @@ def chain_waits(
         )
         .join(groups, groups.c.current_traversal == traversals.c.id)
         .where(
-            groups.c.project_id == project_id,
+            groups.c.project_id == tx.project_id,
             traversals.c.through.is_not(None),
             sa.exists().where(*waiting, nodes.c.stage > traversals.c.through),
             sa.not_(sa.exists().where(*waiting, nodes.c.stage <= traversals.c.through)),
@@ -182,9 +180,7 @@ def _workable() -> tuple[sa.ColumnElement[bool], ...]:
     )
 
 
-def confirmed_fences(
-    tx: Session, project_id: str, group_id: str | None
-) -> list[tuple[str, str, str]]:
+def confirmed_fences(tx: ProjectSession, group_id: str | None) -> list[tuple[str, str, str]]:
     """Return the (group id, group, member) of blocked fences whose member an operator has confirmed
     as fenced in its present epoch: the process that recorded this died before it reopened them."""
     query = (
@@ -193,7 +189,7 @@ def confirmed_fences(
         .join(resources, resources.c.id == nodes.c.resource_id)
         .join(members, members.c.group_id == groups.c.id)
         .where(
-            groups.c.project_id == project_id,
+            groups.c.project_id == tx.project_id,
             nodes.c.status == NodeStatus.BLOCKED,
             resources.c.name == sa.literal(FENCE_PREFIX) + members.c.name,
             members.c.confirmed_epoch == members.c.epoch,
@@ -222,7 +218,7 @@ class TargetDown:
     error: Mapping[str, Any]
 
 
-def targets_down(tx: Session, traversal_id: str) -> list[TargetDown]:
+def targets_down(tx: ProjectSession, traversal_id: str) -> list[TargetDown]:
     """Return the nodes of a traversal that wait for their member's server; those that are to be
     tried again now are left out."""
     waiting = (
@@ -247,10 +243,10 @@ def targets_down(tx: Session, traversal_id: str) -> list[TargetDown]:
     ]
 
 
-def blocked_by_volume(tx: Session, project_id: str, group_id: str | None) -> list[BlockedByVolume]:
+def blocked_by_volume(tx: ProjectSession, group_id: str | None) -> list[BlockedByVolume]:
     """Return the blocked nodes whose operation said what has to change about a volume."""
     now = tx.connection.execute(sa.select(tx.clock())).scalar_one()
-    blocked = [groups.c.project_id == project_id, nodes.c.status == NodeStatus.BLOCKED]
+    blocked = [groups.c.project_id == tx.project_id, nodes.c.status == NodeStatus.BLOCKED]
     if group_id is not None:
         blocked.append(groups.c.id == group_id)
     return [
@@ -277,7 +273,7 @@ def _is_due(row: Any, error: Mapping[str, Any], now: float) -> bool:
 
 
 def _latest_errors(
-    tx: Session, *which: sa.ColumnElement[bool]
+    tx: ProjectSession, *which: sa.ColumnElement[bool]
 ) -> Iterator[tuple[Any, Mapping[str, Any]]]:
     """Return the nodes of current traversals, each with the error of its latest operation, empty if
     that had none."""
@@ -311,21 +307,21 @@ def _latest_errors(
         yield row, (row.result or {}).get("error") or {}
 
 
-def at_work(tx: Session, project_id: str, within: float) -> set[str]:
+def at_work(tx: ProjectSession, within: float) -> set[str]:
     """Return the owners that hold a live lock in the project, or that began or ended an operation
     within the last ``within`` seconds: a worker holds no lock between two operations."""
     now = tx.clock()
     holders = (
         sa.select(resources.c.owner)
         .join(groups, groups.c.id == resources.c.group_id)
-        .where(groups.c.project_id == project_id, resources.c.lease_until > now)
+        .where(groups.c.project_id == tx.project_id, resources.c.lease_until > now)
     )
     found = set(tx.connection.execute(holders).scalars())
     lately = (
         sa.select(operations.c.owner)
         .join(groups, groups.c.id == operations.c.group_id)
         .where(
-            groups.c.project_id == project_id,
+            groups.c.project_id == tx.project_id,
             sa.or_(operations.c.started_at > now - within, operations.c.ended_at > now - within),
         )
         .distinct()
@@ -333,11 +329,11 @@ def at_work(tx: Session, project_id: str, within: float) -> set[str]:
     return found | set(tx.connection.execute(lately).scalars())
 
 
-def unstarted(tx: Session, project_id: str, quiet: float) -> bool:
+def unstarted(tx: ProjectSession, quiet: float) -> bool:
     """Return whether an alarm was admitted at least ``quiet`` seconds ago and has no traversal.
     Orders of operators do not count: operators see the failure and may have chosen another way."""
     query = sa.select(incidents.c.id).where(
-        incidents.c.project_id == project_id,
+        incidents.c.project_id == tx.project_id,
         incidents.c.decision == Decision.ADMITTED,
         incidents.c.source != OPERATOR,
         incidents.c.traversal_id.is_(None),
@@ -347,32 +343,32 @@ def unstarted(tx: Session, project_id: str, quiet: float) -> bool:
     return tx.connection.execute(query.limit(1)).first() is not None
 
 
-def started_since(tx: Session, project_id: str, since: float) -> bool:
+def started_since(tx: ProjectSession, since: float) -> bool:
     """Return whether a traversal of the project has started since a time."""
     query = (
         sa.select(traversals.c.id)
         .join(groups, groups.c.id == traversals.c.group_id)
-        .where(groups.c.project_id == project_id, traversals.c.started_at >= since)
+        .where(groups.c.project_id == tx.project_id, traversals.c.started_at >= since)
     )
     return tx.connection.execute(query.limit(1)).first() is not None
 
 
-def guarded(tx: Session, project_id: str) -> bool:
-    """Return whether the storm guard holds an alarm of a project."""
+def guarded(tx: ProjectSession) -> bool:
+    """Return whether the storm guard holds an alarm of the project."""
     query = sa.select(incidents.c.id).where(
-        incidents.c.project_id == project_id,
+        incidents.c.project_id == tx.project_id,
         incidents.c.decision == Decision.HELD,
         incidents.c.rule == AdmissionRule.STORM,
     )
     return tx.connection.execute(query.limit(1)).first() is not None
 
 
-def group_of(tx: Session, project_id: str, traversal_id: str) -> str | None:
+def group_of(tx: ProjectSession, traversal_id: str) -> str | None:
     """Return the id of the project's group that a traversal belongs to."""
     query = (
         sa.select(groups.c.id)
         .join(traversals, traversals.c.group_id == groups.c.id)
-        .where(groups.c.project_id == project_id, traversals.c.id == traversal_id)
+        .where(groups.c.project_id == tx.project_id, traversals.c.id == traversal_id)
     )
     found: str | None = tx.connection.execute(query).scalar_one_or_none()
     return found

@@ -11,7 +11,7 @@ from typing import Literal, NotRequired, TypedDict
 
 import sqlalchemy as sa
 
-from mistral_failover.store.session import Session
+from mistral_failover.store.session import ProjectSession
 from mistral_failover.store.tables import groups
 
 Kind = Literal["pause", "maintenance"]
@@ -40,19 +40,19 @@ class Suspensions(TypedDict):
     maintenance: NotRequired[Maintenance]
 
 
-def suspend(tx: Session, group_id: str, kind: Kind, said: Pause | Maintenance) -> None:
+def suspend(tx: ProjectSession, group_id: str, kind: Kind, said: Pause | Maintenance) -> None:
     """Suspend the admission of a group's alarms. An existing pause or maintenance is replaced."""
     tx.execute(groups.update().where(groups.c.id == group_id).values(**{kind: dict(said)}))
 
 
-def resume(tx: Session, group_id: str, kinds: Iterable[Kind] = KINDS) -> None:
+def resume(tx: ProjectSession, group_id: str, kinds: Iterable[Kind] = KINDS) -> None:
     """End the pause, the maintenance, or both."""
     # SQL's null, not JSON's.
     if ended := dict.fromkeys(kinds, sa.null()):
         tx.execute(groups.update().where(groups.c.id == group_id).values(**ended))
 
 
-def of_group(tx: Session, group_id: str) -> Suspensions:
+def of_group(tx: ProjectSession, group_id: str) -> Suspensions:
     """Return the suspensions that were not ended; a maintenance also if its time is over."""
     query = sa.select(groups.c.pause, groups.c.maintenance).where(groups.c.id == group_id)
     row = tx.connection.execute(query).one()
@@ -64,7 +64,7 @@ def of_group(tx: Session, group_id: str) -> Suspensions:
     return found
 
 
-def held_back(tx: Session, group_id: str) -> bool:
+def held_back(tx: ProjectSession, group_id: str) -> bool:
     """Return whether a group has a pause, or a maintenance whose time is not over."""
     said = of_group(tx, group_id)
     work = said.get("maintenance")

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from mistral_failover.model.decisions import AdmissionRule
 from mistral_failover.store import counting
 from mistral_failover.store.counting import SEPARATOR, Count, Counts
-from mistral_failover.store.session import Session
+from mistral_failover.store.session import ProjectSession, Session
 from mistral_failover.store.tables import groups, incidents, operations, totals, traversals
 
 SWEEPS = "sweeps"
@@ -24,15 +24,15 @@ UNLISTED = "unlisted"
 _NO_GROUP = "-"
 
 
-def add(tx: Session, project_id: str, group_id: str | None, counts: Counts) -> None:
-    """Add to a project's totals, in the shard of a group."""
+def add(tx: ProjectSession, group_id: str | None, counts: Counts) -> None:
+    """Add to the project's totals, in the shard of a group."""
     shard = group_id[:1] if group_id else _NO_GROUP
     now = tx.now() if counts else 0.0
     for (name, labels), count in sorted(counts.items()):
         known = tx.changed(
             totals.update()
             .where(
-                totals.c.project_id == project_id,
+                totals.c.project_id == tx.project_id,
                 totals.c.shard == shard,
                 totals.c.name == name,
                 totals.c.labels == labels,
@@ -48,7 +48,7 @@ def add(tx: Session, project_id: str, group_id: str | None, counts: Counts) -> N
         if not known:
             tx.insert(
                 totals,
-                project_id=project_id,
+                project_id=tx.project_id,
                 shard=shard,
                 name=name,
                 labels=labels,
@@ -59,7 +59,7 @@ def add(tx: Session, project_id: str, group_id: str | None, counts: Counts) -> N
 
 
 def keep(
-    tx: Session,
+    tx: ProjectSession,
     group_id: str,
     walked: sa.ColumnElement[bool],
     carried_out: sa.ColumnElement[bool],
@@ -68,10 +68,10 @@ def keep(
     counts = counting.merged(
         counting.of_traversals(tx, walked), counting.of_operations(tx, carried_out)
     )
-    add(tx, _project_of(tx, group_id), group_id, counts)
+    add(tx, group_id, counts)
 
 
-def keep_group(tx: Session, group_id: str) -> None:
+def keep_group(tx: ProjectSession, group_id: str) -> None:
     """Keep all counts of a group that is about to be deleted."""
     counts = counting.merged(
         counting.of_traversals(tx, traversals.c.group_id == group_id),
@@ -79,10 +79,10 @@ def keep_group(tx: Session, group_id: str) -> None:
         counting.of_incidents(tx, incidents.c.group_id == group_id),
         counting.of_journal(tx, sa.select(groups.c.id).where(groups.c.id == group_id)),
     )
-    add(tx, _project_of(tx, group_id), group_id, counts)
+    add(tx, group_id, counts)
 
 
-def keep_decision(tx: Session, incident_id: str, new: tuple[str, str]) -> None:
+def keep_decision(tx: ProjectSession, incident_id: str, new: tuple[str, str]) -> None:
     """Keep the count of a decision that is about to be replaced by a ``new`` one (decision, rule).
     The same decision again is not counted."""
     was = sa.and_(
@@ -92,7 +92,7 @@ def keep_decision(tx: Session, incident_id: str, new: tuple[str, str]) -> None:
     _keep_decisions(tx, incident_id, counting.of_incidents(tx, was))
 
 
-def keep_dismissed(tx: Session, incident_id: str) -> None:
+def keep_dismissed(tx: ProjectSession, incident_id: str) -> None:
     """Keep the count of the decision HELD for an incident that was just dismissed."""
     found = counting.of_incidents(tx, incidents.c.id == incident_id)
     held: Counts = {}
@@ -102,54 +102,48 @@ def keep_dismissed(tx: Session, incident_id: str) -> None:
     _keep_decisions(tx, incident_id, held)
 
 
-def swept(tx: Session, project_id: str, *, found: bool) -> None:
+def swept(tx: ProjectSession, *, found: bool) -> None:
     """Count a sweep, by whether it found something."""
-    add(tx, project_id, None, {(SWEEPS, "yes" if found else "no"): Count(1, tx.now())})
+    add(tx, None, {(SWEEPS, "yes" if found else "no"): Count(1, tx.now())})
 
 
-def unlisted(tx: Session, project_id: str, group_id: str | None, rule: AdmissionRule) -> None:
+def unlisted(tx: ProjectSession, group_id: str | None, rule: AdmissionRule) -> None:
     """Count an alarm that this rule holds and that is not recorded, because the list is full."""
-    add(tx, project_id, group_id, {(UNLISTED, rule): Count(1, tx.now())})
+    add(tx, group_id, {(UNLISTED, rule): Count(1, tx.now())})
 
 
-def unlisted_of(tx: Session, project_id: str) -> tuple[int, float | None]:
-    """Return how many alarms of a project were not recorded, because the list of held ones was
+def unlisted_of(tx: ProjectSession) -> tuple[int, float | None]:
+    """Return how many alarms of the project were not recorded, because the list of held ones was
     full, and when the last one arrived; None: never."""
     query = sa.select(sa.func.sum(totals.c.value), sa.func.max(totals.c.last_at)).where(
-        totals.c.project_id == project_id, totals.c.name == UNLISTED
+        totals.c.project_id == tx.project_id, totals.c.name == UNLISTED
     )
     number, last = tx.connection.execute(query).one()
     return int(number or 0), last
 
 
-def of(tx: Session, project_id: str | None) -> Counts:
-    """Return a project's totals; None: of all projects."""
+def of(tx: Session) -> Counts:
+    """Return the totals: of the transaction's project, or of every project in a transaction of
+    every project."""
     query = sa.select(
         totals.c.name, totals.c.labels, sa.func.sum(totals.c.value), sa.func.min(totals.c.first_at)
     ).group_by(totals.c.name, totals.c.labels)
-    if project_id is not None:
-        query = query.where(totals.c.project_id == project_id)
     rows = tx.connection.execute(query)
     return {(name, labels): Count(value, first_at) for name, labels, value, first_at in rows}
 
 
-def counters(tx: Session, project_id: str | None) -> Counts:
-    """Return every counter of a project (None: of all projects). Read it in a snapshot
+def counters(tx: Session) -> Counts:
+    """Return every counter, of the same projects as :func:`of`. Read it in a snapshot
     (``Database.snapshot``): otherwise rows that are deleted between two queries are counted twice,
     or not at all."""
-    return counting.merged(counting.there(tx, project_id), of(tx, project_id))
+    return counting.merged(counting.there(tx), of(tx))
 
 
-def _keep_decisions(tx: Session, incident_id: str, counts: Counts) -> None:
+def _keep_decisions(tx: ProjectSession, incident_id: str, counts: Counts) -> None:
     decisions = {key: count for key, count in counts.items() if key[0] == "incidents"}
     if not decisions:
         return
-    row = tx.connection.execute(
-        sa.select(incidents.c.project_id, incidents.c.group_id).where(incidents.c.id == incident_id)
-    ).one()
-    add(tx, row.project_id, row.group_id, decisions)
-
-
-def _project_of(tx: Session, group_id: str) -> str:
-    query = sa.select(groups.c.project_id).where(groups.c.id == group_id)
-    return str(tx.connection.execute(query).scalar_one())
+    group_id = tx.connection.execute(
+        sa.select(incidents.c.group_id).where(incidents.c.id == incident_id)
+    ).scalar_one()
+    add(tx, group_id, decisions)

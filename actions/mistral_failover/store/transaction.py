@@ -25,6 +25,7 @@ from mistral_failover.model.text import clean
 from mistral_failover.store import goals as kept_goals
 from mistral_failover.store.hooks import EVENTS
 from mistral_failover.store.records import Records
+from mistral_failover.store.session import ProjectSession
 from mistral_failover.store.sync_points import SyncPoints
 from mistral_failover.store.tables import goals, groups, journal, members, resources, traversals
 
@@ -253,7 +254,7 @@ class SqlTransaction(Records, SyncPoints):
         )
 
 
-class ProjectTransaction(SqlTransaction):
+class ProjectTransaction(SqlTransaction, ProjectSession):
     """A transaction that sees the rows of one project alone (``store.project_scope``)."""
 
     def __init__(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import sqlalchemy as sa
 
-from mistral_failover.store.session import Session
+from mistral_failover.store.session import ProjectSession
 from mistral_failover.store.tables import groups, resources, traversals
 
 
@@ -22,7 +22,7 @@ class QueuePosition:
     types: Mapping[str, str] = field(default_factory=dict)
 
 
-def position(tx: Session, traversal_id: str) -> QueuePosition | None:
+def position(tx: ProjectSession, traversal_id: str) -> QueuePosition | None:
     """Return the place of a traversal; None if there is none."""
     query = (
         sa.select(traversals.c.group_id, traversals.c.number, groups.c.definition)

@@ -18,7 +18,7 @@ from mistral_failover.convergence.records import (
     TraversalStatus,
 )
 from mistral_failover.model.types import Verb
-from mistral_failover.store.session import Session
+from mistral_failover.store.session import ProjectSession
 from mistral_failover.store.tables import (
     groups,
     journal,
@@ -174,7 +174,7 @@ _OPERATION = sa.select(
 ).where(operations.c.key == sa.bindparam("this_key"))
 
 
-def traversal(tx: Session, traversal_id: str) -> TraversalRow | None:
+def traversal(tx: ProjectSession, traversal_id: str) -> TraversalRow | None:
     """Return one traversal, None if there is none."""
     row = tx.connection.execute(
         sa.select(
@@ -201,7 +201,7 @@ def traversal(tx: Session, traversal_id: str) -> TraversalRow | None:
     return cast(TraversalRow, found)
 
 
-def under_way(tx: Session, group_ids: Collection[str]) -> list[UnderWayRow]:
+def under_way(tx: ProjectSession, group_ids: Collection[str]) -> list[UnderWayRow]:
     """Return the operations of these groups that were started and have not ended, oldest first.
     Operations on resources that are gone are left out."""
     query = (
@@ -233,7 +233,7 @@ def under_way(tx: Session, group_ids: Collection[str]) -> list[UnderWayRow]:
     return _rows(UnderWayRow, tx, query)
 
 
-def told(tx: Session, traversal_id: str, resource_id: str, kind: JournalKind) -> int:
+def told(tx: ProjectSession, traversal_id: str, resource_id: str, kind: JournalKind) -> int:
     """Return the number of journal entries of this kind about a resource in a traversal."""
     query = sa.select(sa.func.count()).where(
         journal.c.traversal_id == traversal_id,
@@ -243,13 +243,13 @@ def told(tx: Session, traversal_id: str, resource_id: str, kind: JournalKind) ->
     return int(tx.connection.execute(query).scalar_one())
 
 
-def ended_at(tx: Session, traversal_id: str) -> float | None:
+def ended_at(tx: ProjectSession, traversal_id: str) -> float | None:
     """Return when a traversal ended; None: it has not."""
     query = sa.select(traversals.c.ended_at).where(traversals.c.id == traversal_id)
     return tx.connection.execute(query).scalar_one_or_none()
 
 
-def traversals_since(tx: Session, group_id: str, at: float) -> int:
+def traversals_since(tx: ProjectSession, group_id: str, at: float) -> int:
     """Return how many traversals of a group have begun since then."""
     query = sa.select(sa.func.count()).where(
         traversals.c.group_id == group_id, traversals.c.started_at > at
@@ -257,7 +257,7 @@ def traversals_since(tx: Session, group_id: str, at: float) -> int:
     return int(tx.connection.execute(query).scalar_one())
 
 
-def last_ended(tx: Session, group_id: str, type_name: str) -> float | None:
+def last_ended(tx: ProjectSession, group_id: str, type_name: str) -> float | None:
     """Return when the last operation on a resource of this type ended; None: never."""
     query = (
         sa.select(sa.func.max(operations.c.ended_at))
@@ -268,7 +268,7 @@ def last_ended(tx: Session, group_id: str, type_name: str) -> float | None:
     return ended
 
 
-def carried_out(tx: Session, traversal_id: str) -> list[CarriedOutRow]:
+def carried_out(tx: ProjectSession, traversal_id: str) -> list[CarriedOutRow]:
     """Return every operation of a traversal, in the order of their start."""
     query = (
         sa.select(
@@ -287,13 +287,13 @@ def carried_out(tx: Session, traversal_id: str) -> list[CarriedOutRow]:
     return _rows(CarriedOutRow, tx, query)
 
 
-def operation(tx: Session, key: str) -> LedgerEntry | None:
+def operation(tx: ProjectSession, key: str) -> LedgerEntry | None:
     """Return the ledger's entry of one operation."""
     row = tx.connection.execute(_OPERATION, {"this_key": key}).one_or_none()
     return cast(LedgerEntry, dict(row._mapping)) if row else None
 
 
-def deferred(tx: Session, traversal_ids: Collection[str]) -> list[DeferredRow]:
+def deferred(tx: ProjectSession, traversal_ids: Collection[str]) -> list[DeferredRow]:
     """Return the waiting nodes of these traversals that found their resource locked."""
     query = (
         sa.select(
@@ -313,7 +313,7 @@ def deferred(tx: Session, traversal_ids: Collection[str]) -> list[DeferredRow]:
     return _rows(DeferredRow, tx, query)
 
 
-def waiting(tx: Session, traversal_ids: Collection[str]) -> list[WaitingRow]:
+def waiting(tx: ProjectSession, traversal_ids: Collection[str]) -> list[WaitingRow]:
     """Return the nodes of these traversals that wait for a temporary failure to pass, the longest
     wait first."""
     query = (
@@ -335,7 +335,7 @@ def waiting(tx: Session, traversal_ids: Collection[str]) -> list[WaitingRow]:
     return _rows(WaitingRow, tx, query)
 
 
-def ready(tx: Session, traversal_ids: Collection[str]) -> list[ReadyRow]:
+def ready(tx: ProjectSession, traversal_ids: Collection[str]) -> list[ReadyRow]:
     """Return the nodes of these traversals that may start now, in the order of their stages: their
     stage is open, and they wait for nothing that the state store knows."""
     query = (
@@ -363,7 +363,7 @@ def ready(tx: Session, traversal_ids: Collection[str]) -> list[ReadyRow]:
     return _rows(ReadyRow, tx, query)
 
 
-def chain(tx: Session, traversal_id: str) -> ChainRow | None:
+def chain(tx: ProjectSession, traversal_id: str) -> ChainRow | None:
     """Return the chain that a traversal waits for: it has to open the next stage. Return None if a
     node is ready, or nothing is left to do."""
     query = (
@@ -388,7 +388,7 @@ def chain(tx: Session, traversal_id: str) -> ChainRow | None:
     return {"execution": row.execution, "executions": row.executions, "stage": row.stage}
 
 
-def failed_step(tx: Session, traversal_id: str) -> FailedOperation | None:
+def failed_step(tx: ProjectSession, traversal_id: str) -> FailedOperation | None:
     """Return the operation whose failure is the reason of a traversal's status. None if no
     operation failed, or if the traversal was superseded."""
     query = (
@@ -416,7 +416,7 @@ def failed_step(tx: Session, traversal_id: str) -> FailedOperation | None:
     return {"resource_id": row.resource_id, "verb": row.verb, "error": error}
 
 
-def graph(tx: Session, traversal_id: str) -> dict[str, Any] | None:
+def graph(tx: ProjectSession, traversal_id: str) -> dict[str, Any] | None:
     """Return the graph of a traversal, as node-link JSON."""
     query = sa.select(traversals.c.graph).where(traversals.c.id == traversal_id)
     document: dict[str, Any] | None = tx.connection.execute(query).scalar_one_or_none()
@@ -424,7 +424,7 @@ def graph(tx: Session, traversal_id: str) -> dict[str, Any] | None:
 
 
 def history(
-    tx: Session,
+    tx: ProjectSession,
     group_id: str,
     *,
     after: int = 0,
@@ -451,9 +451,9 @@ def history(
 
 
 def history_of_project(
-    tx: Session, project_id: str, *, after: int = 0, limit: int = 100
+    tx: ProjectSession, *, after: int = 0, limit: int = 100
 ) -> list[ProjectJournalRow]:
-    """Return journal entries of all groups of a project, each with the name of its ``group``, in
+    """Return journal entries of all groups of the project, each with the name of its ``group``, in
     order: with ``after`` those behind that id, otherwise the latest."""
     query = (
         sa.select(
@@ -466,7 +466,7 @@ def history_of_project(
             groups.c.name.label("group"),
         )
         .join(groups, groups.c.id == journal.c.group_id)
-        .where(groups.c.project_id == project_id)
+        .where(groups.c.project_id == tx.project_id)
         .limit(limit)
     )
     if after:
@@ -476,7 +476,7 @@ def history_of_project(
     return _rows(ProjectJournalRow, tx, query)[::-1]
 
 
-def following(tx: Session, first: TraversalRow) -> list[TraversalStep]:
+def following(tx: ProjectSession, first: TraversalRow) -> list[TraversalStep]:
     """Return a traversal and the ones that the engine itself
     started after it, in order: everything that one incident caused."""
     if first["incident_id"] is None:
@@ -506,6 +506,6 @@ def following(tx: Session, first: TraversalRow) -> list[TraversalStep]:
     return [first, *_rows(TraversalStep, tx, query)]
 
 
-def _rows(kind: type[_Row], tx: Session, query: sa.Select[Any]) -> list[_Row]:
+def _rows(kind: type[_Row], tx: ProjectSession, query: sa.Select[Any]) -> list[_Row]:
     """Return the rows of a query as documents of a kind, whose fields the query selects."""
     return [cast(_Row, dict(row._mapping)) for row in tx.connection.execute(query)]

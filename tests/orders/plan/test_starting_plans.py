@@ -154,7 +154,9 @@ def test_a_plan_of_another_world_is_refused_with_what_changed(
 def test_an_alarm_that_was_dismissed_since_is_told(group: Any) -> None:
     alarm = say(group, "HELD")
     plan = group.plan(lost=["db_a"])
-    group.state.database.atomically(lambda tx: incidents.dismiss(tx, alarm, "noise"))
+    group.state.database.for_project(DEFAULT_PROJECT).atomically(
+        lambda tx: incidents.dismiss(tx, alarm, "noise")
+    )
 
     answer = group.ask(plans.StartPlan(plan["plan"]))
 

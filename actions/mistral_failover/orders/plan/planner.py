@@ -39,7 +39,7 @@ from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import find_by_short_id, unknown
 from mistral_failover.store import groups, incidents, plans
 from mistral_failover.store.plans import KeptPlan
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 LIFETIME = 3600.0
 """Seconds for which a plan can be started, because not everything that matters can be compared."""
@@ -70,7 +70,7 @@ def plan(request: Request, group: str, asked: PlanRequest) -> PlanDocument:
         return _nothing(snapshot, asked, str(nothing))
     kept = _kept(request, drawn, asked)
 
-    def keep(tx: SqlTransaction) -> float:
+    def keep(tx: ProjectTransaction) -> float:
         group_snapshots.locked(request, tx, group)
         return plans.keep(tx, kept, LIFETIME)
 
@@ -220,9 +220,9 @@ def _late(request: Request, kept: KeptPlan) -> float:
 def _find(request: Request, said: str) -> tuple[KeptPlan, GroupState]:
     """Return the plan with this id, or with an id that begins with it, and its group."""
 
-    def read(tx: SqlTransaction) -> tuple[KeptPlan, GroupState] | None:
+    def read(tx: ProjectTransaction) -> tuple[KeptPlan, GroupState] | None:
         identity = find_by_short_id(request, tx, said, kind="plan").id
-        return plans.find(tx, request.project_id, identity)
+        return plans.find(tx, identity)
 
     found = request.store.reading(read)
     if found is None:  # it was deleted just now
@@ -235,8 +235,8 @@ def _begun(request: Request, kept: KeptPlan, state: GroupState) -> bool:
     order = operator_order.order_id(kept.project_id, kept.group_id, _occasion(kept))
     traversal = failover.traversal_of(state.id, order)
 
-    def read(tx: SqlTransaction) -> bool:
-        known = incidents.get(tx, kept.project_id, order)
+    def read(tx: ProjectTransaction) -> bool:
+        known = incidents.get(tx, order)
         linked = known is not None and known.traversal_id is not None
         return linked or tx.traversal(traversal) is not None
 
@@ -281,9 +281,7 @@ def _draw(request: Request, snapshot: GroupSnapshot, asked: PlanRequest) -> _Pla
 def _told(request: Request, drawn: _PlanDraft, asked: PlanRequest) -> PlannedOrder:
     snapshot, goal, found = drawn.snapshot, drawn.goal, drawn.found
     waves = _waves(drawn)
-    lasted = request.store.reading(
-        lambda tx: plans.durations(tx, request.project_id, snapshot.state.id)
-    )
+    lasted = request.store.reading(lambda tx: plans.durations(tx, snapshot.state.id))
     steps = plan_steps.steps(waves, snapshot.group.types, lasted)
     fences = plan_steps.fences(snapshot.group.name, goal, waves, found.records)
     return {

@@ -25,7 +25,7 @@ from mistral_failover.model.goal import ATTACHMENT, Goal
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents
 from mistral_failover.store.incidents import Incident
-from mistral_failover.store.transaction import SqlTransaction
+from mistral_failover.store.transaction import ProjectTransaction
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def read_preconditions(
     seen = members_now(cloud, group)
     facts = candidates.member_facts(request, cloud, group, identity, seen, lost, thorough=True)
 
-    def read(tx: SqlTransaction) -> Preconditions:
+    def read(tx: ProjectTransaction) -> Preconditions:
         known = groups.members_of(tx, identity)
         current = snapshot.state.current_traversal
         return Preconditions(
