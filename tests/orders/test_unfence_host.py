@@ -110,6 +110,7 @@ def sweep(stored: Stored, user: str = "demo") -> Any:
 
 def returns(stored: Stored) -> None:
     """The host is on again, and its compute service reports."""
+    time.sleep(1.1)  # Nova shows the time of a report in seconds
     stored.fencing.emulated.client.fault("host", stored.fencing.host, "revive")
 
 
@@ -265,7 +266,6 @@ def test_a_host_that_is_fenced_again_before_nova_learned_of_its_return_stays_dow
     stored.fencing.dies()
     fence(stored)
     sweep(stored)
-    time.sleep(1.1)  # Nova shows the last report in seconds
     returns(stored)
     stored.fencing.dies()
     fence(stored)
@@ -282,7 +282,6 @@ def test_a_fence_that_begins_while_nova_is_told_of_the_return_stays_in_nova(
     stored.fencing.dies()
     fence(stored)
     sweep(stored)
-    time.sleep(1.1)  # Nova shows the last report in seconds
     returns(stored)
     told = hosts.force_down
 
