@@ -10,7 +10,17 @@ from __future__ import annotations
 
 import time
 
-from bench.staging import Run, audited, bring_up, finished, must, set_latency, stage
+from bench.staging import (
+    Run,
+    all_ended,
+    audited,
+    bring_up,
+    finished,
+    must,
+    set_latency,
+    stage,
+    traversals_in,
+)
 from mistral_failover.drill.scene import Scene
 
 VOLUMES = (1, 8, 32)
@@ -40,5 +50,10 @@ def _fail_over(scene: Scene, name: str) -> Run:
     server = scene.server(name, "db_a")
     body = scene.cloud.alarm_body(server)
     scene.cloud.fault("server", server, "app")
+    before = traversals_in(scene)
     at = time.time()
-    return finished(scene, name, must(scene.run("failover.on_alarm", **body)), at)
+    execution = scene.start("failover.on_alarm", **body)
+    while traversals_in(scene) == before:  # asking Mistral so often would be a load of its own
+        time.sleep(0.1)
+    all_ended(scene)
+    return finished(scene, name, must(scene.mistral.client.wait(execution)), at)

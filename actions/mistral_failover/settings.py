@@ -325,8 +325,11 @@ def load(conf: cfg.ConfigOpts | None = None) -> Settings:
         ):  # registered by the first parse, so this process has not parsed it
             conf = cfg.ConfigOpts()
             conf([], project="mistral")
-    conf.register_opts(_OPTIONS, group=GROUP)
-    values = {field.name: conf[GROUP][field.name] for field in fields(Settings)}
+    # Registering takes long, and makes oslo.config forget every value that it has looked up.
+    if GROUP not in conf or _OPTIONS[-1].dest not in conf[GROUP]:
+        conf.register_opts(_OPTIONS, group=GROUP)
+    read = conf[GROUP]
+    values = {field.name: read[field.name] for field in fields(Settings)}
     if values["auth_url"] is None:
         values["auth_url"] = _keystone(tuple(conf.config_file or ()), tuple(conf.config_dir or ()))
     return Settings(**values)

@@ -36,18 +36,13 @@ def volumes(emulator: EmulatorClient) -> list[str]:
 def asked(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often Cinder was asked for one volume (get), and for all (list)."""
     counts: Counter[str] = Counter()
+    ask = cloud.volumes.client.get
 
-    def counted(name: str) -> Any:
-        ask = getattr(cloud.volumes.volumes, name)
+    def count(path: str, **named: Any) -> Any:
+        counts["list" if path.startswith("/volumes/detail") else "get"] += 1
+        return ask(path, **named)
 
-        def count(*given: Any, **named: Any) -> Any:
-            counts[name] += 1
-            return ask(*given, **named)
-
-        return count
-
-    for name in ("get", "list"):
-        monkeypatch.setattr(cloud.volumes.volumes, name, counted(name))
+    monkeypatch.setattr(cloud.volumes.client, "get", count)
     return counts
 
 

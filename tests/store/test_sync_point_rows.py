@@ -16,6 +16,7 @@ from mistral_failover.convergence.records import (
     NodeProgress,
     NodeState,
     Record,
+    Reported,
     Traversal,
     Wanted,
 )
@@ -26,6 +27,7 @@ from mistral_failover.store.tables import edges, nodes
 from support.rows import only_these_change, rows
 
 FIRST, SECOND, OLD = Node("update", "r"), Node("update", "s"), Node("cleanup", "o")
+NONE = Reported((), finished=False)
 
 
 @pytest.fixture
@@ -127,7 +129,7 @@ def test_a_report_counts_down_only_its_dependents(database: Database, twins: Pla
     with only_these_change(
         database, nodes, ("traversal_id", "node"), ("t", FIRST.key), ("t", SECOND.key)
     ):
-        assert database.atomically(lambda tx: tx.report("t", FIRST, data("r"))) == []
+        assert database.atomically(lambda tx: tx.report("t", FIRST, data("r"))) == NONE
 
     assert state(database, SECOND) == NodeState(SECOND, "WAITING", 1, twins.wanted["s"], stage=3)
     done = rows(database, nodes, "traversal_id", "node")["t", FIRST.key]
@@ -141,13 +143,13 @@ def test_what_is_ready_waits_for_nothing_and_is_not_done(database: Database, twi
     assert ready("t") == [OLD, FIRST]
     database.atomically(lambda tx: tx.report("t", FIRST, data("r")))
     assert ready("t") == [OLD]
-    assert database.atomically(lambda tx: tx.report("t", OLD, data("o"))) == [SECOND]
+    next_one = database.atomically(lambda tx: tx.report("t", OLD, data("o")))
+    assert next_one == Reported((SECOND,), finished=False)
     assert ready("t") == [SECOND]
-    assert database.atomically(lambda tx: tx.report("t", SECOND, data("s"))) == []
+    last = database.atomically(lambda tx: tx.report("t", SECOND, data("s")))
+    assert last == Reported((), finished=True)
     assert ready("t") == []
     assert ready("u") == [OLD, FIRST]
-    assert database.reading(lambda tx: tx.finished("t"))
-    assert not database.reading(lambda tx: tx.finished("u"))
 
 
 def test_a_node_hears_of_what_it_waited_for_and_not_of_what_was_cleaned_up(

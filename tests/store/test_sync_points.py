@@ -21,6 +21,7 @@ from mistral_failover.convergence.records import (
     Outcome,
     Ready,
     Record,
+    Reported,
     Traversal,
     Wanted,
 )
@@ -35,6 +36,8 @@ from support.world import World
 WIDTH = 16
 JOIN = Node("update", "join")
 BEFORE = [Node("update", f"p{n}") for n in range(WIDTH)]
+NONE = Reported((), finished=False)
+THE_JOIN = Reported((JOIN,), finished=False)
 
 Define = Callable[..., tuple[str, Goal]]
 
@@ -64,8 +67,8 @@ def test_of_sixteen_predecessors_that_report_at_once_the_last_one_sees_the_node_
         lambda n: database.atomically(lambda tx: tx.report(joined, BEFORE[n], data(f"p{n}"))),
     )
 
-    assert answers.count([JOIN]) == 1
-    assert answers.count([]) == WIDTH - 1
+    assert answers.count(THE_JOIN) == 1
+    assert answers.count(NONE) == WIDTH - 1
     state = database.reading(lambda tx: tx.node(joined, JOIN))
     assert state is not None
     assert (state.remaining, state.status) == (0, "WAITING")
@@ -78,16 +81,16 @@ def test_of_sixteen_predecessors_that_report_at_once_the_last_one_sees_the_node_
 def test_a_report_that_comes_twice_counts_once_and_tells_again_what_is_ready(
     database: Database, joined: str
 ) -> None:
-    def report(n: int) -> list[Node] | None:
+    def report(n: int) -> Reported | None:
         return database.atomically(lambda tx: tx.report(joined, BEFORE[n], data(f"p{n}")))
 
-    assert [report(0), report(0)] == [[], []]
+    assert [report(0), report(0)] == [NONE, NONE]
     for n in range(1, WIDTH - 1):
         report(n)
     state = database.reading(lambda tx: tx.node(joined, JOIN))
     assert state is not None
     assert state.remaining == 1
-    assert [report(WIDTH - 1), report(0)] == [[JOIN], [JOIN]]
+    assert [report(WIDTH - 1), report(0)] == [THE_JOIN, THE_JOIN]
 
 
 def test_what_is_wanted_comes_back_whole(database: Database, joined: str) -> None:
@@ -100,19 +103,22 @@ def test_what_is_wanted_comes_back_whole(database: Database, joined: str) -> Non
 def test_the_traversal_has_finished_when_every_root_has_reported(
     database: Database, joined: str
 ) -> None:
-    assert not database.reading(lambda tx: tx.finished(joined))
+    for before in BEFORE:
+        reported = database.atomically(lambda tx, n=before: tx.report(joined, n, data("p")))
+        assert not reported.finished
 
-    database.atomically(lambda tx: tx.report(joined, JOIN, data("join")))
+    last = database.atomically(lambda tx: tx.report(joined, JOIN, data("join")))
+    again = database.atomically(lambda tx: tx.report(joined, JOIN, data("join")))
 
-    assert database.reading(lambda tx: tx.finished(joined))
+    assert last.finished
+    assert again.finished
 
 
 def test_a_report_to_deleted_sync_points_reaches_no_node(database: Database, joined: str) -> None:
     database.atomically(lambda tx: tx.drop_sync_points(joined))
 
-    assert database.atomically(lambda tx: tx.report(joined, JOIN, data("join"))) == []
+    assert database.atomically(lambda tx: tx.report(joined, JOIN, data("join"))) == NONE
     assert database.reading(lambda tx: tx.node(joined, JOIN)) is None
-    assert not database.reading(lambda tx: tx.finished(joined))
 
 
 def thing(*requires: str, value: Any = 1) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def handed_out(state: Runtime, context: ActionContext, ready: Ready) -> dict[str
     request = Request(state, context)
     step = state.engine.check(ready, request.owner)
     assert step.operation is not None, step.sentence
-    document, _ = worker.described(request, step.operation)
+    document, _ = worker.described(request, step.operation, {})
     return document
 
 

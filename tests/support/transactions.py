@@ -64,6 +64,11 @@ class Interrupted(SqlTransaction):
             raise WouldWait  # nothing else of the group can happen before this ends
         return super().lock_group(group_id, shared=shared)
 
+    def lock_group_of(self, traversal_id: str, *, shared: bool) -> GroupState | None:
+        if not shared:
+            raise WouldWait
+        return super().lock_group_of(traversal_id, shared=shared)
+
     def lock_record(self, resource_id: str) -> Any:
         self._interrupt()
         return super().lock_record(resource_id)
@@ -93,6 +98,11 @@ class ConcurrentTransaction(SqlTransaction):
         if not shared:
             raise WouldWait
         return super().lock_group(group_id, shared=shared)
+
+    def lock_group_of(self, traversal_id: str, *, shared: bool) -> GroupState | None:
+        if not shared:
+            raise WouldWait
+        return super().lock_group_of(traversal_id, shared=shared)
 
 
 class NestedStore:

@@ -26,9 +26,10 @@ _SLICE = 1.0
 class _Request:
     """A request, for all who asked before it is sent. ``sent``: when that was, on the monotonic
     clock. ``instead``: the one that replaces it for the other callers, because its outcome is valid
-    only for its sender."""
+    only for its sender. ``changed``: wakes them, and no caller of another request."""
 
-    def __init__(self) -> None:
+    def __init__(self, lock: threading.Lock) -> None:
+        self.changed = threading.Condition(lock)
         self.sent: float | None = None
         self.done = False
         self.answer: Any = None
@@ -40,17 +41,17 @@ class _SharedQuestion:
     """A question that at least one caller asks. ``next``: the request that is sent once none is
     under way."""
 
-    def __init__(self) -> None:
+    def __init__(self, lock: threading.Lock) -> None:
         self.asking = 0
         self.busy = False
-        self.next = _Request()
+        self.next = _Request(lock)
 
 
 class RequestCoalescer:
     """The questions that are being asked. Safe for threads."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
         self._questions: dict[Hashable, _SharedQuestion] = {}
 
     def ask(self, key: Hashable, send: Callable[[], T], guard: Guard, limit: float) -> T:
@@ -65,8 +66,10 @@ class RequestCoalescer:
         a `CloudError`, `NoLongerNeeded` and the timeout of a request that had less than ``limit``
         seconds are about its sender, so everybody else asks again.
         """
-        with self._changed:
-            question = self._questions.setdefault(key, _SharedQuestion())
+        with self._lock:
+            question = self._questions.get(key)
+            if question is None:
+                question = self._questions[key] = _SharedQuestion(self._lock)
             question.asking += 1
         try:
             request = self._answered_or_ours(question, guard, limit)
@@ -79,14 +82,16 @@ class RequestCoalescer:
             answer: T = request.answer
             return answer
         finally:
-            with self._changed:
+            with self._lock:
                 question.asking -= 1
                 if not question.asking:
                     del self._questions[key]
+                elif not question.busy:  # this may be the one that was woken to send
+                    question.next.changed.notify()
 
     def asking(self, key: Hashable) -> int:
         """Return how many callers wait for an answer to the question."""
-        with self._changed:
+        with self._lock:
             question = self._questions.get(key)
             return question.asking if question else 0
 
@@ -96,24 +101,24 @@ class RequestCoalescer:
         """Return a request that was sent after this call and has an answer, or one that this caller
         has to send; None if it has waited too long for others."""
         asked = time.monotonic()
-        with self._changed:
+        with self._lock:
             request = question.next
         while True:
-            with self._changed:
+            with self._lock:
                 while request.instead is not None:
                     request = request.instead
                 if request.done:
                     return request
                 now = time.monotonic()
                 if not question.busy:
-                    question.busy, question.next = True, _Request()
+                    question.busy, question.next = True, _Request(self._lock)
                     request.sent = now
                     return request
                 # A slice longer than the request may last: its sender learns that first.
                 end = (request.sent or asked) + limit + _SLICE
                 if now >= end:
                     return None
-                self._changed.wait(min(_SLICE, end - now))
+                request.changed.wait(min(_SLICE, end - now))
             guard.permit("GET")
 
     def _send(
@@ -130,8 +135,9 @@ class RequestCoalescer:
             lasted = time.monotonic() - (request.sent or 0.0)
             private = isinstance(failure, ConnectTimeout) and lasted < limit
         finally:
-            with self._changed:
+            with self._lock:
                 request.done, request.answer, request.error = True, answer, error
                 request.instead = question.next if private else None
                 question.busy = False
-                self._changed.notify_all()
+                request.changed.notify_all()
+                question.next.changed.notify()  # one of those who asked meanwhile sends it

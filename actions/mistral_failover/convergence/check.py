@@ -55,22 +55,24 @@ class Terms:
 
 @dataclass(frozen=True)
 class _Visit:
-    """A node of the current traversal that waits for nothing, and its record, which is free."""
+    """A node of the current traversal that waits for nothing, and its record, which is free.
+    ``epoch``: the current one of the record's member."""
 
     group: GroupState
     traversal: Traversal
     state: NodeState
     record: Record
     resource_type: ResourceType
+    epoch: int
 
 
 def check(tx: Transaction, definitions: Definitions, ready: Ready, terms: Terms) -> Step | None:
     """One attempt; None if everything must be read again."""
-    traversal = tx.traversal(ready.traversal_id)
-    group = tx.lock_group(traversal.group_id, shared=True) if traversal else None
-    if traversal is None or group is None:
+    group = tx.lock_group_of(ready.traversal_id, shared=True)
+    view = tx.view(ready.traversal_id, ready.node) if group else None
+    if group is None or view is None:
         return Step(f"there is no traversal {ready.traversal_id}")
-    state = tx.node(ready.traversal_id, ready.node)
+    traversal, state, record = view.traversal, view.state, view.record
     if group.current_traversal != traversal.id:
         return Step(
             f"traversal {traversal.id} was superseded by {group.current_traversal}",
@@ -84,7 +86,6 @@ def check(tx: Transaction, definitions: Definitions, ready: Ready, terms: Terms)
         return Step(f"{ready.node.key} still waits for {state.remaining} others")
     if (not_yet := _not_yet(tx, traversal, state)) is not None:
         return not_yet
-    record = tx.record(ready.node.resource_id)
     if record is None:
         return Step(f"the record of {ready.node.key} does not exist")
     if record.owner is not None:
@@ -93,7 +94,8 @@ def check(tx: Transaction, definitions: Definitions, ready: Ready, terms: Terms)
         _break_lock(tx, traversal, record)
         return None
     resource_type = definitions.group(tx, group).types[record.type]
-    return _visit(tx, definitions, _Visit(group, traversal, state, record, resource_type), terms)
+    visit = _Visit(group, traversal, state, record, resource_type, view.epoch)
+    return _visit(tx, definitions, visit, terms)
 
 
 def _not_yet(tx: Transaction, traversal: Traversal, state: NodeState) -> Step | None:
@@ -139,8 +141,8 @@ def _visit(tx: Transaction, definitions: Definitions, visit: _Visit, terms: Term
     except (UnresolvedReference, InvalidDocument) as error:
         return _give_up(tx, definitions, visit, error)
     record = visit.record
-    epoch = tx.epochs(visit.group.id).get(record.member, 0) if record.member else 0
-    decision = decide(visit.state.node.kind, record, visit.resource_type, properties, epoch=epoch)
+    kind = visit.state.node.kind
+    decision = decide(kind, record, visit.resource_type, properties, epoch=visit.epoch)
     if decision.action == "settle":
         return _settle(tx, visit)
     if decision.action == "replace":

@@ -69,21 +69,19 @@ def conclude(tx: Transaction, definitions: Definitions, ticket: Ticket, outcome:
     lasts; until then its node does not fail. A traversal that can go back does not wait for a
     target that is down.
     """
-    traversal = tx.traversal(ticket.traversal_id)
-    record = tx.record(ticket.node.resource_id)
-    if traversal is None or record is None:
-        return Step(f"{ticket.node.key} has no operation to conclude")
     # A failure may start the rollback, so no other transaction may read the group's traversal
     # concurrently.
-    group = tx.lock_group(traversal.group_id, shared=outcome.ok)
-    if group is None:
-        return Step(f"the group of {ticket.node.key} does not exist")
+    group = tx.lock_group_of(ticket.traversal_id, shared=outcome.ok)
+    view = tx.view(ticket.traversal_id, ticket.node) if group else None
+    if group is None or view is None or view.record is None:
+        return Step(f"{ticket.node.key} has no operation to conclude")
+    traversal, state, record = view.traversal, view.state, view.record
     what = doing(ticket.verb, record, definitions.group(tx, group).types.get(record.type))
-    state = tx.node(traversal.id, ticket.node)
     if outcome.transient:  # an earlier try may have got further than the last one
         outcome = replace(outcome, unknown=True)
     failing = tx.waits_since(ticket.lock) if outcome.transient else None
-    if not tx.release(ticket.lock, **_changes(ticket, outcome, record, state)):
+    changes = _changes(ticket, outcome, record, state)
+    if not tx.release(ticket.lock, **changes):
         sentence = f"{what}: a late result under an old token was ignored"
         tell(tx, traversal, record, JournalKind.LATE, sentence)
         return Step(sentence)
@@ -111,7 +109,7 @@ def conclude(tx: Transaction, definitions: Definitions, ticket: Ticket, outcome:
     if not current or state is None:
         return Step(f"{what}: {end}", ready=wake(tx, group, record.id))
     if outcome.ok:
-        ready = report(tx, traversal, ticket.node, record)
+        ready = report(tx, traversal, ticket.node, replace(record, **changes))
     else:
         failed = Failed(what, outcome.error or {}, blocked=outcome.blocked)
         ready = fail(tx, definitions, group, traversal, ticket.node, failed)
@@ -192,13 +190,16 @@ def abandon(
 
 
 def report(tx: Transaction, traversal: Traversal, node: Node, record: Record) -> tuple[Ready, ...]:
-    """Notify the dependents of a node of the current traversal."""
-    now = tx.record(record.id) or record
-    data = {"name": now.name, "id": now.physical_id, "attributes": dict(now.attributes)}
-    nodes = tx.report(traversal.id, node, data)
-    if tx.finished(traversal.id):
+    """Notify the dependents of a node of the current traversal. ``record``: as it is now."""
+    data = {
+        "name": record.name,
+        "id": record.physical_id,
+        "attributes": dict(record.attributes),
+    }
+    reported = tx.report(traversal.id, node, data)
+    if reported.finished:
         complete(tx, traversal)
-    return tuple(Ready(traversal.id, n) for n in nodes)
+    return tuple(Ready(traversal.id, n) for n in reported.ready)
 
 
 def fail(

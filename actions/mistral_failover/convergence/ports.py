@@ -27,8 +27,10 @@ from mistral_failover.convergence.records import (
     Node,
     NodeProgress,
     NodeState,
+    NodeView,
     Outcome,
     Record,
+    Reported,
     Ticket,
     Traversal,
     TraversalStatus,
@@ -47,6 +49,9 @@ class Transaction(Protocol):
     # -- groups, goals, traversals
     def lock_group(self, group_id: str, *, shared: bool) -> GroupState | None:
         """Read a group and keep its current traversal from changing (see above)."""
+
+    def lock_group_of(self, traversal_id: str, *, shared: bool) -> GroupState | None:
+        """As :meth:`lock_group`, for the group of a traversal."""
 
     def definition(self, group_id: str) -> Mapping[str, Any]:
         """Return what the group's owner defined: ``{"document": group file, "types": [type
@@ -144,15 +149,15 @@ class Transaction(Protocol):
     def node(self, traversal_id: str, node: Node) -> NodeState | None:
         """Return a node's sync point; None if a newer traversal has replaced its traversal."""
 
+    def view(self, traversal_id: str, node: Node) -> NodeView | None:
+        """Read all that a node's visit is about at once; None if there is no such traversal."""
+
     def inputs(self, traversal_id: str, node: Node) -> Mapping[str, Mapping[str, Any]]:
         """Return what the predecessors reported, by resource name."""
 
-    def report(self, traversal_id: str, node: Node, data: Mapping[str, Any]) -> list[Node]:
-        """Report that a node is done to those that wait for it, once. Return the nodes that wait
+    def report(self, traversal_id: str, node: Node, data: Mapping[str, Any]) -> Reported:
+        """Report that a node is done to those that wait for it, once. Return which of them wait
         for nothing any more (also when repeated); none when the sync points are gone."""
-
-    def finished(self, traversal_id: str) -> bool:
-        """Return whether every root of the graph has reported."""
 
     def fail_node(self, traversal_id: str, node: Node, *, blocked: bool, reason: str) -> None:
         """Record that a node failed, or waits for an operator."""

@@ -267,6 +267,27 @@ class NodeState:
 
 
 @dataclass(frozen=True)
+class NodeView:
+    """A node with its traversal and its record, read at once. ``state``: None if a newer traversal
+    has replaced the traversal. ``record``: None if it was forgotten. ``epoch``: the current one of
+    the record's member, 0 without a member."""
+
+    traversal: Traversal
+    state: NodeState | None
+    record: Record | None
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Reported:
+    """What a node's report leaves: the nodes that wait for nothing more among those that waited for
+    it, and whether it was the last root of the graph to report."""
+
+    ready: tuple[Node, ...]
+    finished: bool
+
+
+@dataclass(frozen=True)
 class NodeProgress:
     """The progress of a node, and the owner of its record; times are seconds of the database's
     clock."""

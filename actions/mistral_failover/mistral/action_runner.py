@@ -17,7 +17,11 @@ from mistral_lib.actions import Action, Result
 from stevedore.exception import NoMatches
 
 from mistral_failover.convergence.records import Outcome
-from mistral_failover.mistral.operation_documents import OperationDocument, outcome_of
+from mistral_failover.mistral.operation_documents import (
+    IssuedOperation,
+    OperationDocument,
+    outcome_of,
+)
 from mistral_failover.runtime.errors import ActionError, describe
 
 GROUP = "mistral.actions"
@@ -37,7 +41,7 @@ def action_class(name: str) -> type[Action]:
         ) from None
 
 
-def run(name: str, operation: OperationDocument, context: Any) -> Outcome:
+def run(name: str, operation: OperationDocument | IssuedOperation, context: Any) -> Outcome:
     """Run an operation's action and return its outcome. Never raises."""
     try:
         action = action_class(name)(operation=operation)

@@ -77,6 +77,18 @@ class OperationDocument(TypedDict):
     """The seconds that it may take."""
 
 
+class IssuedOperation(dict[str, Any]):
+    """An operation's document in the process that took its lock, which has just read it from the
+    state store. What Mistral carries is a plain mapping: nobody else can make one of these.
+
+    ``ticket``: the right to carry it out.
+    """
+
+    def __init__(self, document: OperationDocument, ticket: Ticket) -> None:
+        super().__init__(document)
+        self.ticket = ticket
+
+
 _REQUIRED = [key for key in OperationDocument.__annotations__ if key not in ("wanted", "written")]
 """The keys that also a document from an older version has."""
 

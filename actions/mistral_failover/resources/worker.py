@@ -15,7 +15,11 @@ from mistral_failover.convergence.records import Operation, Outcome, Ready, Step
 from mistral_failover.convergence.waiting import TARGET_DOWN
 from mistral_failover.fault_points import reach
 from mistral_failover.mistral import action_runner, event_hooks, user_workflows
-from mistral_failover.mistral.operation_documents import OperationDocument, operation_document
+from mistral_failover.mistral.operation_documents import (
+    IssuedOperation,
+    OperationDocument,
+    operation_document,
+)
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.group import Group
 from mistral_failover.model.types import OperationSpec, ResourceType
@@ -47,6 +51,7 @@ class NodeWorker:
     group_id: str
     ended: tuple[str, str] | None = None
     _needs: dict[str, _NodeNeeds] = field(default_factory=dict)
+    _goals: dict[str, Goal | None] = field(default_factory=dict)
 
     def submit(self, ready: Ready) -> bool:
         """Have a thread of this process process a node, and the nodes that become ready by that.
@@ -108,12 +113,13 @@ class NodeWorker:
         """Carry out an operation. Never raises: the lock is held, so there must be an outcome."""
         request = self.request
         try:
-            document, spec = described(request, operation)
+            document, spec = described(request, operation, self._goals)
         except Exception as error:  # noqa: BLE001 - nothing was done yet, so it can be tried again
             said = {**describe(error), "transient": True}
             return Outcome(error=said, transient=True, unknown=True)
         if spec.action is not None:
-            return action_runner.run(spec.action, document, request.context)
+            issued = IssuedOperation(document, operation.ticket)
+            return action_runner.run(spec.action, issued, request.context)
         return user_workflows.operate(request, guard, str(spec.workflow), document)
 
     def _concluded(self, ticket: Ticket, outcome: Outcome) -> Step:
@@ -144,17 +150,23 @@ def _insisted(request: Request, ticket: Ticket, outcome: Outcome) -> Step:
     raise AssertionError("unreachable: the last attempt raises")
 
 
-def described(request: Request, operation: Operation) -> tuple[OperationDocument, OperationSpec]:
-    """Return what an operation is given, and what its type says about it. Raises UnknownGroup."""
+def described(
+    request: Request, operation: Operation, goals: dict[str, Goal | None]
+) -> tuple[OperationDocument, OperationSpec]:
+    """Return what an operation is given, and what its type says about it. ``goals``: those of the
+    group that are known, by version; the operation's is added. Raises UnknownGroup."""
+    version = operation.ticket.goal_version
 
-    def read(tx: ProjectTransaction) -> tuple[Group, dict[str, groups.MemberRow], Goal | None]:
-        state = groups.get(tx, operation.record.group_id)
-        if state is None:
+    def read(tx: ProjectTransaction) -> tuple[Group, dict[str, groups.MemberRow]]:
+        found = groups.with_members(tx, operation.record.group_id)
+        if found is None:
             raise UnknownGroup(operation.record.group_id)
-        goal = tx.goal(state.id, operation.ticket.goal_version)
-        definition = request.runtime.definitions.group(tx, state)
-        return definition, groups.members_of(tx, state.id), goal
+        state, members = found
+        if version not in goals:
+            goals[version] = tx.goal(state.id, version)
+        return request.runtime.definitions.group(tx, state), members
 
-    group, members, goal = request.store.reading(read)
+    group, members = request.store.reading(read)
+    goal = goals[version]
     spec = group.types[operation.record.type].operations[operation.ticket.verb]
     return operation_document(operation, goal, group, members, spec.timeout), spec

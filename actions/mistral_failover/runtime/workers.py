@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 from mistral_failover.convergence.records import Ready
 from mistral_failover.runtime.budgets import Budgets, Need, Queue
@@ -53,7 +54,9 @@ class Workers:
         self._free = limit
         self._budgets = budgets
         self._queue: Queue[_Job] = Queue(budgets)
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._stopped = threading.Condition(self._lock)
+        self._ended_of: WeakValueDictionary[str, threading.Condition] = WeakValueDictionary()
         self._nodes: set[Ready] = set()
         self._busy: Counter[str] = Counter()
         self._ended: Counter[str] = Counter()
@@ -70,7 +73,7 @@ class Workers:
         """Have a node of a group processed, and the nodes that become ready by that. Return False
         if it is already in the pool, or if the process is stopping."""
         need = needs(ready)
-        with self._changed:
+        with self._lock:
             if self.stopping or ready in self._nodes:
                 return False
             self._nodes.add(ready)
@@ -88,7 +91,7 @@ class Workers:
     def overloaded(self, project_id: str, service: str, pause: float) -> None:
         """Start fewer operations of a project that ask a service, because it is overloaded, and
         none for ``pause`` seconds, if it asked for that."""
-        with self._changed:
+        with self._lock:
             closed = self._budgets.overloaded(project_id, service, pause)
         if closed:
             _later(closed, self._go_on)
@@ -96,45 +99,45 @@ class Workers:
     def ended(self, group_id: str) -> int:
         """Return how many nodes of a group this process has processed; only grows, see
         :meth:`wait`."""
-        with self._changed:
+        with self._lock:
             return self._ended[group_id]
 
     def busy(self, group_id: str) -> int:
         """Return how many nodes of a group are in the pool."""
-        with self._changed:
+        with self._lock:
             return self._busy[group_id]
 
     def wait(self, group_id: str, ended: int, seconds: float) -> None:
         """Wait until more than ``ended`` nodes of a group were processed, the process stops, or the
         time is over."""
-        with self._changed:
-            self._changed.wait_for(
+        with self._lock:
+            self._end_of(group_id).wait_for(
                 lambda: self._ended[group_id] > ended or self.stopping, timeout=seconds
             )
 
     def settle(self, group_id: str, seconds: float) -> None:
         """Wait until no node of a group is in the pool, the process stops, or the time is over."""
-        with self._changed:
-            self._changed.wait_for(
+        with self._lock:
+            self._end_of(group_id).wait_for(
                 lambda: not self._busy[group_id] or self._stopping, timeout=seconds
             )
 
     def pause(self, seconds: float) -> None:
         """Wait, unless the process stops."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._stopping, timeout=seconds)
+        with self._lock:
+            self._stopped.wait_for(lambda: self._stopping, timeout=seconds)
 
     @contextmanager
     def loop(self) -> Iterator[None]:
         """Wraps a loop that waits for the workers: releasing work waits for the loop's end."""
-        with self._changed:
+        with self._lock:
             self._loops += 1
         try:
             yield
         finally:
-            with self._changed:
+            with self._lock:
                 self._loops -= 1
-                self._changed.notify_all()
+                self._notify_stop()
 
     def hand_back(self, seconds: float) -> bool:
         """Release all work: start nothing more, and wait until running work has noticed.
@@ -142,19 +145,21 @@ class Workers:
         Return whether there was any work. Work that still runs after ``seconds`` makes no further
         calls, because the guard refuses them, and its lease expires.
         """
-        with self._changed:
+        with self._lock:
             worked = bool(self._nodes or self._loops)
             self._stopping = True
             for job in self._queue.clear():
                 self._nodes.discard(job.ready)
                 self._end(job.group_id)
-            self._changed.notify_all()
-            self._changed.wait_for(lambda: not self._nodes and not self._loops, seconds)
+            self._notify_stop()
+            for waiting in list(self._ended_of.values()):
+                waiting.notify_all()
+            self._stopped.wait_for(lambda: not self._nodes and not self._loops, seconds)
             return worked
 
     def reopen(self) -> None:
         """Accept work again, after :meth:`hand_back`."""
-        with self._changed:
+        with self._lock:
             self._stopping = False
 
     def _start(self) -> None:
@@ -165,7 +170,7 @@ class Workers:
             self._pool.submit(self._run, *next_one)
 
     def _go_on(self) -> None:
-        with self._changed:
+        with self._lock:
             self._start()
 
     def _run(self, job: _Job, need: Need) -> None:
@@ -177,12 +182,11 @@ class Workers:
         except Exception:  # noqa: BLE001 - the thread and the budget must come free in any case
             LOG.warning("Nodes that became ready are left to the next loop", exc_info=True)
         finally:
-            with self._changed:
+            with self._lock:
                 self._free += 1
                 self._queue.ended(need)
                 self._start()
                 self._end(job.group_id)
-                self._changed.notify_all()
 
     def _worked(self, job: _Job) -> Iterable[Ready]:
         """Process a node. Return the nodes that became ready by that."""
@@ -190,20 +194,37 @@ class Workers:
             return () if self.stopping else job.work(job.ready)
         except Exception:  # noqa: BLE001 - the pool must survive whatever one node raises
             LOG.warning("Node %s failed and was left unchanged", job.ready.node.key, exc_info=True)
-            with self._changed:  # a loop puts it in again at once, and it may raise for ever
-                self._changed.wait_for(lambda: self.stopping, REST)
+            with self._lock:  # a loop puts it in again at once, and it may raise for ever
+                self._stopped.wait_for(lambda: self.stopping, REST)
             return ()
         finally:
-            with self._changed:
+            with self._lock:
                 self._nodes.discard(job.ready)
-                self._changed.notify_all()
+                self._notify_stop()
 
     def _end(self, group_id: str) -> None:
-        """Record that a node of a group left the pool. The caller has the lock."""
+        """Record that a node of a group left the pool, and wake the loops that wait for the group.
+        The caller has the lock."""
         self._busy[group_id] -= 1
         if not self._busy[group_id]:
             del self._busy[group_id]
         self._ended[group_id] += 1
+        if (waiting := self._ended_of.get(group_id)) is not None:
+            waiting.notify_all()
+
+    def _end_of(self, group_id: str) -> threading.Condition:
+        """Return what wakes the loops that wait for a group: those of other groups sleep on. The
+        caller has the lock, and keeps it as long as it waits."""
+        found = self._ended_of.get(group_id)
+        if found is None:
+            found = self._ended_of[group_id] = threading.Condition(self._lock)
+        return found
+
+    def _notify_stop(self) -> None:
+        """Wake what waits for the stop, or for the end of work after it. The caller has the
+        lock."""
+        if self._stopping:
+            self._stopped.notify_all()
 
 
 def _later(seconds: float, function: Callable[[], object]) -> None:

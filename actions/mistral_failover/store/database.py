@@ -82,6 +82,9 @@ class DatabaseClock(FunctionElement[float]):
     name = "failover_now"
 
 
+_NOW = DatabaseClock()
+
+
 @compiles(DatabaseClock)
 def _some_clock(element: DatabaseClock, compiler: SQLCompiler, **options: Any) -> str:
     return "CURRENT_TIMESTAMP"  # never executed: SQLAlchemy renders it to find a SELECT's tables
@@ -165,7 +168,7 @@ class Database:
     def now(self) -> sa.ColumnElement[float]:
         """Return an SQL expression for the current time."""
         if self._clock is None:
-            return DatabaseClock()
+            return _NOW
         return sa.literal(self._clock(), sa.Double)
 
     def for_project(self, project_id: str) -> ProjectStore:
@@ -204,6 +207,11 @@ class Database:
             hooks.committed(tx.to_tell)
             return answer
 
+        try:
+            return once()
+        except sa.exc.DBAPIError as error:
+            if not _is_repeatable(error):
+                raise
         return _REPEATING(once)
 
     def close(self) -> None:
@@ -280,7 +288,7 @@ def _is_repeatable(error: BaseException) -> bool:
 
 _REPEATING = tenacity.Retrying(
     retry=tenacity.retry_if_exception(_is_repeatable),
-    stop=tenacity.stop_after_attempt(_ATTEMPTS),
+    stop=tenacity.stop_after_attempt(_ATTEMPTS - 1),  # after the first one, in Database.run
     wait=tenacity.wait_random_exponential(multiplier=0.01, max=1.0),
     reraise=True,
 )

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,16 +25,23 @@ _STATE = sa.select(
     groups.c.current_traversal,
     groups.c.last_complete_goal,
 ).where(groups.c.id == sa.bindparam("group_id"))
+_OF_MEMBER = (
+    members.c.name,
+    members.c.server_id,
+    members.c.created_at,
+    members.c.epoch,
+    members.c.confirmed_epoch,
+    members.c.confirmed_because,
+)
 _MEMBERS = (
-    sa.select(
-        members.c.name,
-        members.c.server_id,
-        members.c.created_at,
-        members.c.epoch,
-        members.c.confirmed_epoch,
-        members.c.confirmed_because,
-    )
+    sa.select(*_OF_MEMBER)
     .where(members.c.group_id == sa.bindparam("group_id"))
+    .order_by(members.c.name)
+)
+_WITH_MEMBERS = (
+    sa.select(*_STATE.selected_columns, *_OF_MEMBER)
+    .join(members, members.c.group_id == groups.c.id, isouter=True)
+    .where(groups.c.id == sa.bindparam("group_id"))
     .order_by(members.c.name)
 )
 
@@ -123,15 +130,25 @@ def names(tx: ProjectSession) -> list[str]:
 
 def members_of(tx: ProjectSession, identity: str) -> dict[str, MemberRow]:
     """Return the members of a group, by name."""
+    return _members(tx.connection.execute(_MEMBERS, {"group_id": identity}))
+
+
+def with_members(tx: Session, identity: str) -> tuple[GroupState, dict[str, MemberRow]] | None:
+    """Return a group by its id, and its members by name, by one statement."""
+    rows = tx.connection.execute(_WITH_MEMBERS, {"group_id": identity}).all()
+    if not rows:
+        return None
+    width = len(_STATE.selected_columns)
+    state = GroupState(*rows[0][:width])
+    return state, _members(row[width:] for row in rows if row[width] is not None)
+
+
+def _members(rows: Iterable[Sequence[Any]]) -> dict[str, MemberRow]:
     return {
-        row.name: MemberRow(
-            row.name,
-            row.server_id,
-            row.created_at,
-            row.epoch,
-            row.confirmed_because if row.confirmed_epoch == row.epoch else None,
+        name: MemberRow(
+            name, server_id, created_at, epoch, because if confirmed_epoch == epoch else None
         )
-        for row in tx.connection.execute(_MEMBERS, {"group_id": identity})
+        for name, server_id, created_at, epoch, confirmed_epoch, because in rows
     }
 
 

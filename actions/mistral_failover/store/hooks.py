@@ -8,6 +8,7 @@ cursor later. Each function runs in one transaction.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -172,16 +173,27 @@ def waiting(tx: ProjectSession, *, quiet: float, stuck: bool = True) -> list[str
     """Return the ids of the project's groups with events that are older than ``quiet`` seconds and
     that their workflows have not received. ``stuck`` False: without groups whose delivery failure
     is recorded."""
+    here = {"this_project": tx.project_id, "quiet": quiet}
+    return list(tx.connection.execute(_waiting(tx.clock(), stuck), here).scalars())
+
+
+@functools.lru_cache(16)
+def _waiting(now: sa.ColumnElement[float], stuck: bool) -> sa.Select[Any]:
+    """Return the statement, built once: an embedded Mistral asks every second."""
     untold = sa.exists().where(
         journal.c.group_id == groups.c.id,
         journal.c.kind.in_(EVENTS),
         journal.c.id > sa.func.coalesce(groups.c.told, 0),
-        journal.c.at <= tx.clock() - quiet,
+        journal.c.at <= now - sa.bindparam("quiet", type_=sa.Double),
     )
-    query = sa.select(groups.c.id).where(
-        groups.c.project_id == tx.project_id, groups.c.hook.is_not(None), untold
+    query = (
+        sa.select(groups.c.id)
+        .where(
+            groups.c.project_id == sa.bindparam("this_project"),
+            groups.c.hook.is_not(None),
+            untold,
+        )
+        .order_by(groups.c.name)
     )
-    if not stuck:
-        going = sa.or_(groups.c.stuck.is_(None), groups.c.stuck <= groups.c.told)
-        query = query.where(going)
-    return list(tx.connection.execute(query.order_by(groups.c.name)).scalars())
+    going = sa.or_(groups.c.stuck.is_(None), groups.c.stuck <= groups.c.told)
+    return query if stuck else query.where(going)

@@ -10,6 +10,7 @@ stops by itself.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -71,6 +72,7 @@ class LeaseKeeper:
         self._clock = clock
         self._held: dict[tuple[str, int], tuple[Lease, int]] = {}
         self._changed = threading.Condition()
+        self._asleep_until = math.inf
         self._thread: threading.Thread | None = None
 
     @contextmanager
@@ -97,7 +99,8 @@ class LeaseKeeper:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="leases", daemon=True)
                 self._thread.start()
-            self._changed.notify_all()
+            if count == 0 and self._clock() + lease.due_in() < self._asleep_until:
+                self._changed.notify()  # mostly others are due before it: it wakes for them
             return lease, count == 0
 
     def _leave(self, lock: Lock) -> None:
@@ -115,6 +118,7 @@ class LeaseKeeper:
                 leases = [lease for lease, _ in self._held.values() if not lease.lost]
                 wait = min((lease.due_in() for lease in leases), default=None)
                 if wait is None or wait > 0:
+                    self._asleep_until = math.inf if wait is None else self._clock() + wait
                     self._changed.wait(wait)
                     continue
             for lease in leases:

@@ -19,6 +19,7 @@ import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
 from sqlalchemy.sql import visitors
@@ -40,6 +41,8 @@ OF_NO_PROJECT = frozenset({blocked_clients, host_fences, numbers})
 _PROJECT = "failover_project"  # the parameter
 # The conditions by a SELECT's structure: to find its tables, SQLAlchemy has to render it.
 _known: dict[Any, tuple[sa.ColumnElement[bool], ...]] = {}
+# What a statement that was built once was narrowed to.
+_narrowed_before: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 _MOST_KNOWN = 2000
 _Insert = sa.sql.dml.Insert
 _Changes = (sa.sql.dml.Update, sa.sql.dml.Delete)
@@ -87,12 +90,18 @@ def _before_execute(
 def _narrowed(statement: Any, project_id: str) -> Any:
     """Return a statement that finds only rows of the project in the parameter `_PROJECT`. Raises
     OutOfProject."""
+    before = _narrowed_before.get(statement)
+    if before is not None:
+        return before
     if isinstance(statement, _Changes):
-        return statement.where(*_of_project(statement.table))
+        changes = statement.where(*_of_project(statement.table))
+        _narrowed_before[statement] = changes
+        return changes
     if not isinstance(statement, sa.Select):
         raise OutOfProject(f"a {type(statement).__name__} cannot be narrowed to a project")
     key = statement._generate_cache_key()
     conditions = _known.get(key.key) if key is not None else None
+    for_all = conditions is not None
     if conditions is None:
         sources = [
             each for source in statement.get_final_froms() for each in _sources(source, False)
@@ -116,7 +125,11 @@ def _narrowed(statement: Any, project_id: str) -> Any:
             if len(_known) >= _MOST_KNOWN:
                 _known.clear()
             _known[key.key] = conditions
-    return statement.where(*conditions)
+            for_all = True
+    narrowed = statement.where(*conditions)
+    if for_all:  # and not for the project that a nested query names
+        _narrowed_before[statement] = narrowed
+    return narrowed
 
 
 def _sources(source: sa.FromClause, optional: bool) -> Iterator[tuple[sa.FromClause, bool]]:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -17,26 +19,27 @@ from mistral_failover.convergence.records import (
     Status,
     Ticket,
 )
-from mistral_failover.store.session import Session
+from mistral_failover.store.session import Session, after
 from mistral_failover.store.tables import members, operations, resources
 
-_COLUMNS = [c for c in resources.c if c.name not in ("created_at", "number")]
+COLUMNS = [resources.c[each.name] for each in dataclasses.fields(Record)]
+"""Those of a record, as :func:`read_record` reads them."""
 BIRTH = (resources.c.number, resources.c.created_at, resources.c.id)
 """Records in the order in which they were inserted."""
 # Building a statement takes longer than running it, so the statements of every check are built
 # once.
-_ONE = sa.select(*_COLUMNS).where(resources.c.id == sa.bindparam("resource_id"))
+_ONE = sa.select(*COLUMNS).where(resources.c.id == sa.bindparam("resource_id"))
 _ONE_LOCKED = _ONE.with_for_update(read=True)
-_UNKNOWN = (
-    sa.select(operations.c.key)
-    .where(
-        operations.c.resource_id == sa.bindparam("resource_id"),
+# Of a record: the entry of one operation, and those with an unknown outcome.
+_ENTRIES = sa.select(operations.c.key, operations.c.status).where(
+    operations.c.resource_id == sa.bindparam("this_record"),
+    sa.or_(
+        operations.c.key == sa.bindparam("this_key"),
         operations.c.status == OperationStatus.UNKNOWN,
-    )
-    .limit(1)
+    ),
 )
 _ALL = (
-    sa.select(*_COLUMNS)
+    sa.select(*COLUMNS)
     .where(
         resources.c.group_id == sa.bindparam("this_group"),
         sa.not_(
@@ -92,49 +95,59 @@ _RUNNING = (
 )
 _WAITS = operations.update().where(*_RUNNING)
 _WAITED = sa.select(operations.c.waiting_since).where(*_RUNNING)
+_THIS = sa.and_(
+    operations.c.key == sa.bindparam("this_key"),
+    operations.c.token == sa.bindparam("this_token"),
+)
+_OF_RECORD = operations.c.resource_id == sa.bindparam("this_record")
 _CLOSED = (
     operations.update()
-    .where(
-        operations.c.key == sa.bindparam("this_key"),
-        operations.c.token == sa.bindparam("this_token"),
-        operations.c.resource_id == sa.bindparam("this_record"),
-    )
+    .where(_OF_RECORD, _THIS)
     .values(unknowns=operations.c.unknowns + sa.bindparam("more_unknowns"))
 )
-_OVERTAKEN = (
+# A success, which overtakes what is unknown of its record.
+_DONE = (
     operations.update()
-    .where(
-        operations.c.resource_id == sa.bindparam("this_record"),
-        operations.c.status == OperationStatus.UNKNOWN,
+    .where(_OF_RECORD, sa.or_(_THIS, operations.c.status == OperationStatus.UNKNOWN))
+    .values(
+        result=sa.case(
+            (_THIS, sa.bindparam("this_result", type_=operations.c.result.type)),
+            else_=operations.c.result,
+        ),
+        status=sa.case((_THIS, OperationStatus.DONE.value), else_=OperationStatus.OVERTAKEN.value),
     )
-    .values(status=OperationStatus.OVERTAKEN)
 )
+
+
+@functools.lru_cache(64)
+def _renewed(now: sa.ColumnElement[float]) -> sa.Update:
+    """Return the renewal of a lease that has not expired."""
+    return _RENEWED.where(resources.c.lease_until > now)
 
 
 class Records(Session):
     """This part of ``convergence.ports.Transaction``."""
 
     def records(self, group_id: str) -> Sequence[Record]:
-        return [_record(row) for row in self.connection.execute(_ALL, {"this_group": group_id})]
+        return [read_record(row) for row in self.connection.execute(_ALL, {"this_group": group_id})]
 
     def records_of(self, group_id: str, kind: str, physical_id: str | None) -> Sequence[Record]:
         """Return a group's live records of a type that have this physical id, oldest first."""
         here = {"this_group": group_id, "this_type": kind, "this_thing": physical_id}
-        return [_record(row) for row in self.connection.execute(_SAME, here)]
+        return [read_record(row) for row in self.connection.execute(_SAME, here)]
 
     def record(self, resource_id: str) -> Record | None:
         row = self.connection.execute(_ONE, {"resource_id": resource_id}).one_or_none()
-        return _record(row) if row else None
+        return read_record(row) if row else None
 
     def lock_record(self, resource_id: str) -> Record | None:
         row = self.connection.execute(_ONE_LOCKED, {"resource_id": resource_id}).one_or_none()
-        return _record(row) if row else None
+        return read_record(row) if row else None
 
     def acquire(self, record: Record, owner: str, lease: float, **changes: Any) -> Lock | None:
         lock = Lock(record.id, owner, record.token + 1, lease)
-        taken = self.amend(
-            record, owner=owner, token=lock.token, lease_until=self.clock() + lease, **changes
-        )
+        until = after(self.clock(), lease)
+        taken = self.amend(record, owner=owner, token=lock.token, lease_until=until, **changes)
         return lock if taken else None
 
     def steal(self, record: Record, reason: str) -> bool:
@@ -175,8 +188,7 @@ class Records(Session):
         return stolen
 
     def renew(self, lock: Lock) -> bool:
-        lasting = _RENEWED.where(resources.c.lease_until > self.clock())
-        until = self.clock() + lock.lease
+        lasting, until = _renewed(self.clock()), after(self.clock(), lock.lease)
         return self.change(lasting, _held_by(lock), lease_until=until) == 1
 
     def release(self, lock: Lock, **changes: Any) -> bool:
@@ -189,16 +201,17 @@ class Records(Session):
     # -- the ledger
 
     def open_operation(self, ticket: Ticket, record: Record, intent: Mapping[str, Any]) -> bool:
-        unknown = self.connection.execute(_UNKNOWN, {"resource_id": record.id})
-        left_unknown = unknown.first() is not None
-        again = self.change(
-            _AGAIN,
-            {"this_key": ticket.key},
-            owner=ticket.lock.owner,
-            token=ticket.lock.token,
-            traversal_id=ticket.traversal_id,
-        )
-        if not again:
+        here = {"this_record": record.id, "this_key": ticket.key}
+        entries = {row.key: row.status for row in self.connection.execute(_ENTRIES, here)}
+        if ticket.key in entries:
+            self.change(
+                _AGAIN,
+                {"this_key": ticket.key},
+                owner=ticket.lock.owner,
+                token=ticket.lock.token,
+                traversal_id=ticket.traversal_id,
+            )
+        else:
             self.insert(
                 operations,
                 key=ticket.key,
@@ -214,7 +227,7 @@ class Records(Session):
                 intent=intent,
                 started_at=self.clock(),
             )
-        return bool(again) or left_unknown
+        return bool(entries)
 
     def waits_for(self, lock: Lock, what: str | None) -> None:
         """Record what the operation under a lock waits for now, a service that does not answer;
@@ -237,17 +250,18 @@ class Records(Session):
             "this_key": ticket.key,
             "this_token": ticket.lock.token,
             "this_record": ticket.node.resource_id,
-            "more_unknowns": 1 if outcome.unknown else 0,
         }
         now = self.clock()
-        self.change(_CLOSED, here, status=_status(outcome), result=result, ended_at=now)
         if outcome.ok:
-            self.change(_OVERTAKEN, {"this_record": ticket.node.resource_id}, ended_at=now)
+            self.change(_DONE, {**here, "this_result": result}, ended_at=now)
+            return
+        here["more_unknowns"] = 1 if outcome.unknown else 0
+        self.change(_CLOSED, here, status=_status(outcome), result=result, ended_at=now)
 
     def insert_records(self, records: Iterable[Record], now: float) -> None:
         """Insert new records with the creation time ``now``."""
         rows = [
-            {column.name: getattr(record, column.name) for column in _COLUMNS} for record in records
+            {column.name: getattr(record, column.name) for column in COLUMNS} for record in records
         ]
         if rows:
             born = {"created_at": now, "number": self.number()}
@@ -259,8 +273,7 @@ class Records(Session):
 
 
 def _status(outcome: Outcome) -> OperationStatus:
-    if outcome.ok:
-        return OperationStatus.DONE
+    """Return what a failure leaves in the ledger."""
     return OperationStatus.UNKNOWN if outcome.unknown else OperationStatus.FAILED
 
 
@@ -273,7 +286,17 @@ def _held_by(lock: Lock) -> dict[str, Any]:
     }
 
 
-def _record(row: sa.Row[Any]) -> Record:
-    action, status = Action(row.action), Status(row.status)
-    values = {"requires": tuple(row.requires), "action": action, "status": status}
-    return Record(**{**row._mapping, **values})
+def read_record(row: Sequence[Any]) -> Record:
+    """Return the record whose :data:`COLUMNS` a row has."""
+    values = list(row)
+    for place, kind in _KINDS:
+        values[place] = kind(values[place])
+    return Record(*values)
+
+
+_KINDS = [
+    (place, kind)
+    for place, column in enumerate(COLUMNS)
+    for name, kind in (("action", Action), ("status", Status), ("requires", tuple))
+    if column.name == name
+]

@@ -11,8 +11,29 @@ import sqlalchemy as sa
 
 from mistral_failover.store.tables import numbers
 
+# Building a statement takes longer than running it. The database's clock is always the same
+# expression, so what is built from it is built once; a simulated clock is another one each time.
+_BUILT = 256
 _insertion = functools.cache(sa.insert)
 _NUMBERED = numbers.delete().where(numbers.c.id == sa.bindparam("made"))
+
+
+@functools.lru_cache(_BUILT)
+def _asking(clock: sa.ColumnElement[float]) -> sa.Select[Any]:
+    return sa.select(clock)
+
+
+@functools.lru_cache(_BUILT)
+def after(clock: sa.ColumnElement[float], seconds: float) -> sa.ColumnElement[float]:
+    """Return an SQL expression for the time in so many seconds."""
+    return clock + seconds
+
+
+@functools.lru_cache(_BUILT)
+def _setting(
+    statement: sa.Insert | sa.Update, computed: tuple[tuple[str, sa.ColumnElement[Any]], ...]
+) -> sa.Insert | sa.Update:
+    return statement.values(dict(computed))
 
 
 class Session:
@@ -30,7 +51,7 @@ class Session:
 
     def now(self) -> float:
         """Return the database's time, in seconds since the epoch."""
-        return float(self.connection.execute(sa.select(self.clock())).scalar_one())
+        return float(self.connection.execute(_asking(self.clock())).scalar_one())
 
     def number(self) -> int:
         """Return a number greater than any given to a transaction that is committed by now.
@@ -69,7 +90,7 @@ class Session:
         # Values that are part of the statement must be built into it each time; parameters not.
         computed = {k: v for k, v in values.items() if isinstance(v, sa.ColumnElement)}
         if computed:
-            statement = statement.values(computed)
+            statement = _setting(statement, tuple(computed.items()))
             values = {k: v for k, v in values.items() if k not in computed}
         return self.connection.execute(statement, {**here, **values}).rowcount
 

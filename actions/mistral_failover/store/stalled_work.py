@@ -4,6 +4,7 @@ the database's clock."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +27,23 @@ from mistral_failover.store.tables import (
     traversals,
 )
 
+# An embedded Mistral looks every second, and building these statements takes longer than running
+# them. The database's clock is always the same expression, so each is built once.
+_BUILT = 16
+_MINE = groups.c.project_id == sa.bindparam("this_project")
+_ONE = groups.c.id == sa.bindparam("this_group")
+_QUIET: sa.BindParameter[float] = sa.bindparam("quiet", type_=sa.Double)
+
 _RETRY_AFTER = 60.0
+_GUARDED = (
+    sa.select(incidents.c.id)
+    .where(
+        incidents.c.project_id == sa.bindparam("this_project"),
+        incidents.c.decision == Decision.HELD,
+        incidents.c.rule == AdmissionRule.STORM,
+    )
+    .limit(1)
+)
 _RETRY_SHARE = 0.5
 """What may pass by itself is tried again after half of the time that the operation has lasted."""
 
@@ -80,11 +97,28 @@ def stalled(tx: ProjectSession, group_id: str | None, quiet: float) -> list[Stal
     ``quiet`` seconds after a sweep took over the traversal, so that only one of two simultaneous
     sweeps does so.
     """
-    now = tx.clock()
+    query = _stalled(tx.clock(), group_id is not None)
+    here = _here(tx, group_id) | {"quiet": quiet}
+    found: dict[str, Stalled] = {}
+    for row in tx.connection.execute(query, here):
+        found.setdefault(
+            row.traversal_id,
+            Stalled(row.traversal_id, row.group_id, row.group, row.resource, row.owner),
+        )
+    return list(found.values())
+
+
+def _here(tx: ProjectSession, group_id: str | None) -> dict[str, Any]:
+    """Return the parameters of the statements below."""
+    return {"this_project": tx.project_id} | ({} if group_id is None else {"this_group": group_id})
+
+
+@functools.lru_cache(_BUILT)
+def _stalled(now: sa.ColumnElement[float], of_group: bool) -> sa.Select[Any]:
     here = (journal.c.group_id == groups.c.id, journal.c.traversal_id == nodes.c.traversal_id)
-    heard = sa.exists().where(*here, journal.c.at > now - quiet)
+    heard = sa.exists().where(*here, journal.c.at > now - _QUIET)
     swept = sa.exists().where(
-        *here, journal.c.at > now - quiet, journal.c.kind == JournalKind.SWEEP
+        *here, journal.c.at > now - _QUIET, journal.c.kind == JournalKind.SWEEP
     )
     last = (
         sa.select(journal.c.kind)
@@ -106,7 +140,7 @@ def stalled(tx: ProjectSession, group_id: str | None, quiet: float) -> list[Stal
         .join(traversals, traversals.c.id == nodes.c.traversal_id)
         .join(resources, resources.c.id == nodes.c.resource_id)
         .where(
-            groups.c.project_id == tx.project_id,
+            _MINE,
             *_workable(),
             sa.or_(
                 sa.and_(
@@ -117,25 +151,23 @@ def stalled(tx: ProjectSession, group_id: str | None, quiet: float) -> list[Stal
             ),
             sa.not_(swept),
             # While it waits for a service, a loop retries it in time.
-            sa.or_(nodes.c.next_try.is_(None), nodes.c.next_try <= now - quiet),
+            sa.or_(nodes.c.next_try.is_(None), nodes.c.next_try <= now - _QUIET),
         )
         .order_by(groups.c.name, nodes.c.node)
     )
-    if group_id is not None:
-        query = query.where(groups.c.id == group_id)
-    found: dict[str, Stalled] = {}
-    for row in tx.connection.execute(query):
-        found.setdefault(
-            row.traversal_id,
-            Stalled(row.traversal_id, row.group_id, row.group, row.resource, row.owner),
-        )
-    return list(found.values())
+    return query.where(_ONE) if of_group else query
 
 
 def chain_waits(tx: ProjectSession, group_id: str | None, quiet: float) -> list[ChainWait]:
     """Return the traversals in which every ready node waits for the chain to open the next stage,
     without a journal entry for ``quiet`` seconds."""
-    now = tx.clock()
+    query = _chain_waits(tx.clock(), group_id is not None)
+    here = _here(tx, group_id) | {"quiet": quiet}
+    return [ChainWait(*row) for row in tx.connection.execute(query, here)]
+
+
+@functools.lru_cache(_BUILT)
+def _chain_waits(now: sa.ColumnElement[float], of_group: bool) -> sa.Select[Any]:
     waiting = (
         nodes.c.traversal_id == traversals.c.id,
         nodes.c.status == NodeStatus.WAITING,
@@ -152,7 +184,7 @@ def chain_waits(tx: ProjectSession, group_id: str | None, quiet: float) -> list[
         )
         .join(groups, groups.c.current_traversal == traversals.c.id)
         .where(
-            groups.c.project_id == tx.project_id,
+            _MINE,
             traversals.c.through.is_not(None),
             sa.exists().where(*waiting, nodes.c.stage > traversals.c.through),
             sa.not_(sa.exists().where(*waiting, nodes.c.stage <= traversals.c.through)),
@@ -160,15 +192,13 @@ def chain_waits(tx: ProjectSession, group_id: str | None, quiet: float) -> list[
                 sa.exists().where(
                     journal.c.group_id == groups.c.id,
                     journal.c.traversal_id == traversals.c.id,
-                    journal.c.at > now - quiet,
+                    journal.c.at > now - _QUIET,
                 )
             ),
         )
         .order_by(groups.c.name)
     )
-    if group_id is not None:
-        query = query.where(groups.c.id == group_id)
-    return [ChainWait(**row._mapping) for row in tx.connection.execute(query)]
+    return query.where(_ONE) if of_group else query
 
 
 def _workable() -> tuple[sa.ColumnElement[bool], ...]:
@@ -183,22 +213,27 @@ def _workable() -> tuple[sa.ColumnElement[bool], ...]:
 def confirmed_fences(tx: ProjectSession, group_id: str | None) -> list[tuple[str, str, str]]:
     """Return the (group id, group, member) of blocked fences whose member an operator has confirmed
     as fenced in its present epoch: the process that recorded this died before it reopened them."""
+    query = _confirmed_fences(group_id is not None)
+    rows = tx.connection.execute(query, _here(tx, group_id))
+    return [(row[0], row[1], row[2]) for row in rows]
+
+
+@functools.cache
+def _confirmed_fences(of_group: bool) -> sa.Select[Any]:
     query = (
         sa.select(groups.c.id, groups.c.name, members.c.name)
         .join(nodes, nodes.c.traversal_id == groups.c.current_traversal)
         .join(resources, resources.c.id == nodes.c.resource_id)
         .join(members, members.c.group_id == groups.c.id)
         .where(
-            groups.c.project_id == tx.project_id,
+            _MINE,
             nodes.c.status == NodeStatus.BLOCKED,
             resources.c.name == sa.literal(FENCE_PREFIX) + members.c.name,
             members.c.confirmed_epoch == members.c.epoch,
         )
         .order_by(groups.c.name, members.c.name)
     )
-    if group_id is not None:
-        query = query.where(groups.c.id == group_id)
-    return [(row[0], row[1], row[2]) for row in tx.connection.execute(query)]
+    return query.where(_ONE) if of_group else query
 
 
 @dataclass(frozen=True)
@@ -221,11 +256,7 @@ class TargetDown:
 def targets_down(tx: ProjectSession, traversal_id: str) -> list[TargetDown]:
     """Return the nodes of a traversal that wait for their member's server; those that are to be
     tried again now are left out."""
-    waiting = (
-        nodes.c.traversal_id == traversal_id,
-        nodes.c.status == NodeStatus.WAITING,
-        nodes.c.next_try > tx.clock(),
-    )
+    query = _errors_of_waiting(tx.clock())
     return [
         TargetDown(
             Ready(row.traversal_id, Node.parse(row.node)),
@@ -238,17 +269,15 @@ def targets_down(tx: ProjectSession, traversal_id: str) -> list[TargetDown]:
             target["server"],
             error,
         )
-        for row, error in _latest_errors(tx, *waiting)
+        for row, error in _latest_errors(tx, query, {"this_traversal": traversal_id})
         if (target := error.get("target")) is not None and row.member is not None
     ]
 
 
 def blocked_by_volume(tx: ProjectSession, group_id: str | None) -> list[BlockedByVolume]:
     """Return the blocked nodes whose operation said what has to change about a volume."""
-    now = tx.connection.execute(sa.select(tx.clock())).scalar_one()
-    blocked = [groups.c.project_id == tx.project_id, nodes.c.status == NodeStatus.BLOCKED]
-    if group_id is not None:
-        blocked.append(groups.c.id == group_id)
+    now = tx.now()
+    query, here = _errors_of_blocked(group_id is not None), _here(tx, group_id)
     return [
         BlockedByVolume(
             Ready(row.traversal_id, Node.parse(row.node)),
@@ -258,7 +287,7 @@ def blocked_by_volume(tx: ProjectSession, group_id: str | None) -> list[BlockedB
             **error["about"],
             due=_is_due(row, error, now),
         )
-        for row, error in _latest_errors(tx, *blocked)
+        for row, error in _latest_errors(tx, query, here)
         if error.get("about") is not None
     ]
 
@@ -273,11 +302,33 @@ def _is_due(row: Any, error: Mapping[str, Any], now: float) -> bool:
 
 
 def _latest_errors(
-    tx: ProjectSession, *which: sa.ColumnElement[bool]
+    tx: ProjectSession, query: sa.Select[Any], here: Mapping[str, Any]
 ) -> Iterator[tuple[Any, Mapping[str, Any]]]:
     """Return the nodes of current traversals, each with the error of its latest operation, empty if
     that had none."""
-    query = (
+    latest = {(row.traversal_id, row.node): row for row in tx.connection.execute(query, here)}
+    for row in latest.values():
+        yield row, (row.result or {}).get("error") or {}
+
+
+@functools.lru_cache(_BUILT)
+def _errors_of_waiting(now: sa.ColumnElement[float]) -> sa.Select[Any]:
+    return _errors_of(
+        nodes.c.traversal_id == sa.bindparam("this_traversal"),
+        nodes.c.status == NodeStatus.WAITING,
+        nodes.c.next_try > now,
+    )
+
+
+@functools.cache
+def _errors_of_blocked(of_group: bool) -> sa.Select[Any]:
+    query = _errors_of(_MINE, nodes.c.status == NodeStatus.BLOCKED)
+    return query.where(_ONE) if of_group else query
+
+
+def _errors_of(*which: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    """Return the operations of nodes of current traversals, the latest last."""
+    return (
         sa.select(
             nodes.c.traversal_id,
             nodes.c.node,
@@ -302,9 +353,6 @@ def _latest_errors(
         .where(*which)
         .order_by(groups.c.name, nodes.c.node, operations.c.token)
     )
-    latest = {(row.traversal_id, row.node): row for row in tx.connection.execute(query)}
-    for row in latest.values():
-        yield row, (row.result or {}).get("error") or {}
 
 
 def at_work(tx: ProjectSession, within: float) -> set[str]:
@@ -332,15 +380,24 @@ def at_work(tx: ProjectSession, within: float) -> set[str]:
 def unstarted(tx: ProjectSession, quiet: float) -> bool:
     """Return whether an alarm was admitted at least ``quiet`` seconds ago and has no traversal.
     Orders of operators do not count: operators see the failure and may have chosen another way."""
-    query = sa.select(incidents.c.id).where(
-        incidents.c.project_id == tx.project_id,
-        incidents.c.decision == Decision.ADMITTED,
-        incidents.c.source != OPERATOR,
-        incidents.c.traversal_id.is_(None),
-        incidents.c.group_id.is_not(None),
-        incidents.c.decided_at <= tx.clock() - quiet,
+    here = {"this_project": tx.project_id, "quiet": quiet}
+    return tx.connection.execute(_unstarted(tx.clock()), here).first() is not None
+
+
+@functools.lru_cache(_BUILT)
+def _unstarted(now: sa.ColumnElement[float]) -> sa.Select[Any]:
+    return (
+        sa.select(incidents.c.id)
+        .where(
+            incidents.c.project_id == sa.bindparam("this_project"),
+            incidents.c.decision == Decision.ADMITTED,
+            incidents.c.source != OPERATOR,
+            incidents.c.traversal_id.is_(None),
+            incidents.c.group_id.is_not(None),
+            incidents.c.decided_at <= now - _QUIET,
+        )
+        .limit(1)
     )
-    return tx.connection.execute(query.limit(1)).first() is not None
 
 
 def started_since(tx: ProjectSession, since: float) -> bool:
@@ -354,13 +411,8 @@ def started_since(tx: ProjectSession, since: float) -> bool:
 
 
 def guarded(tx: ProjectSession) -> bool:
-    """Return whether the storm guard holds an alarm of the project."""
-    query = sa.select(incidents.c.id).where(
-        incidents.c.project_id == tx.project_id,
-        incidents.c.decision == Decision.HELD,
-        incidents.c.rule == AdmissionRule.STORM,
-    )
-    return tx.connection.execute(query.limit(1)).first() is not None
+    """Return whether the storm guard holds an alarm of a project."""
+    return tx.connection.execute(_GUARDED, {"this_project": tx.project_id}).first() is not None
 
 
 def group_of(tx: ProjectSession, traversal_id: str) -> str | None:

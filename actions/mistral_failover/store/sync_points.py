@@ -7,7 +7,8 @@ simultaneous reports count one after the other, so exactly one of them sees zero
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -19,6 +20,7 @@ from mistral_failover.convergence.records import (
     NodeProgress,
     NodeState,
     NodeStatus,
+    Reported,
     Wanted,
 )
 from mistral_failover.model.stages import rank
@@ -31,18 +33,9 @@ _HERE = (
     nodes.c.traversal_id == sa.bindparam("this_traversal"),
     nodes.c.node == sa.bindparam("this_node"),
 )
-_STATE = sa.select(
-    nodes.c.status,
-    nodes.c.remaining,
-    nodes.c.wanted,
-    nodes.c.stage,
-    nodes.c.waiting_for,
-    nodes.c.waiting_since,
-    nodes.c.next_try,
-    nodes.c.tries,
-    nodes.c.own_since,
-).where(*_HERE)
-_REMAINING = sa.select(nodes.c.remaining).where(*_HERE)
+STATE_COLUMNS = [nodes.c[each.name] for each in dataclasses.fields(NodeState)[1:]]
+"""Those of a sync point, as :func:`read_state` reads them."""
+_STATE = sa.select(*STATE_COLUMNS).where(*_HERE)
 _READY = sa.select(nodes.c.node).where(
     nodes.c.traversal_id == sa.bindparam("this_traversal"),
     nodes.c.status == NodeStatus.WAITING,
@@ -74,7 +67,12 @@ _WAITING_FOR = sa.select(edges.c.node).where(
     edges.c.traversal_id == sa.bindparam("this_traversal"),
     edges.c.predecessor == sa.bindparam("this_node"),
 )
-_READY_AFTER = _READY.where(nodes.c.node.in_(_WAITING_FOR))
+_READY_AFTER = sa.select(nodes.c.node).where(
+    nodes.c.traversal_id == sa.bindparam("this_traversal"),
+    nodes.c.status == NodeStatus.WAITING,
+    nodes.c.remaining == 0,
+    nodes.c.node.in_(_WAITING_FOR),
+)
 _DONE = (
     nodes.update()
     .where(*_HERE, nodes.c.status != NodeStatus.DONE)
@@ -158,11 +156,7 @@ class SyncPoints(Session):
 
     def node(self, traversal_id: str, node: Node) -> NodeState | None:
         row = self.connection.execute(_STATE, _at(traversal_id, node.key)).one_or_none()
-        if row is None:
-            return None
-        wanted = row.wanted and Wanted(**{**row.wanted, "requires": tuple(row.wanted["requires"])})
-        values = {**row._mapping, "status": NodeStatus(row.status), "wanted": wanted}
-        return NodeState(node, **values)
+        return read_state(node, row) if row else None
 
     def inputs(self, traversal_id: str, node: Node) -> Mapping[str, Mapping[str, Any]]:
         rows = self.connection.execute(_INPUTS, _at(traversal_id, node.key))
@@ -172,15 +166,13 @@ class SyncPoints(Session):
             for output in outputs
         }
 
-    def report(self, traversal_id: str, node: Node, data: Mapping[str, Any]) -> list[Node]:
+    def report(self, traversal_id: str, node: Node, data: Mapping[str, Any]) -> Reported:
         here = _at(traversal_id, node.key)
         if self.change(_DONE, here, output=data, **_WAITS_NO_MORE):
             self.connection.execute(_COUNT_DOWN, here)
-        return _parsed(self.connection.execute(_READY_AFTER, here))
-
-    def finished(self, traversal_id: str) -> bool:
-        left = self.connection.execute(_REMAINING, _at(traversal_id, END))
-        return left.scalar_one_or_none() == 0
+        keys = set(self.connection.execute(_READY_AFTER, here).scalars())
+        ready = tuple(Node.parse(key) for key in sorted(keys - {END}))
+        return Reported(ready, finished=END in keys)
 
     def fail_node(self, traversal_id: str, node: Node, *, blocked: bool, reason: str) -> None:
         self.execute(
@@ -255,6 +247,14 @@ class SyncPoints(Session):
             NodeProgress(Node.parse(key), stage, NodeStatus(status), *rest)
             for key, stage, status, *rest in rows
         ]
+
+
+def read_state(node: Node, row: Sequence[Any]) -> NodeState:
+    """Return the sync point whose :data:`STATE_COLUMNS` a row has."""
+    status, remaining, wanted, *rest = row
+    if wanted is not None:
+        wanted = Wanted(**{**wanted, "requires": tuple(wanted["requires"])})
+    return NodeState(node, NodeStatus(status), remaining, wanted, *rest)
 
 
 def _parsed(rows: Iterable[sa.Row[Any]]) -> list[Node]:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
@@ -17,6 +18,7 @@ from mistral_failover.convergence.records import (
     GroupState,
     JournalKind,
     Node,
+    NodeView,
     Traversal,
     TraversalStatus,
 )
@@ -24,10 +26,18 @@ from mistral_failover.model.goal import Goal
 from mistral_failover.model.text import clean
 from mistral_failover.store import goals as kept_goals
 from mistral_failover.store.hooks import EVENTS
-from mistral_failover.store.records import Records
+from mistral_failover.store.records import COLUMNS, Records, read_record
 from mistral_failover.store.session import ProjectSession
-from mistral_failover.store.sync_points import SyncPoints
-from mistral_failover.store.tables import goals, groups, journal, members, resources, traversals
+from mistral_failover.store.sync_points import STATE_COLUMNS, SyncPoints, read_state
+from mistral_failover.store.tables import (
+    goals,
+    groups,
+    journal,
+    members,
+    nodes,
+    resources,
+    traversals,
+)
 
 # Building a statement takes longer than running it, so the statements of every check are built
 # once.
@@ -41,19 +51,37 @@ _GROUP = sa.select(
     groups.c.hook,
 ).where(groups.c.id == sa.bindparam("group_id"))
 _LOCKED = {shared: _GROUP.with_for_update(read=shared) for shared in (True, False)}
-_TRAVERSAL = sa.select(
-    traversals.c.id,
-    traversals.c.group_id,
-    traversals.c.goal_version,
-    traversals.c.status,
-    traversals.c.reason,
-    traversals.c.cause,
-    traversals.c.incident_id,
-    traversals.c.back,
-    traversals.c.through,
-    traversals.c.follows,
-    traversals.c.chain,
-).where(traversals.c.id == sa.bindparam("traversal_id"))
+# The nested query locks nothing: a traversal never changes its group.
+_GROUP_OF = sa.select(*_GROUP.selected_columns).where(
+    groups.c.id
+    == sa.select(traversals.c.group_id)
+    .where(traversals.c.id == sa.bindparam("traversal_id"))
+    .scalar_subquery()
+)
+_LOCKED_OF = {shared: _GROUP_OF.with_for_update(read=shared) for shared in (True, False)}
+_TRAVERSAL_COLUMNS = [traversals.c[each.name] for each in dataclasses.fields(Traversal)]
+_TRAVERSAL = sa.select(*_TRAVERSAL_COLUMNS).where(traversals.c.id == sa.bindparam("traversal_id"))
+_VIEW = (
+    sa.select(*_TRAVERSAL_COLUMNS, *STATE_COLUMNS, *COLUMNS, members.c.epoch.label("now"))
+    .join(
+        nodes,
+        sa.and_(nodes.c.traversal_id == traversals.c.id, nodes.c.node == sa.bindparam("this_node")),
+        isouter=True,
+    )
+    .join(resources, resources.c.id == sa.bindparam("this_record"), isouter=True)
+    .join(
+        members,
+        sa.and_(members.c.group_id == resources.c.group_id, members.c.name == resources.c.member),
+        isouter=True,
+    )
+    .where(traversals.c.id == sa.bindparam("this_traversal"))
+)
+_PARTS = (
+    len(_TRAVERSAL_COLUMNS),
+    len(_TRAVERSAL_COLUMNS) + len(STATE_COLUMNS),
+    len(_TRAVERSAL_COLUMNS) + len(STATE_COLUMNS) + len(COLUMNS),
+)
+_STATUS = _TRAVERSAL_COLUMNS.index(traversals.c.status)
 _SUCCESSOR = sa.select(traversals.c.id).where(traversals.c.follows == sa.bindparam("traversal_id"))
 _GOAL = sa.select(goals.c.document).where(
     goals.c.group_id == sa.bindparam("group_id"), goals.c.version == sa.bindparam("goal_version")
@@ -76,13 +104,20 @@ class SqlTransaction(Records, SyncPoints):
         self._hooked: set[str] = set()
 
     def lock_group(self, group_id: str, *, shared: bool) -> GroupState | None:
-        row = self.connection.execute(_LOCKED[shared], {"group_id": group_id}).one_or_none()
+        return self._group(_LOCKED[shared], {"group_id": group_id})
+
+    def lock_group_of(self, traversal_id: str, *, shared: bool) -> GroupState | None:
+        return self._group(_LOCKED_OF[shared], {"traversal_id": traversal_id})
+
+    def _group(self, query: sa.Select[Any], here: Mapping[str, str]) -> GroupState | None:
+        row = self.connection.execute(query, here).one_or_none()
         if row is None:
             return None
-        *state, hook = row
+        *values, hook = row
+        state = GroupState(*values)
         if hook is not None:
-            self._hooked.add(group_id)
-        return GroupState(*state)
+            self._hooked.add(state.id)
+        return state
 
     def definition(self, group_id: str) -> Mapping[str, Any]:
         found = self.connection.execute(_DEFINITION, {"group_id": group_id})
@@ -105,7 +140,25 @@ class SqlTransaction(Records, SyncPoints):
 
     def traversal(self, traversal_id: str) -> Traversal | None:
         row = self.connection.execute(_TRAVERSAL, {"traversal_id": traversal_id}).one_or_none()
-        return Traversal(**{**row._mapping, "status": TraversalStatus(row.status)}) if row else None
+        return _traversal(row) if row else None
+
+    def view(self, traversal_id: str, node: Node) -> NodeView | None:
+        here = {
+            "this_traversal": traversal_id,
+            "this_node": node.key,
+            "this_record": node.resource_id,
+        }
+        row = self.connection.execute(_VIEW, here).one_or_none()
+        if row is None:
+            return None
+        to_state, to_record, to_epoch = _PARTS
+        state, record = row[to_state:to_record], row[to_record:to_epoch]
+        return NodeView(
+            _traversal(row[:to_state]),
+            None if state[0] is None else read_state(node, state),
+            None if record[0] is None else read_record(record),
+            row[to_epoch] or 0,
+        )
 
     def successor(self, traversal_id: str) -> str | None:
         row = self.connection.execute(_SUCCESSOR, {"traversal_id": traversal_id})
@@ -265,6 +318,12 @@ class ProjectTransaction(SqlTransaction, ProjectSession):
     ) -> None:
         super().__init__(connection, clock)
         self.project_id = project_id
+
+
+def _traversal(row: Sequence[Any]) -> Traversal:
+    values = list(row)
+    values[_STATUS] = TraversalStatus(values[_STATUS])
+    return Traversal(*values)
 
 
 def _chunks(items: Sequence[str], size: int = 500) -> Iterable[Sequence[str]]:
