@@ -306,6 +306,7 @@ class EmbeddedMistral:
         from mistral_failover.embedded import reset, scheduler, speedups
 
         speedups.cache_schema_validators()
+        speedups.recognise_plain_values()
         scheduler.install()
         stack.callback(reset.forget_services)
         # Stopped in the reverse order: what the executor gives back needs a running engine.

@@ -22,11 +22,15 @@
 8. Mistral asks the database twice for each action whether a user has defined one of that name.
    Almost no installation does, and no other process writes to the database: it asks once
    one was defined.
+9. oslo.serialization asks some twenty questions about each dict and list that Mistral writes as
+   JSON before it finds out that it is one: a tenth of the time of a workflow. Here that is the
+   first question.
 """
 
 import functools
 import threading
 import types
+from collections.abc import Callable
 from typing import Any
 
 import jsonschema
@@ -34,6 +38,7 @@ import sqlalchemy
 import sqlalchemy.orm
 
 _SIGNATURES = 1024  # of functions that are remembered
+_LEAVES = frozenset((str, int, float, bool, type(None)))
 _validators: dict[int, tuple[Any, Any]] = {}
 _own_actions = threading.Event()  # set: a user has defined an action, or may have
 
@@ -138,6 +143,49 @@ def keep_signatures() -> None:
 
     if util._getargspec is compat.getargspec:
         util._getargspec = functools.lru_cache(_SIGNATURES)(compat.getargspec)
+
+
+def recognise_plain_values() -> None:
+    """Let oslo.serialization recognise what JSON knows at first sight; repeatable."""
+    from oslo_serialization import jsonutils
+
+    if not hasattr(jsonutils.to_primitive, "__wrapped__"):
+        jsonutils.to_primitive = plain_values_first(jsonutils.to_primitive)
+
+
+def plain_values_first(to_primitive: Callable[..., Any]) -> Callable[..., Any]:
+    """Return oslo.serialization's conversion to what JSON knows, with the same results, which goes
+    through dicts, lists and tuples by itself."""
+
+    @functools.wraps(to_primitive)
+    def faster(
+        value: Any,
+        convert_instances: bool = False,
+        convert_datetime: bool = True,
+        level: int = 0,
+        max_depth: int = 3,
+        encoding: str = "utf-8",
+        fallback: Callable[[Any], Any] | None = None,
+    ) -> Any:
+        def convert(value: Any) -> Any:
+            kind = type(value)
+            if kind in _LEAVES:
+                return value
+            if level <= max_depth:
+                try:
+                    if kind is dict:
+                        return {convert(key): convert(each) for key, each in value.items()}
+                    if kind is list or kind is tuple:
+                        return [convert(each) for each in value]
+                except TypeError:  # the original knows what becomes of it then
+                    pass
+            return to_primitive(
+                value, convert_instances, convert_datetime, level, max_depth, encoding, fallback
+            )
+
+        return convert(value)
+
+    return faster
 
 
 def order_attributes() -> None:
