@@ -49,8 +49,10 @@ drills: $(STAMP)
 	PYTHONPATH=tests:. $(BIN)/python -m support.shells
 	$(BIN)/pytest -m drills tests -n 2 --dist loadfile --durations=10
 
+# Then the properties of the core, and every interleaving, further than make test searches them.
 faults: $(STAMP)
 	$(BIN)/pytest -m faults tests/faults -n 3 --dist worksteal --durations=10
+	HYPOTHESIS_PROFILE=deep $(BIN)/pytest tests/convergence tests/store/test_totals.py -n 3 --dist worksteal
 
 # The agents and their channel on a real RabbitMQ, and everybody killed at every point.
 test-broker: $(STAMP)

@@ -19,7 +19,7 @@ for _name in [name for name in os.environ if name.startswith(("OS_", "FAILOVER_"
 # The same examples in every run: what a change did not touch does not fail it.
 settings.register_profile(
     "quick",
-    max_examples=30,
+    max_examples=20,
     stateful_step_count=30,
     derandomize=True,
     deadline=None,
@@ -27,6 +27,7 @@ settings.register_profile(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+settings.register_profile("deep", settings.get_profile("quick"), max_examples=100)
 settings.register_profile("random", settings.get_profile("quick"), derandomize=False)
 settings.register_profile(
     "thorough", settings.get_profile("random"), max_examples=1000, stateful_step_count=60

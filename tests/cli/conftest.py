@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,13 @@ class Deployment:
         self.mistral.client.run_action("failover.define", inputs)
         self.run("activate_first", group=group)
 
+    def hear(self, group: str, identity: str, **more: Any) -> str:
+        """Let an alarm about a group arrive; return the incident that it is."""
+        body = {"group": group, "id": identity, **more}
+        ended = self.mistral.client.run("failover.on_event", {"body": body})
+        (admission,) = ended["output"]["admissions"]
+        return str(admission["incident"])
+
     def status(self, group: str) -> dict[str, Any]:
         """Where a group stands."""
         return dict(self.mistral.client.run_action("failover.status", {"group": group}))
@@ -92,11 +100,11 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "400")
 
 
-@pytest.fixture(scope="session")
-def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """The example's group, failed over by hand once: two goals."""
-    group, folder = "payments", tmp_path_factory.mktemp("deployment")
-    secret = tmp_path_factory.mktemp("secret") / "agents.key"
+@contextmanager
+def deploy(folders: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """Deploy the example's group, and fail it over by hand once: two goals."""
+    group, folder = "payments", folders.mktemp("deployment")
+    secret = folders.mktemp("secret") / "agents.key"
     secret.write_bytes(SECRET)
     secret.chmod(0o600)
     # Groups of several tests fail within a minute: here that is no storm.
@@ -106,3 +114,19 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
         deployment.protect(group)
         deployment.run("failover", to="db_b", lost=[], because="a test of the standby")
         yield deployment
+
+
+@pytest.fixture(scope="session")
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """The deployment of most files here."""
+    with deploy(tmp_path_factory) as deployment:
+        yield deployment
+
+
+@pytest.fixture
+def held(deployment: Deployment, request: pytest.FixtureRequest) -> tuple[str, str]:
+    """A group with an alarm about db_a that is held, for the group is paused."""
+    group = request.node.name.replace("_", "-")[5:40].strip("-")
+    deployment.protect(group)
+    deployment.shown("pause", group, "--because", "we look")
+    return group, deployment.hear(group, f"w-{group}", member="db_a")

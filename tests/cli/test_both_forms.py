@@ -71,7 +71,7 @@ ELSEWHERE = {
     "group create": "cli/test_group_commands.py",
     "group delete": "cli/test_group_commands.py",
     "group update": "cli/test_group_commands.py",
-    "host-lost": "cli/test_alarm_commands.py",
+    "host-lost": "cli/test_several_alarms.py",
     "recover": "cli/test_plan_commands.py",
     "replace": "cli/test_replace_commands.py",
     "rollback": "cli/test_order_commands.py",
@@ -79,7 +79,7 @@ ELSEWHERE = {
     "sweep": "cli/test_order_commands.py",
     "switchover": "cli/test_switchover_commands.py",
     "unfence": "cli/test_fence_command.py",
-    "zone-lost": "cli/test_alarm_commands.py",
+    "zone-lost": "cli/test_several_alarms.py",
 }
 
 

@@ -31,13 +31,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Within a file, what happens after a host's return comes after what happens without it."""
-    files = list(dict.fromkeys(item.path for item in items))
-    items.sort(
-        key=lambda item: (
-            files.index(item.path),
-            "returned" in getattr(item, "fixturenames", ()),
-        )
-    )
+    order = {file: place for place, file in enumerate(dict.fromkeys(it.path for it in items))}
+    items.sort(key=lambda it: (order[it.path], "returned" in getattr(it, "fixturenames", ())))
 
 
 @pytest.fixture(scope="session")

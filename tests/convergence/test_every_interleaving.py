@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every interleaving of two or three engines on small groups, with all that may go wrong meanwhile.
 
-``HYPOTHESIS_PROFILE=thorough`` explores further. ``-rP`` shows how many states there were.
+``HYPOTHESIS_PROFILE=deep`` (in ``make faults``) and ``thorough`` explore further. ``-rP`` shows how
+many states there were.
 """
 
 from __future__ import annotations
@@ -115,22 +116,12 @@ MORE: dict[str, Scenario] = {
     "it comes to stand on something else, and all is removed": lambda: Explorer(
         *ON_OTHER_FEET, reached=1, faults=RemainingEvents(crashes=1)
     ),
-    "a chain, there and back, with a crash and a freeze": lambda: Explorer(
-        *there_and_back(CHAIN), reached=1, faults=RemainingEvents(crashes=1, freezes=1)
-    ),
-    "a chain, away and removed, with every fault": lambda: Explorer(
-        *AWAY_AND_REMOVED, reached=1, faults=EVERY_FAULT._replace(overlaps=0)
-    ),
-    "a fork is made, moves, and moves back": lambda: Explorer(*there_and_back(FORK)),
     "a fork moves, with steps in the middle of steps": lambda: Explorer(
         *AWAY_FORKED, reached=1, faults=RemainingEvents(freezes=1, doubles=1, overlaps=1)
     ),
     "a failover, with every fault": lambda: Explorer(*AWAY, reached=1, faults=EVERY_FAULT),
     "the target of a failover dies during it": lambda: Explorer(
         *TWO_FAILOVERS, reached=1, faults=RemainingEvents(doubles=1)
-    ),
-    "a failover is taken back, with a freeze and a double": lambda: Explorer(
-        *there_and_back(FAILOVER), reached=1, faults=RemainingEvents(freezes=1, doubles=1)
     ),
     "a failover that fails is rolled back": lambda: Explorer(
         *AWAY,
@@ -143,6 +134,18 @@ MORE: dict[str, Scenario] = {
     ),
     "the group is removed, with every fault": lambda: Explorer(
         *REMOVAL, reached=1, faults=EVERY_FAULT
+    ),
+}
+DEEP: dict[str, Scenario] = {
+    "a chain, there and back, with a crash and a freeze": lambda: Explorer(
+        *there_and_back(CHAIN), reached=1, faults=RemainingEvents(crashes=1, freezes=1)
+    ),
+    "a chain, away and removed, with every fault": lambda: Explorer(
+        *AWAY_AND_REMOVED, reached=1, faults=EVERY_FAULT._replace(overlaps=0)
+    ),
+    "a fork is made, moves, and moves back": lambda: Explorer(*there_and_back(FORK)),
+    "a failover is taken back, with a freeze and a double": lambda: Explorer(
+        *there_and_back(FAILOVER), reached=1, faults=RemainingEvents(freezes=1, doubles=1)
     ),
 }
 FURTHER: dict[str, Scenario] = {
@@ -187,11 +190,11 @@ FURTHER: dict[str, Scenario] = {
         *there_and_back(FOUND_LATE), faults=RemainingEvents(failures=1, freezes=1)
     ),
 }
-SCENARIOS = SMALL | MORE
-if os.environ.get("HYPOTHESIS_PROFILE") == "thorough":
-    SCENARIOS |= FURTHER
-elif os.environ.get("HYPOTHESIS_PROFILE") == "mutants":
-    SCENARIOS = SMALL
+SCENARIOS = {
+    "mutants": SMALL,
+    "deep": SMALL | MORE | DEEP,
+    "thorough": SMALL | MORE | DEEP | FURTHER,
+}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), SMALL | MORE)
 
 
 @pytest.mark.timeout(3600)

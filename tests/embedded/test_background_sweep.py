@@ -20,9 +20,10 @@ from mistral_failover.convergence.engine import Engine
 from mistral_failover.embedded.process import MistralProcess
 from mistral_failover.model.goal import render_goal
 from mistral_failover.runtime.request import DEFAULT_PROJECT
-from mistral_failover.store import groups, schema, views
+from mistral_failover.store import groups, views
 from mistral_failover.store.database import Database
 from mistral_failover.store.tables import operations, resources
+from support.databases import new_store
 
 pytestmark = pytest.mark.drills
 
@@ -75,8 +76,7 @@ class Place:
         self.folder = folder
         self._files = files
         self.names: dict[str, str] = {}
-        self.database = Database(f"sqlite:///{folder / 'failover.sqlite'}")
-        schema.upgrade(self.database)
+        self.database = Database(new_store(folder / "failover.sqlite"))
 
     def mistral(
         self, name: str = "mistral", sweep_after: float = 0.5, **more: Any

@@ -13,9 +13,9 @@ import pytest
 from mistral_failover.alarms import adapters
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.server import intake, secret
-from mistral_failover.store import schema
 from mistral_failover.store.database import Database
 from server.conftest import request_of
+from support.databases import new_store
 
 FIRST, SECOND = b"0123456789abcdef0123456789abcdef", b"fedcba9876543210fedcba9876543210"
 ALARM = b'{"group": "payments", "member": "db_a", "id": "watchdog-4711"}'
@@ -35,8 +35,7 @@ class Mistral:
 @pytest.fixture
 def taking(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Any:
     """An intake whose buckets do not fill while the test runs."""
-    database = Database(f"sqlite:///{tmp_path_factory.mktemp('floods') / 'store.sqlite'}")
-    schema.upgrade(database)
+    database = Database(new_store(tmp_path_factory.mktemp("floods") / "store.sqlite"))
     monkeypatch.setattr(intake, "RATE", 0.0)
     return intake.Intake(secret.Secret(FIRST, SECOND), Mistral(), request_of(database, "p"))
 

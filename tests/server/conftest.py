@@ -20,8 +20,8 @@ from mistral_failover.runtime.request import Request
 from mistral_failover.server import intake, secret, webhook
 from mistral_failover.server.addresses import Address, bound
 from mistral_failover.settings import Settings
-from mistral_failover.store import schema
 from mistral_failover.store.database import Database
+from support.databases import new_store
 from support.servers import post, signed
 
 KEY = b"0123456789abcdef0123456789abcdef"
@@ -70,9 +70,7 @@ _projects = itertools.count()
 @pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Database:
     """A state store."""
-    database = Database(f"sqlite:///{tmp_path_factory.mktemp('server') / 'failover.sqlite'}")
-    schema.upgrade(database)
-    return database
+    return Database(new_store(tmp_path_factory.mktemp("server") / "failover.sqlite"))
 
 
 def request_of(store: Database, project: str) -> Request:

@@ -16,6 +16,7 @@ from mistral_failover.embedded.settings import LOCAL_HTTP
 from mistral_failover.emulator.client import EmulatorClient
 from mistral_failover.emulator.clouds import write_clouds_yaml
 from mistral_failover.emulator.server import EmulatedCloud
+from support.databases import new_store
 from support.mistral_of_cloud import in_front_of
 
 
@@ -29,7 +30,7 @@ def deployed(
         clouds = folder / "clouds.yaml"
         write_clouds_yaml(clouds, "emulated", cloud.url)
         options = {
-            "database": f"sqlite:///{folder}/failover.sqlite",
+            "database": new_store(folder / "failover.sqlite"),
             "cloud": "emulated",
             "auth_url": cloud.auth_url,
             "command_channel": f"emulator+{cloud.url}",

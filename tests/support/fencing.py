@@ -35,6 +35,7 @@ from mistral_failover.runtime.process import Runtime
 from mistral_failover.settings import Settings
 from mistral_failover.store import host_fences
 from mistral_failover.store.groups import MemberRow
+from support.databases import new_store
 from support.pages import ROOT
 
 SIMULATORS = ROOT / "tests" / "resources" / "fence" / "simulators"
@@ -248,7 +249,7 @@ def clouds_of_an_operator(emulated: EmulatedCloud, folder: Path, user: str = "ad
 def runtime_for(folder: Path, **more: Any) -> Runtime:
     """Return a runtime with a state store and an operator's file."""
     settings = Settings(
-        database=f"sqlite:///{folder / 'state.sqlite'}",
+        database=new_store(folder / "state.sqlite"),
         fence_devices_file=str(folder / "fence-devices.yaml"),
         http_timeout=5,
         poll_first=0.005,

@@ -21,6 +21,7 @@ from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
 from mistral_failover.settings import Settings
 from mistral_failover.store import groups, incidents
+from support.databases import new_store
 
 _numbers = itertools.count(1)
 HOUSE = {
@@ -34,8 +35,8 @@ HOUSE = {
 
 @pytest.fixture(scope="session")
 def _state(tmp_path_factory: pytest.TempPathFactory) -> Runtime:
-    database = tmp_path_factory.mktemp("state") / "failover.sqlite"
-    return Runtime(Settings(database=f"sqlite:///{database}", sweep_after=0.0), eager=False)
+    database = new_store(tmp_path_factory.mktemp("state") / "failover.sqlite")
+    return Runtime(Settings(database=database, sweep_after=0.0), eager=False)
 
 
 @pytest.fixture

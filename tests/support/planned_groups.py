@@ -29,6 +29,7 @@ from mistral_failover.runtime.request import DEFAULT_PROJECT, Request
 from mistral_failover.settings import Settings
 from mistral_failover.store import groups, tables
 from mistral_failover.store.tables import metadata
+from support.databases import new_store
 from support.driving import work_all
 from support.operators import Operator
 
@@ -214,7 +215,7 @@ def state(emulated: EmulatedCloud, tmp_path_factory: pytest.TempPathFactory) -> 
     write_clouds_yaml(folder / "clouds.yaml", "planned", emulated.url)
     runtime = Runtime(
         Settings(
-            database=f"sqlite:///{folder}/failover.sqlite",
+            database=new_store(folder / "failover.sqlite"),
             cloud="planned",
             command_channel=f"emulator+{emulated.url}",
             storm_groups=0,

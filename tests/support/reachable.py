@@ -55,10 +55,16 @@ def reached(start: str) -> frozenset[str]:
 @functools.cache
 def codes(start: str) -> frozenset[str]:
     """The codes of all errors that are made in what a function or class may reach."""
-    return frozenset(code for here in reached(start) for code in _codes_of(_definitions()[here]))
+    return frozenset(code for here in reached(start) for code in _codes_of(here))
 
 
-def _codes_of(definition: ast.AST) -> Iterator[str]:
+@functools.cache
+def _codes_of(name: str) -> frozenset[str]:
+    """The codes of the errors that are made in one definition."""
+    return frozenset(_codes_in(_definitions()[name]))
+
+
+def _codes_in(definition: ast.AST) -> Iterator[str]:
     for node in ast.walk(definition):
         found: list[ast.expr] = []
         if isinstance(node, ast.Call):

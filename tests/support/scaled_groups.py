@@ -26,6 +26,7 @@ from mistral_failover.emulator.clouds import write_clouds_yaml
 from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.settings import Settings
+from support.databases import new_store
 from support.driving import work_all
 from support.operators import Operator
 
@@ -166,10 +167,9 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatedCloud
 @pytest.fixture(scope="module")
 def shared(emulated: EmulatedCloud, tmp_path_factory: pytest.TempPathFactory) -> Runtime:
     """One state store for this file's tests."""
-    database = tmp_path_factory.mktemp("state") / "failover.sqlite"
     return Runtime(
         Settings(
-            database=f"sqlite:///{database}",
+            database=new_store(tmp_path_factory.mktemp("state") / "failover.sqlite"),
             cloud="emulated",
             command_channel=f"emulator+{emulated.url}",
             storm_groups=0,  # in these tests many groups of the project fail, on purpose

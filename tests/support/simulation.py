@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import functools
+import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -98,6 +100,12 @@ def lost_members(tx: Any, group_id: str) -> tuple[str, ...]:
     return tuple(tx.goal(group_id, current.goal_version).document["lost"])
 
 
+@functools.lru_cache(256)
+def _parsed(document: str, name: str, types: str) -> Group:
+    """A group file as the model reads it: many a search defines the same one at every turn."""
+    return parse_group(json.loads(document), name=name, types=json.loads(types))
+
+
 class Simulation:
     """One group in an empty store."""
 
@@ -139,7 +147,7 @@ class Simulation:
             **more,
         }
         definition = {"document": document, "types": list(types)}
-        self.group = parse_group(document, name=name, types=list(types))
+        self.group = _parsed(json.dumps(document), name, json.dumps(definition["types"]))
 
         def store(tx: Any) -> str:
             group_id = groups.define(tx, name, definition)

@@ -28,6 +28,7 @@ from mistral_failover.testing.engine import TestEngine
 from mistral_failover.testing.run import Run
 from mistral_failover.testing.workflows import Workflows
 from support.activation import activate, done
+from support.databases import new_store
 
 _numbers = itertools.count(1)
 _SERVER = {
@@ -101,9 +102,8 @@ def state(
 ) -> Iterator[Runtime]:
     """The actions of this process, configured as mistral.conf would do it."""
     configuration.load(cfg.CONF)  # registers the options with the configuration Mistral has parsed
-    database = tmp_path_factory.mktemp("state") / "failover.sqlite"
     options = {
-        "database": f"sqlite:///{database}",
+        "database": new_store(tmp_path_factory.mktemp("state") / "failover.sqlite"),
         "cloud": "emulated",
         "command_channel": f"emulator+{emulated.url}",
         "lease": 10.0,

@@ -29,6 +29,7 @@ from mistral_failover.runtime import process
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.store.tables import incidents
 from support.alarm_bodies import HOST
+from support.databases import new_store
 from support.operators import Operator
 
 _numbers = itertools.count(1)
@@ -55,7 +56,7 @@ def options() -> Iterator[Callable[..., None]]:
 @pytest.fixture
 def alone(state: Runtime, options: Callable[..., None], tmp_path: Path) -> None:
     """A state store of this test's own: a host's failure concerns every group of the project."""
-    options(database=f"sqlite:///{tmp_path}/failover.sqlite")
+    options(database=new_store(tmp_path / "failover.sqlite"))
 
 
 @pytest.fixture

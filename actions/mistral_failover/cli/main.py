@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -79,6 +80,14 @@ class FailoverApp(App):
         parser: argparse.ArgumentParser = super().build_option_parser(*args, **kwargs)
         connection.add_options(parser, self._argv)
         return parser
+
+    def configure_logging(self) -> None:
+        """Show what cliff's own method shows; it has every library also prepare the messages that
+        no handler wants."""
+        root = logging.getLogger()
+        before = root.handlers[:]
+        super().configure_logging()
+        root.setLevel(min(each.level for each in root.handlers if each not in before))
 
     def run_subcommand(self, argv: list[str]) -> int:
         """Run one command; return its exit code."""

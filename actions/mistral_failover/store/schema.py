@@ -13,6 +13,7 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import alembic.command
@@ -72,6 +73,7 @@ def revisions(database: Database) -> tuple[str | None, str]:
         return _revision(connection), head()
 
 
+@cache
 def head() -> str:
     """Return the revision that this version needs."""
     found = ScriptDirectory(str(_SCRIPTS)).get_current_head()
