@@ -30,3 +30,20 @@ def only_these_change(
     assert {k: v for k, v in after.items() if k not in changed} == {
         k: v for k, v in before.items() if k not in changed
     }
+
+
+@contextmanager
+def statements_of(database: Database) -> Iterator[list[str]]:
+    """Note the statements that are executed while the block runs, without the beginnings of
+    transactions."""
+    said: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_more: Any) -> None:
+        if not statement.startswith("BEGIN"):
+            said.append(statement)
+
+    sa.event.listen(database.engine, "before_cursor_execute", note)
+    try:
+        yield said
+    finally:
+        sa.event.remove(database.engine, "before_cursor_execute", note)

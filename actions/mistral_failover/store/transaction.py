@@ -68,7 +68,14 @@ _VIEW = (
         sa.and_(nodes.c.traversal_id == traversals.c.id, nodes.c.node == sa.bindparam("this_node")),
         isouter=True,
     )
-    .join(resources, resources.c.id == sa.bindparam("this_record"), isouter=True)
+    .join(
+        resources,
+        sa.and_(
+            resources.c.id == sa.bindparam("this_record"),
+            resources.c.group_id == traversals.c.group_id,
+        ),
+        isouter=True,
+    )
     .join(
         members,
         sa.and_(members.c.group_id == resources.c.group_id, members.c.name == resources.c.member),
