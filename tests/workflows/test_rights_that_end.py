@@ -226,6 +226,18 @@ ENDS = {
 }
 
 
+# Where a failover stops and continues does not depend on how its rights ended. So one way is played
+# at every point, the others at the beginning, in the middle of an operation and at the end.
+_ENDS_AT = [("token revoked", point) for point in POINTS] + [
+    (how, point)
+    for how in ("trust deleted", "user disabled")
+    for point in ("link.after", "attach.after", "patch.after")
+]
+ENDS_AT = [
+    pytest.param(ENDS[how], point, id=f"{how}-{point}".replace(" ", "_")) for how, point in _ENDS_AT
+]
+
+
 @pytest.fixture(params=ENDS.values(), ids=[how.replace(" ", "_") for how in ENDS])
 def end(request: pytest.FixtureRequest) -> End:
     """Each way for rights to end."""
@@ -233,7 +245,7 @@ def end(request: pytest.FixtureRequest) -> End:
     return found
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(("end", "point"), ENDS_AT, indirect=["end"])
 def test_a_failover_whose_rights_end_is_completed_by_a_request_with_valid_rights(
     tenant: Tenant, state: Runtime, point: str, end: End
 ) -> None:
