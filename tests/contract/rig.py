@@ -11,7 +11,7 @@ import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -78,6 +78,11 @@ class Rig(ABC):
     @abstractmethod
     def revive(self, host: str) -> None:
         """Start the compute service of a host again, and wait until Nova says that it is up."""
+
+    def alone(self, what: str) -> AbstractContextManager[object]:
+        """While it lasts, no other test process has this of the cloud. It waits for its turn."""
+        del what
+        return nullcontext()
 
     @abstractmethod
     def forget_tokens(self) -> None:
@@ -277,11 +282,14 @@ class Rig(ABC):
         return f"{self.prefix}-{self._count}"
 
     def until(self, probe: Callable[[], Any], limit: float = 90.0) -> Any:
-        """Ask until the answer is true, and return it."""
+        """Ask until the answer is true, and return it. Each question costs the services processor
+        time, so the pauses grow a little."""
         deadline = time.monotonic() + limit
+        pause = self.settings.poll_first
         while not (found := probe()):
             assert time.monotonic() < deadline, "it did not come to pass"
-            time.sleep(self.settings.poll_first)
+            time.sleep(pause)
+            pause = min(pause * 1.2, 3 * self.settings.poll_first)
         return found
 
     def boot(

@@ -14,6 +14,8 @@ from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.hosts import ComputeService
 
+pytestmark = pytest.mark.usefixtures("victim")
+
 
 @pytest.fixture
 def operator(rig: Rig) -> Cloud:
