@@ -30,22 +30,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files whose tests take longest come first, so that no process is left alone with one at the
-    end. Within a file, what happens after a host's return comes after what happens without it."""
+    """Within a file, what happens after a host's return comes after what happens without it."""
     files = list(dict.fromkeys(item.path for item in items))
-    slow = {item.path for item in items if _is_slow(item)}
     items.sort(
         key=lambda item: (
-            item.path not in slow,
             files.index(item.path),
             "returned" in getattr(item, "fixturenames", ()),
         )
-    )
-
-
-def _is_slow(item: pytest.Item) -> bool:
-    return "real_cloud" in item.path.parts or bool(
-        {"crew", "outage"}.intersection(getattr(item, "fixturenames", ()))
     )
 
 
@@ -119,14 +110,6 @@ def linked(rig: Rig) -> Iterator[Two]:
         yield Two(*made)
     finally:
         rig.remove_servers(made)
-
-
-@pytest.fixture(scope="module")
-def victim(rig: Rig) -> Iterator[str]:
-    """The host that may die. Until the module's end no other test process lets it die, and the
-    scheduler puts no server on it (testcloud/instances.py)."""
-    with rig.alone("victim"):
-        yield rig.victim
 
 
 @pytest.fixture

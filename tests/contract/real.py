@@ -3,13 +3,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -27,8 +24,7 @@ class RealRig(Rig):
     """A rig on real services.
 
     ``entries``: the auth of each of `PEOPLE`, as in clouds.yaml. ``kill`` and ``start`` do that to
-    the compute service of a host. ``memcached``: where the services remember tokens. ``locks``: a
-    folder that all test processes on this cloud share.
+    the compute service of a host. ``memcached``: where the services remember tokens.
     """
 
     settings = Settings(http_timeout=30, poll_first=0.1)
@@ -43,7 +39,6 @@ class RealRig(Rig):
         kill: Callable[[str], object],
         start: Callable[[str], object],
         memcached: tuple[str, int],
-        locks: Path,
     ) -> None:
         people = {
             name: Person(auth["username"], auth["password"], auth["project_name"])
@@ -51,7 +46,7 @@ class RealRig(Rig):
         }
         super().__init__(entries["demo"]["auth_url"], people)
         self.victim, self.steady, self.flavor = victim, steady, flavor
-        self._kill, self._start, self._memcached, self._locks = kill, start, memcached, locks
+        self._kill, self._start, self._memcached = kill, start, memcached
         self._let_admin_into_demo(Api(self.auth_url, people["admin"]))
 
     def _let_admin_into_demo(self, admin: Api) -> None:
@@ -72,12 +67,6 @@ class RealRig(Rig):
     def revive(self, host: str) -> None:
         self._start(host)
         self.until(lambda: self.service(host) == "up")
-
-    @contextmanager
-    def alone(self, what: str) -> Iterator[None]:
-        with (self._locks / f"{what}.lock").open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
 
     def _hire(self, name: str) -> None:
         admin = self.token("admin")
@@ -115,10 +104,6 @@ class RealRig(Rig):
     @cached_property
     def network_id(self) -> str:
         """Made by the first run. Only the owner of a network may allow addresses on its ports."""
-        with self.alone("network"):
-            return self._network()
-
-    def _network(self) -> str:
         network = self._ensured("networks", {})
         subnet = {"network_id": network, "cidr": "10.98.0.0/24", "ip_version": 4}
         subnet_id = self._ensured("subnets", {**subnet, "enable_dhcp": False})
@@ -156,11 +141,10 @@ def real_rig() -> RealRig:
     processes = Processes(cloud)
     return RealRig(
         {name: found[f"testcloud-{name}"]["auth"] for name in PEOPLE},
-        victim=settings.HOSTS[-1],
+        victim=settings.VICTIM,
         steady=settings.HOSTS[0],
         flavor=seed.FLAVOR,
         kill=lambda host: processes.stop(f"nova-compute-{host}", kill=True),
         start=lambda host: service_processes.start(cloud, f"nova-compute-{host}"),
         memcached=(settings.HOST, cloud.port("memcached")),
-        locks=cloud.temporary,
     )

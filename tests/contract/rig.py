@@ -11,7 +11,7 @@ import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -78,11 +78,6 @@ class Rig(ABC):
     @abstractmethod
     def revive(self, host: str) -> None:
         """Start the compute service of a host again, and wait until Nova says that it is up."""
-
-    def alone(self, what: str) -> AbstractContextManager[object]:
-        """While it lasts, no other test process has this of the cloud. It waits for its turn."""
-        del what
-        return nullcontext()
 
     @abstractmethod
     def forget_tokens(self) -> None:

@@ -44,9 +44,9 @@ def asked(rig: Rig, server: str, volume: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def outage(rig: Rig, victim: str) -> Iterator[Outage]:
+def outage(rig: Rig) -> Iterator[Outage]:
     """It happens once for all tests that need it."""
-    server, hoarding = rig.boot(victim), rig.boot(victim)
+    server, hoarding = rig.boot(rig.victim), rig.boot(rig.victim)
     rig.active(server, hoarding)
     made = [server, hoarding]
     volumes = [rig.make_volume() for _ in range(4)]
@@ -57,13 +57,13 @@ def outage(rig: Rig, victim: str) -> Iterator[Outage]:
     assert rig.api().nova("POST", f"/servers/{hoarding}/os-volume_attachments", body).ok
     rig.until(lambda: rig.volume_status(hoarded) == "in-use")
     try:
-        rig.kill(victim, lambda: asked(rig, server, leaving))
+        rig.kill(rig.victim, lambda: asked(rig, server, leaving))
         rig.api("admin").reset_volume(arriving, "attaching")
         made.append(rig.boot())
         rig.active(made[-1])
         yield Outage(server, *volumes[:3], hoarding, hoarded, made[-1])
     finally:
-        rig.revive(victim)
+        rig.revive(rig.victim)
         rig.remove_servers(made)
         for volume in volumes:
             rig.remove_volume(volume)

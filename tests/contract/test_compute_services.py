@@ -14,8 +14,6 @@ from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.hosts import ComputeService
 
-pytestmark = pytest.mark.usefixtures("victim")
-
 
 @pytest.fixture
 def operator(rig: Rig) -> Cloud:

@@ -38,9 +38,9 @@ class Outage:
 
 
 @pytest.fixture(scope="module")
-def outage(rig: Rig, victim: str) -> Iterator[Outage]:
+def outage(rig: Rig) -> Iterator[Outage]:
     """The outage."""
-    servers = [rig.boot(victim) for _ in range(SPARE)]
+    servers = [rig.boot(rig.victim) for _ in range(SPARE)]
     rig.active(*servers)
     volumes = [rig.make_volume() for _ in servers]
     pairs = list(zip(servers, volumes, strict=True))
@@ -55,10 +55,10 @@ def outage(rig: Rig, victim: str) -> Iterator[Outage]:
         assert rig.api().detach(*found.detaching).status_code == 202
 
     try:
-        rig.kill(victim, unnoticed)
+        rig.kill(rig.victim, unnoticed)
         yield found
     finally:
-        rig.revive(victim)
+        rig.revive(rig.victim)
         rig.remove_servers(servers)
         for volume_id in volumes:
             rig.remove_volume(volume_id)
