@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 # Tests start thousands of programs: each starts in half the time if Python keeps what it compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: drill test docs drills test-cloud test-octavia test-designate test-outages test-broker test-ui pictures test-package agent-deb faults lint bench bench-cloud mutants cloud-up cloud-down cloud-status machines-up machines-down test-machines test-machines-down machines-soak bench-machines test-losses clean
+.PHONY: drill test docs drills test-cloud test-cloud-together test-cloud-alone test-octavia test-designate test-outages test-broker test-ui pictures test-package agent-deb faults lint bench bench-cloud mutants cloud-up cloud-down cloud-status machines-up machines-down test-machines test-machines-down machines-soak bench-machines test-losses clean
 
 $(STAMP): setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -25,9 +25,18 @@ test: $(STAMP)
 	$(BIN)/pytest -n 3 --dist worksteal --durations=10
 
 # The contract of the cloud, and whole failovers, on real services: see docs/developing.md.
-test-cloud: $(STAMP)
-	$(BIN)/python -m testcloud up
-	$(BIN)/pytest --cloud=real --timeout=900 --durations=15 tests/contract tests/real_cloud
+test-cloud:
+	$(MAKE) test-cloud-together
+	$(MAKE) test-cloud-alone
+
+# Most of these tests wait for the cloud most of the time, so they run beside each other.
+test-cloud-together: cloud-up
+	$(BIN)/pytest --cloud=real --timeout=900 -m 'not outages and not alone' \
+	  -n 4 --dist loadfile --no-loadscope-reorder --durations=15 tests/real_cloud tests/contract
+
+# Those that stop what the others need.
+test-cloud-alone: cloud-up
+	$(BIN)/pytest --cloud=real --timeout=900 -m 'not outages and alone' --durations=15 tests/real_cloud
 
 # The contract of load balancers on a real Octavia API; it needs mariadbd.
 test-octavia: $(STAMP)

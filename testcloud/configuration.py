@@ -15,7 +15,7 @@ from testcloud.control_plane import glance, keystone, neutron, placement
 from testcloud.instances import cinder, nova, nova_compute
 from testcloud.machines import fences
 from testcloud.orchestration import aodh, ceilometer, heat, mistral
-from testcloud.settings import HOSTS, Settings, write_private
+from testcloud.settings import Settings, write_private
 
 FILES = {
     "keystone": (keystone, "keystone.conf"),
@@ -67,7 +67,7 @@ def write(settings: Settings) -> None:
         link.symlink_to(Path("..") / name)
     if settings.machines:
         fences.write(settings)
-    for host in HOSTS:
+    for host in settings.hosts:
         (settings.data / "nova" / host / "instances").mkdir(parents=True, exist_ok=True)
         write_private(
             compute_file(settings, host),

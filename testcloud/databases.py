@@ -12,7 +12,7 @@ from collections.abc import Callable
 from testcloud import infrastructure
 from testcloud.errors import CloudError
 from testcloud.service_processes import environment
-from testcloud.settings import HOSTS, REGION, Settings, write_private
+from testcloud.settings import REGION, Settings, write_private
 
 _LIMIT = 300  # seconds for one tool
 
@@ -96,7 +96,7 @@ def nova_api(settings: Settings) -> None:
                 " SELECT id, %s FROM cell_mappings WHERE name = 'cell1'",
                 (host,),
             )
-            for host in HOSTS
+            for host in settings.hosts
         ),
     )
 

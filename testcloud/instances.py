@@ -6,7 +6,7 @@ from __future__ import annotations
 from testcloud.ini import Section, Sections, merged
 from testcloud.machines import places
 from testcloud.sections import CONTROLLER, account, database, messages, tokens
-from testcloud.settings import REGION, Settings
+from testcloud.settings import REGION, VICTIM, Settings
 
 
 def nova(settings: Settings) -> Sections:
@@ -20,7 +20,14 @@ def nova(settings: Settings) -> Sections:
 
 def nova_compute(settings: Settings, host: str) -> Sections:
     """nova.conf of one hypervisor: without the databases, which a compute service must not know."""
-    return merged(_nova(settings, host), _libvirt(settings, host) if settings.machines else {})
+    own = _libvirt(settings, host) if settings.machines else _fake(host)
+    return merged(_nova(settings, host), own)
+
+
+def _fake(host: str) -> Sections:
+    """Of the 800,000 MB that a fake hypervisor says it has, one that may die offers few. So the
+    scheduler prefers the others, also for the two more attempts that a server has."""
+    return {"DEFAULT": {"reserved_host_memory_mb": 700_000}} if host == VICTIM else {}
 
 
 def _libvirt(settings: Settings, host: str) -> Sections:
@@ -110,6 +117,12 @@ def _nova(settings: Settings, host: str) -> Sections:
             "conductor": {"workers": 1},
             "scheduler": {"workers": 1, "discover_hosts_in_cells_interval": 30},
             "vnc": {"enabled": False},
+            # More than all other weights together, of which each is 1 at most. Two servers that
+            # must not share a host, and are scheduled at once, are a failure of the host.
+            "filter_scheduler": {
+                "ram_weight_multiplier": "10.0",
+                "build_failure_weight_multiplier": "0.0",
+            },
             "quota": {"driver": "nova.quota.NoopQuotaDriver"},
             "notifications": {"notify_on_state_change": "vm_and_task_state"},
         },

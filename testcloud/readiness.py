@@ -16,7 +16,7 @@ from testcloud.instances import backend
 from testcloud.processes import Processes
 from testcloud.sections import CONTROLLER
 from testcloud.service_processes import INFRASTRUCTURE, services
-from testcloud.settings import HOSTS, Settings
+from testcloud.settings import Settings
 
 LIMIT = 240.0
 """Seconds that a start may take."""
@@ -45,7 +45,7 @@ def wait_for_agents(settings: Settings) -> None:
     cloud = connect(settings)
     names = [process.name for process in services(settings)]
     for name, what in (
-        ("nova", _nova),
+        ("nova", partial(_nova, hosts=settings.hosts)),
         ("cinder", partial(_cinder, volumes=f"{CONTROLLER}@{backend(settings)}")),
         ("heat", _heat),
         ("lists", _lists),
@@ -60,7 +60,9 @@ def compute_state(settings: Settings, host: str) -> str:
     """
     for service in connect(settings).compute.services(binary="nova-compute", host=host):
         return str(service.state)
-    raise CloudError("NO_SUCH_HOST", f"Nova has no compute service {host}.", f"One of {HOSTS}.")
+    raise CloudError(
+        "NO_SUCH_HOST", f"Nova has no compute service {host}.", f"One of {settings.hosts}."
+    )
 
 
 def wait_for_compute(settings: Settings, host: str, state: str, limit: float = 90.0) -> float:
@@ -81,9 +83,9 @@ def wait_for_compute(settings: Settings, host: str, state: str, limit: float = 9
     return time.monotonic() - begun
 
 
-def _nova(cloud: Any) -> bool:
+def _nova(cloud: Any, hosts: tuple[str, ...]) -> bool:
     up = {(s.binary, s.host) for s in cloud.compute.services() if s.state == "up"}
-    wanted = {("nova-compute", host) for host in HOSTS}
+    wanted = {("nova-compute", host) for host in hosts}
     return up >= wanted | {("nova-conductor", CONTROLLER), ("nova-scheduler", CONTROLLER)}
 
 

@@ -59,7 +59,7 @@ def services(settings: Settings) -> list[Process]:
             "nova-compute",
             *("--config-file", str(compute_file(settings, host))),
         )
-        for host in HOSTS
+        for host in settings.hosts
         if not settings.machines  # there it runs on its host
     ]
     neutron_file = f"--config-file {settings.etc / 'neutron' / 'neutron.conf'}"

@@ -35,6 +35,8 @@ REGION = "RegionOne"
 FIRST_PORT = 25000
 HOSTS = ("cmp1", "cmp2", "cmp3")
 """The hypervisors."""
+VICTIM = "cmp4"
+"""One more if they are fake, which tests let die. It has only servers that ask for it."""
 PROJECTS = ("demo", "other")
 """Projects with a user of the same name, who has exactly the roles that the package needs."""
 MEMBER_ROLES = ("member", "heat_stack_owner")
@@ -91,6 +93,11 @@ class Settings:
     def host(self) -> str:
         """The address of every service."""
         return f"{MANAGEMENT}.1" if self.machines else HOST
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """All hypervisors."""
+        return HOSTS if self.machines else (*HOSTS, VICTIM)
 
     def port(self, name: str) -> int:
         """The port of one of `PORTS`."""

@@ -18,8 +18,8 @@ from testcloud.errors import CloudError
 from testcloud.settings import Settings
 
 _ENDED = ("SUCCESS", "ERROR", "CANCELLED")
-PAUSE = 0.1
-"""Seconds between two looks."""
+PAUSE, LONGEST_PAUSE = 0.1, 0.3
+"""Seconds between two looks: they grow, because each costs the services processor time."""
 
 
 class Tenant:
@@ -242,11 +242,14 @@ class ProtectedStack:
         }
 
 
-def until(look: Callable[[], Any], what: str, limit: float) -> Any:
-    """Wait for a true answer, and return it. Raises CloudError TOO_LATE after ``limit`` seconds."""
+def until(look: Callable[[], Any], what: str, limit: float, longest: float = LONGEST_PAUSE) -> Any:
+    """Wait for a true answer, and return it; ``longest``: the longest pause between two looks.
+    Raises CloudError TOO_LATE after ``limit`` seconds."""
     deadline = time.monotonic() + limit
+    pause = PAUSE
     while not (found := look()):
         if time.monotonic() > deadline:
             raise CloudError("TOO_LATE", f"Waited {limit:g} s for {what}.", "See the logs.")
-        time.sleep(PAUSE)
+        time.sleep(pause)
+        pause = min(pause * 1.2, longest)
     return found

@@ -11,7 +11,7 @@ import uvicorn
 from mistral_failover.emulator.core import Emulation
 from mistral_failover.emulator.latency import profile
 from testcloud import settings
-from testcloud.guests.cloud_reader import CloudReader
+from testcloud.guests.nova_database import NovaDatabase
 from testcloud.guests.service import application
 
 
@@ -29,7 +29,8 @@ def emulation(folder: Path, latency: str) -> Emulation:
 def main() -> None:
     """Serve until TERM."""
     where = settings.load()
-    reader = CloudReader(where.auth_url, "guests", where.secret("service"), "service")
+    account = (where.auth_url, "guests", where.secret("service"), "service")
+    reader = NovaDatabase(*account, database=where.database_url("nova"))
     uvicorn.run(
         application(emulation(where.data / "guests", where.latency), reader),
         host=where.host,

@@ -277,11 +277,14 @@ class Rig(ABC):
         return f"{self.prefix}-{self._count}"
 
     def until(self, probe: Callable[[], Any], limit: float = 90.0) -> Any:
-        """Ask until the answer is true, and return it."""
+        """Ask until the answer is true, and return it. Each question costs the services processor
+        time, so the pauses grow a little."""
         deadline = time.monotonic() + limit
+        pause = self.settings.poll_first
         while not (found := probe()):
             assert time.monotonic() < deadline, "it did not come to pass"
-            time.sleep(self.settings.poll_first)
+            time.sleep(pause)
+            pause = min(pause * 1.2, 3 * self.settings.poll_first)
         return found
 
     def boot(

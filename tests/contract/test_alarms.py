@@ -29,9 +29,9 @@ def condition(field: str, value: str) -> dict[str, str]:
 class Alarms:
     """The alarms of a test."""
 
-    def __init__(self, rig: Rig) -> None:
+    def __init__(self, rig: Rig, user: str = "demo") -> None:
         self._rig, self._made = rig, list[str]()
-        self.demo: Api = rig.api()
+        self.demo: Api = rig.api(user)
 
     def make(self, server: str | None = FIRST, name: str | None = None, **more: Any) -> str:
         """Create an alarm that signals the stack ``shop`` by a trust; its id."""
@@ -77,21 +77,29 @@ def alarms(rig: Rig) -> Iterator[Alarms]:
     made.remove()
 
 
-def trusts(rig: Rig) -> set[str]:
-    """The trusts that demo has given."""
-    path = f"/OS-TRUST/trusts?trustor_user_id={rig.user_id()}"
-    answer = rig.keystone("GET", path, rig.token())
+def trusts(rig: Rig, user: str) -> set[str]:
+    """The trusts that a user has given."""
+    path = f"/OS-TRUST/trusts?trustor_user_id={rig.user_id(user)}"
+    answer = rig.keystone("GET", path, rig.token(user))
     assert answer.status_code == 200, answer.text
     return {row["id"] for row in answer.json()["trusts"]}
 
 
+@pytest.fixture
+def newcomer(rig: Rig) -> Iterator[str]:
+    """A user whose trusts no other test makes."""
+    with rig.newcomer() as name:
+        yield name
+
+
 def test_an_alarm_is_pointed_elsewhere_and_nothing_else_of_it_changes(
-    rig: Rig, cloud: Cloud, alarms: Alarms
+    rig: Rig, newcomer: str
 ) -> None:
     """Also with the token of a trust, which can make none: the alarm keeps the trust that it has,
     though Aodh shows its actions without it."""
+    cloud, alarms = rig.connect(newcomer), Alarms(rig, newcomer)
     alarm = alarms.make()
-    before, given = alarms.shown(alarm), trusts(rig)
+    before, given = alarms.shown(alarm), trusts(rig, newcomer)
     assert all(action.startswith("trust+http") for action in before["alarm_actions"])
     assert not any("@" in action for action in before["alarm_actions"])
 
@@ -104,10 +112,11 @@ def test_an_alarm_is_pointed_elsewhere_and_nothing_else_of_it_changes(
         "event_type": "compute.instance.update",
         "query": [condition("state", "error"), condition("instance_id", SECOND)],
     }
-    assert trusts(rig) == given
+    assert trusts(rig, newcomer) == given
 
     assert event_alarms.watch(cloud, alarm, SECOND, 30) == found
     assert alarms.shown(alarm) == after, "nothing was sent"
+    alarms.remove()
 
 
 def test_without_the_lease_nothing_is_changed(

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from support.protected_stacks import dies, is_repaired, stands_on
+from support.protected_stacks import dies, is_repaired, stands_on, until_its_alarms_ended
 from testcloud.templates import GROUP, SERVERS
-from testcloud.tenant import ProtectedStack, Tenant
+from testcloud.tenant import ProtectedStack, Tenant, until
 
 pytestmark = pytest.mark.timeout(1200)
 
@@ -73,7 +73,11 @@ def test_the_stack_goes_though_its_active_server_is_in_error(
     volume = stack.volume()
     operator.action("failover.status")  # the operator sees none of the tenant's groups
     stack.tenant.action("failover.pause", group=stack.name, because="the stack is going")
+    before = len(stack.status()["incidents"])
     operator.cloud.compute.reset_server_state(stack.servers()[member], "error")
+    # Heat deletes no workflow of whose executions one runs.
+    until(lambda: len(stack.status()["incidents"]) > before, "the alarm", 120)
+    until_its_alarms_ended(stack)
 
     stack.tenant.delete_stack(stack.name)
 

@@ -36,7 +36,7 @@ from testcloud.errors import CloudError
 from testcloud.settings import Settings
 from testcloud.tenant import ProtectedStack, Tenant, until
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = [pytest.mark.alone, pytest.mark.timeout(1200)]
 VOLUMES = 4
 LEASE = 30.0
 """Seconds for which the lock of a dead executor lasts."""

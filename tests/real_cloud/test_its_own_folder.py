@@ -122,7 +122,11 @@ def _members(where: Settings, name: str) -> list[int]:
 
 def _written(pid: int) -> Iterator[str]:
     """The files that a process has open for writing, also those without a name any more."""
-    for entry in Path(f"/proc/{pid}/fd").iterdir():
+    try:
+        entries = list(Path(f"/proc/{pid}/fd").iterdir())
+    except FileNotFoundError:  # it ended a moment ago
+        return
+    for entry in entries:
         try:
             path = str(entry.readlink())
             info = Path(f"/proc/{pid}/fdinfo/{entry.name}").read_text(encoding="ascii")

@@ -9,17 +9,23 @@ five minutes, so the other repair has a stack of its own.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from mistral_failover.groups.agent_health import SILENT
-from support.protected_stacks import dies, runs_again
-from testcloud import cloud, readiness, templates
-from testcloud.settings import Settings
+from support.protected_stacks import (
+    dies,
+    findings,
+    holders,
+    look,
+    ordered,
+    refused,
+    runs_again,
+    service,
+)
+from testcloud import templates
 from testcloud.tenant import ProtectedStack, Tenant, until
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("spare")]
@@ -57,28 +63,6 @@ def free(tenant: Tenant, volume: str) -> bool:
     return bool(tenant.cloud.block_storage.get_volume(volume).status == "available")
 
 
-def look(stack: ProtectedStack) -> dict[str, Any]:
-    """Look at the group once, as each interval does; what the sweep found."""
-    done = stack.tenant.run("failover.sweep", group=stack.name)
-    assert done["state"] == "SUCCESS", done["output"]
-    found: dict[str, Any] = done["output"]["swept"]
-    assert found["unable"] == []
-    return found
-
-
-def service(stack: ProtectedStack) -> tuple[str, list[str]]:
-    """Whether the group serves, by the last look, and why not."""
-    found = stack.status()["service"]
-    return found["status"], found["reasons"]
-
-
-def holders(stack: ProtectedStack) -> tuple[str, str]:
-    """The active member, and the standby."""
-    active = stack.wait_until_active()
-    (standby,) = set(stack.servers()) - {active}
-    return active, standby
-
-
 def serves_on(stack: ProtectedStack, member: str) -> None:
     """Assert that this member alone has the group's volume and runs its applications."""
     (volume,) = (row["physical_id"] for row in stack.status()["resources"] if row["name"] == "data")
@@ -88,23 +72,10 @@ def serves_on(stack: ProtectedStack, member: str) -> None:
     assert stack.tenant.outputs(stack.name)["active"] == member
 
 
-def ordered(stack: ProtectedStack, verb: str, **inputs: Any) -> dict[str, Any]:
-    """Give an order; how its execution ended."""
-    return stack.tenant.run(f"failover.{verb}", group=stack.name, **inputs)
-
-
 def succeeds(stack: ProtectedStack, verb: str, **inputs: Any) -> None:
     """Give an order that is carried out."""
     done = ordered(stack, verb, **inputs)
     assert done["state"] == "SUCCESS", done["output"]
-
-
-def refused(stack: ProtectedStack, verb: str, **inputs: Any) -> dict[str, Any]:
-    """Give an order that is refused; the error."""
-    done = ordered(stack, verb, **inputs)
-    assert done["state"] == "ERROR", done["output"]
-    error: dict[str, Any] = done["output"]["error"]
-    return error
 
 
 def change(stack: ProtectedStack, resource: str, **properties: str) -> None:
@@ -113,12 +84,6 @@ def change(stack: ProtectedStack, resource: str, **properties: str) -> None:
     definition = shown["definition"]["document"]
     definition["resources"][resource]["properties"] |= properties
     stack.tenant.action("failover.define", definition=definition, name=stack.name)
-
-
-def findings(stack: ProtectedStack, check: str) -> list[dict[str, Any]]:
-    """What ``failover doctor`` says about a subject."""
-    rows = stack.tenant.action("failover.doctor", group=stack.name)["findings"]
-    return [row for row in rows if row["check"] == check]
 
 
 def update_plainly(stack: ProtectedStack) -> None:
@@ -270,49 +235,6 @@ def test_a_mistyped_stop_command_is_seen_and_its_correction_leads_on(stack: Prot
     succeeds(stack, "switchover")
     serves_on(stack, standby)
     assert stack.status()["lost"] == [], "no fence was needed"
-
-
-def test_a_standby_whose_host_is_dead_is_seen_before_a_failover_needs_it(
-    stack: ProtectedStack, operator: Tenant, where: Settings
-) -> None:
-    active, standby = holders(stack)
-    server = stack.servers()[standby]
-    host = operator.cloud.compute.get_server(server).compute_host
-    begun = time.monotonic()
-    cloud.stop(where, [f"nova-compute-{host}"], kill=True)
-    stack.tenant.guests.fault("server", server, "crash")
-    try:
-        until(lambda: heard(stack, standby) > SILENT, "its agent to be missed", 120)
-        look(stack)
-        print(f"seen {time.monotonic() - begun:.1f} s after the host's death")
-
-        status, reasons = service(stack)
-        assert status == "DEGRADED"
-        why = rf"no member can take over \({standby}: its agent has sent no heartbeat for .*\)"
-        assert any(re.search(why, reason) for reason in reasons), reasons
-        assert any(
-            row["level"] == "error"
-            and f"the agent on {standby} has sent no heartbeat" in row["sentence"]
-            and "systemctl status failover-agent" in row["remedy"]
-            for row in findings(stack, "agents")
-        )
-        error = refused(stack, "switchover", to=standby)
-        assert error["code"] == "NO_ELIGIBLE_MEMBER"
-        serves_on(stack, active)
-    finally:
-        cloud.start(where, [f"nova-compute-{host}"])
-        readiness.wait_for_compute(where, host, "up")
-        stack.tenant.guests.fault("server", server, "revive")
-
-    until(lambda: heard(stack, standby) < SILENT, "its agent to be heard", 60)
-    look(stack)
-    assert service(stack) == ("SERVING", [])
-
-
-def heard(stack: ProtectedStack, member: str) -> float:
-    """How many seconds ago a member's agent sent a heartbeat."""
-    rows = stack.tenant.action("failover.agents", group=stack.name)
-    return next(float(row["agent"]["ago"]) for row in rows if row["member"] == member)
 
 
 def test_without_an_alarm_a_deleted_server_is_seen_and_the_order_that_helps_is_named(

@@ -21,7 +21,11 @@ from testcloud import readiness
 from testcloud.settings import Settings
 from testcloud.tenant import ProtectedStack, Tenant
 
-pytestmark = [pytest.mark.timeout(1200), pytest.mark.usefixtures("swept")]
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.timeout(1200),
+    pytest.mark.usefixtures("swept"),
+]
 SHORT = 5
 LONG = [30, 300]
 LIMIT = 180.0

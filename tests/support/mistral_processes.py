@@ -9,6 +9,7 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,8 @@ def _link(file: Path) -> str:
 
 def until_attaching(where: Settings, group: str) -> Row:
     """Wait until a volume is being attached; the operation."""
-    (row, *_) = until(lambda: _attaching(where, group), "a volume to be attached", 120)
+    look = partial(_attaching, where, group)
+    (row, *_) = until(look, "a volume to be attached", 120, longest=0.05)
     return dict(row)
 
 

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from testcloud.tenant import ProtectedStack, Tenant, until
 
 
@@ -42,16 +45,61 @@ def stands_on(stack: ProtectedStack, member: str) -> None:
     assert stack.tenant.outputs(stack.name)["active"] == member
 
 
+def holders(stack: ProtectedStack) -> tuple[str, str]:
+    """The active member, and the standby."""
+    active = stack.wait_until_active()
+    (standby,) = set(stack.servers()) - {active}
+    return active, standby
+
+
+def look(stack: ProtectedStack) -> dict[str, Any]:
+    """Look at the group once, as each interval does; what the sweep found."""
+    done = stack.tenant.run("failover.sweep", group=stack.name)
+    assert done["state"] == "SUCCESS", done["output"]
+    found: dict[str, Any] = done["output"]["swept"]
+    assert found["unable"] == []
+    return found
+
+
+def service(stack: ProtectedStack) -> tuple[str, list[str]]:
+    """Whether the group serves, by the last look, and why not."""
+    found = stack.status()["service"]
+    return found["status"], found["reasons"]
+
+
+def findings(stack: ProtectedStack, check: str) -> list[dict[str, Any]]:
+    """What ``failover doctor`` says about a subject."""
+    rows = stack.tenant.action("failover.doctor", group=stack.name)["findings"]
+    return [row for row in rows if row["check"] == check]
+
+
+def ordered(stack: ProtectedStack, verb: str, **inputs: Any) -> dict[str, Any]:
+    """Give an order; how its execution ended."""
+    return stack.tenant.run(f"failover.{verb}", group=stack.name, **inputs)
+
+
+def refused(stack: ProtectedStack, verb: str, **inputs: Any) -> dict[str, Any]:
+    """Give an order that is refused; the error."""
+    done = ordered(stack, verb, **inputs)
+    assert done["state"] == "ERROR", done["output"]
+    error: dict[str, Any] = done["output"]["error"]
+    return error
+
+
 def until_its_alarms_ended(stack: ProtectedStack) -> None:
     """Sweep until no execution of an alarm of the stack runs any more: a broker that was away takes
     along what Mistral was told, a sweep ends what hangs of that, and Heat deletes no workflow whose
     executions run."""
 
     def ended() -> bool:
-        rows = stack.tenant.executions("failover.on_alarm")
-        running = {row["input"].get("group") for row in rows if row["state"] == "RUNNING"}
-        if stack.name in running:
+        if under_way := _running(stack):
             stack.tenant.run("failover.sweep")
-        return stack.name not in running
+        return not under_way
 
     until(ended, "the alarms' executions to end", 240)
+
+
+def _running(stack: ProtectedStack) -> bool:
+    """Whether an execution for the stack runs: of an alarm, or of the stack's own workflows."""
+    rows = stack.tenant.mistral("GET", "executions", state="RUNNING")["executions"]
+    return any(json.loads(row["input"] or "{}").get("group") == stack.name for row in rows)

@@ -9,10 +9,12 @@ import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
+import sqlalchemy as sa
 import uvicorn
 
 from emulator.emulated_clients import PAIR, Clients, clients_of, until
@@ -21,7 +23,8 @@ from mistral_failover.emulator.core import Emulation
 from mistral_failover.emulator.latency import profile
 from mistral_failover.emulator.server import EmulatedCloud
 from testcloud.guests.__main__ import emulation as guests_of
-from testcloud.guests.cloud_reader import CloudReader
+from testcloud.guests.cloud_reader import CloudReader, SeenServer, Unreachable
+from testcloud.guests.nova_database import NovaDatabase
 from testcloud.guests.service import application
 from testcloud.settings import Settings
 
@@ -264,3 +267,36 @@ def test_guests_kept_by_another_version_are_put_aside(settings: Settings) -> Non
 
     assert guests_of(settings.state, "zero").state.guests == {}
     assert (settings.state / "state.json.unreadable").exists()
+
+
+def test_nova_s_database_shows_the_servers_that_are_not_deleted_and_what_they_have(
+    tmp_path: Path,
+) -> None:
+    url = f"sqlite:///{tmp_path / 'nova'}"
+    engine = sa.create_engine(url)
+    with engine.begin() as connection:
+        for statement in (
+            "CREATE TABLE instances (uuid, display_name, project_id, host, vm_state, deleted)",
+            "CREATE TABLE block_device_mapping (instance_uuid, volume_id, deleted)",
+            "INSERT INTO instances VALUES ('a', 'db_a', 'p', 'cmp1', 'active', 0)",
+            "INSERT INTO instances VALUES ('b', 'db_b', 'p', NULL, 'building', 0)",
+            "INSERT INTO instances VALUES ('c', 'db_c', 'p', 'cmp1', 'deleted', 3)",
+            "INSERT INTO block_device_mapping VALUES ('a', 'data', 0)",
+            "INSERT INTO block_device_mapping VALUES ('a', 'former', 7)",
+            "INSERT INTO block_device_mapping VALUES ('a', NULL, 0)",
+        ):
+            connection.execute(sa.text(statement))
+    engine.dispose()
+
+    found = NovaDatabase("http://127.0.0.1:9/v3", "u", "p", "p", database=url).servers()
+
+    assert found == {
+        "a": SeenServer("a", "db_a", "p", "cmp1", "ACTIVE", ("data",)),
+        "b": SeenServer("b", "db_b", "p", "", "BUILDING", ()),
+    }
+
+
+def test_a_database_that_does_not_answer_is_said_to() -> None:
+    away = "mysql+pymysql://nova@127.0.0.1:9/nova"
+    with pytest.raises(Unreachable):
+        NovaDatabase("http://127.0.0.1:9/v3", "u", "p", "p", database=away).servers()

@@ -26,8 +26,13 @@ _done = False
 def hand_back_with_the_executor(
     hand_back: Callable[[float], bool], reopen: Callable[[], None]
 ) -> None:
-    """Make the executor of this process, if it is one, call ``hand_back`` with a limit in seconds
-    before it stops, and ``reopen`` when it starts again. Call this once per process."""
+    """Make the executor of this process, if it is one, take no more messages when it stops and then
+    call ``hand_back`` with a limit in seconds, and call ``reopen`` when it starts again. Call this
+    once per process.
+
+    Messages end first: the engine answers what is handed back with the next action, and one that
+    this executor still took would be lost with its process.
+    """
     global _done
     module = sys.modules.get(_SERVER)
     if _done or module is None:
@@ -41,6 +46,8 @@ def hand_back_with_the_executor(
 
         @functools.wraps(stop)
         def stopped(self: Any, *args: Any, **options: Any) -> Any:
+            if self._rpc_server:
+                self._rpc_server.stop()
             if hand_back(SECONDS):
                 time.sleep(_TOLD)
             return stop(self, *args, **options)
