@@ -4,26 +4,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
-from mistral.executors import executor_server
-from mistral.executors.executor_server import ExecutorServer
 
+from mistral_failover.embedded import boot
 from mistral_failover.runtime import executor_stop
 
 
 @pytest.fixture
-def wrap(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[float], bool]], None]:
-    """Wraps the class as a process does once; it is as before after the test."""
+def servers(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The class of Mistral's executors, which is as before after the test."""
+    boot.init()  # before anything of Mistral's is imported
+    from mistral.executors.executor_server import ExecutorServer
+
     monkeypatch.setattr(executor_stop, "_done", False)
     for name in ("start", "stop"):
         monkeypatch.setattr(ExecutorServer, name, getattr(ExecutorServer, name))
+    assert ExecutorServer.__module__ == executor_stop._SERVER
+    return ExecutorServer
 
-    def call(hand_back: Callable[[float], bool]) -> None:
-        assert executor_server.__name__ == executor_stop._SERVER
-        executor_stop.hand_back_with_the_executor(hand_back, lambda: None)
 
-    return call
+def wrap(hand_back: Callable[[float], bool]) -> None:
+    """Wrap the class, as a process does once."""
+    executor_stop.hand_back_with_the_executor(hand_back, lambda: None)
 
 
 class Messages:
@@ -37,12 +41,10 @@ class Messages:
         self._seen.append("no more messages")
 
 
-def test_an_executor_takes_no_message_after_it_has_handed_back_its_work(
-    wrap: Callable[[Callable[[float], bool]], None],
-) -> None:
+def test_an_executor_takes_no_message_after_it_has_handed_back_its_work(servers: Any) -> None:
     seen: list[str] = []
     wrap(lambda limit: bool(seen.append("handed back")))
-    server = ExecutorServer(executor=None, setup_profiler=False)
+    server = servers(executor=None, setup_profiler=False)
     server._rpc_server = Messages(seen)
 
     server.stop()
@@ -50,12 +52,10 @@ def test_an_executor_takes_no_message_after_it_has_handed_back_its_work(
     assert seen[:2] == ["no more messages", "handed back"]
 
 
-def test_an_executor_that_was_not_started_stops(
-    wrap: Callable[[Callable[[float], bool]], None],
-) -> None:
+def test_an_executor_that_was_not_started_stops(servers: Any) -> None:
     seen: list[str] = []
     wrap(lambda limit: bool(seen.append("handed back")))
 
-    ExecutorServer(executor=None, setup_profiler=False).stop()
+    servers(executor=None, setup_profiler=False).stop()
 
     assert seen == ["handed back"]

@@ -245,7 +245,8 @@ and why."""
 
 
 def test_the_rows_are_such_that_their_own_project_sees_them(database: Database) -> None:
-    reading = [name for name, each in FUNCTIONS.items() if "project_id" in inspect.getsource(each)]
+    named = re.compile(r"tx\.project_id|_here\(tx")  # stalled_work names it in one place
+    reading = [name for name, each in FUNCTIONS.items() if named.search(inspect.getsource(each))]
     nothing = {name: answer(database, name, "theirs") for name in reading}
 
     with database.engine.begin() as connection:
