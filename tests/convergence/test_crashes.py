@@ -203,7 +203,7 @@ def test_a_second_slower_thief_loses(simulation: Simulation, crashed: Operation)
     assert stale is not None
     again = simulation.operation(simulation.sweep()[0], "first")
 
-    assert not simulation.database.atomically(lambda tx: tx.steal(stale, "it died"))
+    assert not simulation.database.atomically(lambda tx: tx.break_dead_lock(stale, "it died"))
 
     now = simulation.record(crashed.record.id)
     assert now is not None

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mistral_failover.convergence.records import Operation, Outcome
-from mistral_failover.convergence.traversals import goal_to_return_to
+from mistral_failover.convergence.traversals import rollback_goal
 from mistral_failover.model.goal import Goal, render_goal, returned_to
 from mistral_failover.store.tables import groups
 from support.samples import CHAIN, failing, sample_resource, sentences
@@ -22,7 +22,7 @@ def goal_before(simulation: Simulation, **options: Any) -> Goal | None:
 
     def read(tx: Any) -> Goal | None:
         group = tx.lock_group(simulation.group_id, shared=True)
-        return goal_to_return_to(tx, group, **options)
+        return rollback_goal(tx, group, **options)
 
     return simulation.database.reading(read)
 

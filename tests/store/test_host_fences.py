@@ -8,7 +8,7 @@ from typing import Any
 
 import networkx as nx
 
-from mistral_failover.convergence.graph import Plan
+from mistral_failover.convergence.graph import TraversalPlan
 from mistral_failover.convergence.records import Traversal
 from mistral_failover.model.decisions import Decision
 from mistral_failover.store import host_fences, incidents
@@ -39,7 +39,7 @@ def expire(database: Database) -> None:
 
 
 def begin(database: Database, traversal: Traversal) -> None:
-    nothing = Plan(nx.DiGraph(), {}, (), (), {}, (), {})
+    nothing = TraversalPlan(nx.DiGraph(), {}, (), (), {}, (), {})
     database.atomically(lambda tx: tx.open_traversal(traversal, nothing))
 
 

@@ -18,7 +18,7 @@ import pytest
 import sqlalchemy as sa
 
 from mistral_failover import store
-from mistral_failover.convergence.graph import Plan
+from mistral_failover.convergence.graph import TraversalPlan
 from mistral_failover.convergence.records import (
     JournalKind,
     Lock,
@@ -132,9 +132,9 @@ OF_FUNCTION: dict[str, dict[str, Any]] = {
     "suspensions.suspend": {"kind": "pause", "said": {"by": "me", "because": "", "since": 0.0}},
     "tx.acquire": {"owner": "me"},
     "tx.insert_record": {"record": Record("new", THEIRS, "new", "shared")},
-    "tx.insert_sync_points": {"plan": Plan(nx.DiGraph(), {}, (), (), {}, (), {})},
+    "tx.insert_sync_points": {"plan": TraversalPlan(nx.DiGraph(), {}, (), (), {}, (), {})},
     "tx.journal": {"kind": JournalKind.HELD, "token": None, "owner": None},
-    "tx.open_traversal": {"plan": Plan(nx.DiGraph(), {}, (), (), {}, (), {})},
+    "tx.open_traversal": {"plan": TraversalPlan(nx.DiGraph(), {}, (), (), {}, (), {})},
     "tx.records_of": {"kind": "volume_attachment"},
     "tx.swap_traversal": {"new": "mine-traversal"},
     "tx.goal": {"version": "theirs-goal"},

@@ -68,7 +68,7 @@ def what_is_seen(tx: Any, ready: Ready, step: Step) -> CheckObservation | None:
     if step.operation is not None:
         lost = lost_members(tx, record.group_id)
         return CheckObservation(record, step.operation, lost, users_of(tx, step.operation))
-    if not step.settled:
+    if not step.unchanged:
         return None
     if ready.node.kind == "cleanup":
         return CheckObservation(record)

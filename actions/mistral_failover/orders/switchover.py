@@ -292,7 +292,7 @@ class Ending(TypedDict):
 def ending(tx: ProjectTransaction, first: TraversalRow) -> Ending:
     """Return how a planned move ended. Its ``first`` traversal may have been followed by others: to
     the same goal, and on the way back."""
-    walked = views.following(tx, first)
+    walked = views.with_successors(tx, first)
     last = walked[-1]
     goal = tx.goal(first["group_id"], last["goal_version"])
     assert goal is not None  # kept as long as a traversal refers to it

@@ -233,7 +233,7 @@ def report(request: Request, name: str, traversal_id: str) -> TraversalReport:
         first = views.traversal(tx, traversal_id)
         if first is None or first["group_id"] != snapshot.state.id:
             return None
-        walked = views.following(tx, first)
+        walked = views.with_successors(tx, first)
         ended_first = (each for each in walked if each["status"] != TraversalStatus.SUPERSEDED)
         traversal = next(ended_first, walked[-1])
         goal = tx.goal(snapshot.state.id, traversal["goal_version"])

@@ -476,7 +476,7 @@ def history_of_project(
     return _rows(ProjectJournalRow, tx, query)[::-1]
 
 
-def following(tx: ProjectSession, first: TraversalRow) -> list[TraversalStep]:
+def with_successors(tx: ProjectSession, first: TraversalRow) -> list[TraversalStep]:
     """Return a traversal and the ones that the engine itself
     started after it, in order: everything that one incident caused."""
     if first["incident_id"] is None:

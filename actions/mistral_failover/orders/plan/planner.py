@@ -16,7 +16,7 @@ from typing import Any
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.convergence.dry_run import DryRunStep, dry_run_steps
-from mistral_failover.convergence.graph import plan as draw
+from mistral_failover.convergence.graph import plan_traversal
 from mistral_failover.convergence.records import GroupState
 from mistral_failover.convergence.sentences import where
 from mistral_failover.groups import refresh_members
@@ -302,7 +302,7 @@ def _told(request: Request, drawn: _PlanDraft, asked: PlanRequest) -> PlannedOrd
 
 def _waves(drawn: _PlanDraft) -> list[list[DryRunStep]]:
     snapshot, found = drawn.snapshot, drawn.found
-    graph = draw(
+    graph = plan_traversal(
         drawn.goal,
         snapshot.group.types,
         found.records,

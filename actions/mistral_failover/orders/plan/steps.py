@@ -75,7 +75,7 @@ def fences(
     standing = {
         r.name: r
         for r in records
-        if r.type == FENCE_TYPE and not r.going and r.status == Status.COMPLETE
+        if r.type == FENCE_TYPE and not r.being_deleted and r.status == Status.COMPLETE
     }
     found: list[PlannedFence] = []
     for member in goal.document["lost"]:
