@@ -22,13 +22,13 @@ def simulation(request: pytest.FixtureRequest) -> Simulation:
     return Simulation(request.param)
 
 
-def listed(simulation: Simulation) -> list[goals.KeptGoal]:
+def listed(simulation: Simulation) -> list[goals.StoredGoal]:
     return simulation.database.reading(lambda tx: goals.listed(tx, simulation.group_id))
 
 
 def prune(simulation: Simulation, keep: int, older_than: float = NEVER) -> int:
     return simulation.store.atomically(
-        lambda tx: goals.prune(tx, simulation.group_id, keep=keep, older_than=older_than)
+        lambda tx: goals.purge(tx, simulation.group_id, keep=keep, older_than=older_than)
     )
 
 
@@ -58,8 +58,8 @@ def test_goals_are_listed_the_latest_first_with_what_came_of_them(simulation: Si
 
     first, second = listed(simulation)
 
-    assert (first.goal, first.walked, first.status) == (home, 2, "COMPLETE")
-    assert (second.goal, second.walked, second.status) == (away, 1, "FAILED")
+    assert (first.goal, first.traversals, first.status) == (home, 2, "COMPLETE")
+    assert (second.goal, second.traversals, second.status) == (away, 1, "FAILED")
     assert first.reached_at == first.given_at == simulation.clock.seconds
     assert second.reached_at is None
 

@@ -125,7 +125,7 @@ def test_no_lease_is_renewed_to_make_something_on_a_member_that_was_fenced_since
     if cause == "fenced":
         database.atomically(lambda tx: tx.raise_epochs("g", ["a"]))
     else:
-        database.atomically(lambda tx: groups.see_members(tx, "g", [("a", "server-2", None)]))
+        database.atomically(lambda tx: groups.record_members(tx, "g", [("a", "server-2", None)]))
 
     assert not database.atomically(lambda tx: tx.renew(making))
 
@@ -143,7 +143,7 @@ def on_member(database: Database, action: str) -> Lock:
     fresh = Record(id="r", group_id="g", name="r", type="held", member="a", epoch=1)
 
     def take(tx: Any) -> Lock:
-        groups.see_members(tx, "g", [("a", "server-1", None), ("b", "server-b", None)])
+        groups.record_members(tx, "g", [("a", "server-1", None), ("b", "server-b", None)])
         tx.insert_record(fresh, tx.now())
         lock = tx.acquire(fresh, "o", 60.0, action=action, status="IN_PROGRESS")
         assert lock is not None

@@ -356,7 +356,7 @@ def test_a_lease_is_refused_to_the_member_that_was_fenced_and_to_no_other(
 
     def members(tx: Any) -> None:
         for group in ("g", "h"):
-            groups.see_members(tx, group, [("a", "s1", None), ("b", "s2", None)])
+            groups.record_members(tx, group, [("a", "s1", None), ("b", "s2", None)])
         tx.insert_records((on_a, removal), tx.now())
 
     def renewed(fresh: Record) -> bool:

@@ -143,7 +143,7 @@ class Simulation:
 
         def store(tx: Any) -> str:
             group_id = groups.define(tx, name, definition)
-            groups.see_members(tx, group_id, [(s, f"server-{s}", None) for s in servers])
+            groups.record_members(tx, group_id, [(s, f"server-{s}", None) for s in servers])
             return group_id
 
         self.group_id = self.store.atomically(store)

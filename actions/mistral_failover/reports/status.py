@@ -233,9 +233,9 @@ def report(request: Request, name: str, traversal_id: str) -> TraversalReport:
         first = views.traversal(tx, traversal_id)
         if first is None or first["group_id"] != snapshot.state.id:
             return None
-        walked = views.with_successors(tx, first)
-        ended_first = (each for each in walked if each["status"] != TraversalStatus.SUPERSEDED)
-        traversal = next(ended_first, walked[-1])
+        sequence = views.with_successors(tx, first)
+        ended_first = (each for each in sequence if each["status"] != TraversalStatus.SUPERSEDED)
+        traversal = next(ended_first, sequence[-1])
         goal = tx.goal(snapshot.state.id, traversal["goal_version"])
         if goal is None:
             return None
@@ -404,7 +404,7 @@ def _work(
     definitions = {state.id: group for state, group in groups.items()}
     group_of = {state.current_traversal: state.id for state in groups if state.current_traversal}
     found = {identity: _Lists() for identity in definitions}
-    for row in views.under_way(tx, list(definitions)):
+    for row in views.running_operations(tx, list(definitions)):
         of_type = definitions[row["group_id"]].types.get(row["type"])
         spec = of_type.operations.get(row["verb"]) if of_type else None
         alive = row["status"] == OperationStatus.STARTED  # else the wait is that of its last try
