@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from mistral_failover.convergence.records import Operation, Outcome
-from mistral_failover.model.goal import Goal, returned_to
+from mistral_failover.model.goal import Goal, restored_goal
 from mistral_failover.store import goals
 from support.databases import KINDS
 from support.samples import CHAIN, failing, sample_resource
@@ -145,7 +145,7 @@ def test_the_goal_that_a_rollback_needs_is_kept_however_old_it_is(simulation: Si
     prune(simulation, keep=0)
 
     assert home.version in versions(simulation)
-    simulation.converge(returned_to(home, simulation.goal()))
+    simulation.converge(restored_goal(home, simulation.goal()))
     simulation.audit_at_rest(home)
 
 
@@ -227,6 +227,6 @@ def test_the_types_of_kept_goals_outlive_a_new_definition(simulation: Simulation
     give(simulation, simulation.goal())
     simulation.define({})
 
-    simulation.converge(returned_to(home, simulation.goal()))
+    simulation.converge(restored_goal(home, simulation.goal()))
 
     simulation.audit_at_rest(home)

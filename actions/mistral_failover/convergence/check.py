@@ -31,7 +31,7 @@ from mistral_failover.convergence.records import (
     Ticket,
     Traversal,
 )
-from mistral_failover.convergence.sentences import doing
+from mistral_failover.convergence.sentences import operation_words_of
 from mistral_failover.convergence.traversals import begin_successor
 from mistral_failover.fault_points import reach
 from mistral_failover.model.errors import InvalidDocument, UnresolvedReference
@@ -286,7 +286,7 @@ def _hand_out(
     ticket = Ticket(key, verb, traversal.id, node, lock, traversal.goal_version)
     intent = {"properties": carried, "previous": record.applied}
     unknown = tx.open_operation(ticket, record, intent)
-    what = doing(verb, record, checked.resource_type)
+    what = operation_words_of(verb, record, checked.resource_type)
     if checked.state.waiting_since is None:  # the journal shows the beginning and the end of a wait
         how = "continued" if unknown else "started"
         write_journal(tx, traversal, record, JournalKind.STARTED, f"{what}: {how}")

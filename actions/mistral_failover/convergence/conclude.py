@@ -29,7 +29,7 @@ from mistral_failover.convergence.records import (
     Traversal,
     TraversalStatus,
 )
-from mistral_failover.convergence.sentences import because, doing, where
+from mistral_failover.convergence.sentences import because, operation_words_of, where
 from mistral_failover.convergence.traversals import (
     automatic_rollback_goal,
     begin_successor,
@@ -78,7 +78,9 @@ def conclude(tx: Transaction, definitions: Definitions, ticket: Ticket, outcome:
     group = tx.lock_group(traversal.group_id, shared=outcome.ok)
     if group is None:
         return Step(f"the group of {ticket.node.key} does not exist")
-    what = doing(ticket.verb, record, definitions.group(tx, group).types.get(record.type))
+    what = operation_words_of(
+        ticket.verb, record, definitions.group(tx, group).types.get(record.type)
+    )
     state = tx.node(traversal.id, ticket.node)
     if outcome.transient:  # an earlier try may have got further than the last one
         outcome = replace(outcome, unknown=True)
@@ -161,7 +163,7 @@ def stop_waiting(
     ):
         return Step(f"{key} does not wait")
     verb = VERB_OF[record.action]
-    what = doing(verb, record, definitions.group(tx, group).types.get(record.type))
+    what = operation_words_of(verb, record, definitions.group(tx, group).types.get(record.type))
     write_journal(tx, traversal, record, JournalKind.FAILED, f"{what}: {because(error)}")
     failed = Failed(what, error)
     nodes = fail(tx, definitions, group, traversal, ready.node, failed)
@@ -179,7 +181,9 @@ def abandon(
     group = tx.lock_group(traversal.group_id, shared=True) if traversal else None
     if traversal is None or record is None or group is None:
         return Step(f"{ticket.node.key} has no operation to abandon")
-    what = doing(ticket.verb, record, definitions.group(tx, group).types.get(record.type))
+    what = operation_words_of(
+        ticket.verb, record, definitions.group(tx, group).types.get(record.type)
+    )
     if not tx.release(ticket.lock, status=Status.FAILED, reason=reason, given_up=code):
         return Step(f"{what}: {reason}; another worker has broken the lock")
     error = {"code": code, "message": reason}

@@ -22,7 +22,7 @@ from mistral_failover.convergence.records import (
 from mistral_failover.convergence.sentences import reached
 from mistral_failover.fault_points import reach
 from mistral_failover.model.errors import InvalidDocument
-from mistral_failover.model.goal import Goal, returned_to, returns
+from mistral_failover.model.goal import Goal, restored_goal, returns
 from mistral_failover.model.ids import derived_id
 
 
@@ -132,12 +132,12 @@ def rollback_goal(
     if traversal is None or present is None:
         return None
     arrived = traversal.status == TraversalStatus.COMPLETE
-    asked_for = returned_to(present, present)
+    asked_for = restored_goal(present, present)
     for candidate in _reached(tx, group) if version is None else (version,):
         target = tx.goal(group.id, candidate)
         if target is None or (arrived and version is None and target == present):
             continue
-        goal = returned_to(target, present, recovered)
+        goal = restored_goal(target, present, recovered)
         if not arrived or goal.version != asked_for.version:
             return goal
     return None
@@ -165,7 +165,7 @@ def automatic_rollback_goal(
         return None
     try:
         goal = rollback_goal(tx, group)
-        asked_for = returned_to(failed, failed)
+        asked_for = restored_goal(failed, failed)
     except InvalidDocument:
         return None
     return None if goal is None or goal.version == asked_for.version else goal

@@ -13,7 +13,7 @@ from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.mistral import executions
 from mistral_failover.mistral.executions import execution_of
 from mistral_failover.model.decisions import Decision
-from mistral_failover.model.steps import step
+from mistral_failover.model.operation_words import operation_words
 from mistral_failover.model.types import ResourceType
 from mistral_failover.reports import status
 from mistral_failover.reports.durations import critical_path, stage_of, stages
@@ -296,7 +296,9 @@ def _operation_row(row: Row, types: Mapping[str, ResourceType], now: float) -> R
     ended = row["ended_at"]
     return {
         "key": row["key"],
-        "what": step(row["verb"], row["resource"], row["member"], types.get(row["type"])),
+        "what": operation_words(
+            row["verb"], row["resource"], row["member"], types.get(row["type"])
+        ),
         "verb": row["verb"],
         "resource": row["resource"],
         "type": row["type"],
