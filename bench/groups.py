@@ -40,7 +40,7 @@ class Bench:
 
         def define(tx: ProjectTransaction) -> str:
             identity = groups.define(tx, name, {"document": document, "types": []})
-            groups.see_members(tx, identity, [("a", "server-a", None), ("b", "server-b", None)])
+            groups.record_members(tx, identity, [("a", "server-a", None), ("b", "server-b", None)])
             return identity
 
         identity = self.database.for_project("p").atomically(define)

@@ -92,7 +92,7 @@ class Observer:
         def define(tx: ProjectTransaction) -> str:
             definition = {"document": document, "types": []}
             identity = groups.define(tx, name, definition)
-            groups.see_members(tx, identity, seen)
+            groups.record_members(tx, identity, seen)
             return identity
 
         identity = self._runtime.database.for_project(DEFAULT_PROJECT).atomically(define)

@@ -54,7 +54,7 @@ ALLOWED = {
     "cloud/servers.py:tolerant": FOREIGN,
     "cloud/tokens.py:_catalog": FOREIGN,
     "cloud/volume_move.py:busy": FOREIGN,
-    "model/steps.py:step": TEMPLATE,
+    "model/operation_words.py:operation_words": TEMPLATE,
     "model/types.py:_check_words": TEMPLATE,
 }
 """By file and function: why it may read a sentence."""

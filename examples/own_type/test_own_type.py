@@ -123,7 +123,7 @@ def history(group: Group, database: Database) -> list[str]:
     def define(tx: Any) -> str:
         stored = {"document": group.definition, "types": [group.types["house_name"].to_dict()]}
         identity = groups.define(tx, "project", group.name, stored)
-        groups.see_members(tx, identity, [(m, f"server of {m}", None) for m in ("db_a", "db_b")])
+        groups.record_members(tx, identity, [(m, f"server of {m}", None) for m in ("db_a", "db_b")])
         return identity
 
     schema.upgrade(database)

@@ -65,7 +65,7 @@ def protect(
         lambda tx: state.definitions.group(tx, tx.lock_group(identity, shared=True))
     )
     seen = [(name, f"{label}-server-{name[-1]}", 1.0) for name in members]
-    state.database.atomically(lambda tx: groups.see_members(tx, identity, seen))
+    state.database.atomically(lambda tx: groups.record_members(tx, identity, seen))
     goal = render_goal(definition, {"active": members[0]}, [])
     started = state.engine.start(
         identity, goal, traversal_id=derived_id(identity, label), expected=None, cause=label

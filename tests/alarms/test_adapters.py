@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mistral_failover.alarms import adapters
 from mistral_failover.alarms.alarm import Alarm
 from mistral_failover.model.errors import InvalidDocument
-from mistral_failover.model.text import moment, plain
+from mistral_failover.model.text import parse_time, plain
 from support.alarm_bodies import (
     ALERT,
     AODH,
@@ -426,7 +426,7 @@ def test_whatever_comes_is_read_or_refused_as_invalid(
     "text", ["", "yesterday", "2026-13-01", None, 7, "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"]
 )
 def test_what_is_no_time_does_not_refuse_the_alarm(text: Any) -> None:
-    assert moment(text) is None or moment(text) > EIGHT  # type: ignore[operator]
+    assert parse_time(text) is None or parse_time(text) > EIGHT  # type: ignore[operator]
 
 
 def test_what_stands_in_a_sentence_is_one_line_of_bearable_length() -> None:

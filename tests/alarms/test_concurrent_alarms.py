@@ -54,7 +54,7 @@ def _bring(request: Request, name: str) -> str:
     identity = define_group.define(request, document, name, None)["id"]
     database, engine = request.runtime.database, request.runtime.engine
     seen = [("db_a", f"{name}-a", 1.0), ("db_b", f"{name}-b", 2.0)]
-    database.atomically(lambda tx: groups.see_members(tx, identity, seen))
+    database.atomically(lambda tx: groups.record_members(tx, identity, seen))
     state = database.reading(lambda tx: groups.get(tx, identity))
     assert state is not None
     group = database.reading(lambda tx: request.runtime.definitions.group(tx, state))

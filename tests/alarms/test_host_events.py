@@ -241,7 +241,7 @@ def test_a_member_that_is_lost_already_does_not_hide_the_loss_of_another(
     _, child = hear(lost(CMP1, "again"))
 
     assert child["decision"] == "ADMITTED"
-    assert incidents.said_lost(row(state, project, child["incident"])) == ("db_b",)
+    assert incidents.lost_members(row(state, project, child["incident"])) == ("db_b",)
 
 
 def test_the_lock_on_the_project_s_first_group_is_taken_last(
@@ -274,7 +274,7 @@ def test_all_members_of_a_group_on_the_host_are_lost_together(
 
     _, child = hear()
 
-    assert incidents.said_lost(row(state, project, child["incident"])) == ("db_a", "db_b")
+    assert incidents.lost_members(row(state, project, child["incident"])) == ("db_a", "db_b")
     assert "db_a and db_b of payments are declared lost" in child["sentence"]
 
 
@@ -328,7 +328,7 @@ def test_events_that_are_settled_do_not_hide_one_that_is_not(
         for identity in events[:3]:
             known = incidents.get(tx, identity)
             assert known is not None
-            incidents.complete(tx, identity, {**known.fact, "open": False})
+            incidents.replace_host_event_fact(tx, identity, {**known.fact, "open": False})
 
     store.atomically(settle)
 

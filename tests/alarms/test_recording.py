@@ -74,7 +74,7 @@ def test_an_alarm_about_a_server_of_two_groups_is_of_the_one_that_it_names(
     shared = [("db_a", "s-a", 1.0), ("db_b", "s-b", 2.0)]
     for name in (first, second):
         identity = groups.group_id(project, name)
-        state.database.atomically(lambda tx, i=identity: groups.see_members(tx, i, shared))
+        state.database.atomically(lambda tx, i=identity: groups.record_members(tx, i, shared))
 
     answer = alarms.Admit(aodh(), group=second).run(context)
 

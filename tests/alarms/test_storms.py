@@ -169,7 +169,7 @@ def test_what_the_guard_lets_go_is_judged_by_every_other_rule(
         return release(judged(name))
 
     before = judged(every[3])
-    state.database.atomically(lambda tx: incidents.say_again(tx, before.id))
+    state.database.atomically(lambda tx: incidents.report_again(tx, before.id))
     assert release(before) is None, "the evidence is older than the last report"
     paused, free, again = released(every[2]), released(every[3]), released(every[3])
 

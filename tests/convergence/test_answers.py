@@ -186,7 +186,7 @@ def test_what_never_came_to_be_is_gone_without_an_operation(simulation: Simulati
 
     step = simulation.engine.check(cleanup, "o")
 
-    assert (step.sentence, step.operation, step.settled) == ("a is gone", None, True)
+    assert (step.sentence, step.operation, step.unchanged) == ("a is gone", None, True)
     record = simulation.record(planned)
     assert record is not None
     assert record.gone
@@ -209,7 +209,7 @@ def test_a_step_says_whether_its_node_came_to_its_end_without_an_operation(
     (ready,) = simulation.start(simulation.goal()).ready
     as_wanted = simulation.engine.check(ready, "o")
 
-    assert [step.settled for step in (made, met, done, again, as_wanted)] == [False] * 4 + [True]
+    assert [step.unchanged for step in (made, met, done, again, as_wanted)] == [False] * 4 + [True]
 
 
 def test_an_operation_that_certainly_ended_is_never_mistaken_for_the_next_one(

@@ -29,7 +29,7 @@ from hypothesis.stateful import (
 
 from mistral_failover.convergence.records import Operation, Outcome, Ready
 from mistral_failover.model.errors import InvalidDocument
-from mistral_failover.model.goal import Goal, render_goal, returned_to, returns
+from mistral_failover.model.goal import Goal, render_goal, restored_goal, returns
 from support.databases import KINDS
 from support.simulation import LEASE, Simulation, away, failure
 from support.strategies import MEMBERS, group_resources, roles
@@ -116,7 +116,7 @@ class Interleaving(RuleBasedStateMachine):
     def somebody_rolls_back(self, place: int) -> None:
         """To a goal of the past, while what is lost now stays lost."""
         try:
-            goal = returned_to(self.goals[place % len(self.goals)], self.goals[-1])
+            goal = restored_goal(self.goals[place % len(self.goals)], self.goals[-1])
         except InvalidDocument:
             return
         self._start(goal)

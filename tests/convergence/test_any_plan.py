@@ -11,7 +11,7 @@ import networkx as nx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mistral_failover.convergence.graph import Plan, plan
+from mistral_failover.convergence.graph import TraversalPlan, plan_traversal
 from mistral_failover.convergence.records import Node, Record
 from mistral_failover.model.goal import FENCE_TYPE, Goal, goal_resources, render_goal
 from mistral_failover.model.group import Group, parse_group
@@ -36,7 +36,7 @@ class Way:
 
     goal: Goal
     records: Sequence[Record]
-    plan: Plan
+    plan: TraversalPlan
 
     def __repr__(self) -> str:
         edges = [f"{first} > {then}" for first, then in self.plan.graph.edges()]
@@ -109,7 +109,9 @@ def ways(draw: st.DrawFn) -> Way:
     after = goal_of(draw(changed(resources)), *draw(st.sampled_from([first, then])))
     names = st.sampled_from(sorted(before.document["resources"]) or ["none"])
     records = left_by(before, draw(st.dictionaries(names, st.sampled_from(STATES), max_size=2)))
-    drawn = plan(after, EVERY_TYPE, records, {}, group_id="g", new_id=lambda name: f"{name}-new")
+    drawn = plan_traversal(
+        after, EVERY_TYPE, records, {}, group_id="g", new_id=lambda name: f"{name}-new"
+    )
     return Way(after, records, drawn)
 
 

@@ -78,7 +78,9 @@ def test_a_ticket_closes_no_operation_of_another_resource(simulation: Simulation
 
     simulation.engine.conclude(replace(mine.ticket, key=other.ticket.key), Outcome())
 
-    under_way = simulation.database.reading(lambda tx: views.under_way(tx, [simulation.group_id]))
+    under_way = simulation.database.reading(
+        lambda tx: views.running_operations(tx, [simulation.group_id])
+    )
     assert other.ticket.key in {row["key"] for row in under_way}
 
 
@@ -156,7 +158,9 @@ def test_nothing_counts_as_under_way_once_the_repeat_is_concluded(
     again = simulation.operation(simulation.start(simulation.goal("b")).ready[0])
     simulation.engine.conclude(again.ticket, simulation.world.operate(again))
 
-    under_way = simulation.database.reading(lambda tx: views.under_way(tx, [simulation.group_id]))
+    under_way = simulation.database.reading(
+        lambda tx: views.running_operations(tx, [simulation.group_id])
+    )
 
     assert under_way == []
 
@@ -203,7 +207,7 @@ def test_a_second_slower_thief_loses(simulation: Simulation, crashed: Operation)
     assert stale is not None
     again = simulation.operation(simulation.sweep()[0], "first")
 
-    assert not simulation.database.atomically(lambda tx: tx.steal(stale, "it died"))
+    assert not simulation.database.atomically(lambda tx: tx.break_dead_lock(stale, "it died"))
 
     now = simulation.record(crashed.record.id)
     assert now is not None
@@ -329,7 +333,7 @@ def test_what_was_begun_on_a_member_that_was_replaced_since_is_made_anew_in_its_
     begun = simulation.operation(ready)
     new_server = [("a", "server-2", None)]
     simulation.database.atomically(
-        lambda tx: groups.see_members(tx, simulation.group_id, new_server)
+        lambda tx: groups.record_members(tx, simulation.group_id, new_server)
     )
     assert not simulation.database.atomically(lambda tx: tx.renew(begun.ticket.lock))
 

@@ -28,7 +28,7 @@ def record(**fields: Any) -> Record:
     ("fields", "wanted", "action", "reason"),
     [
         ({}, {}, "create", "it does not exist yet"),
-        (MADE, {"key": 1, "value": 1}, "settle", "it is as the goal wants it"),
+        (MADE, {"key": 1, "value": 1}, "none", "it is as the goal wants it"),
         (MADE, {"key": 1, "value": 2}, "update", "value changed"),
         (MADE, {"key": 2, "value": 1}, "replace", "key cannot change in place"),
         (MADE, {"value": 1}, "replace", "key cannot change in place"),
@@ -77,11 +77,11 @@ def test_what_sits_on_a_member_that_was_fenced_or_replaced_since_is_replaced(
 @pytest.mark.parametrize(
     ("fields", "action", "reason"),
     [
-        ({}, "settle", "it was never created"),
+        ({}, "none", "it was never created"),
         (MADE, "delete", "the goal does not want it"),
         ({**MADE, "status": "FAILED"}, "delete", "the goal does not want it"),
         ({**MADE, "action": "DELETE", "status": "FAILED"}, "delete", "the goal does not want it"),
-        ({**MADE, "action": "DELETE", "status": "COMPLETE"}, "settle", "it is already gone"),
+        ({**MADE, "action": "DELETE", "status": "COMPLETE"}, "none", "it is already gone"),
     ],
 )
 def test_a_cleanup_node_of(fields: dict[str, Any], action: str, reason: str) -> None:
@@ -93,7 +93,7 @@ def test_a_cleanup_node_of(fields: dict[str, Any], action: str, reason: str) -> 
 def test_a_type_without_a_deletion_has_nothing_to_undo() -> None:
     decision = decide("cleanup", record(**MADE), INDELIBLE, {})
 
-    assert (decision.action, decision.reason) == ("settle", "there is nothing to undo")
+    assert (decision.action, decision.reason) == ("none", "there is nothing to undo")
 
 
 def test_a_type_without_an_update_is_replaced_at_any_change() -> None:

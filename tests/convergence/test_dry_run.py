@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from mistral_failover.convergence.dry_run import DryRunStep, dry_run_steps
-from mistral_failover.convergence.graph import plan
+from mistral_failover.convergence.graph import plan_traversal
 from mistral_failover.convergence.records import Record
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.types import installed_types
@@ -50,7 +50,7 @@ def foreseen(
     resources: Mapping[str, Any], records: Sequence[Record], epochs: Mapping[str, int] = EPOCHS
 ) -> list[list[str]]:
     """The waves, each operation as ``verb name``, with a question mark where it is not certain."""
-    drawn = plan(
+    drawn = plan_traversal(
         Goal({"lost": [], "resources": dict(resources)}),
         TYPES,
         records,

@@ -55,7 +55,7 @@ def test_a_traversal_names_the_step_that_failed_whatever_its_reason_says(
     def refuse(*_: Any, **__: Any) -> Started:
         raise UnknownType("old", "a")
 
-    monkeypatch.setattr(conclude, "begin_again", refuse)
+    monkeypatch.setattr(conclude, "begin_successor", refuse)
     simulation.converge(simulation.goal(), failing(simulation, "b"))
 
     assert simulation.status() == "FAILED"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mistral_failover.convergence.records import Operation, Outcome
 from mistral_failover.model.errors import InvalidDocument
-from mistral_failover.model.goal import returned_to
+from mistral_failover.model.goal import restored_goal
 from support.databases import KINDS
 from support.samples import CHAIN, failing
 from support.simulation import Simulation
@@ -186,6 +186,6 @@ def test_returning_replaces_only_members_that_are_lost_now(simulation: Simulatio
     before = simulation.goal("a", (), ["b"])
     now = simulation.goal("a", ("c",), ["b", "c"])
 
-    resources = returned_to(before, now).document["resources"]
+    resources = restored_goal(before, now).document["resources"]
 
     assert [name for name in resources if ":" in name] == ["fence:c", "replace:c"]

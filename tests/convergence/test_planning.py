@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mistral_failover.convergence.errors import GoalCycle, UnknownType
-from mistral_failover.convergence.graph import Plan, plan
+from mistral_failover.convergence.graph import TraversalPlan, plan_traversal
 from mistral_failover.convergence.records import Node, Record
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.types import installed_types, load_type
@@ -45,9 +45,13 @@ def made(name: str, kind: str, *requires: str, **properties: Any) -> Record:
     )
 
 
-def drawn(target: Goal, records: Sequence[Record], epochs: Mapping[str, int] = EPOCHS) -> Plan:
+def drawn(
+    target: Goal, records: Sequence[Record], epochs: Mapping[str, int] = EPOCHS
+) -> TraversalPlan:
     """The plan; new records are called by their name and a one."""
-    return plan(target, ALL_TYPES, records, epochs, group_id="g", new_id=lambda n: f"{n}1")
+    return plan_traversal(
+        target, ALL_TYPES, records, epochs, group_id="g", new_id=lambda n: f"{n}1"
+    )
 
 
 def edges(target: Goal, records: Sequence[Record], **options: Any) -> set[str]:
@@ -452,7 +456,7 @@ def test_an_update_is_of_the_later_stage_of_its_create_and_its_update() -> None:
         "delete": {"action": "x.remove", "stage": "update_stack"},
     }
     both = load_type({**TYPES[0], "name": "both", "operations": operations})
-    found = plan(
+    found = plan_traversal(
         goal({"new": want("both")}),
         {"both": both},
         [made("old", "both")],

@@ -9,7 +9,7 @@ import pytest
 
 from mistral_failover.convergence.records import Operation, Outcome
 from mistral_failover.convergence.waiting import TARGET_DOWN
-from mistral_failover.model.goal import Goal, render_goal, returned_to, returns
+from mistral_failover.model.goal import Goal, render_goal, restored_goal, returns
 from support.samples import CHAIN, failing, sentences
 from support.simulation import Simulation, failure
 
@@ -173,8 +173,8 @@ def test_a_move_from_where_a_move_led_comes_back_there_and_promises_nothing_more
     simulation.converge(planned(simulation, "c"), stumbling(simulation, "create", "database", "c"))
 
     simulation.audit_at_rest(simulation.goal("b"))
-    assert simulation.current_goal() == returned_to(there, home)
-    assert not returns(returned_to(there, home))
+    assert simulation.current_goal() == restored_goal(there, home)
+    assert not returns(restored_goal(there, home))
 
 
 def test_another_goal_in_the_middle_of_a_move_wins(simulation: Simulation, home: Goal) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from mistral_failover.convergence.records import Operation, Outcome
-from mistral_failover.convergence.traversals import goal_to_return_to
-from mistral_failover.model.goal import Goal, render_goal, returned_to
+from mistral_failover.convergence.traversals import rollback_goal
+from mistral_failover.model.goal import Goal, render_goal, restored_goal
 from mistral_failover.store.tables import groups
 from support.samples import CHAIN, failing, sample_resource, sentences
 from support.simulation import Simulation, failure
@@ -22,7 +22,7 @@ def goal_before(simulation: Simulation, **options: Any) -> Goal | None:
 
     def read(tx: Any) -> Goal | None:
         group = tx.lock_group(simulation.group_id, shared=True)
-        return goal_to_return_to(tx, group, **options)
+        return rollback_goal(tx, group, **options)
 
     return simulation.database.reading(read)
 
@@ -245,7 +245,7 @@ def test_a_replaced_resource_that_still_exists_is_brought_back_not_made_anew(
     simulation.converge(simulation.goal(), failing(simulation, "web"))
     assert {r.name for r in simulation.records() if r.replaced_by} == {"web"}
 
-    simulation.converge(returned_to(home, simulation.goal()))
+    simulation.converge(restored_goal(home, simulation.goal()))
 
     simulation.audit_at_rest(home)
     assert simulation.by_name()["web"].id == old.id
@@ -259,7 +259,7 @@ def test_what_was_cleaned_up_already_is_made_anew(simulation: Simulation) -> Non
     old = simulation.by_name()["data"]
     simulation.converge(simulation.goal("b"))
 
-    simulation.converge(returned_to(home, simulation.goal("b")))
+    simulation.converge(restored_goal(home, simulation.goal("b")))
 
     simulation.audit_at_rest(home)
     assert simulation.by_name()["data"].id != old.id
@@ -292,6 +292,6 @@ def test_a_group_that_was_removed_is_brought_back_by_a_rollback(simulation: Simu
     simulation.converge(home)
     simulation.converge(simulation.nothing())
 
-    simulation.converge(returned_to(home, simulation.nothing()))
+    simulation.converge(restored_goal(home, simulation.nothing()))
 
     simulation.audit_at_rest(home)

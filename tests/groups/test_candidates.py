@@ -223,7 +223,7 @@ def test_a_member_in_maintenance_is_reported_and_a_maintenance_of_all_excludes_n
 
     identity = group_id(Request(state, context).project_id, "payments")
     met = [(name, name, 1.0) for name in NAMES]
-    state.database.atomically(lambda tx: groups.see_members(tx, identity, met))
+    state.database.atomically(lambda tx: groups.record_members(tx, identity, met))
     suspensions.Maintenance("payments", "a disk", minutes=5, members=["db_b"]).run(context)
     found = world.look()
 

@@ -148,7 +148,7 @@ def replace(state: Runtime, project: str) -> Callable[[], None]:
     def now() -> None:
         identity = groups.group_id(project, "payments")
         new = [("db_a", "s-new", 9.0)]
-        state.database.atomically(lambda tx: groups.see_members(tx, identity, new))
+        state.database.atomically(lambda tx: groups.record_members(tx, identity, new))
 
     return now
 

@@ -86,7 +86,7 @@ def test_who_sees_nothing_but_the_past_gives_up(
         """Others notice a new server, each time that somebody looks."""
         seen = [(standby, next(servers), 1.0)]
         request_.runtime.database.atomically(
-            lambda tx: groups.see_members(tx, snapshot.state.id, seen)
+            lambda tx: groups.record_members(tx, snapshot.state.id, seen)
         )
         return stale
 

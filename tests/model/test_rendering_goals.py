@@ -16,7 +16,7 @@ from mistral_failover.model.goal import (
     fence_name,
     goal_resources,
     render_goal,
-    returned_to,
+    restored_goal,
     returns,
 )
 from mistral_failover.model.group import Group, parse_group
@@ -102,7 +102,7 @@ def test_a_planned_move_s_goal_differs_by_its_promise_alone_and_coming_back_drop
 
     assert planned.document == {**goal.document, "returns": True}
     assert (returns(planned), returns(goal)) == (True, False)
-    assert returned_to(planned, goal) == goal
+    assert restored_goal(planned, goal) == goal
 
 
 def test_a_goal_shares_nothing_with_its_group(payments: Group) -> None:
@@ -202,26 +202,26 @@ def test_a_goal_that_makes_no_sense_is_refused(
 def test_returning_when_no_member_was_lost_since_is_the_same_goal(payments: Group) -> None:
     home = render_goal(payments, {"active": "db_a"}, [])
     away = render_goal(payments, {"active": "db_b"}, [])
-    assert returned_to(home, away) == home
+    assert restored_goal(home, away) == home
 
 
 def test_who_is_lost_now_stays_fenced_when_it_holds_no_role(payments: Group) -> None:
     home = render_goal(payments, {"active": "db_a"}, [])
     away = render_goal(payments, {"active": "db_a"}, ["db_b"])
-    assert returned_to(home, away) == away
+    assert restored_goal(home, away) == away
 
 
 def test_who_recovered_since_is_not_fenced_again(payments: Group) -> None:
     away = render_goal(payments, {"active": "db_b"}, ["db_a"])
     home = render_goal(payments, {"active": "db_b"}, [])
-    assert returned_to(away, home) == home
+    assert restored_goal(away, home) == home
 
 
 def test_no_role_goes_back_to_a_member_that_is_lost_unless_it_recovered(payments: Group) -> None:
     home = render_goal(payments, {"active": "db_a"}, [])
     away = render_goal(payments, {"active": "db_b"}, ["db_a"])
     with pytest.raises(InvalidDocument) as caught:
-        returned_to(home, away)
+        restored_goal(home, away)
     assert caught.value.path == "roles.active"
     assert "add --recovered" in caught.value.remedy
-    assert returned_to(home, away, ["db_a"]) == home
+    assert restored_goal(home, away, ["db_a"]) == home

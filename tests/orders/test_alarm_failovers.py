@@ -37,7 +37,9 @@ def without_event(**more: Any) -> dict[str, Any]:
 def replace_server(state: Runtime, project: str) -> None:
     """Another server behind db_a, which raises its epoch."""
     identity = groups.group_id(project, "payments")
-    state.database.atomically(lambda tx: groups.see_members(tx, identity, [("db_a", "new", 9.0)]))
+    state.database.atomically(
+        lambda tx: groups.record_members(tx, identity, [("db_a", "new", 9.0)])
+    )
 
 
 @pytest.fixture
@@ -200,7 +202,9 @@ def test_an_alarm_that_was_held_is_judged_again_when_it_repeats(
 ) -> None:
     hear(alarm("m1", server="late"), group="payments")
     identity = groups.group_id(project, "payments")
-    state.database.atomically(lambda tx: groups.see_members(tx, identity, [("db_c", "late", 9.0)]))
+    state.database.atomically(
+        lambda tx: groups.record_members(tx, identity, [("db_c", "late", 9.0)])
+    )
 
     again = hear(alarm("m1", server="late"), group="payments")
 
@@ -276,7 +280,7 @@ def test_the_cooldown_counts_from_the_admission_of_what_was_held_before(
             .where(tables.incidents.c.id == held["incident"])
             .values(first_at=1.0, decided_at=1.0)
         )
-        groups.see_members(tx, identity, [("db_c", "late", 9.0)])
+        groups.record_members(tx, identity, [("db_c", "late", 9.0)])
 
     state.database.atomically(make_old)
     hear(alarm("m1", server="late"), group="payments")

@@ -107,7 +107,7 @@ def test_a_member_stands_for_its_host(fencing: Fencing, run: Run) -> None:
 
     def define(tx: Any) -> None:
         identity = groups.define(tx, "payments", definition)
-        groups.see_members(tx, identity, seen)
+        groups.record_members(tx, identity, seen)
 
     fencing.runtime.database.for_project(admin).atomically(define)
 

@@ -28,7 +28,7 @@ def blocked(
         lambda tx: state.definitions.group(tx, tx.lock_group(identity, shared=True))
     )
     seen = [("db_a", "s-a", 1.0), ("db_b", "s-b", 2.0)]
-    state.database.atomically(lambda tx: groups.see_members(tx, identity, seen))
+    state.database.atomically(lambda tx: groups.record_members(tx, identity, seen))
     goal = render_goal(group, {"active": "db_b"}, ["db_a"])
     started = state.engine.start(
         identity, goal, traversal_id=f"t-{project}"[:36], expected=None, cause="a test"

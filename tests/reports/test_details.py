@@ -17,7 +17,7 @@ from mistral_failover.model.ids import derived_id, group_id
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.store import incidents, plans
 from mistral_failover.store.incidents import Incident
-from mistral_failover.store.plans import KeptPlan
+from mistral_failover.store.plans import StoredPlan
 from support.driving import conclude, handed_out
 
 
@@ -141,7 +141,7 @@ def test_a_plan_is_found_by_its_id(
     define: Callable[..., str], state: Runtime, project: str, context: ActionContext
 ) -> None:
     identity = group_id(project, define())
-    plan = KeptPlan(
+    plan = StoredPlan(
         derived_id("plan", project),
         project,
         identity,

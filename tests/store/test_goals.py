@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from mistral_failover.convergence.records import Operation, Outcome
-from mistral_failover.model.goal import Goal, returned_to
+from mistral_failover.model.goal import Goal, restored_goal
 from mistral_failover.store import goals
 from support.databases import KINDS
 from support.samples import CHAIN, failing, sample_resource
@@ -22,13 +22,13 @@ def simulation(request: pytest.FixtureRequest) -> Simulation:
     return Simulation(request.param)
 
 
-def listed(simulation: Simulation) -> list[goals.KeptGoal]:
+def listed(simulation: Simulation) -> list[goals.StoredGoal]:
     return simulation.database.reading(lambda tx: goals.listed(tx, simulation.group_id))
 
 
 def prune(simulation: Simulation, keep: int, older_than: float = NEVER) -> int:
     return simulation.store.atomically(
-        lambda tx: goals.prune(tx, simulation.group_id, keep=keep, older_than=older_than)
+        lambda tx: goals.purge(tx, simulation.group_id, keep=keep, older_than=older_than)
     )
 
 
@@ -58,8 +58,8 @@ def test_goals_are_listed_the_latest_first_with_what_came_of_them(simulation: Si
 
     first, second = listed(simulation)
 
-    assert (first.goal, first.walked, first.status) == (home, 2, "COMPLETE")
-    assert (second.goal, second.walked, second.status) == (away, 1, "FAILED")
+    assert (first.goal, first.traversals, first.status) == (home, 2, "COMPLETE")
+    assert (second.goal, second.traversals, second.status) == (away, 1, "FAILED")
     assert first.reached_at == first.given_at == simulation.clock.seconds
     assert second.reached_at is None
 
@@ -145,7 +145,7 @@ def test_the_goal_that_a_rollback_needs_is_kept_however_old_it_is(simulation: Si
     prune(simulation, keep=0)
 
     assert home.version in versions(simulation)
-    simulation.converge(returned_to(home, simulation.goal()))
+    simulation.converge(restored_goal(home, simulation.goal()))
     simulation.audit_at_rest(home)
 
 
@@ -227,6 +227,6 @@ def test_the_types_of_kept_goals_outlive_a_new_definition(simulation: Simulation
     give(simulation, simulation.goal())
     simulation.define({})
 
-    simulation.converge(returned_to(home, simulation.goal()))
+    simulation.converge(restored_goal(home, simulation.goal()))
 
     simulation.audit_at_rest(home)

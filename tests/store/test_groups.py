@@ -114,9 +114,9 @@ def test_types_that_live_records_need_stay_defined(database: Database, group: st
 # -- members
 
 
-def replaced(database: Database, group: str, *seen: tuple[str, str]) -> list[groups.Replaced]:
+def replaced(database: Database, group: str, *seen: tuple[str, str]) -> list[groups.ReplacedMember]:
     return database.atomically(
-        lambda tx: groups.see_members(tx, group, [(name, server, 1.5) for name, server in seen])
+        lambda tx: groups.record_members(tx, group, [(name, server, 1.5) for name, server in seen])
     )
 
 
@@ -145,7 +145,9 @@ def test_who_was_replaced_is_told_once_with_the_server_before_and_the_new_epoch(
 
     database.atomically(lambda tx: tx.raise_epochs(group, ["a"]))
 
-    assert replaced(database, group, ("a", "s3"), ("b", "s2")) == [groups.Replaced("a", "s1", 3)]
+    assert replaced(database, group, ("a", "s3"), ("b", "s2")) == [
+        groups.ReplacedMember("a", "s1", 3)
+    ]
     assert replaced(database, group, ("a", "s3"), ("b", "s2")) == []
 
 
@@ -163,9 +165,9 @@ def test_a_replacement_that_many_see_at_once_raises_the_epoch_once(
 def test_a_look_that_is_older_than_what_is_known_changes_nothing(
     database: Database, group: str
 ) -> None:
-    def late(server: str, before: dict[str, groups.MemberRow]) -> list[groups.Replaced]:
+    def late(server: str, before: dict[str, groups.MemberRow]) -> list[groups.ReplacedMember]:
         seen = [("a", server, 1.5), ("new", "s9", 1.5)]
-        return database.atomically(lambda tx: groups.see_members(tx, group, seen, before))
+        return database.atomically(lambda tx: groups.record_members(tx, group, seen, before))
 
     none = database.reading(lambda tx: groups.members_of(tx, group))
     see(database, group, ("a", "s1"))
@@ -173,13 +175,13 @@ def test_a_look_that_is_older_than_what_is_known_changes_nothing(
     see(database, group, ("a", "s2"))
 
     for before in (none, first):
-        with pytest.raises(groups.SeenTooLate, match="a was replaced"):
+        with pytest.raises(groups.StaleObservation, match="a was replaced"):
             late("s1", before)
     assert see(database, group) == {"a": ("s2", 2)}
 
     assert late("s2", first) == [], "what is known by now may be seen by anybody"
     assert late("s3", database.reading(lambda tx: groups.members_of(tx, group))) == [
-        groups.Replaced("a", "s2", 3)
+        groups.ReplacedMember("a", "s2", 3)
     ]
 
 
@@ -212,7 +214,7 @@ def test_a_server_is_known_within_its_project_only(database: Database, group: st
     see(database, group, ("a", "s1"))
 
     def behind(project: str, server: str) -> Any:
-        return database.for_project(project).reading(lambda tx: groups.member_behind(tx, server))
+        return database.for_project(project).reading(lambda tx: groups.member_of_server(tx, server))
 
     assert behind("mine", "s1") == ("g", "a")
     assert behind("theirs", "s1") is None
@@ -227,7 +229,9 @@ def test_a_server_of_two_groups_is_found_in_the_one_that_is_named(
     see(database, second, ("b", "s1"))
 
     def behind(name: str | None) -> Any:
-        return database.for_project("mine").reading(lambda tx: groups.member_behind(tx, "s1", name))
+        return database.for_project("mine").reading(
+            lambda tx: groups.member_of_server(tx, "s1", name)
+        )
 
     assert [behind(None), behind("g"), behind("h"), behind("i")] == [
         ("g", "a"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import networkx as nx
 
-from mistral_failover.convergence.graph import Plan
+from mistral_failover.convergence.graph import TraversalPlan
 from mistral_failover.convergence.records import Traversal
 from mistral_failover.model.decisions import Decision
 from mistral_failover.store import host_fences, incidents
@@ -39,12 +39,12 @@ def expire(database: Database) -> None:
 
 
 def begin(database: Database, traversal: Traversal) -> None:
-    nothing = Plan(nx.DiGraph(), {}, (), (), {}, (), {})
+    nothing = TraversalPlan(nx.DiGraph(), {}, (), (), {}, (), {})
     database.atomically(lambda tx: tx.open_traversal(traversal, nothing))
 
 
 def counts_since(database: Database, traversal: str) -> float:
-    return database.reading(lambda tx: host_fences.counts_since(tx, traversal))
+    return database.reading(lambda tx: host_fences.proofs_valid_from(tx, traversal))
 
 
 def test_a_host_that_no_process_fences_has_neither_owner_nor_proof(database: Database) -> None:
@@ -185,12 +185,14 @@ def test_what_nova_shows_is_recorded_by_the_look_that_knows_the_last_one(
     assert held is not None
 
     def look(before: str, seen: str | None) -> bool:
-        return database.atomically(lambda tx: host_fences.look(tx, HOST, before, seen))
+        return database.atomically(
+            lambda tx: host_fences.record_nova_report(tx, HOST, before, seen)
+        )
 
     assert not look("", "10:00")
-    database.atomically(lambda tx: host_fences.tell_down(tx, HOST))
-    assert database.reading(host_fences.down_in_nova) == [HOST]
+    database.atomically(lambda tx: host_fences.record_forced_down(tx, HOST))
+    assert database.reading(host_fences.forced_down_hosts) == [HOST]
     assert look("", "10:00")
     assert not look("", "10:01")
     assert look("10:00", None)
-    assert database.reading(host_fences.down_in_nova) == []
+    assert database.reading(host_fences.forced_down_hosts) == []

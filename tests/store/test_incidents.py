@@ -117,7 +117,7 @@ def test_what_was_reported_again_meanwhile_is_not_dismissed_and_keeps_its_fact(
 ) -> None:
     add(database, "i")
     judged = get(database, "i").said
-    database.atomically(lambda tx: incidents.say_again(tx, "i"))
+    database.atomically(lambda tx: incidents.report_again(tx, "i"))
 
     def dismissed(said: int) -> bool:
         return database.for_project("mine").atomically(
@@ -125,7 +125,9 @@ def test_what_was_reported_again_meanwhile_is_not_dismissed_and_keeps_its_fact(
         )
 
     def noted(said: int) -> bool:
-        return database.atomically(lambda tx: incidents.note(tx, "i", {"lost": "b"}, said=said))
+        return database.atomically(
+            lambda tx: incidents.replace_held_fact(tx, "i", {"lost": "b"}, said=said)
+        )
 
     assert (noted(judged), dismissed(judged)) == (False, False)
     assert (get(database, "i").decision, get(database, "i").fact) == ("HELD", {"lost": "a"})
@@ -153,7 +155,7 @@ def test_the_latest_word_of_a_series_is_the_one_that_was_said_last(still: Databa
     add(still, "elsewhere", series="s", group_id="h")
 
     assert latest(still) == "off"
-    still.atomically(lambda tx: incidents.say_again(tx, "on"))
+    still.atomically(lambda tx: incidents.report_again(tx, "on"))
     assert latest(still) == "on"
     again(still, "off")  # nothing is decided on it, so this is no word yet
     assert latest(still) == "on"
@@ -215,7 +217,7 @@ def test_what_waits_is_listed_in_the_order_in_which_it_was_said(still: Database)
     def ids(found: list[Incident]) -> list[str]:
         return [incident.id for incident in found]
 
-    assert ids(still.reading(lambda tx: incidents.yet_to_begin(tx, "g"))) == said
+    assert ids(still.reading(lambda tx: incidents.unstarted_of_group(tx, "g"))) == said
     assert ids(still.reading(lambda tx: incidents.waiting(tx, "g"))) == said
     assert ids(still.for_project("mine").reading(incidents.unstarted)) == said
     assert ids(still.reading(lambda tx: incidents.of_group(tx, "g", 2))) == ["b", "a"]
@@ -314,7 +316,7 @@ def test_what_has_not_begun_is_found_by_its_group(database: Database) -> None:
     add(database, "4", decision="ADMITTED", group_id="h")
     add(database, "5")
 
-    found = database.reading(lambda tx: incidents.yet_to_begin(tx, "g"))
+    found = database.reading(lambda tx: incidents.unstarted_of_group(tx, "g"))
 
     assert [incident.id for incident in found] == ["1"]
 
@@ -359,8 +361,8 @@ def test_the_groups_with_a_goal_are_counted_by_project(database: Database, group
         )
         database.atomically(lambda tx, which=identity: tx.swap_traversal(which, None, "t"))
 
-    assert database.for_project("mine").reading(groups.with_a_goal) == 1
-    assert database.for_project("unknown").reading(groups.with_a_goal) == 0
+    assert database.for_project("mine").reading(groups.count_with_goal) == 1
+    assert database.for_project("unknown").reading(groups.count_with_goal) == 0
     assert database.for_project("unknown").reading(groups.first_of) is None
     assert database.for_project("mine").reading(groups.first_of) in {group, identity} | {
         groups.group_id("mine", "h")

@@ -243,7 +243,7 @@ def test_a_database_that_does_not_come_back_costs_the_lease_and_not_the_thread(
     failing.broken = False
     free = database.reading(lambda tx: tx.record("r"))
     assert free is not None
-    database.atomically(lambda tx: tx.steal(free, "dead"))
+    database.atomically(lambda tx: tx.break_dead_lock(free, "dead"))
     again = database.reading(lambda tx: tx.record("r"))
     assert again is not None
     lock, since = held(database, again)

@@ -65,7 +65,9 @@ def test_of_many_thieves_exactly_one_steals(database: Database, record: Record) 
     take(database, record, lease=OVER)
     dead = now(database)
 
-    stolen = together(MANY, lambda n: database.atomically(lambda tx: tx.steal(dead, f"by {n}")))
+    stolen = together(
+        MANY, lambda n: database.atomically(lambda tx: tx.break_dead_lock(dead, f"by {n}"))
+    )
 
     assert stolen.count(True) == 1
     after = now(database)
@@ -76,7 +78,7 @@ def test_of_many_thieves_exactly_one_steals(database: Database, record: Record) 
 def test_a_live_owner_is_not_stolen_from(database: Database, record: Record) -> None:
     take(database, record)
 
-    assert not database.atomically(lambda tx: tx.steal(now(database), "greed"))
+    assert not database.atomically(lambda tx: tx.break_dead_lock(now(database), "greed"))
     assert now(database).owner == "o"
 
 
@@ -85,10 +87,10 @@ def test_a_thief_that_saw_an_earlier_owner_loses_against_the_later_one(
 ) -> None:
     take(database, record, lease=OVER)
     seen = now(database)
-    assert database.atomically(lambda tx: tx.steal(seen, "dead"))
+    assert database.atomically(lambda tx: tx.break_dead_lock(seen, "dead"))
     take(database, now(database), lease=OVER)  # by the same name
 
-    assert not database.atomically(lambda tx: tx.steal(seen, "dead"))
+    assert not database.atomically(lambda tx: tx.break_dead_lock(seen, "dead"))
 
 
 def test_a_lease_is_renewed_while_it_lasts_and_by_the_database_clock(
@@ -123,7 +125,7 @@ def test_no_lease_is_renewed_to_make_something_on_a_member_that_was_fenced_since
     if cause == "fenced":
         database.atomically(lambda tx: tx.raise_epochs("g", ["a"]))
     else:
-        database.atomically(lambda tx: groups.see_members(tx, "g", [("a", "server-2", None)]))
+        database.atomically(lambda tx: groups.record_members(tx, "g", [("a", "server-2", None)]))
 
     assert not database.atomically(lambda tx: tx.renew(making))
 
@@ -141,7 +143,7 @@ def on_member(database: Database, action: str) -> Lock:
     fresh = Record(id="r", group_id="g", name="r", type="held", member="a", epoch=1)
 
     def take(tx: Any) -> Lock:
-        groups.see_members(tx, "g", [("a", "server-1", None), ("b", "server-b", None)])
+        groups.record_members(tx, "g", [("a", "server-1", None), ("b", "server-b", None)])
         tx.insert_record(fresh, tx.now())
         lock = tx.acquire(fresh, "o", 60.0, action=action, status="IN_PROGRESS")
         assert lock is not None
@@ -154,7 +156,7 @@ def test_after_a_steal_the_former_owner_neither_renews_nor_releases(
     database: Database, record: Record
 ) -> None:
     lock = take(database, record, lease=OVER)
-    database.atomically(lambda tx: tx.steal(now(database), "dead"))
+    database.atomically(lambda tx: tx.break_dead_lock(now(database), "dead"))
     later = take(database, now(database))
 
     assert not database.atomically(lambda tx: tx.renew(lock))
@@ -172,7 +174,7 @@ def test_a_thief_and_the_owners_late_release_do_not_both_win(
     won = together(
         2,
         lambda n: database.atomically(
-            lambda tx: tx.steal(dead, "dead") if n else tx.release(lock, reason="late")
+            lambda tx: tx.break_dead_lock(dead, "dead") if n else tx.release(lock, reason="late")
         ),
     )
 
@@ -245,7 +247,7 @@ def test_an_intent_that_stands_there_already_is_unknown_and_counted(
 ) -> None:
     first = take(database, record, lease=OVER)
     database.atomically(lambda tx: tx.open_operation(ticket(first), record, {}))
-    database.atomically(lambda tx: tx.steal(now(database), "dead"))
+    database.atomically(lambda tx: tx.break_dead_lock(now(database), "dead"))
     assert entries(database) == {"key": ("unknown", 1)}
     second = take(database, now(database))
 
@@ -259,7 +261,7 @@ def test_an_outcome_under_an_old_token_does_not_touch_the_ledger(
 ) -> None:
     first = take(database, record, lease=OVER)
     database.atomically(lambda tx: tx.open_operation(ticket(first), record, {}))
-    database.atomically(lambda tx: tx.steal(now(database), "dead"))
+    database.atomically(lambda tx: tx.break_dead_lock(now(database), "dead"))
     second = take(database, now(database))
     database.atomically(lambda tx: tx.open_operation(ticket(second), record, {}))
 
@@ -273,7 +275,7 @@ def test_what_was_unknown_is_overtaken_by_the_next_success_and_not_by_a_failure(
 ) -> None:
     first = take(database, record, lease=OVER)
     database.atomically(lambda tx: tx.open_operation(ticket(first), record, {}))
-    database.atomically(lambda tx: tx.steal(now(database), "dead"))
+    database.atomically(lambda tx: tx.break_dead_lock(now(database), "dead"))
     second = take(database, now(database))
     other = ticket(second, "other")
     assert database.atomically(lambda tx: tx.open_operation(other, record, {}))

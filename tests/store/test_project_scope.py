@@ -18,7 +18,7 @@ import pytest
 import sqlalchemy as sa
 
 from mistral_failover import store
-from mistral_failover.convergence.graph import Plan
+from mistral_failover.convergence.graph import TraversalPlan
 from mistral_failover.convergence.records import (
     JournalKind,
     Lock,
@@ -38,7 +38,7 @@ from mistral_failover.store.database import Database
 from mistral_failover.store.groups import group_id
 from mistral_failover.store.host_fences import Claim
 from mistral_failover.store.incidents import Incident
-from mistral_failover.store.plans import KeptPlan
+from mistral_failover.store.plans import StoredPlan
 from mistral_failover.store.project_scope import OF_NO_PROJECT, OutOfProject
 from mistral_failover.store.transaction import ProjectTransaction, SqlTransaction
 from support.databases import Clock, empty, fresh_url
@@ -59,7 +59,7 @@ NAMED: dict[str, Any] = {
     "before": None,
     "blocked": True,
     "by": "mine-traversal",
-    "carried_out": ALL,
+    "which_operations": ALL,
     "changes": {"reason": "changed"},
     "client": "a client",
     "data": {"name": "data", "id": "x", "attributes": {}},
@@ -96,7 +96,7 @@ NAMED: dict[str, Any] = {
     "own_since": None,
     "owner": "theirs-owner",
     "physical_id": None,
-    "plan": KeptPlan(
+    "plan": StoredPlan(
         "theirs-plan", "theirs", THEIRS, tables.OrderVerb.REMOVE, {}, "f", {}, "theirs-goal"
     ),
     "prefix": "theirs",
@@ -118,7 +118,7 @@ NAMED: dict[str, Any] = {
     "traversal_ids": ["theirs-traversal"],
     "type_name": "volume_attachment",
     "waiting_for": "Nova",
-    "walked": ALL,
+    "which_traversals": ALL,
     "what": "Nova",
     "where": ALL,
 }
@@ -127,18 +127,18 @@ OF_FUNCTION: dict[str, dict[str, Any]] = {
     "counting.of_journal": {"group_ids": sa.select(tables.groups.c.id)},
     "details.broken_by_hand": {"resource_id": "theirs-resource"},
     "details.last_said": {"kind": JournalKind.HELD},
-    "host_fences.look": {"seen": "10:00"},
+    "host_fences.record_nova_report": {"seen": "10:00"},
     "id_lookup.matches": {"said": "theirs-traversal"},
     "suspensions.suspend": {"kind": "pause", "said": {"by": "me", "because": "", "since": 0.0}},
     "tx.acquire": {"owner": "me"},
     "tx.insert_record": {"record": Record("new", THEIRS, "new", "shared")},
-    "tx.insert_sync_points": {"plan": Plan(nx.DiGraph(), {}, (), (), {}, (), {})},
+    "tx.insert_sync_points": {"plan": TraversalPlan(nx.DiGraph(), {}, (), (), {}, (), {})},
     "tx.journal": {"kind": JournalKind.HELD, "token": None, "owner": None},
-    "tx.open_traversal": {"plan": Plan(nx.DiGraph(), {}, (), (), {}, (), {})},
+    "tx.open_traversal": {"plan": TraversalPlan(nx.DiGraph(), {}, (), (), {}, (), {})},
     "tx.records_of": {"kind": "volume_attachment"},
     "tx.swap_traversal": {"new": "mine-traversal"},
     "tx.goal": {"version": "theirs-goal"},
-    "views.told": {"kind": JournalKind.HELD},
+    "views.count_journal_entries": {"kind": JournalKind.HELD},
 }
 TOOLS = {"change", "changed", "execute", "insert", "number"}
 """Methods that take a statement, which are tried with statements below; numbers belong to no
@@ -235,8 +235,8 @@ def test_what_a_function_answers_does_not_depend_on_another_project(database: Da
 UNSEEN = {
     "groups.define": "it answers with an id that follows from its arguments",
     "observations.due": "it is for groups at rest",
-    "retention.forget_journal": "entries of the current traversal stay",
-    "retention.forget_plans": "a plan stays for a day after it has expired",
+    "retention.purge_journal": "entries of the current traversal stay",
+    "retention.purge_plans": "a plan stays for a day after it has expired",
     "stalled_work.chain_waits": "it is for groups in which nothing is ready",
     "totals.add": "it answers nothing",
 }

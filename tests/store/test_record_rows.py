@@ -54,9 +54,9 @@ def ticket(lock: Lock, key: str = "key", **changes: Any) -> Ticket:
     [
         lambda tx, lock: tx.renew(lock),
         lambda tx, lock: tx.release(lock, reason="x"),
-        lambda tx, lock: tx.steal(tx.record("r"), "dead"),
+        lambda tx, lock: tx.break_dead_lock(tx.record("r"), "dead"),
     ],
-    ids=["renew", "release", "steal"],
+    ids=["renew", "release", "break"],
 )
 @pytest.mark.parametrize("lease", [60.0, OVER])
 def test_a_lock_is_changed_without_touching_its_neighbour(
@@ -125,7 +125,7 @@ def test_a_stolen_lock_is_free_and_a_worker_with_an_older_record_takes_nothing(
     database.atomically(lambda tx: tx.acquire(record, "o", OVER, status="IN_PROGRESS"))
     dead = now(database)
 
-    assert database.atomically(lambda tx: tx.steal(dead, "it died"))
+    assert database.atomically(lambda tx: tx.break_dead_lock(dead, "it died"))
 
     expected = {"owner": None, "lease_until": None, "status": "FAILED", "reason": "it died"}
     free = replace(dead, **expected, token=dead.token + 1, atomic_key=dead.atomic_key + 1)
@@ -138,7 +138,7 @@ def test_a_thief_must_name_owner_and_token(database: Database, record: Record) -
     database.atomically(lambda tx: tx.acquire(record, "o", OVER))
     dead = now(database)
     for wrong in (replace(dead, owner="p"), replace(dead, token=0), replace(dead, token=2)):
-        assert not database.atomically(lambda tx: tx.steal(wrong, "greed"))  # noqa: B023
+        assert not database.atomically(lambda tx: tx.break_dead_lock(wrong, "greed"))  # noqa: B023
     assert now(database) == dead
 
 
@@ -294,7 +294,7 @@ def test_a_theft_leaves_unknown_what_the_dead_owner_had_started_there_and_nothin
     database.atomically(lambda tx: tx.close_operation(ticket(lock, "done"), Outcome()))
 
     with only_these_change(database, operations, ("key",), "started"):
-        assert database.atomically(lambda tx: tx.steal(tx.record("r"), "dead"))
+        assert database.atomically(lambda tx: tx.break_dead_lock(tx.record("r"), "dead"))
 
     assert rows(database, operations, "key")["started"]["status"] == "unknown"
 
@@ -310,7 +310,7 @@ def test_a_success_overtakes_what_was_unknown_about_its_own_record_only(
         database.atomically(lambda tx: tx.close_operation(one, silence))  # noqa: B023
     database.atomically(lambda tx: tx.acquire(record, "o", OVER))
     database.atomically(lambda tx: tx.open_operation(ticket(lock, "of a dead owner"), record, {}))
-    database.atomically(lambda tx: tx.steal(tx.record("r"), "dead"))
+    database.atomically(lambda tx: tx.break_dead_lock(tx.record("r"), "dead"))
     failed = ticket(lock, "failed")
     database.atomically(lambda tx: tx.open_operation(failed, record, {}))
     database.atomically(lambda tx: tx.close_operation(failed, Outcome(error={"code": "X"})))
@@ -356,7 +356,7 @@ def test_a_lease_is_refused_to_the_member_that_was_fenced_and_to_no_other(
 
     def members(tx: Any) -> None:
         for group in ("g", "h"):
-            groups.see_members(tx, group, [("a", "s1", None), ("b", "s2", None)])
+            groups.record_members(tx, group, [("a", "s1", None), ("b", "s2", None)])
         tx.insert_records((on_a, removal), tx.now())
 
     def renewed(fresh: Record) -> bool:

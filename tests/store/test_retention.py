@@ -57,11 +57,11 @@ def counters(database: Database) -> dict[Any, float]:
 
 
 def incidents_of(database: Database, **how: Any) -> int:
-    return forget(database, retention.forget_incidents, **how)
+    return forget(database, retention.purge_incidents, **how)
 
 
 def journal_of(database: Database, **how: Any) -> int:
-    return forget(database, retention.forget_journal, **how)
+    return forget(database, retention.purge_journal, **how)
 
 
 TIMES = ("first_at", "last_at", "decided_at")
@@ -200,5 +200,5 @@ def test_plans_go_a_day_after_they_expired(database: Database, group: str) -> No
     database.atomically(keep)
 
     own = database.for_project(MINE)
-    assert own.atomically(lambda tx: retention.forget_plans(tx, batch=5)) == 1
+    assert own.atomically(lambda tx: retention.purge_plans(tx, batch=5)) == 1
     assert there(database, tables.plans.c.id) == {"new"}

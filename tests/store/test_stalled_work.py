@@ -236,7 +236,9 @@ def test_who_holds_a_lock_or_has_just_ended_an_operation_is_at_work(
     database: Database, ready: Ready
 ) -> None:
     def at_work(within: float = 60.0, project: str = PROJECT) -> set[str]:
-        return database.for_project(project).reading(lambda tx: stalled_work.at_work(tx, within))
+        return database.for_project(project).reading(
+            lambda tx: stalled_work.active_owners(tx, within)
+        )
 
     assert at_work() == set()
     ticket = take(database, ready, 60.0)

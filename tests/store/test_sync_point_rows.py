@@ -9,7 +9,7 @@ from typing import Any
 import networkx as nx
 import pytest
 
-from mistral_failover.convergence.graph import Plan
+from mistral_failover.convergence.graph import TraversalPlan
 from mistral_failover.convergence.records import (
     END,
     Node,
@@ -31,7 +31,7 @@ NONE = Reported((), finished=False)
 
 
 @pytest.fixture
-def twins(database: Database, group: str) -> Plan:
+def twins(database: Database, group: str) -> TraversalPlan:
     """Two traversals of one plan, ``t`` and ``u``: the same nodes, which must not be mixed up.
 
     The cleanup of ``o`` and the update of ``r`` come before the update of ``s``.
@@ -43,7 +43,7 @@ def twins(database: Database, group: str) -> Plan:
         "o": Wanted("o", "shared", {}, ()),
     }
     stages = {FIRST.key: Stage.FENCE, SECOND.key: Stage.ACTIVATE, OLD.key: Stage.QUIESCE}
-    plan = Plan(graph, wanted, (), (), {}, (), stages)
+    plan = TraversalPlan(graph, wanted, (), (), {}, (), stages)
     records = [Record(name, group, name, "shared") for name in wanted]
     database.atomically(lambda tx: tx.insert_records(records, tx.now()))
     for identity in ("t", "u"):
@@ -61,7 +61,7 @@ def state(database: Database, node: Node, traversal: str = "t") -> NodeState | N
 
 
 def test_a_traversal_opens_with_a_sync_point_per_node_and_one_for_its_end(
-    database: Database, twins: Plan
+    database: Database, twins: TraversalPlan
 ) -> None:
     found = rows(database, nodes, "traversal_id", "node")
     facts = {
@@ -94,12 +94,12 @@ def test_a_traversal_opens_with_a_sync_point_per_node_and_one_for_its_end(
         lambda tx: tx.fail_node("t", FIRST, blocked=True, reason="x"),
         lambda tx: tx.defer("t", FIRST, "o"),
         lambda tx: tx.drop_sync_points("t"),
-        lambda tx: tx.wait_out("t", FIRST, waiting_for="Cinder", since=1.0, next_try=2.0),
+        lambda tx: tx.schedule_retry("t", FIRST, waiting_for="Cinder", since=1.0, next_try=2.0),
     ],
     ids=["report", "report of a root", "fail", "block", "defer", "drop", "wait"],
 )
 def test_no_other_traversal_is_touched(
-    database: Database, twins: Plan, step: Callable[[Any], Any]
+    database: Database, twins: TraversalPlan, step: Callable[[Any], Any]
 ) -> None:
     names = (FIRST.key, SECOND.key, OLD.key, END)
     with (
@@ -117,7 +117,7 @@ def test_no_other_traversal_is_touched(
 
 
 def test_dropping_the_sync_points_leaves_none_of_the_traversal(
-    database: Database, twins: Plan
+    database: Database, twins: TraversalPlan
 ) -> None:
     database.atomically(lambda tx: tx.drop_sync_points("t"))
 
@@ -125,7 +125,7 @@ def test_dropping_the_sync_points_leaves_none_of_the_traversal(
     assert {key[0] for key in rows(database, edges, "traversal_id", "node", "predecessor")} == {"u"}
 
 
-def test_a_report_counts_down_only_its_dependents(database: Database, twins: Plan) -> None:
+def test_a_report_counts_down_only_its_dependents(database: Database, twins: TraversalPlan) -> None:
     with only_these_change(
         database, nodes, ("traversal_id", "node"), ("t", FIRST.key), ("t", SECOND.key)
     ):
@@ -136,7 +136,9 @@ def test_a_report_counts_down_only_its_dependents(database: Database, twins: Pla
     assert (done["status"], done["output"], done["reason"]) == ("DONE", data("r"), None)
 
 
-def test_what_is_ready_waits_for_nothing_and_is_not_done(database: Database, twins: Plan) -> None:
+def test_what_is_ready_waits_for_nothing_and_is_not_done(
+    database: Database, twins: TraversalPlan
+) -> None:
     def ready(traversal: str) -> list[Node]:
         return sorted(database.reading(lambda tx: tx.ready_nodes(traversal)))
 
@@ -153,7 +155,7 @@ def test_what_is_ready_waits_for_nothing_and_is_not_done(database: Database, twi
 
 
 def test_a_node_hears_of_what_it_waited_for_and_not_of_what_was_cleaned_up(
-    database: Database, twins: Plan
+    database: Database, twins: TraversalPlan
 ) -> None:
     database.atomically(lambda tx: tx.report("t", OLD, data("o")))
     database.atomically(lambda tx: tx.report("u", FIRST, {**data("r"), "id": "of another"}))
@@ -168,7 +170,7 @@ def test_a_node_hears_of_what_it_waited_for_and_not_of_what_was_cleaned_up(
 
 @pytest.mark.parametrize(("blocked", "status"), [(True, "BLOCKED"), (False, "FAILED")])
 def test_a_node_that_fails_keeps_the_reason_until_it_is_done(
-    database: Database, twins: Plan, blocked: bool, status: str
+    database: Database, twins: TraversalPlan, blocked: bool, status: str
 ) -> None:
     def facts() -> tuple[str, str | None]:
         row = rows(database, nodes, "traversal_id", "node")["t", FIRST.key]
@@ -188,7 +190,7 @@ def test_a_node_that_fails_keeps_the_reason_until_it_is_done(
     assert facts() == ("DONE", None)
 
 
-def test_only_what_is_blocked_is_opened_again(database: Database, twins: Plan) -> None:
+def test_only_what_is_blocked_is_opened_again(database: Database, twins: TraversalPlan) -> None:
     def reopen(node: Node) -> bool:
         return database.atomically(lambda tx: tx.reopen_node("t", node))
 
@@ -211,7 +213,9 @@ def test_only_what_is_blocked_is_opened_again(database: Database, twins: Plan) -
     assert database.reading(lambda tx: tx.stopped_nodes("u")) == [FIRST]
 
 
-def test_a_deferral_says_who_holds_the_lock_and_since_when(database: Database, twins: Plan) -> None:
+def test_a_deferral_says_who_holds_the_lock_and_since_when(
+    database: Database, twins: TraversalPlan
+) -> None:
     begun = database.reading(lambda tx: tx.now())
 
     with only_these_change(database, nodes, ("traversal_id", "node"), ("t", FIRST.key)):
@@ -224,11 +228,15 @@ def test_a_deferral_says_who_holds_the_lock_and_since_when(database: Database, t
 
 def wait(database: Database, *, since: float, next_try: float) -> None:
     database.atomically(
-        lambda tx: tx.wait_out("t", FIRST, waiting_for="Cinder", since=since, next_try=next_try)
+        lambda tx: tx.schedule_retry(
+            "t", FIRST, waiting_for="Cinder", since=since, next_try=next_try
+        )
     )
 
 
-def test_a_wait_keeps_its_beginning_and_counts_its_tries(database: Database, twins: Plan) -> None:
+def test_a_wait_keeps_its_beginning_and_counts_its_tries(
+    database: Database, twins: TraversalPlan
+) -> None:
     with only_these_change(database, nodes, ("traversal_id", "node"), ("t", FIRST.key)):
         wait(database, since=10.5, next_try=11.5)
         wait(database, since=10.5, next_try=14.25)
@@ -255,7 +263,7 @@ def test_a_wait_keeps_its_beginning_and_counts_its_tries(database: Database, twi
     ids=["report", "fail", "block"],
 )
 def test_what_came_to_an_end_waits_no_more(
-    database: Database, twins: Plan, end: Callable[[Any], Any]
+    database: Database, twins: TraversalPlan, end: Callable[[Any], Any]
 ) -> None:
     wait(database, since=10.5, next_try=11.5)
 
@@ -273,7 +281,7 @@ def test_what_came_to_an_end_waits_no_more(
 
 
 def test_the_progress_lists_every_node_with_its_stage_and_who_works_on_its_record(
-    database: Database, twins: Plan
+    database: Database, twins: TraversalPlan
 ) -> None:
     fresh = database.reading(lambda tx: tx.record("r"))
     assert fresh is not None
@@ -299,7 +307,11 @@ def test_the_progress_lists_every_node_with_its_stage_and_who_works_on_its_recor
     [(1, 3, 3), (3, 1, 3), (3, 3, 3), (1, None, None), (None, 3, None), (None, None, None)],
 )
 def test_a_stage_that_is_open_is_never_closed_again(
-    database: Database, before: int | None, opened: int | None, after: int | None, twins: Plan
+    database: Database,
+    before: int | None,
+    opened: int | None,
+    after: int | None,
+    twins: TraversalPlan,
 ) -> None:
     for identity in ("v", "w"):
         traversal = Traversal(identity, "g", "v", "IN_PROGRESS", through=before)
@@ -316,7 +328,7 @@ def test_a_stage_that_is_open_is_never_closed_again(
 
 
 def test_a_traversal_is_succeeded_by_the_one_that_follows_it(
-    database: Database, twins: Plan
+    database: Database, twins: TraversalPlan
 ) -> None:
     following = Traversal("v", "g", "v", "IN_PROGRESS", follows="t")
     database.atomically(lambda tx: tx.open_traversal(following, twins))

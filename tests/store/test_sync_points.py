@@ -14,7 +14,7 @@ import pytest
 from mistral_failover.convergence.conclude import conclude
 from mistral_failover.convergence.definitions import Definitions
 from mistral_failover.convergence.engine import Engine
-from mistral_failover.convergence.graph import Plan
+from mistral_failover.convergence.graph import TraversalPlan
 from mistral_failover.convergence.records import (
     Node,
     Operation,
@@ -47,7 +47,7 @@ def joined(database: Database, traversal: Traversal) -> str:
     """A traversal in which one node waits for sixteen others; its id."""
     graph: nx.DiGraph[str] = nx.DiGraph((before.key, JOIN.key) for before in BEFORE)
     wanted = {"join": Wanted("join", "shared", {"large": "x" * 70_000}, ("p1", "p2"))}
-    plan = Plan(graph, wanted, (), (), {}, (), dict.fromkeys(graph, Stage.FENCE))
+    plan = TraversalPlan(graph, wanted, (), (), {}, (), dict.fromkeys(graph, Stage.FENCE))
     of = {"group_id": traversal.group_id, "type": "shared"}
     records = [Record(node.resource_id, name=node.resource_id, **of) for node in (JOIN, *BEFORE)]
     database.atomically(lambda tx: tx.insert_records(records, tx.now()))

@@ -38,7 +38,7 @@ def values(simulation: Simulation, *names: str) -> dict[tuple[str, str], float]:
 
 def prune(simulation: Simulation, keep: int = 0) -> int:
     return simulation.store.atomically(
-        lambda tx: goals.prune(tx, simulation.group_id, keep=keep, older_than=NEVER)
+        lambda tx: goals.purge(tx, simulation.group_id, keep=keep, older_than=NEVER)
     )
 
 
@@ -234,7 +234,7 @@ def test_what_is_forgotten_while_it_is_counted_is_counted_once(simulation: Simul
     def count(tx: Any) -> Counts:
         there = counting.there(tx)
         forgotten = another.atomically(
-            lambda other: goals.prune(other, simulation.group_id, keep=0, older_than=NEVER)
+            lambda other: goals.purge(other, simulation.group_id, keep=0, older_than=NEVER)
         )
         assert forgotten
         return counting.merged(there, totals.of(tx))

@@ -108,7 +108,7 @@ def started(
             lambda tx: state.definitions.group(tx, tx.lock_group(identity, shared=True))
         )
         seen = [("db_a", "s-a", 1.0), ("db_b", "s-b", 2.0)]
-        state.database.atomically(lambda tx: groups.see_members(tx, identity, seen))
+        state.database.atomically(lambda tx: groups.record_members(tx, identity, seen))
         first, *_ = state.engine.start(
             identity,
             render_goal(group, {"active": "db_a"}, []),
@@ -185,7 +185,7 @@ def serve(
         define(name, **more)
         seen = [("db_a", f"{name}-a", 1.0), ("db_b", f"{name}-b", 2.0)]
         identity = groups.group_id(project, name)
-        state.database.atomically(lambda tx: groups.see_members(tx, identity, seen))
+        state.database.atomically(lambda tx: groups.record_members(tx, identity, seen))
         goal(group=name)
         return name
 

@@ -47,7 +47,7 @@ def refuse_order_within_waves(group: Any, plan: Plan, traversal: str) -> None:
     def read(tx: Any) -> tuple[list[Any], list[Any]]:
         drawn = sa.select(edges.c.predecessor, edges.c.node)
         drawn = drawn.where(edges.c.traversal_id == traversal)
-        ids = {row["resource_id"] for row in views.carried_out(tx, traversal)}
+        ids = {row["resource_id"] for row in views.operations_of(tx, traversal)}
         named = sa.select(resources.c.id, resources.c.name, resources.c.member)
         named = named.where(resources.c.id.in_(ids))
         return list(tx.connection.execute(drawn)), list(tx.connection.execute(named))

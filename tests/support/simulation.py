@@ -70,7 +70,7 @@ def what_is_seen(tx: Any, ready: Ready, step: Step) -> CheckObservation | None:
     if step.operation is not None:
         lost = lost_members(tx, record.group_id)
         return CheckObservation(record, step.operation, lost, users_of(tx, step.operation))
-    if not step.settled:
+    if not step.unchanged:
         return None
     if ready.node.kind == "cleanup":
         return CheckObservation(record)
@@ -151,7 +151,7 @@ class Simulation:
 
         def store(tx: Any) -> str:
             group_id = groups.define(tx, name, definition)
-            groups.see_members(tx, group_id, [(s, f"server-{s}", None) for s in servers])
+            groups.record_members(tx, group_id, [(s, f"server-{s}", None) for s in servers])
             return group_id
 
         self.group_id = self.store.atomically(store)

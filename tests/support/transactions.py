@@ -73,9 +73,9 @@ class Interrupted(SqlTransaction):
         self._interrupt()
         return super().lock_record(resource_id)
 
-    def steal(self, record: Any, reason: str) -> bool:
+    def break_dead_lock(self, record: Any, reason: str) -> bool:
         self._interrupt()
-        return super().steal(record, reason)
+        return super().break_dead_lock(record, reason)
 
     def release(self, lock: Lock, **changes: Any) -> bool:
         self._interrupt()

@@ -57,7 +57,7 @@ def known(tx: Any, identity: str, group: Any, incident: str) -> KnownNames:
     (record,) = [r for r in tx.records(identity) if r.name == "database"]
     entry = next(
         row
-        for row in views.carried_out(tx, traversal.id)
+        for row in views.operations_of(tx, traversal.id)
         if row["resource_id"] == record.id and row["verb"] == "create"
     )
     node = Node("update", record.id)

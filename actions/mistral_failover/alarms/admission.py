@@ -15,7 +15,7 @@ from mistral_failover.alarms.alarm import Alarm
 from mistral_failover.alarms.storm import Storm
 from mistral_failover.model.decisions import AdmissionRule, Decision
 from mistral_failover.model.group import Limits
-from mistral_failover.model.text import clock, plain
+from mistral_failover.model.text import format_time, plain
 
 HOUR = 3600.0
 
@@ -158,7 +158,7 @@ def _paused(alarm: Alarm, situation: AdmissionContext) -> Found:
     pause = situation.pause
     if pause is None or not pause.covers(situation.member, situation.now):
         return None
-    since = f"{situation.group} has been paused since {clock(pause.since)} by {pause.by}"
+    since = f"{situation.group} has been paused since {format_time(pause.since)} by {pause.by}"
     return Decision.HELD, f"{since}: {pause.because}"
 
 
@@ -170,7 +170,7 @@ def _maintenance(alarm: Alarm, situation: AdmissionContext) -> Found:
     if not any(work.covers(member, situation.now) for member in members):
         return None
     of = f"{', '.join(work.members)} of {situation.group}" if work.members else situation.group
-    until = f"maintenance of {of} until {clock(work.until)} by {work.by}"
+    until = f"maintenance of {of} until {format_time(work.until)} by {work.by}"
     return Decision.HELD, f"{until}: {work.because}"
 
 
@@ -179,8 +179,8 @@ def _old_news(alarm: Alarm, situation: AdmissionContext) -> Found:
     if alarm.at is None or not situation.old_news():
         return None
     return Decision.HELD, (
-        f"it happened at {clock(alarm.at)}, but {situation.member} has been declared lost and "
-        "recovered since then"
+        f"it happened at {format_time(alarm.at)}, but {situation.member} has been declared lost "
+        "and recovered since then"
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mistral_failover.alarms.alarm import Alarm, AlarmSource, BodyReader, digest
-from mistral_failover.model.text import moment, plain
+from mistral_failover.model.text import parse_time, plain
 
 _REMEDY = "Pass on the webhook's body as Alertmanager posts it (version 4)."
 _SERVER_LABELS = ("instance_id", "server_id", "openstack_instance_id")
@@ -57,7 +57,7 @@ def _alert(reader: BodyReader) -> Alarm:
         group=group,
         member=member,
         host=None if server or group or member else labels.first(*_HOST_LABELS),
-        at=moment(begun),
+        at=parse_time(begun),
         series=digest(["alertmanager", fingerprint]),
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mistral_failover.alarms.alarm import Alarm, AlarmSource, BodyReader, digest
-from mistral_failover.model.text import moment, plain
+from mistral_failover.model.text import parse_time, plain
 
 _REMEDY = "Pass on the alarm's body as Aodh posts it."
 _TRAITS = ("instance_id", "resource_id", "server_id")
@@ -53,7 +53,7 @@ def from_aodh(body: Any) -> Alarm:
         sentence=plain(f"alarm {name or alarm_id or 'without a name'} {went}"),
         servers=_servers(event),
         payload=reader.kept(*AODH_KEYS),
-        at=moment(event.get("generated")),
+        at=parse_time(event.get("generated")),
         series=digest(["aodh", alarm_id]) if alarm_id else "",
         still=current == "alarm" and repeat and bool(alarm_id),
         routine=current != "alarm" and repeat,

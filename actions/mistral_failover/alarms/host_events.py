@@ -164,7 +164,7 @@ def _parent(
     said which group it is about: then it is not passed on."""
     known = incidents.get(tx, identity)
     if known is not None and repeated:
-        incidents.say_again(tx, identity)
+        incidents.report_again(tx, identity)
     if known is not None and known.decision != Decision.HELD:
         sentence = f"{alarm.sentence}: a repeat of a known incident"
         verdict = Verdict(Decision.DUPLICATE, sentence, AdmissionRule.HEARD_BEFORE)
@@ -194,7 +194,7 @@ def _close(request: Request, identity: str, tx: ProjectTransaction) -> None:
     """Record that all members there are known and every child is recorded."""
     known = incidents.get(tx, identity)
     if known is not None and known.is_host_event and known.fact.get("open"):
-        incidents.complete(tx, identity, {**known.fact, "open": False})
+        incidents.replace_host_event_fact(tx, identity, {**known.fact, "open": False})
 
 
 def _verdict(alarm: Alarm, hit: AffectedGroups) -> Verdict:

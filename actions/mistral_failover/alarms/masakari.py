@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mistral_failover.alarms.alarm import Alarm, AlarmSource, BodyReader, digest
-from mistral_failover.model.text import moment, plain
+from mistral_failover.model.text import parse_time, plain
 
 _REMEDY = (
     "Pass on the body as a monitor posts it to Masakari: {notification: {type, payload, ...}}."
@@ -56,7 +56,7 @@ def from_masakari(body: Any) -> Alarm:
         servers=(server,) if server else (),
         payload=kept,
         host=(host or None) if kind == "COMPUTE_HOST" else None,
-        at=moment(when),
+        at=parse_time(when),
         routine=not firing,
     )
 

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mistral_failover.alarms.alarm import Alarm, AlarmSource, BodyReader, digest
-from mistral_failover.model.text import moment, plain
+from mistral_failover.model.text import parse_time, plain
 
 _REMEDY = (
     "Pass on Nova's notification as it is on the bus: event_type, payload, message_id, timestamp."
@@ -56,7 +56,7 @@ def from_nova(body: Any) -> Alarm:
         sentence=plain(f"Nova reports for server {server}: {why or told}"),
         servers=(server,),
         payload={"event_type": event_type, "message_id": message_id, "timestamp": at, **facts},
-        at=moment(at),
+        at=parse_time(at),
         routine=why is None,
     )
 
@@ -79,7 +79,7 @@ def _of_service(payload: BodyReader, message_id: str, at: str) -> Alarm:
         sentence=plain(f"Nova reports: {told}"),
         servers=(),
         payload={"event_type": _SERVICE, "message_id": message_id, "timestamp": at, **facts},
-        at=moment(at),
+        at=parse_time(at),
         routine=not firing,
         host=host,
     )

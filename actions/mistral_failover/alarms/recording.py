@@ -206,7 +206,7 @@ def _target(
 ) -> AlarmTarget:
     strangers = () if group and member else (*alarm.servers, *alarm.others)
     for server in alarm.servers if strangers else ():
-        behind = groups.member_behind(tx, server, group)
+        behind = groups.member_of_server(tx, server, group)
         if behind is not None:
             group, member, strangers = behind[0], member or behind[1], ()
             break
@@ -227,7 +227,7 @@ def _about_no_member(
     if known := count_final_repeats(request, tx, alarm, identity):
         return known
     if incidents.get(tx, identity) is not None:
-        incidents.say_again(tx, identity)
+        incidents.report_again(tx, identity)
         return RecordedAlarm(verdict, identity)
     if full := list_is_full(request, tx, verdict):
         return full
@@ -419,8 +419,8 @@ def _under_way(tx: ProjectTransaction, state: GroupState) -> dict[str, str]:
     """Return the members whose loss is already admitted although no goal declares it yet, each with
     the incident."""
     found: dict[str, str] = {}
-    for incident in incidents.yet_to_begin(tx, state.id):
-        for member in incidents.said_lost(incident):
+    for incident in incidents.unstarted_of_group(tx, state.id):
+        for member in incidents.lost_members(incident):
             found.setdefault(member, incident.id)
     return found
 
@@ -447,7 +447,7 @@ def _storm(request: Request, tx: ProjectTransaction, state: GroupState, now: flo
     failing = incidents.failing_since(tx, since, COUNTED)
     return Storm(
         len(failing | {state.id}),
-        groups.with_a_goal(tx),
+        groups.count_with_goal(tx),
         settings.storm_window,
         settings.storm_share,
         settings.storm_groups,
@@ -464,7 +464,7 @@ def _known(
     first: str | None,
 ) -> RecordedAlarm:
     """Count a repeat, and judge a held alarm again. ``first`` is the incident of a known fact."""
-    incidents.say_again(tx, known.id)
+    incidents.report_again(tx, known.id)
     fact = {**({"because": known.fact["because"]} if "because" in known.fact else {}), **fact}
     if known.decision == Decision.HELD and verdict.decision != Decision.IGNORED:
         incidents.decide(
@@ -550,7 +550,7 @@ def _counted_on(
 def _confirm(tx: ProjectTransaction, known: Incident, fact: Mapping[str, Any]) -> None:
     """Keep with an incident that has not begun that an operator reports the same."""
     if "because" in fact and "because" not in known.fact and _to_begin(known) is not None:
-        incidents.amend(tx, known.id, {**known.fact, "because": fact["because"]})
+        incidents.replace_admitted_fact(tx, known.id, {**known.fact, "because": fact["because"]})
 
 
 def _tell(tx: ProjectTransaction, state: GroupState, verdict: Verdict, incident_id: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mistral_failover.alarms.alarm import Alarm, AlarmSource, BodyReader, digest
-from mistral_failover.model.text import moment, plain
+from mistral_failover.model.text import parse_time, plain
 
 _REMEDY = (
     "Signal a mapping with server (an id), or group and member, or host, or zone; and, if known, "
@@ -55,7 +55,7 @@ def from_signal(body: Any) -> Alarm:
         payload=kept,
         group=group,
         member=member,
-        at=moment(reader.text("at")),
+        at=parse_time(reader.text("at")),
         host=None if server or member else host,
         zone=None if server or member else zone,
         because=because or "",

@@ -9,7 +9,7 @@ from typing import TypedDict
 
 from mistral_failover.convergence.records import JournalKind
 from mistral_failover.groups.snapshot import locked
-from mistral_failover.model.text import clock, moment, plain
+from mistral_failover.model.text import format_time, parse_time, plain
 from mistral_failover.model.validation import did_you_mean
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
@@ -49,7 +49,7 @@ def maintain(
     """
     if (until is None) == (minutes is None):
         raise _bad("until: give either until or minutes")
-    end = moment(until)
+    end = parse_time(until)
     if until is not None and end is None:
         raise _bad(f"until: {plain(until)} is not a time in ISO 8601")
 
@@ -59,7 +59,8 @@ def maintain(
         now = tx.now()
         over = end if end is not None else now + (minutes or 0.0) * 60
         if not now < over <= now + LONGEST:
-            raise _bad(f"until: {clock(over)} is not within the next {LONGEST / 86400:.0f} days")
+            days = f"{LONGEST / 86400:.0f} days"
+            raise _bad(f"until: {format_time(over)} is not within the next {days}")
         said: Maintenance = {
             "by": request.caller,
             "because": plain(because),
@@ -68,7 +69,7 @@ def maintain(
             "members": list(members),
         }
         of = f" of {', '.join(members)}" if members else ""
-        sentence = f"maintenance{of} until {clock(over)} by {said['by']}"
+        sentence = f"maintenance{of} until {format_time(over)} by {said['by']}"
         return _suspended(tx, state.id, group, "maintenance", said, sentence)
 
     return request.store.atomically(suspend)

@@ -82,7 +82,7 @@ def _incident(found: Row) -> Iterator[RenderableType]:
         columns = ("incident", "group", "decision", "why")
         rows = [(row["incident"], row["group"], row["decision"], _why(row)) for row in children]
         yield from _section("groups with a member there", _table(columns, rows))
-    yield from _walks(found["traversals"])
+    yield from _traversals(found["traversals"])
 
 
 def _why(child: Row) -> str:
@@ -91,11 +91,11 @@ def _why(child: Row) -> str:
     return f"{child.get('sentence', '')}{guard}"
 
 
-def _walks(walks: Sequence[Row]) -> Iterator[RenderableType]:
-    if walks:
+def _traversals(traversals: Sequence[Row]) -> Iterator[RenderableType]:
+    if traversals:
         rows = [
             (w["id"], w["status"], when(w["started_at"]), when(w["ended_at"]), w["cause"])
-            for w in walks
+            for w in traversals
         ]
         yield from _section(
             "traversals", _table(("id", "status", "started", "ended", "cause"), rows)
@@ -180,7 +180,7 @@ def _goal(found: Row) -> Iterator[RenderableType]:
         for name, each in found["document"]["resources"].items()
     ]
     yield from _section("resources", _table(("name", "type", "properties", "requires"), rows))
-    yield from _walks(found["traversals"])
+    yield from _traversals(found["traversals"])
 
 
 def _operation(found: Row) -> Iterator[RenderableType]:

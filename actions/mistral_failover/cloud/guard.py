@@ -2,7 +2,7 @@
 """The guard: it decides before every HTTP call whether the call is still allowed.
 
 An operation holds its resource's lock under a lease. A process that was paused, or that could not
-renew its lease in time, must not continue to call the cloud: another worker may have stolen the
+renew its lease in time, must not continue to call the cloud: another worker may have broken the
 lock. So the HTTP adapter (:mod:`mistral_failover.cloud.session`) asks a guard right before each
 call.
 """

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The start of a node's visit: whether the node may be worked on, what to do, and which worker does
-it.
+"""Check a ready node: whether it may be worked on, what to do, and which worker does it.
 
 Each function runs in one transaction and returns None if its compare-and-swap lost; the caller then
 reads everything again. ``docs/convergence.md`` lists the rules.
@@ -12,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mistral_failover.convergence.conclude import Failed, fail, report, tell
-from mistral_failover.convergence.decide import Decision, decide, revived
+from mistral_failover.convergence.conclude import Failed, fail, report, write_journal
+from mistral_failover.convergence.decide import NodeDecision, decide, revived
 from mistral_failover.convergence.definitions import Definitions
-from mistral_failover.convergence.graph import plan
+from mistral_failover.convergence.graph import plan_traversal
 from mistral_failover.convergence.ports import Transaction
 from mistral_failover.convergence.records import (
     ACTION_OF,
@@ -32,8 +31,8 @@ from mistral_failover.convergence.records import (
     Ticket,
     Traversal,
 )
-from mistral_failover.convergence.sentences import doing
-from mistral_failover.convergence.traversals import begin_again
+from mistral_failover.convergence.sentences import operation_words_of
+from mistral_failover.convergence.traversals import begin_successor
 from mistral_failover.fault_points import reach
 from mistral_failover.model.errors import InvalidDocument, UnresolvedReference
 from mistral_failover.model.ids import derived_id
@@ -46,15 +45,15 @@ Inputs = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Terms:
-    """The terms of an operation's lock: its owner, and its lease in seconds."""
+class LockRequest:
+    """What a worker asks for: a lock of this ``owner``, with a ``lease`` in seconds."""
 
     owner: str
     lease: float
 
 
 @dataclass(frozen=True)
-class _Visit:
+class _CheckedNode:
     """A node of the current traversal that waits for nothing, and its record, which is free.
     ``epoch``: the current one of the record's member."""
 
@@ -66,7 +65,9 @@ class _Visit:
     epoch: int
 
 
-def check(tx: Transaction, definitions: Definitions, ready: Ready, terms: Terms) -> Step | None:
+def check(
+    tx: Transaction, definitions: Definitions, ready: Ready, wanted_lock: LockRequest
+) -> Step | None:
     """One attempt; None if everything must be read again."""
     group = tx.lock_group_of(ready.traversal_id, shared=True)
     view = tx.view(ready.traversal_id, ready.node) if group else None
@@ -90,12 +91,12 @@ def check(tx: Transaction, definitions: Definitions, ready: Ready, terms: Terms)
         return Step(f"the record of {ready.node.key} does not exist")
     if record.owner is not None:
         if record.held_at(tx.now()):
-            return _bail_out(tx, ready, record)
+            return _defer_to_owner(tx, ready, record)
         _break_lock(tx, traversal, record)
         return None
     resource_type = definitions.group(tx, group).types[record.type]
-    visit = _Visit(group, traversal, state, record, resource_type, view.epoch)
-    return _visit(tx, definitions, visit, terms)
+    checked = _CheckedNode(group, traversal, state, record, resource_type, view.epoch)
+    return _check_free(tx, definitions, checked, wanted_lock)
 
 
 def _not_yet(tx: Transaction, traversal: Traversal, state: NodeState) -> Step | None:
@@ -109,7 +110,7 @@ def _not_yet(tx: Transaction, traversal: Traversal, state: NodeState) -> Step | 
     return None
 
 
-def _bail_out(tx: Transaction, ready: Ready, seen: Record) -> Step | None:
+def _defer_to_owner(tx: Transaction, ready: Ready, seen: Record) -> Step | None:
     """Leave a resource alone whose owner is live; that owner's conclusion triggers this node.
 
     A running conclusion may have read this node before it was ready, so this leaves only if the
@@ -128,62 +129,64 @@ def _bail_out(tx: Transaction, ready: Ready, seen: Record) -> Step | None:
 
 def _break_lock(tx: Transaction, traversal: Traversal, record: Record) -> None:
     """Break a dead owner's lock, unless another worker did."""
-    if tx.steal(record, f"its owner {record.owner} died during the operation"):
+    if tx.break_dead_lock(record, f"its owner {record.owner} died during the operation"):
         sentence = f"{record.name}: broke the lock of {record.owner}, which is dead"
-        tell(tx, traversal, record, JournalKind.STEAL, sentence, broken=True)
+        write_journal(tx, traversal, record, JournalKind.STEAL, sentence, broken=True)
         reach("check.stolen")
 
 
-def _visit(tx: Transaction, definitions: Definitions, visit: _Visit, terms: Terms) -> Step | None:
-    inputs = tx.inputs(visit.traversal.id, visit.state.node)
+def _check_free(
+    tx: Transaction, definitions: Definitions, checked: _CheckedNode, wanted_lock: LockRequest
+) -> Step | None:
+    inputs = tx.inputs(checked.traversal.id, checked.state.node)
     try:
-        properties = _resolve(visit, inputs)
+        properties = _resolve(checked, inputs)
     except (UnresolvedReference, InvalidDocument) as error:
-        return _give_up(tx, definitions, visit, error)
-    record = visit.record
-    kind = visit.state.node.kind
-    decision = decide(kind, record, visit.resource_type, properties, epoch=visit.epoch)
-    if decision.action == "settle":
-        return _settle(tx, visit)
+        return _give_up(tx, definitions, checked, error)
+    record = checked.record
+    kind = checked.state.node.kind
+    decision = decide(kind, record, checked.resource_type, properties, epoch=checked.epoch)
+    if decision.action == "none":
+        return _conclude_unchanged(tx, checked)
     if decision.action == "replace":
-        return _replan(tx, definitions, visit, decision)
-    if decision.action == Verb.DELETE and _is_to_stay(tx, definitions, visit):
-        return _keep(tx, definitions, visit)
-    return _hand_out(tx, visit, decision.action, properties, inputs, terms)
+        return _replan(tx, definitions, checked, decision)
+    if decision.action == Verb.DELETE and _is_wanted_after_all(tx, definitions, checked):
+        return _keep(tx, definitions, checked)
+    return _hand_out(tx, checked, decision.action, properties, inputs, wanted_lock)
 
 
-def _resolve(visit: _Visit, inputs: Inputs) -> Mapping[str, Any]:
+def _resolve(checked: _CheckedNode, inputs: Inputs) -> Mapping[str, Any]:
     """Return the wanted properties, with the predecessors' data filled in.
 
     Raises UnresolvedReference if the data is missing, InvalidDocument if it does not fit.
     """
-    wanted = visit.state.wanted
+    wanted = checked.state.wanted
     if wanted is None:
         return {}
     resolved: Mapping[str, Any] = resolve_attributes(wanted.properties, inputs)
-    check_properties(visit.resource_type, resolved, f"resources.{wanted.name}.properties")
+    check_properties(checked.resource_type, resolved, f"resources.{wanted.name}.properties")
     return resolved
 
 
 def _give_up(
     tx: Transaction,
     definitions: Definitions,
-    visit: _Visit,
+    checked: _CheckedNode,
     error: UnresolvedReference | InvalidDocument,
 ) -> Step:
     """Conclude that the node's needs cannot be met: there is no operation, and the traversal
     fails."""
-    failed = Failed(visit.record.name, {"code": error.code, "message": str(error)})
+    failed = Failed(checked.record.name, {"code": error.code, "message": str(error)})
     sentence = failed.reason()
-    tell(tx, visit.traversal, visit.record, JournalKind.FAILED, sentence)
-    ready = fail(tx, definitions, visit.group, visit.traversal, visit.state.node, failed)
+    write_journal(tx, checked.traversal, checked.record, JournalKind.FAILED, sentence)
+    ready = fail(tx, definitions, checked.group, checked.traversal, checked.state.node, failed)
     return Step(sentence, ready=ready)
 
 
-def _settle(tx: Transaction, visit: _Visit) -> Step | None:
+def _conclude_unchanged(tx: Transaction, checked: _CheckedNode) -> Step | None:
     """Conclude that there is nothing to do: set the record to the goal's version and report."""
-    record, wanted = visit.record, visit.state.wanted
-    changes: dict[str, Any] = {"goal_version": visit.traversal.goal_version}
+    record, wanted = checked.record, checked.state.wanted
+    changes: dict[str, Any] = {"goal_version": checked.traversal.goal_version}
     if wanted is None:
         changes |= {
             "action": Action.DELETE,
@@ -196,68 +199,72 @@ def _settle(tx: Transaction, visit: _Visit) -> Step | None:
     if not tx.amend(record, **changes):
         return None
     sentence = f"{record.name} is {'gone' if wanted is None else 'as the goal wants it'}"
-    ready = report(tx, visit.traversal, visit.state.node, record)
-    return Step(sentence, ready=ready, settled=True)
+    ready = report(tx, checked.traversal, checked.state.node, record)
+    return Step(sentence, ready=ready, unchanged=True)
 
 
 def _replan(
-    tx: Transaction, definitions: Definitions, visit: _Visit, decision: Decision
+    tx: Transaction, definitions: Definitions, checked: _CheckedNode, decision: NodeDecision
 ) -> Step | None:
     """The record cannot become what is wanted: start a traversal to the same goal with a new
     record."""
-    traversal, record = visit.traversal, visit.record
+    traversal, record = checked.traversal, checked.record
     if not tx.amend(record, condemned_for=traversal.goal_version):
         return None
     goal = tx.goal(traversal.group_id, traversal.goal_version)
     if goal is None:
         return Step(f"the goal of traversal {traversal.id} does not exist")
     cause = f"{record.name} must be replaced: {decision.reason}"
-    started = begin_again(tx, definitions, traversal, goal, why=f"again/{record.id}", cause=cause)
+    started = begin_successor(
+        tx, definitions, traversal, goal, why=f"again/{record.id}", cause=cause
+    )
     return Step(cause, ready=started.ready)
 
 
-def _is_to_stay(tx: Transaction, definitions: Definitions, visit: _Visit) -> bool:
+def _is_wanted_after_all(tx: Transaction, definitions: Definitions, checked: _CheckedNode) -> bool:
     """Return whether a record whose deletion has just failed is what the goal wants after all: it
     was being deleted when the traversal was planned, so a new record was to replace it."""
-    if not revived(visit.record, visit.resource_type):
+    if not revived(checked.record, checked.resource_type):
         return False
-    goal = tx.goal(visit.group.id, visit.traversal.goal_version)
+    goal = tx.goal(checked.group.id, checked.traversal.goal_version)
     if goal is None:
         return False
-    drawn = plan(
+    plan = plan_traversal(
         goal,
-        definitions.group(tx, visit.group).types,
-        tx.records(visit.group.id),
-        tx.epochs(visit.group.id),
-        group_id=visit.group.id,
-        new_id=lambda name: derived_id(visit.traversal.id, "kept", name),
+        definitions.group(tx, checked.group).types,
+        tx.records(checked.group.id),
+        tx.epochs(checked.group.id),
+        group_id=checked.group.id,
+        new_id=lambda name: derived_id(checked.traversal.id, "kept", name),
     )
-    return visit.record.id in drawn.kept
+    return checked.record.id in plan.kept
 
 
-def _keep(tx: Transaction, definitions: Definitions, visit: _Visit) -> Step | None:
+def _keep(tx: Transaction, definitions: Definitions, checked: _CheckedNode) -> Step | None:
     """Start a traversal to the same goal that keeps the record, rather than delete it a second
     time."""
-    traversal, record = visit.traversal, visit.record
+    traversal, record = checked.traversal, checked.record
     goal = tx.goal(traversal.group_id, traversal.goal_version)
     if goal is None:
         return Step(f"the goal of traversal {traversal.id} does not exist")
     cause = f"{record.name} stays where it is: {record.reason}"
-    started = begin_again(tx, definitions, traversal, goal, why=f"keep/{record.id}", cause=cause)
+    started = begin_successor(
+        tx, definitions, traversal, goal, why=f"keep/{record.id}", cause=cause
+    )
     return Step(cause, ready=started.ready)
 
 
 def _hand_out(
     tx: Transaction,
-    visit: _Visit,
+    checked: _CheckedNode,
     verb: Verb,
     properties: Mapping[str, Any],
     inputs: Inputs,
-    terms: Terms,
+    wanted_lock: LockRequest,
 ) -> Step | None:
     """Take the lock and record the intent; the operation may then be carried out."""
-    record, traversal, node = visit.record, visit.traversal, visit.state.node
-    wanted = visit.state.wanted
+    record, traversal, node = checked.record, checked.traversal, checked.state.node
+    wanted = checked.state.wanted
     changes: dict[str, Any] = {
         "action": ACTION_OF[verb],
         "status": Status.IN_PROGRESS,
@@ -269,7 +276,7 @@ def _hand_out(
         changes |= {"properties": properties, "requires": tuple(sorted(required))}
     carried = properties if wanted is not None else record.properties or {}
     changes["generation"] = generation = _generation_for(record, verb, carried)
-    lock = tx.acquire(record, terms.owner, terms.lease, **changes)
+    lock = tx.acquire(record, wanted_lock.owner, wanted_lock.lease, **changes)
     if lock is None:
         return None
     reach("check.locked")
@@ -277,10 +284,10 @@ def _hand_out(
     ticket = Ticket(key, verb, traversal.id, node, lock, traversal.goal_version)
     intent = {"properties": carried, "previous": record.applied}
     unknown = tx.open_operation(ticket, record, intent)
-    what = doing(verb, record, visit.resource_type)
-    if visit.state.waiting_since is None:  # the journal shows the beginning and the end of a wait
+    what = operation_words_of(verb, record, checked.resource_type)
+    if checked.state.waiting_since is None:  # the journal shows the beginning and the end of a wait
         how = "continued" if unknown else "started"
-        tell(tx, traversal, record, JournalKind.STARTED, f"{what}: {how}")
+        write_journal(tx, traversal, record, JournalKind.STARTED, f"{what}: {how}")
     return Step(what, operation=Operation(ticket, record, carried, record.applied, inputs, unknown))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The end of a node's visit: the operation's outcome, and the nodes that must learn it.
+"""Conclude an operation: record its outcome, and notify the nodes that wait for it.
 
 Each function runs in one transaction. ``docs/convergence.md`` lists the rules.
 """
@@ -29,13 +29,13 @@ from mistral_failover.convergence.records import (
     Traversal,
     TraversalStatus,
 )
-from mistral_failover.convergence.sentences import because, doing, where
+from mistral_failover.convergence.sentences import because, operation_words_of, where
 from mistral_failover.convergence.traversals import (
-    begin_again,
+    automatic_rollback_goal,
+    begin_successor,
     complete,
-    goal_to_fall_back_to,
 )
-from mistral_failover.convergence.waiting import TARGET_DOWN, Wait, wait_on
+from mistral_failover.convergence.waiting import TARGET_DOWN, Wait, next_wait
 from mistral_failover.fault_points import reach
 from mistral_failover.model.types import Verb
 
@@ -76,14 +76,16 @@ def conclude(tx: Transaction, definitions: Definitions, ticket: Ticket, outcome:
     if group is None or view is None or view.record is None:
         return Step(f"{ticket.node.key} has no operation to conclude")
     traversal, state, record = view.traversal, view.state, view.record
-    what = doing(ticket.verb, record, definitions.group(tx, group).types.get(record.type))
+    what = operation_words_of(
+        ticket.verb, record, definitions.group(tx, group).types.get(record.type)
+    )
     if outcome.transient:  # an earlier try may have got further than the last one
         outcome = replace(outcome, unknown=True)
     failing = tx.waits_since(ticket.lock) if outcome.transient else None
     changes = _changes(ticket, outcome, record, state)
     if not tx.release(ticket.lock, **changes):
         sentence = f"{what}: a late result under an old token was ignored"
-        tell(tx, traversal, record, JournalKind.LATE, sentence)
+        write_journal(tx, traversal, record, JournalKind.LATE, sentence)
         return Step(sentence)
     reach("conclude.released")
     tx.close_operation(ticket, outcome)
@@ -91,9 +93,9 @@ def conclude(tx: Transaction, definitions: Definitions, ticket: Ticket, outcome:
     if current and state is not None and outcome.transient:
         patience = definitions.group(tx, group).limits.patience
         if (outcome.error or {}).get("code") == TARGET_DOWN:
-            back = goal_to_fall_back_to(tx, group, traversal, blocked=False)
+            back = automatic_rollback_goal(tx, group, traversal, blocked=False)
             patience = patience if back is None else 0.0
-        wait = wait_on(
+        wait = next_wait(
             state,
             outcome.error or {},
             tx.now(),
@@ -102,10 +104,10 @@ def conclude(tx: Transaction, definitions: Definitions, ticket: Ticket, outcome:
             failing=failing,
         )
         if wait is not None:
-            return _wait_out(tx, traversal, record, state, wait, what)
+            return _retry_later(tx, traversal, record, state, wait, what)
     end = "done" if outcome.ok else because(outcome.error or {})
     kind = JournalKind.DONE if outcome.ok else JournalKind.FAILED
-    tell(tx, traversal, record, kind, f"{what}: {end}")
+    write_journal(tx, traversal, record, kind, f"{what}: {end}")
     if not current or state is None:
         return Step(f"{what}: {end}", ready=wake(tx, group, record.id))
     if outcome.ok:
@@ -117,7 +119,7 @@ def conclude(tx: Transaction, definitions: Definitions, ticket: Ticket, outcome:
     return Step(f"{what}: {end}", ready=ready)
 
 
-def _wait_out(
+def _retry_later(
     tx: Transaction,
     traversal: Traversal,
     record: Record,
@@ -126,7 +128,7 @@ def _wait_out(
     what: str,
 ) -> Step:
     """Leave a node to its next try; the journal gets one entry, when the wait begins."""
-    tx.wait_out(
+    tx.schedule_retry(
         traversal.id,
         state.node,
         waiting_for=wait.what,
@@ -136,7 +138,7 @@ def _wait_out(
     )
     sentence = f"{what}: waiting for {wait.what}"
     if state.waiting_since is None:
-        tell(tx, traversal, record, JournalKind.WAITING, sentence)
+        write_journal(tx, traversal, record, JournalKind.WAITING, sentence)
     return Step(sentence, retry_at=wait.next_try)
 
 
@@ -159,8 +161,8 @@ def stop_waiting(
     ):
         return Step(f"{key} does not wait")
     verb = VERB_OF[record.action]
-    what = doing(verb, record, definitions.group(tx, group).types.get(record.type))
-    tell(tx, traversal, record, JournalKind.FAILED, f"{what}: {because(error)}")
+    what = operation_words_of(verb, record, definitions.group(tx, group).types.get(record.type))
+    write_journal(tx, traversal, record, JournalKind.FAILED, f"{what}: {because(error)}")
     failed = Failed(what, error)
     nodes = fail(tx, definitions, group, traversal, ready.node, failed)
     return Step(failed.reason(), ready=nodes)
@@ -177,7 +179,9 @@ def abandon(
     group = tx.lock_group(traversal.group_id, shared=True) if traversal else None
     if traversal is None or record is None or group is None:
         return Step(f"{ticket.node.key} has no operation to abandon")
-    what = doing(ticket.verb, record, definitions.group(tx, group).types.get(record.type))
+    what = operation_words_of(
+        ticket.verb, record, definitions.group(tx, group).types.get(record.type)
+    )
     if not tx.release(ticket.lock, status=Status.FAILED, reason=reason, given_up=code):
         return Step(f"{what}: {reason}; another worker has broken the lock")
     error = {"code": code, "message": reason}
@@ -185,7 +189,7 @@ def abandon(
     back = code == HANDED_BACK
     sentence = f"{what}: {'released' if back else 'abandoned'}, {reason}"
     kind = JournalKind.HANDED_BACK if back else JournalKind.GIVEN_UP
-    tell(tx, traversal, record, kind, sentence)
+    write_journal(tx, traversal, record, kind, sentence)
     return Step(sentence, ready=wake(tx, group, record.id))
 
 
@@ -216,7 +220,7 @@ def fail(
     If the traversal goes back, its reason omits the remedy, which says how to continue to a goal
     that was given up. The journal and the record have it.
     """
-    goal = goal_to_fall_back_to(tx, group, traversal, blocked=failed.blocked)
+    goal = automatic_rollback_goal(tx, group, traversal, blocked=failed.blocked)
     blocked = failed.blocked and goal is None
     reason = failed.reason(remedy=goal is None)
     tx.fail_node(traversal.id, node, blocked=blocked, reason=reason)
@@ -225,7 +229,7 @@ def fail(
         return ()
     cause = f"rolling back to the last reached goal ({where(goal)}): {reason}"
     try:
-        started = begin_again(
+        started = begin_successor(
             tx, definitions, traversal, goal, why="rollback", cause=cause, back=True
         )
     except ConvergenceError as error:
@@ -251,7 +255,7 @@ def _stop(tx: Transaction, traversal: Traversal, node: Node, reason: str, *, blo
     tx.journal(traversal.group_id, sentence, kind=kind, traversal_id=traversal.id)
 
 
-def tell(
+def write_journal(
     tx: Transaction,
     traversal: Traversal,
     record: Record,

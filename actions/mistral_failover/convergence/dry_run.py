@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Predict a traversal that has not started: its operations and their order. Pure.
 
-The rules that decide a node's visit (``decide``) also predict it. An operation that depends on the
-result of another one, or on a running one, is not *certain*.
+The rules that decide what a node needs (``decide``) also predict it. An operation that depends on
+the result of another one, or on a running one, is not *certain*.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import networkx as nx
 
 from mistral_failover.convergence.decide import decide
-from mistral_failover.convergence.graph import Plan
+from mistral_failover.convergence.graph import TraversalPlan
 from mistral_failover.convergence.records import Action, Node, Record, Status
 from mistral_failover.model.errors import InvalidDocument, UnresolvedReference
 from mistral_failover.model.references import resolve_attributes
@@ -34,7 +34,7 @@ class DryRunStep:
 
 
 def dry_run_steps(
-    drawn: Plan,
+    plan: TraversalPlan,
     types: Mapping[str, ResourceType],
     records: Sequence[Record],
     epochs: Mapping[str, int],
@@ -45,20 +45,20 @@ def dry_run_steps(
     ``records``, ``epochs`` and ``now`` (seconds, the database's clock) are those that the plan was
     made from.
     """
-    by_id = {record.id: record for record in [*records, *drawn.new]}
+    by_id = {record.id: record for record in [*records, *plan.new]}
     coming: dict[str, tuple[Record, Verb, bool]] = {}
     known: dict[str, Mapping[str, Any]] = {}  # the reports of unchanged resources, by name
-    for node in drawn.in_order():
+    for node in plan.in_order():
         record = by_id[node.resource_id]
         # A worker that finds a dead owner's lock breaks it: the record has failed.
         if record.owner is not None and not record.held_at(now):
             record = replace(record, owner=None, status=Status.FAILED)
-        verdict = _verdict(drawn, node, record, types[record.type], epochs, known, now)
+        verdict = _verdict(plan, node, record, types[record.type], epochs, known, now)
         if verdict is not None:
             coming[node.key] = (record, *verdict)
         elif node.kind == "update":
             known[record.name] = {"id": record.physical_id, "attributes": record.attributes}
-    order = nx.transitive_reduction(nx.transitive_closure(drawn.graph).subgraph(coming))
+    order = nx.transitive_reduction(nx.transitive_closure(plan.graph).subgraph(coming))
     return [
         [
             DryRunStep(Node.parse(key), *coming[key], frozenset(order.predecessors(key)))
@@ -69,7 +69,7 @@ def dry_run_steps(
 
 
 def _verdict(
-    drawn: Plan,
+    plan: TraversalPlan,
     node: Node,
     record: Record,
     resource_type: ResourceType,
@@ -83,9 +83,9 @@ def _verdict(
         found = decide("cleanup", record, resource_type, {}, epoch=epoch)
         certain = not (record.held_at(now) and record.action == Action.DELETE)
         return (Verb.DELETE, certain) if found.action == Verb.DELETE else None
-    if record.id in drawn.kept and record.held_at(now):
+    if record.id in plan.kept and record.held_at(now):
         return _VERBS.get(record.action, Verb.UPDATE), False  # its end is not known yet
-    wanted = drawn.wanted[record.id].properties
+    wanted = plan.wanted[record.id].properties
     try:
         properties = resolve_attributes(wanted, known)
     except (UnresolvedReference, InvalidDocument):
@@ -93,7 +93,7 @@ def _verdict(
     if properties is None:
         return _unresolved(record)
     action = decide("update", record, resource_type, properties, epoch=epoch).action
-    if action == "settle":
+    if action == "none":
         return None
     return (Verb.CREATE, False) if action == "replace" else (action, True)
 

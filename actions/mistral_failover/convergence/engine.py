@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mistral_failover.convergence.check import Terms, check
+from mistral_failover.convergence.check import LockRequest, check
 from mistral_failover.convergence.conclude import abandon, conclude, stop_waiting
 from mistral_failover.convergence.definitions import Definitions
 from mistral_failover.convergence.errors import UnknownGroup
@@ -26,7 +26,7 @@ from mistral_failover.convergence.records import (
     Traversal,
     TraversalStatus,
 )
-from mistral_failover.convergence.traversals import begin, begin_again
+from mistral_failover.convergence.traversals import begin, begin_successor
 from mistral_failover.fault_points import reach
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.stages import Stage, rank
@@ -114,7 +114,7 @@ class Engine:
             traversal = tx.traversal(traversal_id)
             if traversal is None:
                 return Started("", False, False)
-            return begin_again(tx, self._definitions, traversal, goal, why=why, cause=cause)
+            return begin_successor(tx, self._definitions, traversal, goal, why=why, cause=cause)
 
         return self._store.atomically(follow)
 
@@ -173,10 +173,12 @@ class Engine:
 
         ``owner`` names the lock's holder, for operators to see.
         """
-        terms = Terms(owner, self._lease)
+        wanted_lock = LockRequest(owner, self._lease)
         reach("check.before")
         for _ in range(_ATTEMPTS):
-            step = self._store.atomically(lambda tx: check(tx, self._definitions, ready, terms))
+            step = self._store.atomically(
+                lambda tx: check(tx, self._definitions, ready, wanted_lock)
+            )
             if step is not None:
                 reach("check.after")
                 return step

@@ -77,7 +77,7 @@ _RANK = {"COMPLETE": 2, "IN_PROGRESS": 1, "FAILED": 0}
 
 
 @dataclass(frozen=True)
-class Plan:
+class TraversalPlan:
     """One traversal before it starts.
 
     ``graph`` holds node keys, ``wanted`` the wanted resource of each update node (by resource id),
@@ -109,7 +109,7 @@ class Plan:
         return [Node.parse(key) for key in nx.lexicographical_topological_sort(self.graph)]
 
 
-def plan(
+def plan_traversal(
     goal: Goal,
     types: Mapping[str, ResourceType],
     records: Sequence[Record],
@@ -117,7 +117,7 @@ def plan(
     *,
     group_id: str,
     new_id: Callable[[str], str],
-) -> Plan:
+) -> TraversalPlan:
     """Plan the traversal to ``goal``.
 
     ``records`` are all of the group's records, ``epochs`` the current epoch of each member.
@@ -132,7 +132,7 @@ def plan(
 
 
 class _Draft:
-    """The working state of :func:`plan`."""
+    """The working state of :func:`plan_traversal`."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class _Draft:
         self.first_gone: dict[
             str, bool
         ] = {}  # by name: whether its old records go before it is created
-        self.going: set[str] = set()  # ids of records that go first, see the module
+        self.going_first: set[str] = set()  # ids of records that go first, see the module
         self.leaving = [r for r in live if r.name not in self.resources]
         self.lost = {
             str(wanted.properties["member"])
@@ -176,7 +176,7 @@ class _Draft:
             knotted = self._knotted(graph)
             if not knotted:
                 return graph
-            self.going |= knotted
+            self.going_first |= knotted
 
     def _choose_all(self, names: Sequence[str]) -> None:
         """Dependencies first, so that a replacement can propagate upwards.
@@ -185,8 +185,8 @@ class _Draft:
         wanted resources; so this repeats until nothing more has to go first.
         """
         known = -1
-        while known < len(self.going):
-            known = len(self.going)
+        while known < len(self.going_first):
+            known = len(self.going_first)
             self.kept, self.replaced = set(), {}
             for name in names:
                 self._choose(name, self.by_name.get(name, []))
@@ -196,18 +196,20 @@ class _Draft:
     def _let_service_come_first(self) -> None:
         """Behind a fence, what leaves the goal waits for no update."""
         coming = any(r.member is not None and self._is_made(r) for r in self.chosen.values())
-        self.going |= {
+        self.going_first |= {
             record.id
             for record in self.leaving
             if record.member in self.lost
             or (coming and record.member is not None)
-            or self.going.intersection(record.requires)
+            or self.going_first.intersection(record.requires)
         }
 
     def _knotted(self, graph: nx.DiGraph[str]) -> set[str]:
         """Return the ids of the records that leave the goal and would have to go both before and
         after the update of a dependent."""
-        waiting = {Node("cleanup", r.id).key: r.id for r in self.leaving if r.id not in self.going}
+        waiting = {
+            Node("cleanup", r.id).key: r.id for r in self.leaving if r.id not in self.going_first
+        }
         if not waiting or nx.is_directed_acyclic_graph(graph):
             return set()
         return {
@@ -221,7 +223,7 @@ class _Draft:
         resource_type = self._type_of(name)
         best = self._best(name, resource_type, olds)
         delete_first = resource_type.replace == "delete_first"
-        if best is not None and delete_first and self.going.intersection(best.requires):
+        if best is not None and delete_first and self.going_first.intersection(best.requires):
             best = None
         others = [old for old in olds if old is not best]
         if best is None:
@@ -231,10 +233,10 @@ class _Draft:
             self.kept.add(best.id)
         self.chosen[name] = best
         self.first_gone[name] = delete_first or any(
-            self.going.intersection(old.requires) for old in others
+            self.going_first.intersection(old.requires) for old in others
         )
         if self.first_gone[name]:
-            self.going |= {old.id for old in others}
+            self.going_first |= {old.id for old in others}
 
     def _graph(self) -> nx.DiGraph[str]:
         """Add the edges."""
@@ -253,10 +255,10 @@ class _Draft:
         self._order_new_servers(graph, updates, cleanups)
         return graph
 
-    def build(self, graph: nx.DiGraph[str]) -> Plan:
+    def build(self, graph: nx.DiGraph[str]) -> TraversalPlan:
         """Return the plan of what was chosen."""
         self._refuse_cycle(graph)
-        return Plan(
+        return TraversalPlan(
             graph=graph,
             wanted={
                 self.chosen[name].id: Wanted(
@@ -302,7 +304,7 @@ class _Draft:
                     continue
                 if dependent.id in cleanups:
                     graph.add_edge(cleanups[dependent.id], cleanups[required])
-                elif required not in self.going:
+                elif required not in self.going_first:
                     graph.add_edge(updates[dependent.id], cleanups[required])
 
     def _order_replacements(
@@ -325,7 +327,7 @@ class _Draft:
                 (cleanups[old.id], updates[made.id])
                 for old in self.live
                 if old.id in cleanups
-                and old.id in self.going
+                and old.id in self.going_first
                 and (old.type, old.member) == (made.type, made.member)
             )
 
@@ -392,7 +394,7 @@ class _Draft:
         usable = [
             r
             for r in olds
-            if (not r.going or revived(r, resource_type))
+            if (not r.being_deleted or revived(r, resource_type))
             and r.condemned_for != self.goal_version
             and r.type == resource_type.name
             and r.epoch >= self.epochs.get(r.member or "", 0)

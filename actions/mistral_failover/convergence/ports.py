@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from mistral_failover.convergence.graph import Plan
+from mistral_failover.convergence.graph import TraversalPlan
 from mistral_failover.convergence.records import (
     GroupState,
     JournalKind,
@@ -75,7 +75,7 @@ class Transaction(Protocol):
     def swap_traversal(self, group_id: str, expected: str | None, new: str) -> bool:
         """Make ``new`` the group's current traversal. *Compare-and-swap* on ``expected``."""
 
-    def open_traversal(self, traversal: Traversal, plan: Plan) -> None:
+    def open_traversal(self, traversal: Traversal, plan: TraversalPlan) -> None:
         """Insert a traversal: its graph, new records, sync points; mark the kept and replaced."""
 
     def mark_traversal(
@@ -116,7 +116,7 @@ class Transaction(Protocol):
         """Take a free lock, raise its token, change the record. *Compare-and-swap* on ``owner IS
         NULL`` and the atomic key of ``record``."""
 
-    def steal(self, record: Record, reason: str) -> bool:
+    def break_dead_lock(self, record: Record, reason: str) -> bool:
         """Free the lock of a dead owner and mark the record FAILED. *Compare-and-swap* on the
         owner **and** the token of ``record``: a second worker that tries fails."""
 
@@ -167,7 +167,7 @@ class Transaction(Protocol):
 
     def reopen_node(self, traversal_id: str, node: Node, *, once: bool = False) -> bool:
         """Let a blocked node be retried; return False if it is not blocked. ``once``: an error with
-        a patience of its own is not waited out again."""
+        a patience of its own is not retried again for that long."""
 
     def defer(self, traversal_id: str, node: Node, holder: str) -> None:
         """Record, for operators to see, which worker holds what this node needs."""
@@ -178,7 +178,7 @@ class Transaction(Protocol):
     def stopped_nodes(self, traversal_id: str) -> list[Node]:
         """Return the nodes of a traversal that are blocked."""
 
-    def wait_out(
+    def schedule_retry(
         self,
         traversal_id: str,
         node: Node,

@@ -190,7 +190,7 @@ class Record:
         return self.action == Action.DELETE and self.status == Status.COMPLETE
 
     @property
-    def going(self) -> bool:
+    def being_deleted(self) -> bool:
         """Its deletion has begun: unless its type revives it, it cannot be kept."""
         return self.action == Action.DELETE
 
@@ -248,7 +248,7 @@ class Traversal:
 class NodeState:
     """A node's sync point: how many predecessors have not reported yet, and the node's outcome.
 
-    ``stage`` is a rank (``model.stages``). While the node waits out transient failures,
+    ``stage`` is a rank (``model.stages``). While the node is retried after transient failures,
     ``waiting_for`` names what it waits for, ``waiting_since`` and ``own_since`` are as in
     ``waiting.Wait``, ``tries`` counts the failures, and ``next_try`` is when the next try may
     begin, in seconds of the database's clock.
@@ -378,16 +378,15 @@ class Ready:
 class Step:
     """The answer of a check or a conclusion: one sentence, what to carry out, what became ready.
 
-    ``settled``: the check found nothing to carry out, so the node is done. ``held``: the node's
-    stage is not open yet. ``retry_at``: the node waits out a failure until then, in seconds of the
-    database's clock. ``superseded_by``: the current traversal, if it is another one than
-    requested.
+    ``unchanged``: the check found nothing to carry out, so the node is done. ``held``: the node's
+    stage is not open yet. ``retry_at``: the node is retried then, in seconds of the database's
+    clock. ``superseded_by``: the current traversal, if it is another one than requested.
     """
 
     sentence: str
     operation: Operation | None = None
     ready: tuple[Ready, ...] = ()
-    settled: bool = False
+    unchanged: bool = False
     held: bool = False
     retry_at: float | None = None
     superseded_by: str | None = None

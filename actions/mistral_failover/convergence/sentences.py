@@ -8,15 +8,15 @@ from typing import Any
 
 from mistral_failover.convergence.records import Record
 from mistral_failover.model.goal import Goal
-from mistral_failover.model.steps import step
+from mistral_failover.model.operation_words import operation_words
 from mistral_failover.model.text import clean
 from mistral_failover.model.types import ResourceType, Verb
 
 
-def doing(verb: Verb, record: Record, resource_type: ResourceType | None) -> str:
+def operation_words_of(verb: Verb, record: Record, resource_type: ResourceType | None) -> str:
     """Return what an operation does, such as ``Attach data to db_b``. ``resource_type``: None if it
     is not defined any more."""
-    return step(verb, record.name, record.member, resource_type)
+    return operation_words(verb, record.name, record.member, resource_type)
 
 
 def because(error: Mapping[str, Any], *, remedy: bool = True) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from mistral_failover.convergence.definitions import Definitions
-from mistral_failover.convergence.graph import plan
+from mistral_failover.convergence.graph import plan_traversal
 from mistral_failover.convergence.ports import Transaction
 from mistral_failover.convergence.records import (
     GroupState,
@@ -22,7 +22,7 @@ from mistral_failover.convergence.records import (
 from mistral_failover.convergence.sentences import reached
 from mistral_failover.fault_points import reach
 from mistral_failover.model.errors import InvalidDocument
-from mistral_failover.model.goal import Goal, returned_to, returns
+from mistral_failover.model.goal import Goal, restored_goal, returns
 from mistral_failover.model.ids import derived_id
 
 
@@ -42,7 +42,7 @@ def begin(
         return Started(traversal.id, won, False, ready)
     if group.current_traversal != expected:
         return Started(group.current_traversal or "", False, False)
-    drawn = plan(
+    plan = plan_traversal(
         goal,
         definitions.group(tx, group).types,
         tx.records(group.id),
@@ -54,18 +54,18 @@ def begin(
         return Started(group.current_traversal or "", False, False)
     reach("start.swapped")
     tx.save_goal(group.id, goal)
-    tx.open_traversal(traversal, drawn)
+    tx.open_traversal(traversal, plan)
     if expected is not None:
         tx.supersede(expected, traversal.id)
-    tx.raise_epochs(group.id, drawn.fenced)
+    tx.raise_epochs(group.id, plan.fenced)
     tx.journal(group.id, traversal.cause, kind=JournalKind.TRAVERSAL, traversal_id=traversal.id)
-    if not drawn.graph:
+    if not plan.graph:
         complete(tx, traversal)
-    ready = tuple(Ready(traversal.id, node) for node in drawn.ready())
+    ready = tuple(Ready(traversal.id, node) for node in plan.ready())
     return Started(traversal.id, True, True, ready)
 
 
-def begin_again(
+def begin_successor(
     tx: Transaction,
     definitions: Definitions,
     traversal: Traversal,
@@ -81,7 +81,7 @@ def begin_again(
     before = tx.traversal(traversal.id)  # a stage may have been opened before the lock was taken
     if group is None or before is None:
         return Started("", False, False)
-    following = Traversal(
+    successor = Traversal(
         id=derived_id(traversal.id, why),
         group_id=traversal.group_id,
         goal_version=goal.version,
@@ -92,7 +92,7 @@ def begin_again(
         through=before.through,
         follows=traversal.id,
     )
-    return begin(tx, definitions, group, goal, following, traversal.id)
+    return begin(tx, definitions, group, goal, successor, traversal.id)
 
 
 def complete(tx: Transaction, traversal: Traversal) -> None:
@@ -111,7 +111,7 @@ def present_goal(tx: Transaction, group: GroupState) -> Goal | None:
     return tx.goal(group.id, traversal.goal_version) if traversal else None
 
 
-def goal_to_return_to(
+def rollback_goal(
     tx: Transaction,
     group: GroupState,
     *,
@@ -132,12 +132,12 @@ def goal_to_return_to(
     if traversal is None or present is None:
         return None
     arrived = traversal.status == TraversalStatus.COMPLETE
-    asked_for = returned_to(present, present)
+    asked_for = restored_goal(present, present)
     for candidate in _reached(tx, group) if version is None else (version,):
         target = tx.goal(group.id, candidate)
         if target is None or (arrived and version is None and target == present):
             continue
-        goal = returned_to(target, present, recovered)
+        goal = restored_goal(target, present, recovered)
         if not arrived or goal.version != asked_for.version:
             return goal
     return None
@@ -150,7 +150,7 @@ def _reached(tx: Transaction, group: GroupState) -> Iterator[str]:
         yield from tx.reached_goals(group.id)
 
 
-def goal_to_fall_back_to(
+def automatic_rollback_goal(
     tx: Transaction, group: GroupState, traversal: Traversal, *, blocked: bool
 ) -> Goal | None:
     """Return the goal that the current traversal, which has failed, goes back to by itself.
@@ -164,8 +164,8 @@ def goal_to_fall_back_to(
     if failed is None or not (returns(failed) or _rolls_back(failed, blocked)):
         return None
     try:
-        goal = goal_to_return_to(tx, group)
-        asked_for = returned_to(failed, failed)
+        goal = rollback_goal(tx, group)
+        asked_for = restored_goal(failed, failed)
     except InvalidDocument:
         return None
     return None if goal is None or goal.version == asked_for.version else goal

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waiting out transient failures: for how long, and for which service. Pure."""
+"""Retries after transient failures: for how long, when, and for which service. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def backoff(tries: int) -> float:
     return min(_LONGEST, 2.0 ** min(tries - 1, _DOUBLINGS))
 
 
-def wait_on(
+def next_wait(
     state: NodeState,
     error: Mapping[str, Any],
     now: float,

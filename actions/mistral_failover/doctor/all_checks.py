@@ -41,7 +41,7 @@ def storm(examination: Examination) -> Iterable[Finding]:
         failing = incidents.failing_since(tx, since, COUNTED)
         return (
             len(failing),
-            groups.with_a_goal(tx),
+            groups.count_with_goal(tx),
             incidents.held_by(tx, AdmissionRule.STORM),
         )
 

@@ -18,7 +18,7 @@ from mistral_failover.groups import candidates, refresh_members
 from mistral_failover.model import assignment
 from mistral_failover.model.observation import Service
 from mistral_failover.model.rungs import rung_kind
-from mistral_failover.model.text import clock
+from mistral_failover.model.text import format_time
 from mistral_failover.recovery import observe
 from mistral_failover.resources.fence.rung import Examined, FenceRung
 from mistral_failover.runtime.remedies import confirm_command
@@ -241,7 +241,7 @@ def fence(subject: ExaminedGroup) -> Iterable[Finding]:
             "operator can confirm the fence in any case: "
             f"{confirm_command(subject.name, 'MEMBER')}",
         )
-    elif all(kind.asks_person for kind in for_dead_host):
+    elif all(kind.asks_operator for kind in for_dead_host):
         yield ok(f"ladder: {said}; for a dead host an operator must confirm")
     else:
         yield ok(f"ladder: {said}")
@@ -276,7 +276,7 @@ def alarms(subject: ExaminedGroup) -> Iterable[Finding]:
             f"failover resume {name}",
         )
     if work := suspended["maintenance"]:
-        until = clock(work["until"])
+        until = format_time(work["until"])
         yield warn(f"in maintenance until {until}: {work['because']}", f"failover resume {name}")
     if total:
         yield warn(f"{total} alarms are held and wait for an operator", f"failover alarms {name}")

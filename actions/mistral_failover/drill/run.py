@@ -278,7 +278,7 @@ class DrillRun:
             return None, None
         activated = [
             operation["ended_at"]
-            for operation in self._scene.read(lambda tx: views.carried_out(tx, traversal["id"]))
+            for operation in self._scene.read(lambda tx: views.operations_of(tx, traversal["id"]))
             if operation["verb"] == Verb.CREATE
             and self._type_of(status, operation["resource_id"]) == "activation"
             and operation["ended_at"] is not None
@@ -309,6 +309,6 @@ def measure(scene: Scene, group: str, traversal_id: str) -> float:
         for row in state.resources
     }
     graph = scene.read(lambda tx: views.graph(tx, traversal_id))
-    operations = scene.read(lambda tx: views.carried_out(tx, traversal_id))
+    operations = scene.read(lambda tx: views.operations_of(tx, traversal_id))
     drawn: nx.DiGraph[str] = nx.node_link_graph(graph, edges="edges")
     return critical_path(drawn, operations, by_id, scene.cloud.critical())

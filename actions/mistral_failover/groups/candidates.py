@@ -29,7 +29,7 @@ from mistral_failover.groups.agent_health import (
 )
 from mistral_failover.model.assignment import MemberFact
 from mistral_failover.model.group import Group
-from mistral_failover.model.text import clock
+from mistral_failover.model.text import format_time
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import suspensions
 from mistral_failover.store.transaction import ProjectTransaction
@@ -161,5 +161,5 @@ def _worked_on(tx: ProjectTransaction, group_id: str) -> dict[str, str]:
     work = suspensions.of_group(tx, group_id).get("maintenance")
     if work is None or tx.now() >= work["until"]:
         return {}
-    until = f"it is in maintenance until {clock(work['until'])}"
+    until = f"it is in maintenance until {format_time(work['until'])}"
     return dict.fromkeys(work["members"], f"{until}, by {work['by']}: {work['because']}")

@@ -27,7 +27,7 @@ from mistral_failover.model.group import Group
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
-from mistral_failover.store.groups import Replaced, SeenTooLate
+from mistral_failover.store.groups import ReplacedMember, StaleObservation
 
 LOG = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ _LOOKS = 5
 
 def remember_members(
     request: Request, group_id: str, look: Callable[[], list[HeatMember]]
-) -> tuple[list[HeatMember], list[Replaced]]:
+) -> tuple[list[HeatMember], list[ReplacedMember]]:
     """Look at a group's members and record them and their replacements.
 
     Raises ActionError CONTENDED if other processes record replacements all the time, and what
@@ -50,9 +50,9 @@ def remember_members(
         rows = [(each.name, each.server_id, each.created_at) for each in seen]
         try:
             replaced = database.atomically(
-                partial(groups.see_members, identity=group_id, seen=rows, before=known)
+                partial(groups.record_members, identity=group_id, seen=rows, before=known)
             )
-        except SeenTooLate as late:
+        except StaleObservation as late:
             why = str(late)
             continue
         return seen, replaced
@@ -64,7 +64,10 @@ def remember_members(
 
 
 def depose(
-    request: Request, cloud: Cloud, snapshot: GroupSnapshot, replaced: Iterable[groups.Replaced]
+    request: Request,
+    cloud: Cloud,
+    snapshot: GroupSnapshot,
+    replaced: Iterable[groups.ReplacedMember],
 ) -> None:
     """Tell the agents of replaced servers that they are deposed: one that still runs stops its
     application, and pending commands to it are dropped.

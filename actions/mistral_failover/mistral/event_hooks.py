@@ -146,7 +146,7 @@ def event_id(group_id: str, sentence_id: int, at: float) -> str:
 
 
 def _move_on(group_id: str, event_id: int, tx: ProjectTransaction) -> bool:
-    return hooks.told(tx, group_id, event_id)
+    return hooks.mark_received(tx, group_id, event_id)
 
 
 def _wanted(found: Pending, event: Event) -> bool:
@@ -201,7 +201,7 @@ def _untold(
     LOG.warning("%s: %s", found.name, sentence)
 
     def note(tx: ProjectTransaction) -> None:
-        if hooks.stick(tx, group_id, event.id):
+        if hooks.mark_stuck(tx, group_id, event.id):
             tx.journal(group_id, sentence, kind=JournalKind.UNTOLD, traversal_id=event.traversal)
 
     request.store.atomically(note)

@@ -105,7 +105,7 @@ def empty_goal(group: Group, lost: Iterable[str] = ()) -> Goal:
     return Goal(_document(group, {}, sorted(set(lost)), {}))
 
 
-def returned_to(target: Goal, present: Goal, recovered: Iterable[str] = ()) -> Goal:
+def restored_goal(target: Goal, present: Goal, recovered: Iterable[str] = ()) -> Goal:
     """Return the goal that restores ``target`` under the current facts of ``present``.
 
     A rollback does not change which members are lost. It never lifts a fence, and it never

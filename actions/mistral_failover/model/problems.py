@@ -12,7 +12,7 @@ from mistral_failover.model.errors import InvalidDocument, UnknownResource
 from mistral_failover.model.goal import STACK_TEMPLATE
 from mistral_failover.model.group import Group, parse_group
 from mistral_failover.model.types import ResourceType
-from mistral_failover.model.validation import did_you_mean, every_slip
+from mistral_failover.model.validation import did_you_mean, every_error
 
 _MOST = 100
 _STAND_IN = {"servers": ["a_member"]}
@@ -34,7 +34,7 @@ def group_problems(
         document = read_document(source, "group file")
     except InvalidDocument as error:
         return [error]
-    found = list(every_slip("group", document))
+    found = list(every_error("group", document))
     left: dict[str, Any] | None = dict(document)
     dropped: set[str] = set()
     for slip in found:

@@ -50,7 +50,7 @@ class RungKind:
     server_after: ClassVar[ServerAfter] = ServerAfter.CUT_OFF
     for_dead_host: ClassVar[bool] = False
     """Whether it can prove something about a member whose host is dead."""
-    asks_person: ClassVar[bool] = False
+    asks_operator: ClassVar[bool] = False
     """Whether it asks for an operator's confirmation, which does not block the ladder."""
 
     def __init__(self, kind: str) -> None:

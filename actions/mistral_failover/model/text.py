@@ -16,7 +16,7 @@ _CONTROL = re.compile(rf"[\x00-\x1f\x7f-\x9f{BIDI}]+")
 _UNSAFE = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{BIDI}\ud800-\udfff\U000e0000-\U000e007f]")
 
 
-def moment(text: Any) -> float | None:
+def parse_time(text: Any) -> float | None:
     """Return a time in ISO 8601 as seconds since the epoch (UTC if it has no zone). Return None if
     it is not a time: an alarm is not refused because of its clock."""
     if not isinstance(text, str):
@@ -59,6 +59,6 @@ def _escaped(found: re.Match[str]) -> str:
     return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"
 
 
-def clock(at: float) -> str:
+def format_time(at: float) -> str:
     """Return a time in a form for people."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

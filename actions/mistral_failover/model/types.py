@@ -42,7 +42,7 @@ provide is there. ``repairable``: an update does not touch the service, so ``hea
 repeat it without asking. ``services`` are the services that the operations ask for changes; each
 has a budget (``runtime.budgets``). ``words`` say in the journal, in plans and on
 the page what an operation does; ``{name}`` is the resource, ``{member}`` its member. Without them
-they are ``Create {name} on {member}`` and so on (``model.steps``).
+they are ``Create {name} on {member}`` and so on (``model.operation_words``).
 """
 
 import copy
@@ -130,7 +130,7 @@ class ResourceType:
     member_property: str | None
     """The property that names the resource's member."""
     words: Mapping[Verb, str]
-    """What an operation does, with ``{name}`` and ``{member}``; see ``model.steps``."""
+    """What an operation does, with ``{name}`` and ``{member}``; see ``model.operation_words``."""
     attributes: tuple[str, ...]
     """What ``get_attr`` may ask for, sorted."""
     operations: Mapping[Verb, OperationSpec]

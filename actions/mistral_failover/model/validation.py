@@ -78,7 +78,7 @@ def check_grammar(grammar: Grammar, document: Any, path: str = "") -> None:
     _check(_grammar(grammar), document, path)
 
 
-def every_slip(grammar: Grammar, document: Any) -> Iterator[InvalidDocument]:
+def every_error(grammar: Grammar, document: Any) -> Iterator[InvalidDocument]:
     """Yield every error that :func:`check_grammar` finds, not only the most important one."""
     for error in _grammar(grammar).iter_errors(document):
         if error.validator == "additionalProperties":

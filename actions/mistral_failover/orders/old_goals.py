@@ -26,7 +26,7 @@ def forget(request: Request, group_id: str) -> int:
         if tx.lock_group(group_id, shared=False) is None:
             return 0
         since = tx.now() - settings.keep_days * DAY
-        return goals.prune(tx, group_id, keep=settings.keep_goals, older_than=since)
+        return goals.purge(tx, group_id, keep=settings.keep_goals, older_than=since)
 
     try:
         return request.store.atomically(prune)

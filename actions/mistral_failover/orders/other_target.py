@@ -245,7 +245,9 @@ def _earlier_targets(tx: ProjectTransaction, traversal: Traversal) -> Iterator[f
 def _say_once(tx: ProjectTransaction, found: _BlockedTraversal, refusal: str) -> None:
     resource = found.down.resource_id
     sentence = f"{found.down.member} can take nothing ({found.down.why}): {refusal}"
-    if not views.told(tx, found.traversal.id, resource, JournalKind.NO_OTHER_TARGET):
+    if not views.count_journal_entries(
+        tx, found.traversal.id, resource, JournalKind.NO_OTHER_TARGET
+    ):
         tx.journal(
             found.snapshot.state.id,
             sentence,

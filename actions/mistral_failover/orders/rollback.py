@@ -7,7 +7,7 @@ no copy of the stack: the same resources converge to their earlier state.
 
 from __future__ import annotations
 
-from mistral_failover.convergence.traversals import goal_to_return_to, present_goal
+from mistral_failover.convergence.traversals import present_goal, rollback_goal
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.assignment import require_eligible
 from mistral_failover.model.goal import Goal, empty_goal
@@ -101,7 +101,7 @@ def _goal(
     if present is not None:
         version = None if prefix is None else find(tx, state.id, snapshot.group.name, prefix)
         well = {*recovered, *frozenset(present.document["lost"]).difference(snapshot.lost)}
-        goal = goal_to_return_to(tx, state, version=version, recovered=sorted(well))
+        goal = rollback_goal(tx, state, version=version, recovered=sorted(well))
         if goal is not None:
             return goal
     raise ActionError(

@@ -215,11 +215,11 @@ def refuse_unwell(snapshot: GroupSnapshot, members: list[MemberFact], holder: st
 def _refuse_said_lost(request: Request, snapshot: GroupSnapshot, targets: Collection[str]) -> None:
     """Refuse targets that an admitted alarm declares lost. Its failover may not have begun, so the
     member is not lost in a goal yet."""
-    waiting = request.store.reading(lambda tx: incidents.yet_to_begin(tx, snapshot.state.id))
+    waiting = request.store.reading(lambda tx: incidents.unstarted_of_group(tx, snapshot.state.id))
     said = {
         member: f"incident {incident.id} reports it as lost, but its failover has not started"
         for incident in waiting
-        for member in incidents.said_lost(incident)
+        for member in incidents.lost_members(incident)
         if member in targets
     }
     if said:
@@ -292,12 +292,12 @@ class Ending(TypedDict):
 def ending(tx: ProjectTransaction, first: TraversalRow) -> Ending:
     """Return how a planned move ended. Its ``first`` traversal may have been followed by others: to
     the same goal, and on the way back."""
-    walked = views.following(tx, first)
-    last = walked[-1]
+    sequence = views.with_successors(tx, first)
+    last = sequence[-1]
     goal = tx.goal(first["group_id"], last["goal_version"])
     assert goal is not None  # kept as long as a traversal refers to it
-    there = [each for each in walked if each["goal_version"] == first["goal_version"]]
-    came_back = len(there) < len(walked)
+    there = [each for each in sequence if each["goal_version"] == first["goal_version"]]
+    came_back = len(there) < len(sequence)
     status, reason = last["status"], last["reason"]
     if status == TraversalStatus.IN_PROGRESS:
         reason = rights.waiting(tx.records(first["group_id"]))

@@ -385,7 +385,7 @@ def _heal(
     """The workflow that the group's policy asks for. A pause or a maintenance holds it back, and so
     does the group's limit of moves in an hour."""
     group = facts.group
-    if group.heal == "report" or suspensions.held_back(tx, facts.state.id):
+    if group.heal == "report" or suspensions.is_suspended(tx, facts.state.id):
         return None
     if not facts.reached and (again := _continuation(facts, seen, memory, tx)):
         return again

@@ -55,11 +55,11 @@ def _kinds(request: Request) -> list[Callable[[ProjectTransaction], int]]:
         return tx.now() - settings.history_days * DAY
 
     return [
-        lambda tx: retention.forget_incidents(
+        lambda tx: retention.purge_incidents(
             tx, keep=settings.keep_incidents, older_than=since(tx), batch=BATCH
         ),
-        lambda tx: retention.forget_journal(
+        lambda tx: retention.purge_journal(
             tx, keep=settings.keep_journal, older_than=since(tx), batch=BATCH
         ),
-        lambda tx: retention.forget_plans(tx, batch=BATCH),
+        lambda tx: retention.purge_plans(tx, batch=BATCH),
     ]

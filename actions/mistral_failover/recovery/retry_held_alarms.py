@@ -341,7 +341,7 @@ def _note(request: Request, row: HeldOfGroup, judgement: Judgement) -> bool:
 
     def note(tx: ProjectTransaction) -> None:
         fact = {**row.incident.fact, "evidence": judgement.why}
-        if incidents.note(tx, row.incident.id, fact, said=row.incident.said):
+        if incidents.replace_held_fact(tx, row.incident.id, fact, said=row.incident.said):
             tx.journal(
                 str(row.incident.group_id),
                 f"the storm guard still holds {row.incident.id[:8]}: {judgement.why}",

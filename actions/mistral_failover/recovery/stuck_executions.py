@@ -90,7 +90,7 @@ def find_stuck(
         left = [e for e in _to_end(tree, mistral) if not e.ended]
         if not left or _lives(tree, mistral, after):
             continue
-        owners = store.reading(lambda tx: stalled_work.at_work(tx, after))
+        owners = store.reading(lambda tx: stalled_work.active_owners(tx, after))
         working = {owner.partition("/")[0] for owner in owners}
         if working.isdisjoint(e.id for e in tree):
             seconds = min(_age(mistral, e) for e in tree)

@@ -13,7 +13,7 @@ from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.mistral import executions
 from mistral_failover.mistral.executions import execution_of
 from mistral_failover.model.decisions import Decision
-from mistral_failover.model.steps import step
+from mistral_failover.model.operation_words import operation_words
 from mistral_failover.model.types import ResourceType
 from mistral_failover.reports import status
 from mistral_failover.reports.durations import critical_path, stage_of, stages
@@ -86,16 +86,16 @@ it."""
 def _incident(request: Request, tx: ProjectTransaction, match: Match) -> _Found:
     incident = incidents.get(tx, match.id)
     assert incident is not None  # it was found in this transaction
-    walks = (
-        details.walks(tx, match.group_id, incident_id=match.id)
+    traversals = (
+        details.traversals_of(tx, match.group_id, incident_id=match.id)
         if match.group_id is not None
         else []
     )
     first = incident.traversal_id
-    if first is not None and first not in [walk["id"] for walk in walks]:
+    if first is not None and first not in [each["id"] for each in traversals]:
         counted = views.traversal(tx, first)  # it is counted on another incident
-        walks += [_brief(counted)] if counted else []
-    operations = _operations_of(tx, [walk["id"] for walk in walks])
+        traversals += [_brief(counted)] if counted else []
+    operations = _operations_of(tx, [each["id"] for each in traversals])
     children = _children(request, tx, match.id)
     commands: dict[str, str | None] = {"admit": None, "dismiss": None}
     if incident.decision == Decision.HELD or any(child["turn"] for child in children):
@@ -115,7 +115,7 @@ def _incident(request: Request, tx: ProjectTransaction, match: Match) -> _Found:
             "counts_on": incident.duplicate_of,
             "parent": incident.parent,
             "children": children,
-            "traversals": walks,
+            "traversals": traversals,
             **commands,
         },
         operations,
@@ -150,7 +150,7 @@ def _children(request: Request, tx: ProjectTransaction, host_event: str) -> list
 def _traversal(request: Request, tx: ProjectTransaction, match: Match) -> _Found:
     found = views.traversal(tx, match.id)
     assert found is not None
-    operations, now = details.carried_out(tx, traversal_id=match.id), tx.now()
+    operations, now = details.operations_of(tx, traversal_id=match.id), tx.now()
     types = _types(request, tx, match)
     since, ended = found["started_at"], found["ended_at"]
     goal = tx.goal(found["group_id"], found["goal_version"])
@@ -183,7 +183,7 @@ def _traversal(request: Request, tx: ProjectTransaction, match: Match) -> _Found
         "critical_path": critical_path(graph, operations, since, now),
         "lock_waits": {"count": len(met), "seconds": sum(waited)},
         "deferrals": met,
-        "steals": details.steals(tx, match.id),
+        "steals": details.broken_locks(tx, match.id),
         "history": [
             {name: row[name] for name in ("at", "kind", "sentence", "resource_id")}
             for row in history
@@ -199,22 +199,22 @@ def _goal(request: Request, tx: ProjectTransaction, match: Match) -> _Found:
     state = groups.get(tx, match.group_id)
     assert goal is not None
     assert state is not None
-    walks = details.walks(tx, match.group_id, goal_version=match.id)
+    traversals = details.traversals_of(tx, match.group_id, goal_version=match.id)
     return (
         {
             "roles": dict(goal.document["roles"]),
             "lost": list(goal.document["lost"]),
             "document": dict(goal.document),
             "last_complete": state.last_complete_goal == match.id,
-            "traversals": walks,
+            "traversals": traversals,
         },
-        _operations_of(tx, [walk["id"] for walk in walks[-1:]]),
+        _operations_of(tx, [each["id"] for each in traversals[-1:]]),
         [],
     )
 
 
 def _operation(request: Request, tx: ProjectTransaction, match: Match) -> _Found:
-    (row,) = details.carried_out(tx, key=match.id)
+    (row,) = details.operations_of(tx, key=match.id)
     entry = views.operation(tx, match.id)
     document = {
         **_operation_row(row, _types(request, tx, match), tx.now()),
@@ -231,7 +231,7 @@ def _operation(request: Request, tx: ProjectTransaction, match: Match) -> _Found
 def _resource(request: Request, tx: ProjectTransaction, match: Match) -> _Found:
     record, now = tx.record(match.id), tx.now()
     assert record is not None
-    operations = details.carried_out(tx, resource_id=match.id, limit=OPERATIONS)
+    operations = details.operations_of(tx, resource_id=match.id, limit=OPERATIONS)
     held = details.locks(tx, resource_id=match.id)
     types = _types(request, tx, match)
     document = {
@@ -284,7 +284,7 @@ _KINDS: dict[str, Callable[[Request, Any, Match], _Found]] = {
 
 
 def _operations_of(tx: ProjectTransaction, traversals: Iterable[str]) -> list[Row]:
-    return [row for each in traversals for row in details.carried_out(tx, traversal_id=each)]
+    return [row for each in traversals for row in details.operations_of(tx, traversal_id=each)]
 
 
 def _types(request: Request, tx: ProjectTransaction, match: Match) -> Mapping[str, ResourceType]:
@@ -296,7 +296,9 @@ def _operation_row(row: Row, types: Mapping[str, ResourceType], now: float) -> R
     ended = row["ended_at"]
     return {
         "key": row["key"],
-        "what": step(row["verb"], row["resource"], row["member"], types.get(row["type"])),
+        "what": operation_words(
+            row["verb"], row["resource"], row["member"], types.get(row["type"])
+        ),
         "verb": row["verb"],
         "resource": row["resource"],
         "type": row["type"],

@@ -22,7 +22,7 @@ def listed(request: Request, name: str) -> list[dict[str, Any]]:
     """
     snapshot = group_snapshot(request, name)
 
-    def read(tx: ProjectTransaction) -> tuple[list[goals.KeptGoal], str | None]:
+    def read(tx: ProjectTransaction) -> tuple[list[goals.StoredGoal], str | None]:
         current = snapshot.state.current_traversal
         traversal = tx.traversal(current) if current else None
         return goals.listed(tx, snapshot.state.id), traversal.goal_version if traversal else None
@@ -35,7 +35,7 @@ def listed(request: Request, name: str) -> list[dict[str, Any]]:
             "lost": list(entry.goal.document["lost"]),
             "status": entry.status,
             "cause": entry.cause,
-            "walked": entry.walked,
+            "walked": entry.traversals,
             "given_at": entry.given_at,
             "reached_at": entry.reached_at,
             "current": entry.goal.version == current,

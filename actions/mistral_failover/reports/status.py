@@ -21,7 +21,7 @@ from mistral_failover.convergence.records import (
     Status,
     TraversalStatus,
 )
-from mistral_failover.convergence.sentences import doing
+from mistral_failover.convergence.sentences import operation_words_of
 from mistral_failover.groups import agent_health
 from mistral_failover.groups.agent_health import sends_commands
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
@@ -30,9 +30,9 @@ from mistral_failover.mistral.client import ENDED
 from mistral_failover.model.goal import ATTACHMENT, FENCE_TYPE, goal_resources, returns
 from mistral_failover.model.group import Group
 from mistral_failover.model.observation import EngineView, Presence, service_state
+from mistral_failover.model.operation_words import operation_words
 from mistral_failover.model.rungs import rung_kind
 from mistral_failover.model.stages import at
-from mistral_failover.model.steps import step
 from mistral_failover.model.types import Verb
 from mistral_failover.orders import switchover
 from mistral_failover.orders.failover import chain_of
@@ -233,9 +233,9 @@ def report(request: Request, name: str, traversal_id: str) -> TraversalReport:
         first = views.traversal(tx, traversal_id)
         if first is None or first["group_id"] != snapshot.state.id:
             return None
-        walked = views.following(tx, first)
-        ended_first = (each for each in walked if each["status"] != TraversalStatus.SUPERSEDED)
-        traversal = next(ended_first, walked[-1])
+        sequence = views.with_successors(tx, first)
+        ended_first = (each for each in sequence if each["status"] != TraversalStatus.SUPERSEDED)
+        traversal = next(ended_first, sequence[-1])
         goal = tx.goal(snapshot.state.id, traversal["goal_version"])
         if goal is None:
             return None
@@ -404,7 +404,7 @@ def _work(
     definitions = {state.id: group for state, group in groups.items()}
     group_of = {state.current_traversal: state.id for state in groups if state.current_traversal}
     found = {identity: _Lists() for identity in definitions}
-    for row in views.under_way(tx, list(definitions)):
+    for row in views.running_operations(tx, list(definitions)):
         of_type = definitions[row["group_id"]].types.get(row["type"])
         spec = of_type.operations.get(row["verb"]) if of_type else None
         alive = row["status"] == OperationStatus.STARTED  # else the wait is that of its last try
@@ -419,7 +419,7 @@ def _work(
                 "attempts": row["attempts"],
                 "owner": row["owner"],
                 "started_at": row["started_at"],
-                "sentence": step(row["verb"], row["resource"], row["member"], of_type),
+                "sentence": operation_words(row["verb"], row["resource"], row["member"], of_type),
                 "seconds": now - row["started_at"],
                 "limit": spec.timeout if spec else None,
                 "waiting_for": row["waiting_for"] if alive else None,
@@ -434,7 +434,7 @@ def _work(
                 "resource": waits["resource"],
                 "member": waits["member"],
                 "verb": verb,
-                "what": step(verb, waits["resource"], waits["member"], of_type),
+                "what": operation_words(verb, waits["resource"], waits["member"], of_type),
                 "waiting_for": waits["waiting_for"],
                 "since": waits["since"],
                 "next_try": max(0.0, waits["next_try"] - now),
@@ -544,7 +544,7 @@ def _remedies(
             "reason": record.reason,
             "command": confirm_command(group, record.properties["member"]),
             "only_by_confirmation": all(
-                rung_kind(rung["kind"]).asks_person for rung in record.properties["ladder"]
+                rung_kind(rung["kind"]).asks_operator for rung in record.properties["ladder"]
             ),
         }
         for record in records
@@ -574,7 +574,7 @@ def _failure(
     error = found["error"]
     return {
         "resource": record.name,
-        "what": doing(found["verb"], record, snapshot.group.types.get(record.type)),
+        "what": operation_words_of(found["verb"], record, snapshot.group.types.get(record.type)),
         "code": str(error.get("code", "FAILED")),
         "message": str(error.get("message", "")),
         "remedy": str(error.get("remedy", "")),

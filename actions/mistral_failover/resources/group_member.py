@@ -88,5 +88,5 @@ def _see(
     rows = request.store.reading(lambda tx: groups.members_of(tx, snapshot.state.id))
     told = [one for one in others if one.name != member]
     if (now := rows.get(member)) is not None and now.server_id != old:
-        told.insert(0, groups.Replaced(member, old, now.epoch))
+        told.insert(0, groups.ReplacedMember(member, old, now.epoch))
     refresh_members.depose(request, context.cloud, snapshot, told)

@@ -28,8 +28,9 @@ from mistral_failover.runtime.budgets import Need
 from mistral_failover.runtime.errors import describe
 from mistral_failover.runtime.lease_guard import LeaseGuard
 from mistral_failover.runtime.request import Request
-from mistral_failover.store import groups, turns
+from mistral_failover.store import groups
 from mistral_failover.store.leases import elapsed
+from mistral_failover.store.queue_position import QueuePosition, queue_position
 from mistral_failover.store.transaction import ProjectTransaction
 
 
@@ -38,7 +39,7 @@ class _NodeNeeds:
     """What decides what the nodes of a traversal need to start: its place among others, and the
     group's types by name."""
 
-    position: turns.QueuePosition = field(default_factory=turns.QueuePosition)
+    position: QueuePosition = field(default_factory=QueuePosition)
     types: Mapping[str, ResourceType] = field(default_factory=dict)
 
 
@@ -78,7 +79,8 @@ class NodeWorker:
         )
 
     def _needs_of(self, tx: ProjectTransaction, traversal_id: str) -> _NodeNeeds:
-        position, state = turns.position(tx, traversal_id), groups.get(tx, self.group_id)
+        position = queue_position(tx, traversal_id)
+        state = groups.get(tx, self.group_id)
         if position is None or state is None:
             return _NodeNeeds()
         return _NodeNeeds(position, self.request.runtime.definitions.group(tx, state).types)

@@ -59,7 +59,7 @@ def still_ended(request: Request, group_id: str) -> tuple[str, str] | None:
 
 def _given_up(request: Request, ticket: Ticket) -> int:
     return request.store.reading(
-        lambda tx: views.told(
+        lambda tx: views.count_journal_entries(
             tx, ticket.traversal_id, ticket.node.resource_id, JournalKind.GIVEN_UP
         )
     )

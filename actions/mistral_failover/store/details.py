@@ -14,11 +14,11 @@ from mistral_failover.model.types import Verb
 from mistral_failover.store.session import ProjectSession
 from mistral_failover.store.tables import groups, journal, nodes, operations, resources, traversals
 
-STEALS = (JournalKind.STEAL, JournalKind.BROKEN)
+LOCKS_BROKEN = (JournalKind.STEAL, JournalKind.BROKEN)
 """The kinds of journal entries about a lock that was taken from its owner."""
 
 
-def carried_out(
+def operations_of(
     tx: ProjectSession,
     *,
     traversal_id: str | None = None,
@@ -95,7 +95,7 @@ def deferrals(tx: ProjectSession, traversal_id: str) -> list[dict[str, Any]]:
     return [dict(row._mapping) for row in tx.connection.execute(query)]
 
 
-def walks(
+def traversals_of(
     tx: ProjectSession,
     group_id: str,
     *,
@@ -175,11 +175,11 @@ def locks(
     return [dict(row._mapping) for row in tx.connection.execute(query)]
 
 
-def steals(tx: ProjectSession, traversal_id: str) -> list[dict[str, Any]]:
+def broken_locks(tx: ProjectSession, traversal_id: str) -> list[dict[str, Any]]:
     """Return the locks that were broken in a traversal: ``at``, ``resource_id``, ``sentence``."""
     query = (
         sa.select(journal.c.at, journal.c.resource_id, journal.c.sentence)
-        .where(journal.c.traversal_id == traversal_id, journal.c.kind.in_(STEALS))
+        .where(journal.c.traversal_id == traversal_id, journal.c.kind.in_(LOCKS_BROKEN))
         .order_by(journal.c.id)
     )
     return [dict(row._mapping) for row in tx.connection.execute(query)]

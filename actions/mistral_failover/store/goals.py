@@ -21,24 +21,24 @@ from mistral_failover.store.tables import goals, groups, operations, resources, 
 
 
 @dataclass(frozen=True)
-class KeptGoal:
+class StoredGoal:
     """A goal, and the result of its traversals.
 
-    ``walked`` is their number. ``status`` is that of the latest one, which began at ``given_at``.
-    ``reached_at`` is when the goal was last reached, None if never.
+    ``traversals`` is their number. ``status`` is that of the latest one, which began at
+    ``given_at``. ``reached_at`` is when the goal was last reached, None if never.
     """
 
     goal: Goal
-    walked: int
+    traversals: int
     status: TraversalStatus
     cause: str
     given_at: float
     reached_at: float | None
 
 
-def listed(tx: ProjectSession, group_id: str) -> list[KeptGoal]:
+def listed(tx: ProjectSession, group_id: str) -> list[StoredGoal]:
     """Return a group's goals, the latest first."""
-    walks: dict[str, list[Any]] = {}
+    started: dict[str, list[Any]] = {}
     query = (
         sa.select(
             traversals.c.goal_version,
@@ -51,22 +51,24 @@ def listed(tx: ProjectSession, group_id: str) -> list[KeptGoal]:
         .order_by(traversals.c.number.desc(), traversals.c.started_at.desc())
     )
     for row in tx.connection.execute(query):
-        walks.setdefault(row.goal_version, []).append(row)
+        started.setdefault(row.goal_version, []).append(row)
     documents = tx.connection.execute(
         sa.select(goals.c.version, goals.c.document).where(goals.c.group_id == group_id)
     )
     by_version = {row.version: row.document for row in documents}
     return [
-        _kept(by_version[version], rows) for version, rows in walks.items() if version in by_version
+        _kept(by_version[version], rows)
+        for version, rows in started.items()
+        if version in by_version
     ]
 
 
-def _kept(document: Any, walks: Sequence[Any]) -> KeptGoal:
-    reached = [row.ended_at for row in walks if row.status == TraversalStatus.COMPLETE]
-    latest = walks[0]
-    return KeptGoal(
+def _kept(document: Any, started: Sequence[Any]) -> StoredGoal:
+    reached = [row.ended_at for row in started if row.status == TraversalStatus.COMPLETE]
+    latest = started[0]
+    return StoredGoal(
         goal=Goal(document),
-        walked=len(walks),
+        traversals=len(started),
         status=latest.status,
         cause=latest.cause,
         given_at=latest.started_at,
@@ -105,7 +107,7 @@ def needed_types(tx: ProjectSession, group_id: str) -> set[str]:
     }
 
 
-def prune(tx: ProjectSession, group_id: str, *, keep: int, older_than: float) -> int:
+def purge(tx: ProjectSession, group_id: str, *, keep: int, older_than: float) -> int:
     """Delete the goals of a group that are no longer needed. Return their number.
 
     These are kept: the current goal, the last goal that was reached, and the goals of records that
@@ -143,10 +145,10 @@ def _in_use(tx: ProjectSession, group_id: str) -> set[str | None]:
 
 
 def _forget(tx: ProjectSession, group_id: str, version: str, spared: Set[str]) -> None:
-    walked = sa.select(traversals.c.id).where(
+    of_goal = sa.select(traversals.c.id).where(
         traversals.c.group_id == group_id, traversals.c.goal_version == version
     )
-    ended = list(tx.connection.execute(walked).scalars())
+    ended = list(tx.connection.execute(of_goal).scalars())
     gone = sa.select(resources.c.id).where(
         resources.c.group_id == group_id, resources.c.goal_version == version, _gone()
     )

@@ -26,10 +26,10 @@ def forget(tx: ProjectSession, group_id: str) -> None:
     this name, it continues from there and never sends a command with an old epoch.
     """
     totals.keep_group(tx, group_id)
-    walked = sa.select(traversals.c.id).where(traversals.c.group_id == group_id)
+    of_group = sa.select(traversals.c.id).where(traversals.c.group_id == group_id)
     for table in reversed(metadata.sorted_tables):
         if "traversal_id" in table.c and "group_id" not in table.c:
-            tx.execute(table.delete().where(table.c.traversal_id.in_(walked)))
+            tx.execute(table.delete().where(table.c.traversal_id.in_(of_group)))
     for table in reversed(metadata.sorted_tables):
         if "group_id" in table.c and table is not members:
             tx.execute(table.delete().where(table.c.group_id == group_id))

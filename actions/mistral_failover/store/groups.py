@@ -153,7 +153,7 @@ def _members(rows: Iterable[Sequence[Any]]) -> dict[str, MemberRow]:
 
 
 @dataclass(frozen=True)
-class Replaced:
+class ReplacedMember:
     """A member that has another server now. ``server_id``: the server before, None if there was
     none; ``epoch``: the new one."""
 
@@ -162,23 +162,23 @@ class Replaced:
     epoch: int
 
 
-class SeenTooLate(Exception):  # noqa: N818 - no error: it is looked at again
+class StaleObservation(Exception):  # noqa: N818 - no error: it is looked at again
     """A member's server changed after these observations of the members began."""
 
 
-def see_members(
+def record_members(
     tx: ProjectSession,
     identity: str,
     seen: Iterable[tuple[str, str, float | None]],
     before: Mapping[str, MemberRow] | None = None,
-) -> list[Replaced]:
+) -> list[ReplacedMember]:
     """Record members as (name, server id, creation time). Return those that were replaced. If a
     known member has another server, it was replaced: its epoch is raised. Resources that were begun
     on the former server stay recorded there, even if their outcome is unknown.
 
     ``before``: :func:`members_of` from before the members were read from the cloud, None if that
-    was just now. Raises SeenTooLate if a member has neither the server it had then nor the one that
-    was seen, because what was seen may be older.
+    was just now. Raises StaleObservation if a member has neither the server it had then nor the one
+    that was seen, because what was seen may be older.
     """
     known = members_of(tx, identity)
     before = known if before is None else before
@@ -196,7 +196,9 @@ def see_members(
         elif known[name].server_id != server_id:
             former = known[name].server_id
             if name not in before or before[name].server_id != former:
-                raise SeenTooLate(f"{name} was replaced while the members were being looked at")
+                raise StaleObservation(
+                    f"{name} was replaced while the members were being looked at"
+                )
             if tx.changed(
                 members.update()
                 .where(
@@ -209,7 +211,7 @@ def see_members(
                 replaced[name] = former
                 _pin(tx, identity, name, former)
     now = members_of(tx, identity) if replaced else {}
-    return [Replaced(name, former, now[name].epoch) for name, former in replaced.items()]
+    return [ReplacedMember(name, former, now[name].epoch) for name, former in replaced.items()]
 
 
 def _pin(tx: ProjectSession, identity: str, member: str, server_id: str | None) -> None:
@@ -240,7 +242,7 @@ def confirm_fenced(tx: ProjectSession, identity: str, member: str, because: str)
     )
 
 
-def member_behind(
+def member_of_server(
     tx: ProjectSession, server_id: str, group: str | None = None
 ) -> tuple[str, str] | None:
     """Return the (group name, member name) of the member with this server, within the project. If
@@ -285,7 +287,7 @@ def priorities(tx: ProjectSession) -> dict[str, int]:
     return {row.id: int(row.definition["document"].get("priority", 0)) for row in rows}
 
 
-def with_a_goal(tx: ProjectSession) -> int:
+def count_with_goal(tx: ProjectSession) -> int:
     """Return how many groups of the project were given a goal."""
     query = sa.select(sa.func.count()).where(
         groups.c.project_id == tx.project_id, groups.c.current_traversal.is_not(None)

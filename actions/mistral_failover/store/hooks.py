@@ -143,7 +143,7 @@ def pending(tx: ProjectSession, group_id: str, limit: int) -> Pending | None:
     )
 
 
-def told(tx: ProjectSession, group_id: str, event_id: int) -> bool:
+def mark_received(tx: ProjectSession, group_id: str, event_id: int) -> bool:
     """Move the cursor to an event. Return False if another process was faster.
     *Compare-and-swap*."""
     return tx.changed(
@@ -156,7 +156,7 @@ def told(tx: ProjectSession, group_id: str, event_id: int) -> bool:
     )
 
 
-def stick(tx: ProjectSession, group_id: str, event_id: int) -> bool:
+def mark_stuck(tx: ProjectSession, group_id: str, event_id: int) -> bool:
     """Record that an event could not be delivered. Return False if that was recorded before.
     *Compare-and-swap*."""
     return tx.changed(

@@ -110,7 +110,7 @@ def of_host(tx: Session, host: str) -> HostFence:
     return HostFence(owner, row.proof, row.proven_at, row.claimed_at, row.nova_seen)
 
 
-def tell_down(tx: Session, host: str) -> None:
+def record_forced_down(tx: Session, host: str) -> None:
     """Record that we tell Nova that a host is down, and that what Nova shows of it was not looked
     at since."""
     tx.execute(host_fences.update().where(host_fences.c.host == host).values(nova_seen=""))
@@ -122,20 +122,20 @@ def fenced_again(tx: Session, host: str) -> None:
     tx.execute(host_fences.update().where(told).values(nova_seen=""))
 
 
-def look(tx: Session, host: str, before: str, seen: str | None) -> bool:
+def record_nova_report(tx: Session, host: str, before: str, seen: str | None) -> bool:
     """Record the last report that Nova shows of a host that we told it is down; None: Nova was told
     that it is back. Return False, without effect, unless ``before`` was recorded."""
     same = sa.and_(host_fences.c.host == host, host_fences.c.nova_seen == before)
     return tx.changed(host_fences.update().where(same).values(nova_seen=seen))
 
 
-def down_in_nova(tx: Session) -> list[str]:
+def forced_down_hosts(tx: Session) -> list[str]:
     """Return the hosts that we told Nova are down."""
     query = sa.select(host_fences.c.host).where(host_fences.c.nova_seen.is_not(None))
     return sorted(tx.connection.execute(query).scalars())
 
 
-def counts_since(tx: Session, traversal_id: str) -> float:
+def proofs_valid_from(tx: Session, traversal_id: str) -> float:
     """Return when a traversal began, or when its host was first reported lost, if that report
     started it. No proof from before counts for its fences: one proof serves all groups of a report,
     however late their failovers begin."""

@@ -86,7 +86,7 @@ _WAITING = sa.or_(
     ),
 )
 _other = incidents.alias()
-_OUTDONE = (
+_SUPERSEDED = (
     sa.exists()
     .where(
         incidents.c.series != "",
@@ -125,13 +125,13 @@ def add(tx: ProjectSession, incident: Incident) -> None:
     tx.insert(incidents, **{**incident.__dict__, **times, "number": number, "said": number})
 
 
-def say_again(tx: ProjectSession, incident_id: str) -> None:
+def report_again(tx: ProjectSession, incident_id: str) -> None:
     """Count a repeat of an incident. It becomes the latest report."""
     count_duplicate(tx, incident_id)
-    _is_the_latest_word(tx, incident_id)
+    _mark_latest_report(tx, incident_id)
 
 
-def _is_the_latest_word(tx: ProjectSession, incident_id: str) -> None:
+def _mark_latest_report(tx: ProjectSession, incident_id: str) -> None:
     number = tx.number()
     tx.execute(incidents.update().where(incidents.c.id == incident_id).values(said=number))
 
@@ -162,10 +162,10 @@ def count_again(
     )
     if not known:
         return None
-    which = sa.select(incidents.c.duplicate_of, incidents.c.traversal_id, _OUTDONE)
+    which = sa.select(incidents.c.duplicate_of, incidents.c.traversal_id, _SUPERSEDED)
     row = tx.connection.execute(which.where(incidents.c.id == incident_id)).one()
     if row.outdone:
-        _is_the_latest_word(tx, incident_id)
+        _mark_latest_report(tx, incident_id)
     if row.duplicate_of is None:
         return incident_id, row.traversal_id
     count_duplicate(tx, row.duplicate_of, times)
@@ -190,7 +190,7 @@ def count_waiting(tx: ProjectSession, admitted_id: str, times: int) -> Incident 
     )
     if not waits:
         return None
-    _is_the_latest_word(tx, admitted_id)
+    _mark_latest_report(tx, admitted_id)
     return get(tx, admitted_id)
 
 
@@ -224,7 +224,9 @@ def decide(
     )
 
 
-def note(tx: ProjectSession, incident_id: str, fact: Mapping[str, Any], *, said: int) -> bool:
+def replace_held_fact(
+    tx: ProjectSession, incident_id: str, fact: Mapping[str, Any], *, said: int
+) -> bool:
     """Replace the fact of a held incident. Return False if it is no longer held, or if it was
     reported again since ``said``."""
     return tx.changed(
@@ -238,7 +240,7 @@ def note(tx: ProjectSession, incident_id: str, fact: Mapping[str, Any], *, said:
     )
 
 
-def amend(tx: ProjectSession, incident_id: str, fact: Mapping[str, Any]) -> None:
+def replace_admitted_fact(tx: ProjectSession, incident_id: str, fact: Mapping[str, Any]) -> None:
     """Replace the fact of an admitted alarm that has not begun."""
     tx.execute(
         incidents.update()
@@ -251,7 +253,7 @@ def amend(tx: ProjectSession, incident_id: str, fact: Mapping[str, Any]) -> None
     )
 
 
-def complete(tx: ProjectSession, incident_id: str, fact: Mapping[str, Any]) -> None:
+def replace_host_event_fact(tx: ProjectSession, incident_id: str, fact: Mapping[str, Any]) -> None:
     """Replace the fact of a host event; the decision remains."""
     tx.execute(
         incidents.update().where(incidents.c.id == incident_id, _HOST_EVENT).values(fact=fact)
@@ -324,7 +326,7 @@ def admitted_alarms_since(tx: ProjectSession, group_id: str, since: float) -> li
     return list(tx.connection.execute(query.order_by(incidents.c.decided_at)).scalars())
 
 
-def yet_to_begin(tx: ProjectSession, group_id: str) -> list[Incident]:
+def unstarted_of_group(tx: ProjectSession, group_id: str) -> list[Incident]:
     """Return the admitted alarms of a group that have no traversal yet, oldest first."""
     query = sa.select(incidents).where(
         incidents.c.group_id == group_id,
@@ -343,7 +345,7 @@ def waiting(tx: ProjectSession, group_id: str) -> list[Incident]:
     return [_incident(row._mapping) for row in rows]
 
 
-def said_lost(incident: Incident) -> tuple[str, ...]:
+def lost_members(incident: Incident) -> tuple[str, ...]:
     """Return the members that are lost, according to the operator who admitted the alarm, otherwise
     according to the alarm. The operator may know better."""
     said = incident.fact.get("asked_for")

@@ -29,7 +29,7 @@ Durations = Mapping[tuple[str, str], float]
 
 
 @dataclass(frozen=True)
-class KeptPlan:
+class StoredPlan:
     """A plan: the request, and the state that it depends on. ``id`` is derived from the group,
     ``inputs`` and ``fingerprint``, so the same plan in the same state is the same row."""
 
@@ -45,7 +45,7 @@ class KeptPlan:
     expires_at: float = 0.0
 
 
-def keep(tx: ProjectSession, plan: KeptPlan, lifetime: float) -> float:
+def keep(tx: ProjectSession, plan: StoredPlan, lifetime: float) -> float:
     """Keep a plan, extend it if it is known, and delete old ones. Return when it expires.
 
     The group is locked (``Transaction.lock_group``).
@@ -66,7 +66,7 @@ def keep(tx: ProjectSession, plan: KeptPlan, lifetime: float) -> float:
     return expires
 
 
-def find(tx: ProjectSession, plan_id: str) -> tuple[KeptPlan, GroupState] | None:
+def find(tx: ProjectSession, plan_id: str) -> tuple[StoredPlan, GroupState] | None:
     """Return a plan and its group."""
     group = (
         groups.c.id,
@@ -85,7 +85,7 @@ def find(tx: ProjectSession, plan_id: str) -> tuple[KeptPlan, GroupState] | None
         sa.select(*group).where(groups.c.id == kept.group_id)
     ).one_or_none()
     return (
-        (KeptPlan(**{**kept._mapping, "verb": OrderVerb(kept.verb)}), GroupState(*state))
+        (StoredPlan(**{**kept._mapping, "verb": OrderVerb(kept.verb)}), GroupState(*state))
         if state
         else None
     )

@@ -165,8 +165,8 @@ def _of_project(source: sa.FromClause) -> tuple[sa.ColumnElement[bool], ...]:
     of_group = sa.exists().where(mine.c.project_id == project)
     if "group_id" in source.c:
         return (of_group.where(mine.c.id == source.c.group_id),)
-    walked = traversals.alias()
-    return (of_group.where(mine.c.id == walked.c.group_id, walked.c.id == source.c.traversal_id),)
+    its = traversals.alias()
+    return (of_group.where(mine.c.id == its.c.group_id, its.c.id == source.c.traversal_id),)
 
 
 def _columns_of_their_own(

@@ -150,15 +150,15 @@ class Records(Session):
         taken = self.amend(record, owner=owner, token=lock.token, lease_until=until, **changes)
         return lock if taken else None
 
-    def steal(self, record: Record, reason: str) -> bool:
+    def break_dead_lock(self, record: Record, reason: str) -> bool:
         return self._broken(record, reason, resources.c.lease_until <= self.clock())
 
     def break_lock(self, record: Record, reason: str) -> bool:
-        """Break the lock as :meth:`steal`, even if the owner is alive: an operator has decided."""
+        """Break a lock as :meth:`break_dead_lock`, also of a live owner: an operator decided."""
         return self._broken(record, reason)
 
     def _broken(self, record: Record, reason: str, *terms: sa.ColumnElement[bool]) -> bool:
-        stolen = self.changed(
+        broken = self.changed(
             resources.update()
             .where(
                 resources.c.id == record.id,
@@ -175,7 +175,7 @@ class Records(Session):
                 reason=reason,
             )
         )
-        if stolen:
+        if broken:
             self.execute(
                 operations.update()
                 .where(
@@ -185,7 +185,7 @@ class Records(Session):
                 )
                 .values(status=OperationStatus.UNKNOWN, unknowns=operations.c.unknowns + 1)
             )
-        return stolen
+        return broken
 
     def renew(self, lock: Lock) -> bool:
         lasting, until = _renewed(self.clock()), after(self.clock(), lock.lease)

@@ -70,7 +70,7 @@ _OF_GROUP = (
 )
 
 
-def forget_incidents(tx: ProjectSession, *, keep: int, older_than: float, batch: int) -> int:
+def purge_incidents(tx: ProjectSession, *, keep: int, older_than: float, batch: int) -> int:
     """Delete incidents of the project that were last reported before ``older_than``; and of those
     that ask for nothing all but the ``keep`` latest."""
     mine, by_number = incidents.c.project_id == tx.project_id, _by_number(tx.now())
@@ -93,7 +93,7 @@ def forget_incidents(tx: ProjectSession, *, keep: int, older_than: float, batch:
     return tx.execute(incidents.delete().where(these)) if rows else 0
 
 
-def forget_journal(tx: ProjectSession, *, keep: int, older_than: float, batch: int) -> int:
+def purge_journal(tx: ProjectSession, *, keep: int, older_than: float, batch: int) -> int:
     """Delete entries of the groups' journals that were written before ``older_than``, and all
     but the ``keep`` latest of each group."""
     crowded = (
@@ -106,15 +106,13 @@ def forget_journal(tx: ProjectSession, *, keep: int, older_than: float, batch: i
     )
     deleted = 0
     for group in tx.connection.execute(crowded).all():
-        deleted += _forget_entries(tx, group, keep, older_than, batch - deleted)
+        deleted += _purge_entries(tx, group, keep, older_than, batch - deleted)
         if deleted >= batch:
             break
     return deleted
 
 
-def _forget_entries(
-    tx: ProjectSession, group: Any, keep: int, older_than: float, batch: int
-) -> int:
+def _purge_entries(tx: ProjectSession, group: Any, keep: int, older_than: float, batch: int) -> int:
     mine = journal.c.group_id == group.id
     oldest_kept = (
         sa.select(journal.c.id).where(mine).order_by(journal.c.id.desc()).limit(1).offset(keep)
@@ -141,7 +139,7 @@ def _forget_entries(
     return tx.execute(journal.delete().where(these))
 
 
-def forget_plans(tx: ProjectSession, *, batch: int) -> int:
+def purge_plans(tx: ProjectSession, *, batch: int) -> int:
     """Delete plans that expired so long ago that no operator starts them any more."""
     over = sa.and_(plans.c.project_id == tx.project_id, plans.c.expires_at < tx.now() - REMEMBERED)
     found = list(tx.connection.execute(sa.select(plans.c.id).where(over).limit(batch)).scalars())

@@ -355,7 +355,7 @@ def _errors_of(*which: sa.ColumnElement[bool]) -> sa.Select[Any]:
     )
 
 
-def at_work(tx: ProjectSession, within: float) -> set[str]:
+def active_owners(tx: ProjectSession, within: float) -> set[str]:
     """Return the owners that hold a live lock in the project, or that began or ended an operation
     within the last ``within`` seconds: a worker holds no lock between two operations."""
     now = tx.clock()

@@ -64,7 +64,7 @@ def of_group(tx: ProjectSession, group_id: str) -> Suspensions:
     return found
 
 
-def held_back(tx: ProjectSession, group_id: str) -> bool:
+def is_suspended(tx: ProjectSession, group_id: str) -> bool:
     """Return whether a group has a pause, or a maintenance whose time is not over."""
     said = of_group(tx, group_id)
     work = said.get("maintenance")

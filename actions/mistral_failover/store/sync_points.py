@@ -13,7 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from mistral_failover.convergence.graph import Plan
+from mistral_failover.convergence.graph import TraversalPlan
 from mistral_failover.convergence.records import (
     END,
     Node,
@@ -101,7 +101,7 @@ _INPUTS = (
 class SyncPoints(Session):
     """This part of ``convergence.ports.Transaction``."""
 
-    def insert_sync_points(self, traversal_id: str, plan: Plan) -> None:
+    def insert_sync_points(self, traversal_id: str, plan: TraversalPlan) -> None:
         """Insert one sync point per node, and one for the traversal itself."""
         rows: list[dict[str, Any]] = []
         for key, degree in plan.graph.in_degree():
@@ -219,7 +219,7 @@ class SyncPoints(Session):
         )
         return _parsed(self.connection.execute(query))
 
-    def wait_out(
+    def schedule_retry(
         self,
         traversal_id: str,
         node: Node,

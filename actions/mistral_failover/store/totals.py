@@ -61,12 +61,12 @@ def add(tx: ProjectSession, group_id: str | None, counts: Counts) -> None:
 def keep(
     tx: ProjectSession,
     group_id: str,
-    walked: sa.ColumnElement[bool],
-    carried_out: sa.ColumnElement[bool],
+    which_traversals: sa.ColumnElement[bool],
+    which_operations: sa.ColumnElement[bool],
 ) -> None:
     """Keep the counts of a group's traversals and operations that are about to be deleted."""
     counts = counting.merged(
-        counting.of_traversals(tx, walked), counting.of_operations(tx, carried_out)
+        counting.of_traversals(tx, which_traversals), counting.of_operations(tx, which_operations)
     )
     add(tx, group_id, counts)
 

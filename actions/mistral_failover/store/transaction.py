@@ -13,7 +13,7 @@ from typing import Any, cast
 import networkx as nx
 import sqlalchemy as sa
 
-from mistral_failover.convergence.graph import Plan
+from mistral_failover.convergence.graph import TraversalPlan
 from mistral_failover.convergence.records import (
     GroupState,
     JournalKind,
@@ -188,7 +188,7 @@ class SqlTransaction(Records, SyncPoints):
             .values(current_traversal=new)
         )
 
-    def open_traversal(self, traversal: Traversal, plan: Plan) -> None:
+    def open_traversal(self, traversal: Traversal, plan: TraversalPlan) -> None:
         now = self.now()
         graph = plan.graph.copy()
         nx.set_node_attributes(

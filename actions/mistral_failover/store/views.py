@@ -50,7 +50,7 @@ class TraversalRow(TraversalStep):
     nodes: dict[str, int]
 
 
-class UnderWayRow(TypedDict):
+class RunningOperation(TypedDict):
     """An operation that was started and has not ended. ``waiting_for``: the service that does not
     answer it, since ``waiting_since``."""
 
@@ -69,7 +69,7 @@ class UnderWayRow(TypedDict):
     type: str
 
 
-class CarriedOutRow(TypedDict):
+class OperationRow(TypedDict):
     """An operation of a traversal. ``result``: None while there is none."""
 
     key: str
@@ -201,7 +201,7 @@ def traversal(tx: ProjectSession, traversal_id: str) -> TraversalRow | None:
     return cast(TraversalRow, found)
 
 
-def under_way(tx: ProjectSession, group_ids: Collection[str]) -> list[UnderWayRow]:
+def running_operations(tx: ProjectSession, group_ids: Collection[str]) -> list[RunningOperation]:
     """Return the operations of these groups that were started and have not ended, oldest first.
     Operations on resources that are gone are left out."""
     query = (
@@ -230,10 +230,12 @@ def under_way(tx: ProjectSession, group_ids: Collection[str]) -> list[UnderWayRo
         )
         .order_by(operations.c.started_at, operations.c.token, operations.c.key)
     )
-    return _rows(UnderWayRow, tx, query)
+    return _rows(RunningOperation, tx, query)
 
 
-def told(tx: ProjectSession, traversal_id: str, resource_id: str, kind: JournalKind) -> int:
+def count_journal_entries(
+    tx: ProjectSession, traversal_id: str, resource_id: str, kind: JournalKind
+) -> int:
     """Return the number of journal entries of this kind about a resource in a traversal."""
     query = sa.select(sa.func.count()).where(
         journal.c.traversal_id == traversal_id,
@@ -268,7 +270,7 @@ def last_ended(tx: ProjectSession, group_id: str, type_name: str) -> float | Non
     return ended
 
 
-def carried_out(tx: ProjectSession, traversal_id: str) -> list[CarriedOutRow]:
+def operations_of(tx: ProjectSession, traversal_id: str) -> list[OperationRow]:
     """Return every operation of a traversal, in the order of their start."""
     query = (
         sa.select(
@@ -284,7 +286,7 @@ def carried_out(tx: ProjectSession, traversal_id: str) -> list[CarriedOutRow]:
         .where(operations.c.traversal_id == traversal_id)
         .order_by(operations.c.started_at, operations.c.token, operations.c.key)
     )
-    return _rows(CarriedOutRow, tx, query)
+    return _rows(OperationRow, tx, query)
 
 
 def operation(tx: ProjectSession, key: str) -> LedgerEntry | None:
@@ -476,7 +478,7 @@ def history_of_project(
     return _rows(ProjectJournalRow, tx, query)[::-1]
 
 
-def following(tx: ProjectSession, first: TraversalRow) -> list[TraversalStep]:
+def with_successors(tx: ProjectSession, first: TraversalRow) -> list[TraversalStep]:
     """Return a traversal and the ones that the engine itself
     started after it, in order: everything that one incident caused."""
     if first["incident_id"] is None:

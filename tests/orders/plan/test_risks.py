@@ -166,7 +166,7 @@ def test_what_holds_alarms_back_is_told_and_holds_no_plan_back(group: Any) -> No
 
 def test_how_long_it_takes_is_known_from_earlier_operations(group: Any) -> None:
     begun = group.start(group.plan(verb="switchover")["plan"])
-    ledger = group.state.database.reading(lambda tx: views.carried_out(tx, begun["traversal"]))
+    ledger = group.state.database.reading(lambda tx: views.operations_of(tx, begun["traversal"]))
     took = {row["verb"]: row["ended_at"] - row["started_at"] for row in ledger}
 
     back = group.plan(verb="switchover")

@@ -16,7 +16,7 @@ from typing import Any
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.convergence.dry_run import DryRunStep, dry_run_steps
-from mistral_failover.convergence.graph import plan as draw
+from mistral_failover.convergence.graph import plan_traversal
 from mistral_failover.convergence.records import GroupState
 from mistral_failover.convergence.sentences import where
 from mistral_failover.groups import refresh_members
@@ -38,7 +38,7 @@ from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import find_by_short_id, unknown
 from mistral_failover.store import groups, incidents, plans
-from mistral_failover.store.plans import KeptPlan
+from mistral_failover.store.plans import StoredPlan
 from mistral_failover.store.transaction import ProjectTransaction
 
 LIFETIME = 3600.0
@@ -120,7 +120,7 @@ def start(request: Request, plan_id: str, because: str | None) -> StartedOrder:
 
 def _started(
     request: Request,
-    kept: KeptPlan,
+    kept: StoredPlan,
     drawn: _PlanDraft | None,
     because: str | None,
     group: str | None = None,
@@ -143,22 +143,22 @@ def _started(
     return operator_order.start_order(request, name, planned, asked_for, cause, _occasion(kept))
 
 
-def _remember(request: Request, kept: KeptPlan, drawn: _PlanDraft) -> None:
+def _remember(request: Request, kept: StoredPlan, drawn: _PlanDraft) -> None:
     """Record the members as the plan has them, which raises the epoch of a replaced one. Raises
     ActionError PLAN_STALE if another server was recorded in the meantime."""
     snapshot, found = drawn.snapshot, drawn.found
     seen = [(m.name, m.server_id, m.created_at) for m in found.seen]
     try:
         replaced = request.store.atomically(
-            lambda tx: groups.see_members(tx, snapshot.state.id, seen, found.noticed)
+            lambda tx: groups.record_members(tx, snapshot.state.id, seen, found.noticed)
         )
-    except groups.SeenTooLate as late:
+    except groups.StaleObservation as late:
         raise _stale(kept, snapshot.group.name, [str(late)]) from None
     if replaced:
         refresh_members.depose(request, request.cloud(Unguarded()), snapshot, replaced)
 
 
-def _compared(request: Request, kept: KeptPlan, state: GroupState) -> _PlanDraft:
+def _compared(request: Request, kept: StoredPlan, state: GroupState) -> _PlanDraft:
     """Return the plan as it would be now, if it is the same. Raises ActionError PLAN_STALE,
     CloudError."""
     snapshot = group_snapshot(request, state.name)
@@ -184,7 +184,7 @@ def _compared(request: Request, kept: KeptPlan, state: GroupState) -> _PlanDraft
 
 
 def _changed(
-    kept: KeptPlan, snapshot: GroupSnapshot, found: Preconditions, world: Mapping[str, Any]
+    kept: StoredPlan, snapshot: GroupSnapshot, found: Preconditions, world: Mapping[str, Any]
 ) -> list[str]:
     if version_of(world) == kept.fingerprint:
         return []
@@ -192,7 +192,7 @@ def _changed(
     return preconditions.differences(kept.world, world, refused)
 
 
-def _stale(kept: KeptPlan, group: str, changed: list[str]) -> ActionError:
+def _stale(kept: StoredPlan, group: str, changed: list[str]) -> ActionError:
     return ActionError(
         "PLAN_STALE",
         f"the situation has changed since plan {kept.id} was made: {'; '.join(changed)}",
@@ -200,7 +200,7 @@ def _stale(kept: KeptPlan, group: str, changed: list[str]) -> ActionError:
     )
 
 
-def _refuse_expired(request: Request, kept: KeptPlan, state: GroupState) -> None:
+def _refuse_expired(request: Request, kept: StoredPlan, state: GroupState) -> None:
     late = _late(request, kept)
     if late > 0:
         raise ActionError(
@@ -211,16 +211,16 @@ def _refuse_expired(request: Request, kept: KeptPlan, state: GroupState) -> None
         )
 
 
-def _late(request: Request, kept: KeptPlan) -> float:
+def _late(request: Request, kept: StoredPlan) -> float:
     """Return the seconds since a plan has expired; negative if it has not."""
     now: float = request.store.reading(lambda tx: tx.now())
     return now - kept.expires_at
 
 
-def _find(request: Request, said: str) -> tuple[KeptPlan, GroupState]:
+def _find(request: Request, said: str) -> tuple[StoredPlan, GroupState]:
     """Return the plan with this id, or with an id that begins with it, and its group."""
 
-    def read(tx: ProjectTransaction) -> tuple[KeptPlan, GroupState] | None:
+    def read(tx: ProjectTransaction) -> tuple[StoredPlan, GroupState] | None:
         identity = find_by_short_id(request, tx, said, kind="plan").id
         return plans.find(tx, identity)
 
@@ -230,7 +230,7 @@ def _find(request: Request, said: str) -> tuple[KeptPlan, GroupState]:
     return found
 
 
-def _begun(request: Request, kept: KeptPlan, state: GroupState) -> bool:
+def _begun(request: Request, kept: StoredPlan, state: GroupState) -> bool:
     """Return whether a plan was started before."""
     order = operator_order.order_id(kept.project_id, kept.group_id, _occasion(kept))
     traversal = failover.traversal_of(state.id, order)
@@ -243,19 +243,19 @@ def _begun(request: Request, kept: KeptPlan, state: GroupState) -> bool:
     return request.store.reading(read)
 
 
-def _occasion(kept: KeptPlan) -> str:
+def _occasion(kept: StoredPlan) -> str:
     return f"plan/{kept.id}"
 
 
-def _asked(kept: KeptPlan) -> PlanRequest:
+def _asked(kept: StoredPlan) -> PlanRequest:
     return PlanRequest.read(kept.verb, kept.inputs)
 
 
-def _kept(request: Request, drawn: _PlanDraft, asked: PlanRequest) -> KeptPlan:
+def _kept(request: Request, drawn: _PlanDraft, asked: PlanRequest) -> StoredPlan:
     fingerprint = version_of(drawn.world)
     inputs = asked.inputs
     group_id = drawn.snapshot.state.id
-    return KeptPlan(
+    return StoredPlan(
         id=derived_id("plan", group_id, asked.verb, version_of(inputs), fingerprint),
         project_id=request.project_id,
         group_id=group_id,
@@ -302,7 +302,7 @@ def _told(request: Request, drawn: _PlanDraft, asked: PlanRequest) -> PlannedOrd
 
 def _waves(drawn: _PlanDraft) -> list[list[DryRunStep]]:
     snapshot, found = drawn.snapshot, drawn.found
-    graph = draw(
+    graph = plan_traversal(
         drawn.goal,
         snapshot.group.types,
         found.records,
@@ -347,7 +347,7 @@ def _nothing(snapshot: GroupSnapshot, asked: PlanRequest, sentence: str) -> Plan
     }
 
 
-def _plan_command(group: str, kept: KeptPlan) -> str:
+def _plan_command(group: str, kept: StoredPlan) -> str:
     """Return the command that plans for a group again with the inputs of a kept plan."""
     verb = [] if kept.verb == OrderVerb.FAILOVER else ["--verb", kept.verb]
     options = [word for name, value in kept.inputs.items() for word in _options(name, value)]

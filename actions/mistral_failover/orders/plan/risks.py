@@ -20,7 +20,7 @@ from mistral_failover.model.assignment import doubts
 from mistral_failover.model.decisions import Decision
 from mistral_failover.model.goal import ACTIVATION, Goal
 from mistral_failover.model.rungs import Rung, rung_kind
-from mistral_failover.model.text import clock
+from mistral_failover.model.text import format_time
 from mistral_failover.orders.plan.documents import PlannedFence, PlanStep, Risk
 from mistral_failover.orders.plan.preconditions import Preconditions, unfit
 from mistral_failover.orders.plan.volumes import volumes
@@ -183,13 +183,13 @@ def _for_dead_host(ladder: Sequence[Rung]) -> list[str]:
     """Return the names of the rungs that may prove something about a dead host without an
     operator."""
     kinds = ((rung_kind(rung["kind"]), rung) for rung in ladder)
-    return [k.name(rung) for k, rung in kinds if k.for_dead_host and not k.asks_person]
+    return [k.name(rung) for k, rung in kinds if k.for_dead_host and not k.asks_operator]
 
 
 def _alarms(case: RiskContext) -> Iterator[Risk]:
     """Yield alarms that were not acted on: the goal does not include them."""
     for alarm in case.found.alarms:
-        who = " and ".join(incidents.said_lost(alarm)) or "a member"
+        who = " and ".join(incidents.lost_members(alarm)) or "a member"
         if alarm.decision == Decision.ADMITTED:
             yield risk(
                 "ALARM_NOT_BEGUN",
@@ -221,8 +221,8 @@ def _holds(case: RiskContext) -> Iterator[Risk]:
         of = f" of {', '.join(work['members'])}" if work["members"] else ""
         yield risk(
             "MAINTENANCE",
-            f"maintenance{of} by {work['by']} until {clock(work['until'])}, {work['because']}: "
-            "alarms are held, but operators' orders are not",
+            f"maintenance{of} by {work['by']} until {format_time(work['until'])}, "
+            f"{work['because']}: alarms are held, but operators' orders are not",
             "To end it: failover resume.",
         )
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from mistral_failover.convergence.dry_run import DryRunStep
 from mistral_failover.convergence.records import Record, Status
-from mistral_failover.convergence.sentences import doing
+from mistral_failover.convergence.sentences import operation_words_of
 from mistral_failover.model.goal import FENCE_PREFIX, FENCE_TYPE, Goal, fence_name
 from mistral_failover.model.rungs import Rung, rung_kind
 from mistral_failover.model.types import ResourceType
@@ -39,7 +39,7 @@ def steps(
 
 
 def _what(each: DryRunStep, resource_type: ResourceType) -> str:
-    what = doing(each.verb, each.record, resource_type)
+    what = operation_words_of(each.verb, each.record, resource_type)
     if each.certain:
         return what
     owner = each.record.owner
@@ -75,7 +75,7 @@ def fences(
     standing = {
         r.name: r
         for r in records
-        if r.type == FENCE_TYPE and not r.going and r.status == Status.COMPLETE
+        if r.type == FENCE_TYPE and not r.being_deleted and r.status == Status.COMPLETE
     }
     found: list[PlannedFence] = []
     for member in goal.document["lost"]:
@@ -122,7 +122,7 @@ def _lifted(record: Record) -> PlannedFence:
 
 def _climbed(ladder: Sequence[Rung]) -> list[Rung]:
     """Return the rungs that take time. The wait for an operator has no limit and does not count."""
-    return [rung for rung in ladder if not rung_kind(rung["kind"]).asks_person]
+    return [rung for rung in ladder if not rung_kind(rung["kind"]).asks_operator]
 
 
 def _words(group: str, member: str, ladder: Sequence[Rung]) -> str:

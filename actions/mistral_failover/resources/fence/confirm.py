@@ -11,4 +11,4 @@ class Confirm(RungKind):
     proof = "an operator confirms it"
     limit = 3600.0
     for_dead_host = True
-    asks_person = True
+    asks_operator = True

@@ -104,7 +104,7 @@ def _fenced(attempt: FenceAttempt, switch: Switch) -> str:
     from mistral_failover.store import host_fences
 
     store, traversal = switch.store, attempt.operation["ticket"]["traversal_id"]
-    since = store.reading(lambda tx: host_fences.counts_since(tx, traversal))
+    since = store.reading(lambda tx: host_fences.proofs_valid_from(tx, traversal))
     places = _places(attempt, switch)
     proofs = []
     for host in sorted({host for host in places.values() if host is not None}):

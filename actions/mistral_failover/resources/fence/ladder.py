@@ -133,7 +133,7 @@ def fence(
     quiesced: Evidence | None = None
     for rung in operation["properties"]["ladder"]:
         kind = rung_kind(rung["kind"])
-        if kind.asks_person:
+        if kind.asks_operator:
             continue  # asked before every rung, and at the end
         if quiesced is not None and kind.server_after is not ServerAfter.SHUTOFF:
             continue

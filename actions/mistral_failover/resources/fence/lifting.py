@@ -56,7 +56,7 @@ def leftovers(store: Database, known: Devices, host: str) -> Leftovers:
 def hosts_with_leftovers(store: Database, known: Devices) -> list[str]:
     """Return the hosts on which fences left something behind."""
     blocked, down = store.reading(
-        lambda tx: (blocked_clients.everywhere(tx), host_fences.down_in_nova(tx))
+        lambda tx: (blocked_clients.everywhere(tx), host_fences.forced_down_hosts(tx))
     )
     by_address = {
         address: host
@@ -99,7 +99,9 @@ def tell_nova_back(store: Database, nova: Cloud, host: str) -> bool:
         return False
     if service.forced_down:
         if not seen or service.seen == seen:
-            store.atomically(lambda tx: host_fences.look(tx, host, seen, service.seen))
+            store.atomically(
+                lambda tx: host_fences.record_nova_report(tx, host, seen, service.seen)
+            )
             return False
         try:
             hosts.force_down(nova, service, down=False)
@@ -110,7 +112,7 @@ def tell_nova_back(store: Database, nova: Cloud, host: str) -> bool:
             LOG.info("Nova still counts host %s as down: %s", host, error.message)
             return False
         LOG.warning("Nova no longer counts host %s as down: its compute service reports", host)
-    if store.atomically(lambda tx: host_fences.look(tx, host, seen, None)):
+    if store.atomically(lambda tx: host_fences.record_nova_report(tx, host, seen, None)):
         return True
     if store.reading(lambda tx: host_fences.of_host(tx, host)).nova_seen == "":
         # It was fenced in the meantime, and Nova must not forget that.

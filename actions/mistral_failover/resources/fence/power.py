@@ -169,7 +169,7 @@ def tell_nova(switch: Switch, host: str) -> str:
             return "Nova has no compute service there"
         if not service.forced_down:
             # Recorded before, so that what lifts the fence later knows it in any case.
-            switch.store.atomically(partial(host_fences.tell_down, host=host))
+            switch.store.atomically(partial(host_fences.record_forced_down, host=host))
             hosts.force_down(switch.nova, service)
         return "Nova counts its compute service as down"
     except CloudError as error:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.model.steps import step
+from mistral_failover.model.operation_words import operation_words
 from mistral_failover.model.types import installed_types, load_type
 
 SMALL = {
@@ -35,7 +35,7 @@ SMALL = {
 def test_a_step_is_named_in_the_words_of_its_type(
     verb: Any, kind: str, resource: str, member: str | None, said: str
 ) -> None:
-    assert step(verb, resource, member, installed_types().get(kind)) == said
+    assert operation_words(verb, resource, member, installed_types().get(kind)) == said
 
 
 @pytest.mark.parametrize("name", sorted(installed_types()))
@@ -48,6 +48,6 @@ def test_every_shipped_operation_has_words(name: str) -> None:
 def test_a_name_in_braces_is_no_placeholder() -> None:
     of_type = load_type({**SMALL, "words": {"create": "Move {name} to {member}"}})
 
-    assert step("create", "ip", "{name}", of_type) == "Move ip to {name}"
-    assert step("create", "ip", None, of_type) == "Move ip to ?"
-    assert step("delete", "ip", "a", of_type) == "Delete ip on a"
+    assert operation_words("create", "ip", "{name}", of_type) == "Move ip to {name}"
+    assert operation_words("create", "ip", None, of_type) == "Move ip to ?"
+    assert operation_words("delete", "ip", "a", of_type) == "Delete ip on a"

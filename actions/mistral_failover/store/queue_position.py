@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What decides when a node's turn comes. The function runs in one transaction."""
+"""What orders the nodes that wait for a worker. The function runs in one transaction."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class QueuePosition:
     types: Mapping[str, str] = field(default_factory=dict)
 
 
-def position(tx: ProjectSession, traversal_id: str) -> QueuePosition | None:
+def queue_position(tx: ProjectSession, traversal_id: str) -> QueuePosition | None:
     """Return the place of a traversal; None if there is none."""
     query = (
         sa.select(traversals.c.group_id, traversals.c.number, groups.c.definition)

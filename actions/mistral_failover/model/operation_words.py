@@ -11,7 +11,9 @@ from mistral_failover.model.types import ResourceType, Verb
 _PLACEHOLDER = re.compile(r"\{(name|member)\}")
 
 
-def step(verb: Verb, name: str, member: str | None, resource_type: ResourceType | None) -> str:
+def operation_words(
+    verb: Verb, name: str, member: str | None, resource_type: ResourceType | None
+) -> str:
     """Return what an operation does to a resource, such as ``Attach data to db_b``.
 
     The words are those of the type. A type without words, or one that is not defined any more
