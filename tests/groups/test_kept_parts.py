@@ -53,7 +53,7 @@ def cloud(state: Runtime) -> Cloud:
 @pytest.fixture
 def parts(state: Runtime, emulated: EmulatedCloud, cloud: Cloud) -> ScaledGroup:
     """A group of two, each a stack of its own: a server, and what that is made of."""
-    group = ScaledGroup(f"parts{next(_numbers)}", emulated.client)
+    group = ScaledGroup(f"parts{next(_numbers)}", emulated.client, state)
     cloud.heat.stacks.create(
         stack_name=group.name,
         template=stack(2, {"type": "member.yaml", "properties": {}}),

@@ -93,7 +93,7 @@ def shared(kind: str) -> tuple[Database, Clock]:
 def beside(kind: str, name: str) -> Database:
     """The shared database as another process, ``name``, has it."""
     database, clock = shared(kind)
-    return Database(database.url, clock=clock)
+    return Database(database.url.render_as_string(hide_password=False), clock=clock)
 
 
 def empty(database: Database) -> None:

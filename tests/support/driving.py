@@ -5,12 +5,11 @@ handed out that a test carries out itself."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.convergence.records import Outcome, Ready, Step
-from mistral_failover.mistral.operation_documents import outcome_of, read_ticket
+from mistral_failover.mistral.operation_documents import OperationDocument, outcome_of, read_ticket
 from mistral_failover.resources import ownership, worker
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
@@ -27,7 +26,7 @@ def ready_nodes(state: Runtime, traversal: str | None) -> list[Ready]:
 def work(state: Runtime, context: ActionContext, ready: Ready) -> list[Ready]:
     """Work one node off, as a worker of a request does; returns what became ready by it."""
     request = Request(state, context)
-    group = state.database.reading(lambda tx: ownership.group_of(request, tx, ready.traversal_id))
+    group = request.store.reading(lambda tx: ownership.group_of(request, tx, ready.traversal_id))
     assert group is not None
     return list(worker.NodeWorker(request, group.id).work(ready))
 
@@ -51,7 +50,7 @@ def work_all(
         most = None if most is None else most - 1
 
 
-def handed_out(state: Runtime, context: ActionContext, ready: Ready) -> dict[str, Any]:
+def handed_out(state: Runtime, context: ActionContext, ready: Ready) -> OperationDocument:
     """Check a node; returns the document of the operation that is handed out, whose lock is
     held."""
     request = Request(state, context)
@@ -61,7 +60,7 @@ def handed_out(state: Runtime, context: ActionContext, ready: Ready) -> dict[str
     return document
 
 
-def conclude(state: Runtime, document: dict[str, Any], outcome: Outcome | None = None) -> Step:
+def conclude(state: Runtime, document: OperationDocument, outcome: Outcome | None = None) -> Step:
     """Conclude what :func:`handed_out` returned: by default it is done."""
     return state.engine.conclude(
         read_ticket(document["ticket"]), outcome or outcome_of({"physical_id": "x"}, None)

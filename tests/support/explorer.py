@@ -59,7 +59,9 @@ class Explorer:
         self._faults = faults._replace(goals=len(wishes) - reached)
         for number in range(reached):
             self._simulation.carry(self._begin(number))
-            self._simulation.audit_at_rest(self._simulation.current_goal())
+            goal = self._simulation.current_goal()
+            assert goal is not None
+            self._simulation.audit_at_rest(goal)
         self._simulation.world.log.clear()
         if not reached:
             self._define(0)

@@ -87,7 +87,8 @@ class Attempt:
     def confirmed(self) -> str | None:
         """What a person has said by now."""
         self.climbed.append("confirm")
-        return self.answers["confirm"]
+        said: str | None = self.answers["confirm"]
+        return said
 
     def climb(
         self,
@@ -98,7 +99,7 @@ class Attempt:
         without_stop_command: tuple[str, ...] = (),
         attached: tuple[str, ...] = (),
     ) -> dict[str, Any]:
-        operation = {
+        operation: Any = {
             "key": "k",
             "group": "payments",
             "group_id": "g-1",
@@ -112,7 +113,8 @@ class Attempt:
         here = tuple((server, stop) for server in servers for stop in stops)
         target = FenceTarget(member, servers, here, without_stop_command, self.confirmed, attached)
         context = OperationContext(Cloud(), self, lambda: self.mistral)  # type: ignore[arg-type]
-        return fence(context, operation, target)["attributes"]
+        attributes: dict[str, Any] = fence(context, operation, target)["attributes"]
+        return attributes
 
 
 def nova_has_it_in(monkeypatch: pytest.MonkeyPatch, status: str) -> None:

@@ -115,7 +115,9 @@ class Fencing:
 
     def device(self, port: int, **options: Any) -> dict[str, Any]:
         """Return a device that speaks to the board at a port."""
-        more = {key: options.pop(key) for key in ("agent", "limit", "ca_file") if key in options}
+        more: dict[str, Any] = {
+            key: options.pop(key) for key in ("agent", "limit", "ca_file") if key in options
+        }
         secret = options.pop("secret", None) or self.secret()
         given = {"ipport": port, "username": "fence", "plug": self.host, "log": str(self.log)}
         return {
@@ -151,7 +153,7 @@ class Fencing:
         )
         member = MemberRow("db_a", self.server, 1.0, 1, None)
         facts = {"servers": (self.server,), "stops": (), "without_stop_command": (), **more}
-        operation = {
+        operation: Any = {
             "key": "k",
             "group": "payments",
             "group_id": "g-1",

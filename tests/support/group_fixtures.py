@@ -15,7 +15,7 @@ from mistral_failover.actions import base
 from mistral_failover.actions import groups as group_actions
 from mistral_failover.convergence.records import Ready
 from mistral_failover.model.goal import empty_goal, render_goal
-from mistral_failover.model.ids import derived_id
+from mistral_failover.model.ids import derived_id, group_id
 from mistral_failover.model.stages import Stage
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
@@ -103,12 +103,14 @@ def started(
     def make(**more: Any) -> Ready:
         define(**more)
         found = Request(state, context)
-        identity = groups.group_id(project, "payments")
-        group = state.database.reading(
-            lambda tx: state.definitions.group(tx, tx.lock_group(identity, shared=True))
-        )
+        identity = group_id(project, "payments")
+        known = state.database.reading(lambda tx: groups.get(tx, identity))
+        assert known is not None
+        group = state.database.reading(lambda tx: state.definitions.group(tx, known))
         seen = [("db_a", "s-a", 1.0), ("db_b", "s-b", 2.0)]
-        state.database.atomically(lambda tx: groups.record_members(tx, identity, seen))
+        state.database.for_project(project).atomically(
+            lambda tx: groups.record_members(tx, identity, seen)
+        )
         first, *_ = state.engine.start(
             identity,
             render_goal(group, {"active": "db_a"}, []),
@@ -133,7 +135,7 @@ def goal(state: Runtime, project: str) -> Callable[..., None]:
     """Give a group a goal: db_b is active and these are lost."""
 
     def give(*lost: str, group: str = "payments", incident: str | None = None) -> None:
-        identity = groups.group_id(project, group)
+        identity = group_id(project, group)
         found = state.database.reading(lambda tx: groups.get(tx, identity))
         assert found is not None
         started = state.engine.start(
@@ -150,7 +152,9 @@ def goal(state: Runtime, project: str) -> Callable[..., None]:
         )
         assert started.won
         if incident is not None:
-            state.database.atomically(lambda tx: incidents.link(tx, incident, started.traversal_id))
+            state.database.for_project(project).atomically(
+                lambda tx: incidents.link(tx, incident, started.traversal_id)
+            )
 
     return give
 
@@ -160,7 +164,7 @@ def remove(state: Runtime, project: str) -> Callable[[], None]:
     """Take the group ``payments`` out of service: give it the goal that asks for nothing."""
 
     def give() -> None:
-        identity = groups.group_id(project, "payments")
+        identity = group_id(project, "payments")
         found = state.database.reading(lambda tx: groups.get(tx, identity))
         assert found is not None
         definition = state.database.reading(lambda tx: state.definitions.group(tx, found))
@@ -184,8 +188,10 @@ def serve(
     def bring(name: str, **more: Any) -> str:
         define(name, **more)
         seen = [("db_a", f"{name}-a", 1.0), ("db_b", f"{name}-b", 2.0)]
-        identity = groups.group_id(project, name)
-        state.database.atomically(lambda tx: groups.record_members(tx, identity, seen))
+        identity = group_id(project, name)
+        state.database.for_project(project).atomically(
+            lambda tx: groups.record_members(tx, identity, seen)
+        )
         goal(group=name)
         return name
 

@@ -71,7 +71,7 @@ class Service:
         self._proofs: list[tuple[str, float]] = []
         prepare(self.where, self.servers[self.active])
 
-    def _parameters(self) -> dict[str, str]:
+    def _parameters(self) -> dict[str, Any]:
         project = self.tenant.cloud.current_project_id
         key = wire.group_key(
             read_secret(str(fences.agent_key(self.where))), group_id(project, self.name)
@@ -420,7 +420,11 @@ def restore_hosts(where: Settings, operator: Tenant) -> None:
         if forced:
             until(partial(_allowed, operator, host), f"Nova to use {host} again", 120)
     for host in HOSTS:
-        until(lambda host=host: _service(operator, host).state == "up", f"{host} to be up", 120)
+        until(partial(_is_up, operator, host), f"{host} to be up", 120)
+
+
+def _is_up(operator: Tenant, host: str) -> bool:
+    return bool(_service(operator, host).state == "up")
 
 
 def _service(operator: Tenant, host: str) -> Any:

@@ -94,7 +94,7 @@ class Watch:
                 row = connection.execute(query).first()
         except sa.exc.DBAPIError:
             return None
-        return None if row is None else row._mapping
+        return None if row is None else row._asdict()
 
 
 def take_away(where: Settings, service: Service, seconds: float) -> float:

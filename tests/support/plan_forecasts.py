@@ -11,8 +11,9 @@ import networkx as nx
 import pytest
 import sqlalchemy as sa
 
+from mistral_failover.model.ids import group_id
 from mistral_failover.runtime.request import DEFAULT_PROJECT
-from mistral_failover.store import groups, views
+from mistral_failover.store import views
 from mistral_failover.store.tables import edges, operations, resources
 
 Plan = Mapping[str, Any]
@@ -76,7 +77,7 @@ def _node(graph: nx.DiGraph, step: Mapping[str, Any], ids: Mapping[Any, str]) ->
 def refuse_other_times(group: Any, plan: Plan) -> None:
     """A step is expected to take as long as its like did in this group, and the whole as long as
     the longest way through the steps that are certain."""
-    identity = groups.group_id(DEFAULT_PROJECT, group.name)
+    identity = group_id(DEFAULT_PROJECT, group.name)
     lasted = (operations.c.ended_at - operations.c.started_at).label("seconds")
     query = (
         sa.select(resources.c.type, operations.c.verb, lasted)

@@ -24,10 +24,11 @@ from mistral_failover.emulator.client import EmulatorClient
 from mistral_failover.emulator.clouds import write_clouds_yaml
 from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.groups import agent_health
+from mistral_failover.model.ids import group_id
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import DEFAULT_PROJECT, Request
 from mistral_failover.settings import Settings
-from mistral_failover.store import groups, tables
+from mistral_failover.store import tables
 from mistral_failover.store.tables import metadata
 from support.databases import new_store
 from support.driving import work_all
@@ -164,7 +165,7 @@ class PlannedGroup:
 
     def seen(self) -> int:
         """The number of the latest entry of the cloud's log."""
-        return max(row["seq"] for row in self.cloud.audit())
+        return max(int(row["seq"]) for row in self.cloud.audit())
 
     def stop(self, member: str) -> None:
         """Switch a member's server off, and wait for that."""
@@ -186,7 +187,7 @@ class PlannedGroup:
 
     def written(self) -> dict[str, set[str]]:
         """Every row of the state store that is the group's own, but for its plans."""
-        identity = groups.group_id(DEFAULT_PROJECT, self.name)
+        identity = group_id(DEFAULT_PROJECT, self.name)
 
         def read(tx: Any) -> dict[str, set[str]]:
             found = {}

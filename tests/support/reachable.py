@@ -156,7 +156,7 @@ def _defines(node: ast.stmt) -> list[str]:
 @functools.cache
 def _names(module: str) -> dict[str, str]:
     """What each name of a module stands for."""
-    found = {}
+    found: dict[str, str] = {}
     for node in _modules()[module].body:
         found |= {name: f"{module}.{name}" for name in _defines(node)}
     return found | _imports(_modules()[module].body)

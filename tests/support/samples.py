@@ -35,7 +35,7 @@ def sample_resource(kind: str = "shared", *requires: str, **properties: Any) -> 
 
 def sentences(simulation: Simulation, kind: str | None = None) -> list[str]:
     """The journal of the simulated group, or its entries of one kind."""
-    history = simulation.database.reading(lambda tx: views.history(tx, simulation.group_id))
+    history = simulation.store.reading(lambda tx: views.history(tx, simulation.group_id))
     return [entry["sentence"] for entry in history if kind in (None, entry["kind"])]
 
 

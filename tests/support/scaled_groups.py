@@ -92,6 +92,7 @@ class ScaledGroup:
 
     name: str
     cloud: EmulatorClient
+    state: Runtime
     members: list[str] = field(default_factory=list)
 
     def run(self, action: Any, execution: str | None = None) -> Any:
@@ -114,7 +115,7 @@ class ScaledGroup:
     def carry(self, begun: dict[str, Any]) -> None:
         """Carry what was begun to its end."""
         if begun.get("workflow"):
-            work_all(base.runtime(), self.context, begun["traversal"])
+            work_all(self.state, self.context, begun["traversal"])
 
     def replace(self, member: str | None = None, **more: Any) -> Any:
         """As the workflow does it: whatever the member holds moves first."""
@@ -193,7 +194,7 @@ def of(state: Runtime, emulated: EmulatedCloud) -> Callable[..., ScaledGroup]:
 
     def make(size: int, member: Any = SERVER, **more: Any) -> ScaledGroup:
         name = f"shop{next(_numbers)}"
-        group = ScaledGroup(name, emulated.client)
+        group = ScaledGroup(name, emulated.client, state)
         emulated.client.create_stack(name, stack(size, member))
         emulated.client.add_application(name, start="start", stop="stop", stack=name)
         members = {"autoscaling_group": "nodes", **more.pop("members", {})}

@@ -20,10 +20,12 @@ from mistral_failover.convergence.records import (
     Started,
     Step,
 )
+from mistral_failover.convergence.traversals import present_goal
 from mistral_failover.model.goal import Goal, empty_goal, render_goal
 from mistral_failover.model.group import Group, parse_group
 from mistral_failover.store import groups, stalled_work
 from mistral_failover.store.database import Database
+from mistral_failover.store.transaction import ProjectTransaction, SqlTransaction
 from support.databases import beside, empty, shared
 from support.world import TYPES, CheckObservation, World
 
@@ -64,9 +66,11 @@ class Observed(Engine):
         return step
 
 
-def what_is_seen(tx: Any, ready: Ready, step: Step) -> CheckObservation | None:
+def what_is_seen(tx: SqlTransaction, ready: Ready, step: Step) -> CheckObservation | None:
     """What a check's answer says about the world; None: nothing new."""
     record = tx.record(ready.node.resource_id)
+    if record is None:
+        return None
     if step.operation is not None:
         lost = lost_members(tx, record.group_id)
         return CheckObservation(record, step.operation, lost, users_of(tx, step.operation))
@@ -77,27 +81,33 @@ def what_is_seen(tx: Any, ready: Ready, step: Step) -> CheckObservation | None:
     return CheckObservation(record, inputs=tx.inputs(ready.traversal_id, ready.node))
 
 
-def users_of(tx: Any, operation: Operation) -> tuple[str, ...]:
+def users_of(tx: SqlTransaction, operation: Operation) -> tuple[str, ...]:
     """Who uses what a deletion would take away: whatever was made upon it, or may have been. None
     of what may have to go first: that is delete-first, is replaced by such a thing, or was made
     upon one that may."""
     if operation.ticket.verb != "delete":
         return ()
     group_id, going = operation.record.group_id, operation.record.id
-    wanted = tx.goal(group_id, operation.ticket.goal_version).document["resources"]
+    goal = tx.goal(group_id, operation.ticket.goal_version)
+    assert goal is not None
+    wanted = goal.document["resources"]
     below = [operation.record]
     while below:
         record = below.pop()
         if {record.type, wanted.get(record.name, {}).get("type", "shared")} != {"shared"}:
             return ()
-        below += [tx.record(required) for required in record.requires]
+        found = [tx.record(required) for required in record.requires]
+        below += [each for each in found if each is not None]
     return tuple(r.name for r in tx.records(group_id) if going in r.requires)
 
 
-def lost_members(tx: Any, group_id: str) -> tuple[str, ...]:
+def lost_members(tx: SqlTransaction, group_id: str) -> tuple[str, ...]:
     """The members that the current goal declares lost."""
-    current = tx.traversal(groups.get(tx, group_id).current_traversal)
-    return tuple(tx.goal(group_id, current.goal_version).document["lost"])
+    group = groups.get(tx, group_id)
+    assert group is not None
+    goal = present_goal(tx, group)
+    assert goal is not None
+    return tuple(goal.document["lost"])
 
 
 @functools.lru_cache(256)
@@ -149,7 +159,7 @@ class Simulation:
         definition = {"document": document, "types": list(types)}
         self.group = _parsed(json.dumps(document), name, json.dumps(definition["types"]))
 
-        def store(tx: Any) -> str:
+        def store(tx: ProjectTransaction) -> str:
             group_id = groups.define(tx, name, definition)
             groups.record_members(tx, group_id, [(s, f"server-{s}", None) for s in servers])
             return group_id
@@ -200,7 +210,7 @@ class Simulation:
     def sweep(self, group_id: str | None = None) -> list[Ready]:
         """What a sweep finds that waits for no silence."""
 
-        def look(tx: Any) -> list[Ready]:
+        def look(tx: ProjectTransaction) -> list[Ready]:
             found = [each.traversal_id for each in stalled_work.stalled(tx, group_id, 0.0)]
             return [
                 Ready(traversal, row.node)
@@ -226,8 +236,9 @@ class Simulation:
         if current is None:
             return None
 
-        def read(tx: Any) -> Goal | None:
-            return tx.goal(self.group_id, tx.traversal(current).goal_version)
+        def read(tx: SqlTransaction) -> Goal | None:
+            traversal = tx.traversal(current)
+            return tx.goal(self.group_id, traversal.goal_version) if traversal else None
 
         return self.database.reading(read)
 

@@ -50,7 +50,8 @@ def changed(draw: st.DrawFn, resources: dict[str, Any]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for name in new:
         kind = draw(st.sampled_from(["shared", "exclusive", "held"]))
-        properties = {"member": {"get_param": "active"}} if kind == "held" else {}
+        held: dict[str, Any] = {"member": {"get_param": "active"}}
+        properties = held if kind == "held" else {}
         result[name] = {"type": kind, "properties": properties, "depends_on": []}
     for name, entry in resources.items():
         if name in gone:

@@ -44,7 +44,7 @@ def _described(table: sa.Table, column: sa.Column[Any]) -> dict[str, Any]:
         found["required"] = True
     for check in table.constraints:
         if isinstance(check, sa.CheckConstraint) and str(check.name).endswith(f"_{column.name}"):
-            words = check.sqltext.right.value  # type: ignore[attr-defined]
+            words = check.sqltext.right.value
             found["words"] = sorted(words)
     for key in column.foreign_keys:
         found["names"] = key.target_fullname.split(".")[0]

@@ -9,8 +9,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from mistral_failover.model.ids import group_id
 from mistral_failover.store import tables
-from mistral_failover.store.groups import group_id
 
 NOW = 1_000_000.0
 GROUP, SERVER = "payments", "server-of-both"

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from mistral_failover.model.operation_words import operation_words
-from mistral_failover.model.types import installed_types
+from mistral_failover.model.types import Verb, installed_types
 from mistral_failover.ui.action_client import ActionFailed
 
 NOW = 1_800_000_000.0
@@ -169,7 +169,7 @@ def operation(
     """An operation of a traversal; ``start`` and ``end`` in seconds after its start."""
     return {
         "key": f"{verb}-{name}-{member}",
-        "what": operation_words(verb, name, member, installed_types().get(kind)),
+        "what": operation_words(Verb(verb), name, member, installed_types().get(kind)),
         "verb": verb,
         "resource": name,
         "resource_id": f"{name}-{member}",

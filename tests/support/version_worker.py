@@ -17,16 +17,17 @@ import time
 from pathlib import Path
 
 from mistral_failover.convergence.engine import Engine
-from mistral_failover.convergence.records import Operation, Outcome, Ready
+from mistral_failover.convergence.records import Operation, Outcome, Ready, TraversalStatus
 from mistral_failover.model.canonical import version_of
 from mistral_failover.model.goal import render_goal
 from mistral_failover.model.group import parse_group
+from mistral_failover.model.ids import group_id
 from mistral_failover.store import groups, schema, tables
 from mistral_failover.store.database import Database
 from support.world import TYPES, outcome_of
 
 PROJECT, GROUP, COUNT = "project-1", "g", 12
-IDENTITY = groups.group_id(PROJECT, GROUP)
+IDENTITY = group_id(PROJECT, GROUP)
 DOCUMENT = {
     "failover_template_version": "2026-11-21",
     "stack": "s",
@@ -80,11 +81,18 @@ def current(database: Database) -> str | None:
     return found.current_traversal if found else None
 
 
+def status(database: Database, traversal_id: str) -> TraversalStatus:
+    """The status of a traversal."""
+    traversal = database.reading(lambda tx: tx.traversal(traversal_id))
+    assert traversal is not None
+    return traversal.status
+
+
 def work(database: Database, engine: Engine, owner: str, log: Path) -> None:
     """Work until the traversal has ended, by whomever."""
     traversal = current(database)
     assert traversal is not None
-    while database.reading(lambda tx: tx.traversal(traversal).status) == "IN_PROGRESS":
+    while status(database, traversal) == TraversalStatus.IN_PROGRESS:
         for row in database.reading(lambda tx: list(tx.progress(traversal))):
             if row.status != "WAITING" or row.remaining:
                 continue

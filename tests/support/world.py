@@ -60,7 +60,7 @@ class CheckObservation:
 
 
 def _sits_on(thing: Mapping[str, Any], member: str) -> bool:
-    return thing["type"] == "held" and thing["properties"].get("member") == member
+    return bool(thing["type"] == "held" and thing["properties"].get("member") == member)
 
 
 def outcome_of(operation: Operation) -> Outcome:
@@ -98,7 +98,7 @@ class World:
         """Refuse what must not even be handed out, in a goal with ``lost`` members."""
         record = operation.record
         if operation.ticket.verb == "delete":
-            if record.member in lost:
+            if record.member is not None and record.member in lost:
                 assert self._fenced(record.member), f"{record.name}: no fence of {record.member}"
             return
         assert record.member is None or not self._fenced(record.member), (
