@@ -174,7 +174,7 @@ def test_a_maintenance_ends_by_itself(
 
 def test_a_time_says_when_a_maintenance_ends_in_any_zone(begun: Ready, ann: ActionContext) -> None:
     now = reports.Status("payments").run(ann)["now"]
-    until = f"{suspensions.clock(now + 7200)[:-4].replace(' ', 'T')}+01:00"
+    until = f"{suspensions.format_time(now + 7200)[:-4].replace(' ', 'T')}+01:00"
 
     answer = suspension_actions.Maintenance("payments", "new disks", until=until).run(ann)
 

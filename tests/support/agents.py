@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from keystoneauth1.session import Session
@@ -27,6 +27,7 @@ from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.model.ids import group_id
 
 SECRET = "5e" * 32
+T = TypeVar("T")
 PROJECT = "0f6e8f31c2f54b0d9d8f6c1f6f6c2a11"
 GROUP_ID = group_id(PROJECT, "payments")
 SERVER = "6d1c9c3e-0b43-4c63-9c2e-3a1f0b9d7c01"
@@ -35,7 +36,7 @@ GROUP_KEY = wire.group_key(SECRET.encode(), GROUP_ID)
 MEMBER_KEY = wire.member_key(GROUP_KEY, "db_a")
 
 
-def until(holds: Callable[[], Any], seconds: float = 20.0) -> Any:
+def until(holds: Callable[[], T], seconds: float = 20.0) -> T:
     """What ``holds`` returns once it is true."""
     deadline = time.monotonic() + seconds
     while True:

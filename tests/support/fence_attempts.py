@@ -54,7 +54,7 @@ class Attempt:
         monkeypatch.setattr(servers, "delete_server", self._nova("delete"))
 
     def _nova(self, rung: str) -> Callable[..., Any]:
-        def verb(cloud: Any, server_id: str, limit: float) -> Any:
+        def verb(cloud: object, server_id: str, limit: float) -> Any:
             self.climbed.append((rung, server_id, limit))
             return self._answer(rung)
 

@@ -265,7 +265,7 @@ def runtime_for(folder: Path, **more: Any) -> Runtime:
 def since(moment: float) -> Iterator[None]:
     """Meanwhile the incident began at a moment, by the clock of the state store."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(host_fences, "counts_since", lambda tx, traversal: moment)
+        patch.setattr(host_fences, "proofs_valid_from", lambda tx, traversal: moment)
         yield
 
 

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from mistral_failover.store.database import Database
 from mistral_failover.store.tables import metadata
+from mistral_failover.store.transaction import SqlTransaction
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _NUMBER = re.compile(r"\d+\.\d+")
@@ -365,9 +366,10 @@ WORKFLOWS: dict[str, Cases] = {
 }
 
 
-def answer_of(result: Any) -> str:
+def answer_of(result: object) -> str:
     """An answer as text, without ids and times, which differ from one occasion to the next."""
-    said = {"error": result.error} if getattr(result, "error", None) else result
+    error = getattr(result, "error", None)
+    said = {"error": error} if error else result
     text = json.dumps(said, sort_keys=True, default=vars)
     return _NUMBER.sub("0.0", _UUID.sub("<id>", text))
 
@@ -381,7 +383,7 @@ def told(known: KnownNames, text: str, inputs: Mapping[str, Any]) -> list[str]:
 def rows(database: Database) -> dict[str, set[str]]:
     """Every row of every table, as text."""
 
-    def read(tx: Any) -> dict[str, set[str]]:
+    def read(tx: SqlTransaction) -> dict[str, set[str]]:
         return {
             table.name: {
                 json.dumps(dict(row._mapping), sort_keys=True, default=str)

@@ -12,8 +12,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 TESTS = Path(__file__).parents[1]
 ROOT = TESTS.parent
@@ -29,7 +29,7 @@ class Forked:
 
     def __init__(
         self,
-        main: Callable[[], Any],
+        main: Callable[[], int | None],
         arguments: Sequence[str],
         *,
         output: Path,
@@ -79,7 +79,11 @@ class Forked:
 
 
 def _run(
-    main: Callable[[], Any], arguments: list[str], output: str, env: dict[str, str], out: Any
+    main: Callable[[], int | None],
+    arguments: list[str],
+    output: str,
+    env: dict[str, str],
+    out: Connection | None,
 ) -> None:
     sys.argv = arguments
     os.environ.clear()

@@ -15,6 +15,8 @@ from mistral_failover.model.ids import group_id
 from mistral_failover.runtime.request import DEFAULT_PROJECT
 from mistral_failover.store import views
 from mistral_failover.store.tables import edges, operations, resources
+from mistral_failover.store.transaction import ProjectTransaction
+from support.planned_groups import PlannedGroup
 
 Plan = Mapping[str, Any]
 
@@ -41,11 +43,11 @@ def refuse_other_waves(plan: Plan) -> None:
         assert waves[step["number"]] == max((waves[n] + 1 for n in step["after"]), default=0), plan
 
 
-def refuse_order_within_waves(group: Any, plan: Plan, traversal: str) -> None:
+def refuse_order_within_waves(group: PlannedGroup, plan: Plan, traversal: str) -> None:
     """Of the operations that were carried out, those of one wave wait for each other nowhere in
     the graph that the traversal really had."""
 
-    def read(tx: Any) -> tuple[list[Any], list[Any]]:
+    def read(tx: ProjectTransaction) -> tuple[list[sa.Row[Any]], list[sa.Row[Any]]]:
         drawn = sa.select(edges.c.predecessor, edges.c.node)
         drawn = drawn.where(edges.c.traversal_id == traversal)
         ids = {row["resource_id"] for row in views.operations_of(tx, traversal)}
@@ -53,7 +55,7 @@ def refuse_order_within_waves(group: Any, plan: Plan, traversal: str) -> None:
         named = named.where(resources.c.id.in_(ids))
         return list(tx.connection.execute(drawn)), list(tx.connection.execute(named))
 
-    drawn, named = group.state.database.reading(read)
+    drawn, named = group.state.database.for_project(DEFAULT_PROJECT).reading(read)
     graph = nx.DiGraph([(row.predecessor, row.node) for row in drawn])
     ids = {(row.name, row.member): row.id for row in named}
     steps = {step["number"]: step for step in plan["steps"]}
@@ -74,7 +76,7 @@ def _node(graph: nx.DiGraph, step: Mapping[str, Any], ids: Mapping[Any, str]) ->
 # -- how long
 
 
-def refuse_other_times(group: Any, plan: Plan) -> None:
+def refuse_other_times(group: PlannedGroup, plan: Plan) -> None:
     """A step is expected to take as long as its like did in this group, and the whole as long as
     the longest way through the steps that are certain."""
     identity = group_id(DEFAULT_PROJECT, group.name)
@@ -107,7 +109,7 @@ def _longest(steps: list[Mapping[str, Any]]) -> float:
 # -- who is fenced
 
 
-def fences_of(group: Any) -> dict[str, Mapping[str, Any]]:
+def fences_of(group: PlannedGroup) -> dict[str, Mapping[str, Any]]:
     """The group's fences by member, as its status shows them."""
     rows = group.status()["resources"]
     return {r["name"].removeprefix("fence:"): r for r in rows if r["type"] == "fence"}

@@ -18,6 +18,7 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 
 from mistral_failover.actions import base, orders, plans, reports
 from mistral_failover.actions import groups as group_actions
+from mistral_failover.actions.base import FailoverAction
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.servers import server_state
 from mistral_failover.emulator.client import EmulatorClient
@@ -30,6 +31,7 @@ from mistral_failover.runtime.request import DEFAULT_PROJECT, Request
 from mistral_failover.settings import Settings
 from mistral_failover.store import tables
 from mistral_failover.store.tables import metadata
+from mistral_failover.store.transaction import SqlTransaction
 from support.databases import new_store
 from support.driving import work_all
 from support.operators import Operator
@@ -91,11 +93,11 @@ class PlannedGroup:
     members: tuple[str, ...]
     choose: random.Random = field(default_factory=lambda: random.Random(0))  # noqa: S311
 
-    def ask(self, action: Any) -> Any:
+    def ask(self, action: FailoverAction) -> Any:
         """An action's answer, or its error's Result."""
         return action.run(self.context())
 
-    def done(self, action: Any) -> Any:
+    def done(self, action: FailoverAction) -> Any:
         """An action's answer, which must not be an error."""
         answer = self.ask(action)
         assert not isinstance(answer, Result), answer.error
@@ -189,7 +191,7 @@ class PlannedGroup:
         """Every row of the state store that is the group's own, but for its plans."""
         identity = group_id(DEFAULT_PROJECT, self.name)
 
-        def read(tx: Any) -> dict[str, set[str]]:
+        def read(tx: SqlTransaction) -> dict[str, set[str]]:
             found = {}
             for table in metadata.sorted_tables:
                 column = table.c.id if table is tables.groups else table.c.get("group_id")

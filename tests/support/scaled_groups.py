@@ -17,6 +17,7 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 
 from mistral_failover.actions import base
 from mistral_failover.actions.alarms import Admit
+from mistral_failover.actions.base import FailoverAction
 from mistral_failover.actions.groups import Define
 from mistral_failover.actions.members import ReplaceMember
 from mistral_failover.actions.orders import Begin, Switchover
@@ -95,7 +96,7 @@ class ScaledGroup:
     state: Runtime
     members: list[str] = field(default_factory=list)
 
-    def run(self, action: Any, execution: str | None = None) -> Any:
+    def run(self, action: FailoverAction, execution: str | None = None) -> Any:
         """Run an action in an execution of its own, or in one of this name."""
         return action.run(self.context(execution))
 
@@ -104,7 +105,7 @@ class ScaledGroup:
         identity = execution or f"execution-{next(_numbers)}"
         return ActionContext(SecurityContext(), ExecutionContext(workflow_execution_id=identity))
 
-    def done(self, action: Any, execution: str | None = None) -> Any:
+    def done(self, action: FailoverAction, execution: str | None = None) -> Any:
         """Its answer, which must not be an error; what it started is carried to its end."""
         answer = self.run(action, execution)
         assert not isinstance(answer, Result), answer.error

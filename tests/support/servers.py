@@ -126,12 +126,12 @@ class ServerProcess:
         self._process.wait()
         self._process = None
 
-    def send_signed(self, body: Any) -> requests.Response:
+    def send_signed(self, body: object) -> requests.Response:
         """Send an alarm as a sender that signs."""
         key = Path(self.facts["secret_file"]).read_bytes().strip()
         return signed(self.facts["webhook"], key, json.dumps(body).encode())
 
-    def send(self, body: Any, query: str = "") -> requests.Response:
+    def send(self, body: object, query: str = "") -> requests.Response:
         """Send an alarm as a sender that can not sign."""
         token = secret.read(Path(self.facts["secret_file"])).token
         return post(f"{self.facts['webhook']}/{token}{query}", json.dumps(body).encode())

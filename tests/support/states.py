@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,10 @@ class Explored:
         )
 
 
-def without(items: tuple[Any, ...], item: Any) -> tuple[Any, ...]:
+T = TypeVar("T")
+
+
+def without(items: tuple[T, ...], item: T) -> tuple[T, ...]:
     """All items but one of these."""
     place = items.index(item)
     return items[:place] + items[place + 1 :]

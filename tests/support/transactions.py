@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from mistral_failover.convergence.records import GroupState, Lock
+import sqlalchemy as sa
+
+from mistral_failover.convergence.records import GroupState, Lock, Record
 from mistral_failover.store.database import Database
 from mistral_failover.store.transaction import SqlTransaction
 
@@ -37,7 +39,7 @@ class OneTransaction:
         """Let the engine take its next step."""
         self._spent, self._meanwhile = False, meanwhile
 
-    def atomically(self, function: Callable[[Any], T]) -> T:
+    def atomically(self, function: Callable[[SqlTransaction], T]) -> T:
         """See ``convergence.ports.Store``."""
         if self._spent:
             raise NeedsSecondTransaction
@@ -54,7 +56,10 @@ class Interrupted(SqlTransaction):
     """A transaction before whose first change something else happens."""
 
     def __init__(
-        self, connection: Any, clock: Any, meanwhile: Callable[[SqlTransaction], None]
+        self,
+        connection: sa.Connection,
+        clock: Callable[[], sa.ColumnElement[float]],
+        meanwhile: Callable[[SqlTransaction], None],
     ) -> None:
         super().__init__(connection, clock)
         self._meanwhile: Callable[[SqlTransaction], None] | None = meanwhile
@@ -69,11 +74,11 @@ class Interrupted(SqlTransaction):
             raise WouldWait
         return super().lock_group_of(traversal_id, shared=shared)
 
-    def lock_record(self, resource_id: str) -> Any:
+    def lock_record(self, resource_id: str) -> Record | None:
         self._interrupt()
         return super().lock_record(resource_id)
 
-    def break_dead_lock(self, record: Any, reason: str) -> bool:
+    def break_dead_lock(self, record: Record, reason: str) -> bool:
         self._interrupt()
         return super().break_dead_lock(record, reason)
 
@@ -81,7 +86,7 @@ class Interrupted(SqlTransaction):
         self._interrupt()
         return super().release(lock, **changes)
 
-    def amend(self, record: Any, **changes: Any) -> bool:
+    def amend(self, record: Record, **changes: Any) -> bool:
         self._interrupt()
         return super().amend(record, **changes)
 
@@ -111,6 +116,6 @@ class NestedStore:
     def __init__(self, tx: SqlTransaction) -> None:
         self._tx = tx
 
-    def atomically(self, function: Callable[[Any], T]) -> T:
+    def atomically(self, function: Callable[[SqlTransaction], T]) -> T:
         """See ``convergence.ports.Store``."""
         return function(ConcurrentTransaction(self._tx.connection, self._tx.clock))
