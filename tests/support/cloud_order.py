@@ -29,7 +29,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
     return _ByHost(config, log) if files else None
 
 
-class _ByHost(LoadFileScheduling):
+class _ByHost(LoadFileScheduling):  # type: ignore[misc]
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.split("::", 1)[0]
         return _VICTIM if file.endswith(_OF_VICTIM) else file
