@@ -122,12 +122,12 @@ def history(group: Group, database: Database) -> list[str]:
 
     def define(tx: Any) -> str:
         stored = {"document": group.definition, "types": [group.types["house_name"].to_dict()]}
-        identity = groups.define(tx, "project", group.name, stored)
+        identity = groups.define(tx, group.name, stored)
         groups.record_members(tx, identity, [(m, f"server of {m}", None) for m in ("db_a", "db_b")])
         return identity
 
     schema.upgrade(database)
-    identity = database.atomically(define)
+    identity = database.for_project("project").atomically(define)
     engine = Engine(database, lease=30.0)
     current = None
     for number, (active, lost) in enumerate([("db_a", []), ("db_b", ["db_a"])]):

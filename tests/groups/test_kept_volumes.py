@@ -63,7 +63,7 @@ def cloud(state: Runtime) -> Cloud:
 
 @pytest.fixture
 def pair(state: Runtime, emulated: EmulatedCloud) -> Pair:
-    group = Pair(f"pair{next(_numbers)}", emulated.client)
+    group = Pair(f"pair{next(_numbers)}", emulated.client, state)
     volume = {"type": "OS::Cinder::Volume", "properties": {"size": 1}}
     template = {
         "heat_template_version": "2021-04-16",

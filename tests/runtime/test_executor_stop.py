@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -19,8 +20,9 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> Any:
     from mistral.executors.executor_server import ExecutorServer
 
     monkeypatch.setattr(executor_stop, "_done", False)
-    for name in ("start", "stop"):
-        monkeypatch.setattr(ExecutorServer, name, getattr(ExecutorServer, name))
+    for name in ("start", "stop"):  # without what an executor of this process has put around them
+        unwrapped = inspect.unwrap(getattr(ExecutorServer, name))
+        monkeypatch.setattr(ExecutorServer, name, unwrapped)
     assert ExecutorServer.__module__ == executor_stop._SERVER
     return ExecutorServer
 
