@@ -298,6 +298,17 @@ def test_a_fence_that_begins_while_nova_is_told_of_the_return_stays_in_nova(
     assert stored.fencing.forced_down()
 
 
+def test_nova_is_told_again_of_a_fence_that_it_does_not_know(stored: Stored) -> None:
+    """The fence could not tell it, or a sweep that died told it of the return from the last one."""
+    stored.fencing.dies()
+    fence(stored)
+    stored.fencing.emulated.emulation.state.hosts[stored.fencing.host].forced_down = False
+
+    sweep(stored)
+
+    assert stored.fencing.forced_down()
+
+
 def test_a_host_that_somebody_else_has_forced_down_stays_so(stored: Stored, unfence: Run) -> None:
     stored.fencing.emulated.emulation.state.hosts[stored.fencing.host].forced_down = True
 

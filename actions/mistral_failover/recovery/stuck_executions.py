@@ -83,12 +83,18 @@ def find_stuck(
 
     ``deadline``: on the monotonic clock. Raises CloudError.
     """
-    for root in dict.fromkeys(_roots(mistral, after, deadline)):
+    seen: set[str] = set()
+    for root in _roots(mistral, after, deadline):
         if time.monotonic() > deadline:
             return
+        if root in seen:
+            continue
+        seen.add(root)
         tree = mistral.tree(root)
+        if not any(map(_ours, tree)) or _lives(tree, mistral, after):
+            continue
         left = [e for e in _to_end(tree, mistral) if not e.ended]
-        if not left or _lives(tree, mistral, after):
+        if not left:
             continue
         owners = store.reading(lambda tx: stalled_work.active_owners(tx, after))
         working = {owner.partition("/")[0] for owner in owners}

@@ -46,10 +46,12 @@ def hand_back_with_the_executor(
 
         @functools.wraps(stop)
         def stopped(self: Any, *args: Any, **options: Any) -> Any:
-            if self._rpc_server:
-                self._rpc_server.stop()
-            if hand_back(SECONDS):
-                time.sleep(_TOLD)
+            try:
+                if self._rpc_server:
+                    self._rpc_server.stop()
+            finally:  # also without a broker: otherwise others wait for the leases
+                if hand_back(SECONDS):
+                    time.sleep(_TOLD)
             return stop(self, *args, **options)
 
         @functools.wraps(start)

@@ -9,7 +9,9 @@ runs again.
 from __future__ import annotations
 
 import contextlib
+import random
 import threading
+import time
 from collections.abc import Callable
 from enum import Enum
 from typing import Any, TypeVar
@@ -43,6 +45,7 @@ It is a third of a lease, so a renewal without an answer is repeated before the 
 _ROW_LOCK = 0.8  # of that: within it a statement gets its row lock, or an error that is repeated
 _BUSY_SECONDS = 30
 _ATTEMPTS = 10
+_PAUSE = 0.01  # seconds that the first repeat waits at most
 # MySQL's deadlock, lock wait timeout, and duplicate row. In the last case another transaction has
 # inserted the row since it was looked for; the repeat finds it.
 _REPEATABLE = frozenset({1213, 1205, 1062})
@@ -212,6 +215,7 @@ class Database:
         except sa.exc.DBAPIError as error:
             if not _is_repeatable(error):
                 raise
+        time.sleep(random.uniform(0.0, _PAUSE))  # noqa: S311 - not all repeat it at once
         return _REPEATING(once)
 
     def close(self) -> None:
@@ -289,6 +293,6 @@ def _is_repeatable(error: BaseException) -> bool:
 _REPEATING = tenacity.Retrying(
     retry=tenacity.retry_if_exception(_is_repeatable),
     stop=tenacity.stop_after_attempt(_ATTEMPTS - 1),  # after the first one, in Database.run
-    wait=tenacity.wait_random_exponential(multiplier=0.01, max=1.0),
+    wait=tenacity.wait_random_exponential(multiplier=_PAUSE, max=1.0),
     reraise=True,
 )

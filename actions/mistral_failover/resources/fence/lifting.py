@@ -97,6 +97,10 @@ def tell_nova_back(store: Database, nova: Cloud, host: str) -> bool:
     service = hosts.compute_service(nova, host)
     if service is None:
         return False
+    if not service.forced_down and not seen:
+        # Whoever told Nova of a return did so during the last fence; or this fence could not tell.
+        hosts.force_down(nova, service)
+        return False
     if service.forced_down:
         if not seen or service.seen == seen:
             store.atomically(
@@ -114,7 +118,7 @@ def tell_nova_back(store: Database, nova: Cloud, host: str) -> bool:
         LOG.warning("Nova no longer counts host %s as down: its compute service reports", host)
     if store.atomically(lambda tx: host_fences.record_nova_report(tx, host, seen, None)):
         return True
-    if store.reading(lambda tx: host_fences.of_host(tx, host)).nova_seen == "":
+    if store.reading(lambda tx: host_fences.of_host(tx, host)).nova_seen is not None:
         # It was fenced in the meantime, and Nova must not forget that.
         hosts.force_down(nova, service)
     return False
