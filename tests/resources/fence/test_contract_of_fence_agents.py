@@ -7,7 +7,9 @@ over UDP. Debian: fence-agents, openipmi, ipmitool (``python -m support.fence_ag
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import socket
 import subprocess
 import threading
@@ -120,7 +122,7 @@ class Ipmi(Boards):
         )
         power.with_name(f"{power.name}.pid").write_text(str(board.pid), "utf-8")
         self.ends.callback(board.wait)
-        self.ends.callback(board.kill)
+        self.ends.callback(os.killpg, board.pid, signal.SIGKILL)  # with a chassis that hangs
         wait_for_udp(port)
         return port
 
