@@ -21,6 +21,7 @@ from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.emulator.state import stable_hex
 from mistral_failover.orders import unfence_host
 from mistral_failover.recovery import lift_fences
+from mistral_failover.resources.fence import lifting
 from mistral_failover.store import blocked_clients
 from support.emulated import Pair, cloud, connect, emulated, emulator, pair
 from support.fencing import PROJECT, Fencing, Machines, clouds_of_an_operator, runtime_for
@@ -45,6 +46,7 @@ def stored(
     clouds = clouds_of_an_operator(emulated, tmp_path)
     monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(clouds))
     monkeypatch.setattr(lift_fences, "EVERY", 0.0)
+    monkeypatch.setattr(lifting, "BACKLOG", 1.0)
     monkeypatch.setattr(unfence_host, "REPORTS", 2.0)
     monkeypatch.setattr(unfence_host, "_PAUSE", 0.1)
     machines = Machines(tmp_path)
@@ -305,6 +307,22 @@ def test_nova_is_told_again_of_a_fence_that_it_does_not_know(stored: Stored) -> 
     stored.fencing.emulated.emulation.state.hosts[stored.fencing.host].forced_down = False
 
     sweep(stored)
+
+    assert stored.fencing.forced_down()
+
+
+def test_a_report_that_waited_in_the_broker_is_no_return(
+    stored: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a host that was cut off. It arrives soon after the fence."""
+    monkeypatch.setattr(lifting, "BACKLOG", 30.0)
+    stored.fencing.dies()
+    fence(stored)
+    sweep(stored)
+    stored.fencing.emulated.emulation.state.hosts[stored.fencing.host].reported = time.time() + 9
+
+    for _ in range(2):
+        sweep(stored)
 
     assert stored.fencing.forced_down()
 

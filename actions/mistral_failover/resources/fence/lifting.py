@@ -16,6 +16,8 @@ import logging
 from dataclasses import dataclass
 from functools import partial
 
+from oslo_utils import timeutils
+
 from mistral_failover.cloud import hosts
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
@@ -27,6 +29,10 @@ from mistral_failover.store.blocked_clients import BlockedClient
 from mistral_failover.store.database import Database
 
 LOG = logging.getLogger(__name__)
+
+BACKLOG = 12.0
+"""Seconds in which a report of a compute service may be one from before its fence: of a host that
+was cut off, reports wait in the broker."""
 
 
 @dataclass(frozen=True)
@@ -102,10 +108,11 @@ def tell_nova_back(store: Database, nova: Cloud, host: str) -> bool:
         hosts.force_down(nova, service)
         return False
     if service.forced_down:
-        if not seen or service.seen == seen:
+        if not seen:
             store.atomically(
                 lambda tx: host_fences.record_nova_report(tx, host, seen, service.seen)
             )
+        if not seen or _later(service.seen, seen) < BACKLOG:
             return False
         try:
             hosts.force_down(nova, service, down=False)
@@ -122,3 +129,10 @@ def tell_nova_back(store: Database, nova: Cloud, host: str) -> bool:
         # It was fenced in the meantime, and Nova must not forget that.
         hosts.force_down(nova, service)
     return False
+
+
+def _later(report: str, first: str) -> float:
+    """Return by how many seconds a report that Nova shows is later than the first one seen."""
+    if not report or report == first:
+        return 0.0
+    return (timeutils.parse_isotime(report) - timeutils.parse_isotime(first)).total_seconds()
