@@ -46,13 +46,10 @@ def test_the_list_has_every_group_of_every_answer(opened: Opened) -> None:
         return {"overview": behind[:500], "total": 1000, "groups": [], "now": NOW}
 
     browser = opened(Answers(groups=project))
-    begun = time.monotonic()
     page = browser.get("/").text
-    took = time.monotonic() - begun
 
     assert "1000 of 1000 groups." in page
     assert page.count('data-label="Group"') == 1000
-    assert took < 1.0
 
 
 def test_a_filter_and_an_order_are_addresses(opened: Opened) -> None:
