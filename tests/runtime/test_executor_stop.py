@@ -54,6 +54,24 @@ def test_an_executor_takes_no_message_after_it_has_handed_back_its_work(servers:
     assert seen[:2] == ["no more messages", "handed back"]
 
 
+def test_an_executor_without_a_broker_hands_back_its_work(servers: Any) -> None:
+    class Unreachable:
+        """An RPC server that cannot end."""
+
+        def stop(self, graceful: bool = False) -> None:
+            raise ConnectionError("no broker")
+
+    seen: list[str] = []
+    wrap(lambda limit: bool(seen.append("handed back")))
+    server = servers(executor=None, setup_profiler=False)
+    server._rpc_server = Unreachable()
+
+    with pytest.raises(ConnectionError):
+        server.stop()
+
+    assert seen == ["handed back"]
+
+
 def test_an_executor_that_was_not_started_stops(servers: Any) -> None:
     seen: list[str] = []
     wrap(lambda limit: bool(seen.append("handed back")))

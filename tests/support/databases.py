@@ -64,7 +64,7 @@ def fresh_url(kind: str, purpose: str) -> str:
 @functools.cache
 def _tables_of_today() -> bytes:
     """A file of SQLite as the migrations leave it. They take a tenth of a second, and store/ tests
-    them: whoever needs only a store copies this file."""
+    them: a test that needs only a store copies this file."""
     with tempfile.TemporaryDirectory(prefix="failover-") as folder:
         file = Path(folder) / "state.db"
         database = Database(f"sqlite:///{file}")

@@ -127,8 +127,9 @@ def test_what_never_started_needs_no_stop_command(mistyped: Any) -> None:
 
 def test_what_started_and_failed_is_not_left_without_a_stop(mistyped: Any) -> None:
     group = mistyped(stop="stpo")
-    group.cloud.api_fault("command_start", "fail")
+    group.cloud.api_fault("command_start", "fail", times=100)  # whoever else tries it meanwhile
     fails_to_start(group)
+    group.cloud.clear_api_faults()
 
     removal = group.run("remove", group=group.name)
 

@@ -4,17 +4,29 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cliff.show import ShowOne
 
 from mistral_failover.cli.base import ActionCommand, for_people, given, worded
 
+if TYPE_CHECKING:  # a command starts without the code of the actions
+    from mistral_failover.orders.fence_host import FenceDevice
+    from mistral_failover.orders.unfence_host import BlockedRow
+
 
 class _HostCommand(ActionCommand, ShowOne):
-    """An order about a compute host, or a dry run of it."""
+    """An order about a compute host, or a dry run of it.
 
+    ``action`` carries it out; ``flag`` and ``flag_help`` are the order's own option; ``listed`` is
+    the list in the answer whose rows :meth:`row` formats for people.
+    """
+
+    action: str
     dry_run_help: str
+    flag: str
+    flag_help: str
+    listed: str
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser with the options of the command."""
@@ -24,14 +36,24 @@ class _HostCommand(ActionCommand, ShowOne):
         how = parser.add_mutually_exclusive_group(required=True)
         how.add_argument("--dry-run", action="store_true", help=self.dry_run_help)
         how.add_argument("--because", metavar="TEXT", help="the reason, for the log")
+        option = f"--{self.flag.replace('_', '-')}"
+        parser.add_argument(option, action="store_true", help=self.flag_help)
         return parser
 
-    def ask(self, action: str, parsed_args: argparse.Namespace, **more: bool) -> dict[str, Any]:
-        """Ask the action; return its answer."""
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
+        """Ask the action."""
         named = {"group": parsed_args.group, "member": parsed_args.target}
         where = named if parsed_args.group else {"host": parsed_args.target}
-        told = {"because": parsed_args.because, "dry_run": parsed_args.dry_run}
-        return dict(self.run_action(action, **given({**where, **told, **more})))
+        more = {each: getattr(parsed_args, each) for each in ("because", "dry_run", self.flag)}
+        facts = dict(self.run_action(self.action, **given({**where, **more})))
+        if for_people(parsed_args):
+            facts[self.listed] = [self.row(each) for each in facts[self.listed]]
+            facts = worded(facts)
+        return list(facts), list(facts.values())
+
+    def row(self, row: Any) -> str:
+        """Format a row of the list for people."""
+        raise NotImplementedError
 
 
 class Fence(_HostCommand):
@@ -44,28 +66,15 @@ class Fence(_HostCommand):
     Only for administrators: Nova must let you change compute services.
     """
 
+    action = "failover.fence_host"
     dry_run_help = "only ask the devices, and show what would happen"
+    flag = "even_if_up"
+    flag_help = "also if Nova reports its compute service up"
+    listed = "levels"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of the command."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "--even-if-up",
-            action="store_true",
-            help="also if Nova reports its compute service up",
-        )
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
-        """Ask the action."""
-        facts = self.ask("failover.fence_host", parsed_args, even_if_up=parsed_args.even_if_up)
-        if for_people(parsed_args):
-            facts["levels"] = [
-                " and ".join(f"{each['agent']}: {each['power']}" for each in level)
-                for level in facts["levels"]
-            ]
-            facts = worded(facts)
-        return list(facts), list(facts.values())
+    def row(self, row: list[FenceDevice]) -> str:
+        """Format a level of devices."""
+        return " and ".join(f"{each['agent']}: {each['power']}" for each in row)
 
 
 class Unfence(_HostCommand):
@@ -80,25 +89,12 @@ class Unfence(_HostCommand):
     Only for administrators: Nova must let you change compute services.
     """
 
+    action = "failover.unfence_host"
     dry_run_help = "only show what would be lifted"
+    flag = "power_cycled"
+    flag_help = "you have switched the host off and on since its clients were blocked"
+    listed = "clients"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of the command."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "--power-cycled",
-            action="store_true",
-            help="you have switched the host off and on since its clients were blocked",
-        )
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
-        """Ask the action."""
-        cycled = parsed_args.power_cycled
-        facts = self.ask("failover.unfence_host", parsed_args, power_cycled=cycled)
-        if for_people(parsed_args):
-            facts["clients"] = [
-                f"{each['client']} of volume {each['volume']}" for each in facts["clients"]
-            ]
-            facts = worded(facts)
-        return list(facts), list(facts.values())
+    def row(self, row: BlockedRow) -> str:
+        """Format a blocked client."""
+        return f"{row['client']} of volume {row['volume']}"

@@ -307,7 +307,6 @@ class EmbeddedMistral:
 
         speedups.cache_schema_validators()
         speedups.send_no_definitions()
-        speedups.recognise_plain_values()
         scheduler.install()
         stack.callback(reset.forget_services)
         # Stopped in the reverse order: what the executor gives back needs a running engine.

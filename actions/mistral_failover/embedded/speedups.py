@@ -24,15 +24,11 @@
    one was defined.
 9. Mistral's engine sends the whole definition of a workflow along with each task that it starts,
    and does not read it where the task starts: 14 KiB of JSON for each stage. It is left out.
-10. oslo.serialization asks some twenty questions about each dict and list that Mistral writes as
-   JSON before it finds out that it is one: a tenth of the time of a workflow. Here that is the
-   first question.
 """
 
 import functools
 import threading
 import types
-from collections.abc import Callable
 from typing import Any
 
 import jsonschema
@@ -40,7 +36,6 @@ import sqlalchemy
 import sqlalchemy.orm
 
 _SIGNATURES = 1024  # of functions that are remembered
-_LEAVES = frozenset((str, int, float, bool, type(None)))
 _validators: dict[int, tuple[Any, Any]] = {}
 _own_actions = threading.Event()  # set: a user has defined an action, or may have
 
@@ -161,49 +156,6 @@ def send_no_definitions() -> None:
 
         start_task.failover = True  # type: ignore[attr-defined]
         clients.EngineClient.start_task = start_task
-
-
-def recognise_plain_values() -> None:
-    """Let oslo.serialization recognise what JSON knows at first sight; repeatable."""
-    from oslo_serialization import jsonutils
-
-    if not hasattr(jsonutils.to_primitive, "__wrapped__"):
-        jsonutils.to_primitive = plain_values_first(jsonutils.to_primitive)
-
-
-def plain_values_first(to_primitive: Callable[..., Any]) -> Callable[..., Any]:
-    """Return oslo.serialization's conversion to what JSON knows, with the same results, which goes
-    through dicts, lists and tuples by itself."""
-
-    @functools.wraps(to_primitive)
-    def faster(
-        value: Any,
-        convert_instances: bool = False,
-        convert_datetime: bool = True,
-        level: int = 0,
-        max_depth: int = 3,
-        encoding: str = "utf-8",
-        fallback: Callable[[Any], Any] | None = None,
-    ) -> Any:
-        def convert(value: Any) -> Any:
-            kind = type(value)
-            if kind in _LEAVES:
-                return value
-            if level <= max_depth:
-                try:
-                    if kind is dict:
-                        return {convert(key): convert(each) for key, each in value.items()}
-                    if kind is list or kind is tuple:
-                        return [convert(each) for each in value]
-                except TypeError:  # the original knows what becomes of it then
-                    pass
-            return to_primitive(
-                value, convert_instances, convert_datetime, level, max_depth, encoding, fallback
-            )
-
-        return convert(value)
-
-    return faster
 
 
 def order_attributes() -> None:

@@ -79,7 +79,7 @@ class OperationDocument(TypedDict):
 
 class IssuedOperation(dict[str, Any]):
     """An operation's document in the process that took its lock, which has just read it from the
-    state store. What Mistral carries is a plain mapping: nobody else can make one of these.
+    state store. Only its own process can make one: what Mistral carries is a plain mapping.
 
     ``ticket``: the right to carry it out.
     """

@@ -31,7 +31,8 @@ class FenceDevice(TypedDict):
 
 
 class Fenced(TypedDict):
-    """What was found and done. ``compute_service``: up or down; ``proof``: None in a dry run."""
+    """What was found and done. ``compute_service``: up or down, None if Nova knows none there;
+    ``proof``: None in a dry run."""
 
     host: str
     compute_service: str | None
@@ -52,7 +53,7 @@ def fence_host(request: Request, asked: HostRequest, *, even_if_up: bool) -> Fen
     host = order.host
     facts: Fenced = {
         "host": host,
-        "compute_service": order.compute_service,
+        "compute_service": order.compute_service(),
         "levels": _levels(
             order.devices.hosts.get(host, ()), order.guard if asked.because is None else None
         ),

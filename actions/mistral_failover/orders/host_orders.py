@@ -47,10 +47,9 @@ class HostOrder:
     guard: Guard
     devices: Devices
 
-    @property
     def compute_service(self) -> str | None:
-        """What Nova says now about the host's compute service: up, down, or None without one.
-        Raises CloudError."""
+        """Ask Nova about the host's compute service: up, down, or None without one. Raises
+        CloudError."""
         service = hosts.compute_service(self.cloud, self.host)
         if service is None:
             return None

@@ -60,7 +60,7 @@ def unfence_host(request: Request, asked: HostRequest, *, power_cycled: bool) ->
         found = replace(found, safe=found.clients)
     facts: Unfenced = {
         "host": order.host,
-        "compute_service": order.compute_service,
+        "compute_service": order.compute_service(),
         "clients": [
             {
                 "client": each.client,
@@ -85,7 +85,7 @@ def unfence_host(request: Request, asked: HostRequest, *, power_cycled: bool) ->
     back = _told_back(request, order, found)
     return {
         **facts,
-        "compute_service": order.compute_service,
+        "compute_service": order.compute_service(),
         "lifted": len(found.clients),
         "down_in_nova": found.down_in_nova and not back,
         "sentence": _done(found, back) + note,

@@ -77,7 +77,7 @@ def _as_stored(
     operation = Operation(
         ticket,
         record,
-        (entry["intent"] or {})["properties"],
+        entry["intent"]["properties"],
         given["previous"],
         given["inputs"],
         given["unknown"] is True,

@@ -19,7 +19,7 @@ KINDS: tuple[Kind, ...] = ("pause", "maintenance")
 
 
 class Pause(TypedDict):
-    """Alarms are held until somebody resumes the group. ``by``: who set it."""
+    """Alarms are held until an operator resumes the group. ``by``: who set it."""
 
     by: str
     because: str

@@ -91,7 +91,7 @@ class LedgerEntry(TypedDict):
     status: OperationStatus
     attempts: int
     token: int
-    intent: Mapping[str, Any] | None
+    intent: Mapping[str, Any]
 
 
 class DeferredRow(TypedDict):

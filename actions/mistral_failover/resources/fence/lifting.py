@@ -92,8 +92,8 @@ def unblock(store: Database, cluster: Cluster, clients: tuple[BlockedClient, ...
 
 def tell_nova_back(store: Database, nova: Cloud, host: str) -> bool:
     """Tell Nova that a host is back, if its compute service has reported since we told Nova that it
-    is down, and nobody fences it now. Return whether Nova no longer counts the host as down because
-    of us; False at the first look, which has nothing to compare. Raises CloudError."""
+    is down, and no fence of it is under way. Return whether Nova no longer counts the host as down
+    because of us; False at the first look, which has nothing to compare. Raises CloudError."""
     fence = store.reading(lambda tx: host_fences.of_host(tx, host))
     seen = fence.nova_seen
     if seen is None:
@@ -104,7 +104,7 @@ def tell_nova_back(store: Database, nova: Cloud, host: str) -> bool:
     if service is None:
         return False
     if not service.forced_down and not seen:
-        # Whoever told Nova of a return did so during the last fence; or this fence could not tell.
+        # The fence could not tell Nova, or another sweep told it of a return during the fence.
         hosts.force_down(nova, service)
         return False
     if service.forced_down:
