@@ -127,7 +127,7 @@ def test_what_never_started_needs_no_stop_command(mistyped: Any) -> None:
 
 def test_what_started_and_failed_is_not_left_without_a_stop(mistyped: Any) -> None:
     group = mistyped(stop="stpo")
-    group.cloud.api_fault("command_start", "fail", times=100)  # whoever else tries it meanwhile
+    group.cloud.api_fault("command_start", "fail", times=100)  # others may take some
     fails_to_start(group)
     group.cloud.clear_api_faults()
 
@@ -140,7 +140,7 @@ def test_what_started_and_failed_is_not_left_without_a_stop(mistyped: Any) -> No
 
 def test_a_start_that_was_refused_for_another_reason_needs_its_stop(mistyped: Any) -> None:
     group = mistyped(stop="stpo")
-    group.cloud.api_fault("command", status=401, times=100)  # whoever else tries it meanwhile
+    group.cloud.api_fault("command", status=401, times=100)  # others may take some
     fails_to_start(group)
     group.cloud.clear_api_faults()
     assert "REFUSED" in group.status()["reason"]
