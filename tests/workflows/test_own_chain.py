@@ -20,6 +20,7 @@ from mistral_failover.mistral.api import Mistral, mistral_for
 from mistral_failover.model.stages import Stage
 from mistral_failover.runtime.request import DEFAULT_PROJECT
 from mistral_failover.store.groups import group_id
+from mistral_failover.testing.engine import TestEngine
 from support.own_chain import CHAIN, ExternalServices
 
 
@@ -60,6 +61,12 @@ def quiet(state: Any) -> Iterator[float]:
     cfg.CONF.set_override("sweep_after", 0.5, group="failover")
     yield 0.5
     cfg.CONF.set_override("sweep_after", before, group="failover")
+
+
+@pytest.fixture
+def engine(mistral: TestEngine) -> TestEngine:
+    """Mistral's engine."""
+    return mistral
 
 
 def test_the_ticket_is_sent_after_the_proof_and_the_data_is_checked_before_the_start(
@@ -242,6 +249,65 @@ def test_a_chain_that_hangs_below_a_workflow_of_a_user_is_ended_and_started_agai
     assert house.times("/check") == 2
     assert starts(group, "db_b") == 1
     assert group.cloud.violations() == []
+
+
+# As examples/protected-servers.yaml has it, with a task of its user after ours.
+RECEIVER = """
+version: '2.0'
+house.receiver:
+  input: [alarm_name, alarm_id, severity, previous, current, reason, reason_data, group]
+  tasks:
+    on_alarm:
+      workflow: failover.on_alarm
+      input:
+        alarm_name: <% $.alarm_name %>
+        alarm_id: <% $.alarm_id %>
+        previous: <% $.previous %>
+        current: <% $.current %>
+        reason_data: <% $.reason_data %>
+        group: <% $.group %>
+      on-success: tell
+    tell: {action: std.noop}
+"""
+
+
+@pytest.mark.parametrize(
+    ("lost", "then"),
+    [("its end", "SUCCESS"), ("its next task", "RUNNING")],
+)
+def test_an_alarm_s_receiver_whose_end_mistral_lost_is_ended(
+    group: Any, engine: TestEngine, lost: str, then: str
+) -> None:
+    """An engine that dies after the last task has ended leaves its execution RUNNING, and Heat
+    deletes no workflow that runs. What its user still wants to run is the user's."""
+    group.workflows.load(RECEIVER)
+    alarm = {"group": group.name, **group.fails("crash")}
+    top = group.workflows.start("house.receiver", alarm)
+    group.workflows.wait(top, timeout=60).assert_succeeded()
+    with engine.context():
+        _forgets(top, next_task=lost == "its next task")
+
+    time.sleep(2.1)
+    with impatient():
+        done(recovery.Sweep().run(context()))
+
+    assert mistral(group).state(top) == then
+    mistral(group).end(top, "CANCELLED", "the test is over")
+    assert group.status()["status"] == "COMPLETE"
+
+
+def _forgets(execution: str, *, next_task: bool) -> None:
+    """Make Mistral's database look as if the engine had died before it noted the end of an
+    execution; ``next_task``: before it created the last task."""
+    from mistral.db.v2 import api  # after the fixture has chosen a backend for oslo.service
+
+    with api.transaction():
+        if next_task:
+            (last,) = api.get_task_executions(workflow_execution_id=execution, name="tell")
+            api.delete_task_execution(last.id)
+            (ours,) = api.get_task_executions(workflow_execution_id=execution, name="on_alarm")
+            ours.processed = False
+        api.update_workflow_execution(execution, {"state": "RUNNING"})
 
 
 def test_a_chain_that_fails_each_time_is_started_three_times_and_again_when_a_person_asks(

@@ -33,7 +33,7 @@ from mistral_failover.settings import Settings
 _EXECUTION = (
     "id,workflow_name,state,root_execution_id,task_execution_id,input,created_at,updated_at"
 )
-_TASK = "id,name,state,created_at,updated_at"
+_TASK = "id,name,state,processed,created_at,updated_at"
 _OUTCOME = "id,workflow_name,state,state_info,output,created_at,updated_at"
 _FAILED = "id,name,state_info"
 _ANYTHING = "id,state,created_at,updated_at"
@@ -63,11 +63,13 @@ class Execution:
 
 @dataclass(frozen=True)
 class Task:
-    """A task of an execution; times by Mistral's clock."""
+    """A task of an execution; times by Mistral's clock. ``processed``: it has ended, and Mistral
+    has begun what comes after it."""
 
     id: str
     name: str
     state: str
+    processed: bool
     began: datetime
     changed: datetime
 
@@ -173,6 +175,7 @@ class Mistral:
                 row["id"],
                 row["name"],
                 row["state"],
+                bool(row["processed"]),
                 timeutils.parse_isotime(row["created_at"]),
                 _changed(row),
             )
@@ -237,8 +240,8 @@ class Mistral:
         return max(times)
 
     def end(self, execution_id: str, state: str, why: str) -> None:
-        """End an execution: as ERROR only itself, as CANCELLED with all below it. An ended one
-        stays as it is."""
+        """End an execution: as SUCCESS or ERROR only itself, as CANCELLED with all below it. An
+        ended one stays as it is."""
         self._client.set_state(execution_id, state, why)
 
     def namespace_of(self, execution_id: str) -> str:

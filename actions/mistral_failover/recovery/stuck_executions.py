@@ -5,12 +5,16 @@ Mistral keeps the next steps in the threads of its engine, so a killed engine le
 RUNNING forever. They are ended, not resumed: their former locks may belong to another owner now,
 and a resumed execution would run the tasks of its operation at the same time. Their work is in the
 state store, and the sweep triggers it again.
+
+The same happens to a user's workflow that received an alarm and called ours. It is left alone while
+anything of it is left to run. If all of it has ended but Mistral missed that, it is ended too: Heat
+deletes no stack whose workflow is running.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -23,6 +27,8 @@ from mistral_failover.store.stalled_work import ChainWait
 
 OURS = "failover."
 _PRIVATE = "failover._"
+_INPUTS = ("traversal", "alarm_id")
+"""What a group's own chain is given, and what a workflow that receives an alarm of Aodh's is."""
 LIMIT = 30.0
 """Seconds that one look at Mistral may take; the rest is left for the next one."""
 
@@ -31,15 +37,24 @@ LIMIT = 30.0
 class StuckExecution:
     """A tree of executions in which nothing happened for ``seconds``, oldest execution first.
     ``top``: what callers wait for; a group's own chain if a sweep died before it ended the chain.
+    ``ends``: the states in which executions are to be ended, by id, in this order. ``complete``:
+    nothing of the tree is left to run.
     """
 
     executions: Sequence[Execution]
     top: Execution
     seconds: float
+    ends: Mapping[str, str]
+    complete: bool = False
 
     @property
     def sentence(self) -> str:
         """The reason that is given for its end."""
+        if self.complete:
+            return (
+                f"{self.top.workflow} (execution {self.top.id}) was ended: all its tasks ended "
+                f"{self.seconds:.0f} s ago, but Mistral did not notice"
+            )
         return (
             f"{self.top.workflow} (execution {self.top.id}) was ended: it did nothing for "
             f"{self.seconds:.0f} s and holds no lock; the sweep continues its work"
@@ -78,8 +93,8 @@ def without_chain(
 def find_stuck(
     store: ProjectStore, mistral: Mistral, after: float, deadline: float
 ) -> Iterator[StuckExecution]:
-    """Yield the trees of our executions that are stuck: for ``after`` seconds no execution of the
-    tree held a live lock or began or ended an operation, and nothing in it changed.
+    """Yield the trees with executions of ours that are stuck: for ``after`` seconds no execution of
+    the tree held a live lock or began or ended an operation, and nothing in it changed.
 
     ``deadline``: on the monotonic clock. Raises CloudError.
     """
@@ -93,20 +108,23 @@ def find_stuck(
         tree = mistral.tree(root)
         if not any(map(_ours, tree)) or _lives(tree, mistral, after):
             continue
-        left = [e for e in _to_end(tree, mistral) if not e.ended]
-        if not left:
-            continue
-        owners = store.reading(lambda tx: stalled_work.active_owners(tx, after))
-        working = {owner.partition("/")[0] for owner in owners}
-        if working.isdisjoint(e.id for e in tree):
-            seconds = min(_age(mistral, e) for e in tree)
-            yield StuckExecution(tree, min(left, key=_rank), seconds)
+        seconds = min(_age(mistral, e) for e in tree)
+        # Start at the top: a waiting caller must not see the end of what is below it and continue.
+        left = sorted((e for e in _to_end(tree, mistral) if not e.ended), key=_rank)
+        if left:
+            owners = store.reading(lambda tx: stalled_work.active_owners(tx, after))
+            working = {owner.partition("/")[0] for owner in owners}
+            if working.isdisjoint(e.id for e in tree):
+                ends = {e.id: "CANCELLED" if _rank(e) else "ERROR" for e in left}
+                yield StuckExecution(tree, left[0], seconds, ends)
+        elif not tree[0].ended and (state := _missed_end(tree[0], mistral)):
+            yield StuckExecution(tree, tree[0], seconds, {root: state}, complete=True)
 
 
 def _roots(mistral: Mistral, after: float, deadline: float) -> Iterator[str]:
-    """Yield the roots of the trees in which ours, or a group's own chain, changed nothing for
-    ``after`` seconds. Ours come first: a chain runs alone only if a sweep died after it ended the
-    execution that had started it."""
+    """Yield the roots of the trees in which ours, a group's own chain or an alarm's receiver
+    changed nothing for ``after`` seconds. Ours come first: a chain runs alone only if a sweep died
+    after it ended the execution that had started it."""
 
     def unchanged(execution: Execution) -> bool:
         return _age(mistral, execution) > after and time.monotonic() <= deadline
@@ -114,19 +132,27 @@ def _roots(mistral: Mistral, after: float, deadline: float) -> Iterator[str]:
     for execution in takewhile(unchanged, mistral.running(OURS)):
         yield execution.root
     for execution in takewhile(unchanged, mistral.running()):
-        if "traversal" in execution.input:  # what a chain is given
+        if any(key in execution.input for key in _INPUTS):
             yield execution.root
 
 
 def end(mistral: Mistral, found: StuckExecution) -> None:
     """End a tree as far as it is ours: its top in ERROR, so that a waiting caller sees a failure,
-    and everything below it CANCELLED, so that none of its tasks runs any more. Raises CloudError.
+    and everything below it CANCELLED, so that none of its tasks runs any more. A complete one is
+    ended as its tasks ended. Raises CloudError.
     """
-    left = [e for e in _to_end(found.executions, mistral) if not e.ended]
-    # Start at the top: a waiting caller must not see the end of what is below it and continue.
-    for execution in sorted(left, key=_rank):
-        state = "CANCELLED" if _rank(execution) else "ERROR"
-        mistral.end(execution.id, state, f"INTERRUPTED: {found.sentence}")
+    why = found.sentence if found.complete else f"INTERRUPTED: {found.sentence}"
+    for execution_id, state in found.ends.items():
+        mistral.end(execution_id, state, why)
+
+
+def _missed_end(execution: Execution, mistral: Mistral) -> str | None:
+    """Return the state in which an execution would have ended if Mistral had not missed it; None if
+    something of it is left to run."""
+    tasks = mistral.tasks(execution.id)
+    if not tasks or not all(task.processed and task.state in ENDED for task in tasks):
+        return None
+    return "SUCCESS" if all(task.state == "SUCCESS" for task in tasks) else "ERROR"
 
 
 def _to_end(tree: Sequence[Execution], mistral: Mistral) -> list[Execution]:
