@@ -17,11 +17,13 @@ from support.commands import failover
 
 FOUND = {
     "host": "cmp1",
+    "rung": "host_power",
     "compute_service": "down",
     "levels": [
         [{"agent": "fence_ipmilan", "power": "on"}],
         [{"agent": "fence_apc", "power": "on"}, {"agent": "fence_apc", "power": "unknown"}],
     ],
+    "clients": [{"client": "10.0.0.1:0/1", "volume": "v-1", "server": "s-1"}],
     "fenced": False,
     "proof": None,
     "sentence": "It would switch cmp1 off",
@@ -47,6 +49,7 @@ def test_people_get_the_devices_in_words(asked: list[dict[str, Any]]) -> None:
 
     assert done.returncode == 0, done.stderr
     assert "fence_apc: on and fence_apc: unknown" in done.stdout
+    assert "10.0.0.1:0/1 of volume v-1 of server s-1" in done.stdout
     assert "{'" not in done.stdout
     assert asked == [{"host": "cmp1", "dry_run": True, "even_if_up": False}]
 
@@ -56,6 +59,13 @@ def test_machines_get_the_answer_as_it_is(asked: list[dict[str, Any]]) -> None:
 
     assert json.loads(done.stdout) == FOUND
     assert asked == [{"host": "cmp1", "because": "it burns", "dry_run": False, "even_if_up": True}]
+
+
+def test_the_storage_can_be_chosen(asked: list[dict[str, Any]]) -> None:
+    failover("fence", "cmp1", "--dry-run", "--rung", "storage")
+
+    assert asked[0]["rung"] == "storage"
+    assert failover("fence", "cmp1", "--dry-run", "--rung", "quiesce").returncode == 2
 
 
 def test_a_member_of_a_group_stands_for_its_host(asked: list[dict[str, Any]]) -> None:

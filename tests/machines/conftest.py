@@ -53,9 +53,9 @@ def protect(where: Settings, demo: Tenant, operator: Tenant) -> Iterator[Callabl
     names: list[str] = []
     made: list[Service] = []
 
-    def make(*fence: Any) -> Service:
+    def make(*fence: Any, volume_type: str | None = None) -> Service:
         names.append(f"machines-{os.getpid()}-{next(_numbers)}")
-        made.append(Service(demo, names[-1], fence))
+        made.append(Service(demo, names[-1], fence, volume_type))
         return made[-1]
 
     yield make

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``failover fence``: an operator switches a compute host off, or asks what would be done."""
+"""``failover fence``: an operator switches a compute host off, or has Ceph block its clients, or
+asks what would be done."""
 
 from __future__ import annotations
 
@@ -13,12 +14,14 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 
 from mistral_failover.actions import base
 from mistral_failover.actions.hosts import FenceHost
+from mistral_failover.cloud import volumes
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.emulator.state import stable_hex
-from mistral_failover.store import groups
+from mistral_failover.store import blocked_clients, groups
 from support.emulated import Pair, cloud, connect, emulated, emulator, pair
 from support.fencing import PASSWORD, Fencing, Machines, clouds_of_an_operator, runtime_for
+from support.storage import STANDBY, SUSPECT, Stored
 
 __all__ = ["cloud", "connect", "emulated", "emulator", "pair"]
 
@@ -190,6 +193,9 @@ def test_without_a_proof_it_fails_and_says_why_without_the_password(
         ({"dry_run": True}, "BAD_INPUT"),
         ({"host": "cmp1", "group": "payments", "dry_run": True}, "BAD_INPUT"),
         ({"host": "another", "dry_run": True}, "CONFIG"),
+        ({"host": "another", "dry_run": True, "rung": "storage"}, "CONFIG"),
+        ({"host": "cmp1", "dry_run": True, "rung": "quiesce"}, "BAD_INPUT"),
+        ({"host": "cmp1", "dry_run": True, "rung": "storage", "even_if_up": True}, "BAD_INPUT"),
     ],
 )
 def test_what_is_not_clear_is_refused(
@@ -207,3 +213,77 @@ def test_without_a_file_of_fence_devices_it_says_which_option_is_missing(
 
     assert found["code"] == "CONFIG"
     assert "fence_devices_file" in found["remedy"]
+
+
+@pytest.fixture
+def stored(fencing: Fencing, pair: Pair, tmp_path: Path) -> Stored:
+    """A volume of a server on the host, in a simulated Ceph cluster."""
+    volumes.attach(fencing.cloud, pair.volume, pair.a, 10)
+    stored = Stored(fencing, pair, tmp_path)
+    stored.configure(addresses={fencing.host: ["172.31.251.11"], "another": ["172.31.251.12"]})
+    return stored
+
+
+def test_a_dry_run_shows_the_clients_that_would_be_blocked(stored: Stored, run: Run) -> None:
+    stored.cluster(SUSPECT, STANDBY)
+
+    found = run(host=stored.fencing.host, rung="storage", dry_run=True)
+
+    assert found["clients"] == [
+        {"client": SUSPECT, "volume": stored.pair.volume, "server": stored.pair.a}
+    ]
+    assert (found["rung"], found["fenced"], found["levels"]) == ("storage", False, [])
+    assert "would have Ceph block 1 client" in found["sentence"]
+    assert stored.state["blocklist"] == []
+
+
+def test_ceph_blocks_the_clients_on_the_host_and_no_others(stored: Stored, run: Run) -> None:
+    """The power switch of a host behind a partition may be out of reach, too."""
+    stored.cluster(SUSPECT, STANDBY)
+
+    found = run(host=stored.fencing.host, rung="storage", because="its rack is cut off")
+
+    assert found["fenced"] is True, found
+    assert found["proof"] == "Ceph blocks 1 client"
+    assert stored.state["blocklist"] == [SUSPECT]
+    assert stored.state["watchers"][stored.image] == [STANDBY]
+    recorded = stored.fencing.runtime.database.reading(blocked_clients.everywhere)
+    assert [(each.client, each.volume_id) for each in recorded] == [(SUSPECT, stored.pair.volume)]
+    assert not stored.fencing.forced_down(), "the host may live; only its clients are blocked"
+
+
+def test_a_client_that_still_watches_is_a_contradiction(
+    stored: Stored, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mistral_failover.orders.host_orders.LIMIT", 14.0)
+    stored.cluster(SUSPECT, modes=("stubborn",))
+
+    found = run(host=stored.fencing.host, rung="storage", because="its rack is cut off")
+
+    assert found["code"] == "FENCE_UNPROVEN"
+    assert f"still watched by {SUSPECT}" in found["message"]
+
+
+def test_where_no_client_has_a_volume_open_nothing_is_proven(stored: Stored, run: Run) -> None:
+    """One that comes back later would not be blocked."""
+    stored.cluster(STANDBY)
+
+    planned = run(host=stored.fencing.host, rung="storage", dry_run=True)
+    found = run(host=stored.fencing.host, rung="storage", because="its rack is cut off")
+
+    assert planned["sentence"].startswith("Refused: no client")
+    assert found["code"] == "FENCE_UNPROVEN"
+    assert stored.state["blocklist"] == []
+
+
+def test_a_volume_that_ceph_does_not_have_is_named(
+    stored: Stored, run: Run, fencing: Fencing, pair: Pair
+) -> None:
+    stored.cluster(SUSPECT)
+    other = fencing.cloud.volumes.volumes.create(1, name="elsewhere").id
+    volumes.attach(fencing.cloud, other, pair.a, 10)
+
+    found = run(host=fencing.host, rung="storage", because="its rack is cut off")
+
+    assert found["fenced"] is True, found
+    assert found["sentence"].endswith(f"not in Ceph, so not covered: volume {other}")

@@ -57,11 +57,13 @@ class Service:
     :ivar outages: the seconds without an acknowledged row at each `fault`.
     """
 
-    def __init__(self, tenant: Tenant, name: str, fence: Sequence[Rung]) -> None:
+    def __init__(
+        self, tenant: Tenant, name: str, fence: Sequence[Rung], volume_type: str | None = None
+    ) -> None:
         self.tenant = tenant
         self.where: Settings = tenant.settings
         self.name = name
-        tenant.create_stack(name, _template(fence), **self._parameters())
+        tenant.create_stack(name, _template(fence, volume_type), **self._parameters())
         self.group = ProtectedStack(tenant, name)
         self.servers = self.group.servers()
         self.active = self._activate()
@@ -185,6 +187,22 @@ class Service:
         ends = [row for row in told if row["resource_id"] == fence and row["kind"] == "done"]
         return float(ends[-1]["at"])
 
+    def share_volume(self) -> None:
+        """Attach the volume to the standby as well, and wait until both have it open."""
+        volume, standby = self.group.volume(), self.servers[self.standby()]
+        self.tenant.cloud.compute.create_volume_attachment(standby, volume_id=volume)
+        until(lambda: len(self.clients()) == len(MEMBERS), "both hosts to have the volume open", 60)
+
+    def clients(self) -> set[str]:
+        """The members that have the volume open, by the addresses of their hosts."""
+        watching = ceph.watchers(self.where, self.group.volume())
+        return {m for m, host in self.home.items() if _any_of(host, watching)}
+
+    def blocked(self) -> set[str]:
+        """The members with a client on their hosts that Ceph refuses."""
+        refused = ceph.blocked(self.where)
+        return {m for m, host in self.home.items() if _any_of(host, refused)}
+
     def start_failover(self) -> None:
         """Report the active member lost, and do not wait: see `failed_over`."""
         self.tenant.start("failover.failover", group=self.name, lost=[self.active])
@@ -253,6 +271,10 @@ class Service:
             raise AssertionError(f"{error}: {status['status']}, {status['reason']}") from None
         self.group.wait_until_active(*(m for m in MEMBERS if m != member), limit=60)
         self.active = member
+
+
+def _any_of(host: str, clients: Sequence[str]) -> bool:
+    return any(client.startswith(f"{places.storage(host)}:") for client in clients)
 
 
 def lose_power(service: Service) -> None:
@@ -349,8 +371,10 @@ def prepare(where: Settings, server: str) -> None:
     guests.execute(where, server, f'su postgres -s /bin/sh -c "psql -X -q {commands}"')
 
 
-def _template(fence: Sequence[Rung]) -> str:
+def _template(fence: Sequence[Rung], volume_type: str | None) -> str:
     template = yaml.safe_load(templates.protected(templates.SERVERS, fence=list(fence)))
+    if volume_type is not None:
+        template["resources"]["data_volume"]["properties"]["volume_type"] = volume_type
     for member in MEMBERS:
         text = template["resources"][member]["properties"]["user_data"]["if"][1]["str_replace"]
         # The writers are outside.

@@ -43,7 +43,8 @@ class _HostOrder(FailoverAction):
 
 
 class FenceHost(_HostOrder):
-    """Switch a compute host off by its fence devices, and prove it; or show what would be done."""
+    """Switch a compute host off by its fence devices, or have the storage refuse what its guests
+    write, and prove it; or show what would be done."""
 
     def __init__(
         self,
@@ -53,12 +54,19 @@ class FenceHost(_HostOrder):
         because: Any = None,
         dry_run: Any = False,
         even_if_up: Any = False,
+        rung: Any = "host_power",
     ) -> None:
         super().__init__(host, group, member, because, dry_run)
         self.even_if_up = even_if_up
+        self.rung = rung
 
     def answer(self, request: Request) -> Any:
-        return fence_host(request, self.asked(), even_if_up=flag("even_if_up", self.even_if_up))
+        return fence_host(
+            request,
+            self.asked(),
+            rung=text("rung", self.rung),
+            even_if_up=flag("even_if_up", self.even_if_up),
+        )
 
 
 class UnfenceHost(_HostOrder):

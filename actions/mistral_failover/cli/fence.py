@@ -4,29 +4,31 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from cliff.show import ShowOne
 
 from mistral_failover.cli.base import ActionCommand, for_people, given, worded
 
 if TYPE_CHECKING:  # a command starts without the code of the actions
-    from mistral_failover.orders.fence_host import FenceDevice
+    from mistral_failover.orders.fence_host import FenceDevice, OpenVolume
     from mistral_failover.orders.unfence_host import BlockedRow
 
 
 class _HostCommand(ActionCommand, ShowOne):
     """An order about a compute host, or a dry run of it.
 
-    ``action`` carries it out; ``flag`` and ``flag_help`` are the order's own option; ``listed`` is
-    the list in the answer whose rows :meth:`row` formats for people.
+    ``action`` carries it out; ``flag`` and ``flag_help`` are the order's own option; ``options``
+    are its further ones; ``rows`` formats the rows of each list in the answer for people.
     """
 
     action: str
     dry_run_help: str
     flag: str
     flag_help: str
-    listed: str
+    options: tuple[str, ...] = ()
+    rows: ClassVar[Mapping[str, Callable[[Any], str]]]
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser with the options of the command."""
@@ -44,24 +46,36 @@ class _HostCommand(ActionCommand, ShowOne):
         """Ask the action."""
         named = {"group": parsed_args.group, "member": parsed_args.target}
         where = named if parsed_args.group else {"host": parsed_args.target}
-        more = {each: getattr(parsed_args, each) for each in ("because", "dry_run", self.flag)}
+        inputs = ("because", "dry_run", self.flag, *self.options)
+        more = {each: getattr(parsed_args, each) for each in inputs}
         facts = dict(self.run_action(self.action, **given({**where, **more})))
         if for_people(parsed_args):
-            facts[self.listed] = [self.row(each) for each in facts[self.listed]]
+            for name, row in self.rows.items():
+                facts[name] = [row(each) for each in facts[name]]
             facts = worded(facts)
         return list(facts), list(facts.values())
 
-    def row(self, row: Any) -> str:
-        """Format a row of the list for people."""
-        raise NotImplementedError
+
+def _level(row: list[FenceDevice]) -> str:
+    return " and ".join(f"{each['agent']}: {each['power']}" for each in row)
+
+
+def _open_volume(row: OpenVolume) -> str:
+    return f"{row['client']} of volume {row['volume']} of server {row['server']}"
+
+
+def _blocked_client(row: BlockedRow) -> str:
+    return f"{row['client']} of volume {row['volume']}"
 
 
 class Fence(_HostCommand):
-    """Switch a compute host off by the operator's fence devices, and prove it.
+    """Fence a compute host by the operator's fence devices, and prove it.
 
-    TARGET is a compute host, or with --group a member, whose host is meant. All servers of the host
-    lose their power. Then Nova learns it, and releases what the host holds. To continue a
-    BLOCKED failover: failover start GROUP.
+    TARGET is a compute host, or with --group a member, whose host is meant. By default the host is
+    switched off: all its servers lose their power. Then Nova learns it, and releases what the host
+    holds. With --rung storage, for a host whose power switch is out of reach, Ceph blocks
+    the clients of its servers' volumes: the guests run on and can write nothing there, until
+    failover unfence. To continue a BLOCKED failover: failover start GROUP.
 
     Only for administrators: Nova must let you change compute services.
     """
@@ -69,12 +83,19 @@ class Fence(_HostCommand):
     action = "failover.fence_host"
     dry_run_help = "only ask the devices, and show what would happen"
     flag = "even_if_up"
-    flag_help = "also if Nova reports its compute service up"
-    listed = "levels"
+    flag_help = "switch it off also if Nova reports its compute service up"
+    options = ("rung",)
+    rows: ClassVar = {"levels": _level, "clients": _open_volume}
 
-    def row(self, row: list[FenceDevice]) -> str:
-        """Format a level of devices."""
-        return " and ".join(f"{each['agent']}: {each['power']}" for each in row)
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser with the options of the command."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--rung",
+            choices=("host_power", "storage"),
+            help="switch the host off (host_power, the default), or block its clients in Ceph",
+        )
+        return parser
 
 
 class Unfence(_HostCommand):
@@ -93,8 +114,4 @@ class Unfence(_HostCommand):
     dry_run_help = "only show what would be lifted"
     flag = "power_cycled"
     flag_help = "you have switched the host off and on since its clients were blocked"
-    listed = "clients"
-
-    def row(self, row: BlockedRow) -> str:
-        """Format a blocked client."""
-        return f"{row['client']} of volume {row['volume']}"
+    rows: ClassVar = {"clients": _blocked_client}

@@ -96,6 +96,25 @@ def location_of(cloud: Cloud, server_id: str) -> ServerLocation:
     return ServerLocation(found[_HOST] or None, moving)
 
 
+def volumes_on(cloud: Cloud, host: str) -> dict[str, str]:
+    """Return the volumes of the servers of every project that Nova shows on a host, by volume one
+    of its servers. Raises `CloudError`."""
+    found: dict[str, str] = {}
+    query: dict[str, str] | None = {"host": host, "all_tenants": "1"}
+    path = "/servers/detail"
+    while path:
+        body = _get(cloud, path, "list the servers of a host", params=query)
+        for row in body["servers"]:
+            if row.get(_HOST) == host:  # a user who may not ask for a host gets other servers, too
+                found |= {
+                    str(volume["id"]): str(row["id"])
+                    for volume in row.get("os-extended-volumes:volumes_attached", ())
+                }
+        links = body.get("servers_links", ())
+        path, query = next((link["href"] for link in links if link["rel"] == "next"), ""), None
+    return found
+
+
 def compute_service(cloud: Cloud, host: str) -> ComputeService | None:
     """Return the compute service of a host; None if Nova knows none. Raises `CloudError`."""
     found = [each for each in compute_services(cloud, host) if each.host == host]

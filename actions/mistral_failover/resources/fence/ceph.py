@@ -32,6 +32,10 @@ Permit = Callable[[float], float]
 """Returns for how many seconds a command of at most so many may run; raises if none may start."""
 
 
+class NoImage(Unproven):
+    """A volume is in none of the cluster's pools."""
+
+
 @dataclass(frozen=True)
 class Image:
     """An RBD image, and the clients that have it open or own its lock."""
@@ -50,16 +54,17 @@ class Cluster:
         self._going = going
 
     def image_of(self, volume_id: str) -> Image:
-        """Return the image of a volume with its clients. Raises Unproven if it is in none of the
-        pools, or in several."""
+        """Return the image of a volume with its clients. Raises NoImage if it is in none of the
+        pools, Unproven if it is in several."""
         found = [
             image
             for pool in self._ceph.pools
             if (image := self._image(f"{pool}/volume-{volume_id}")) is not None
         ]
-        if len(found) != 1:
-            where = "several pools" if found else "none of the operator's pools"
-            raise Unproven(f"volume {volume_id} is in {where}")
+        if not found:
+            raise NoImage(f"volume {volume_id} is in none of the operator's pools")
+        if len(found) > 1:
+            raise Unproven(f"volume {volume_id} is in several pools")
         return found[0]
 
     def watchers(self, image: str) -> frozenset[str]:

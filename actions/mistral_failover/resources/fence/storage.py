@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,10 @@ from mistral_failover.model.rungs import Rung
 from mistral_failover.resources.fence.rung import DeviceRung, Examined, FenceAttempt, Missing
 
 if TYPE_CHECKING:
+    from mistral_failover.cloud.guard import Guard
     from mistral_failover.resources.fence.ceph import Cluster
     from mistral_failover.resources.fence.devices import Devices
+    from mistral_failover.store.database import Database
 
 _PAUSE = 0.25
 _LOOK = 1.0
@@ -83,7 +86,10 @@ def _fenced(attempt: FenceAttempt, known: Devices, cluster: Cluster, deadline: f
     if target.beside_volumes:
         named = ", ".join(target.beside_volumes)
         raise power.Unproven(f"{named} of {target.member.name} is on no volume of the group")
-    blocked: frozenset[str] = frozenset()
+    assert attempt.tools.runtime is not None  # it has the devices
+    blocking = Blocking(
+        cluster, attempt.tools.runtime.database, attempt.tools.cloud.guard, deadline
+    )
     for volume_id in target.volumes:
         own = own_clients(attempt, known, volume_id)
         image = cluster.image_of(volume_id)
@@ -93,56 +99,60 @@ def _fenced(attempt: FenceAttempt, known: Devices, cluster: Cluster, deadline: f
                 f"no client of {target.member.name}'s host has volume {volume_id} open, so the "
                 "storage can block none"
             )
-        _block(attempt, cluster, volume_id, suspects)
-        watching = partial(_watching, own, cluster, image.name)
-        blocked |= _until_gone(attempt, cluster, volume_id, watching, suspects, deadline)
-    if not blocked <= cluster.blocked():
-        raise power.Unproven("a client is missing on the blocklist after it was added")
-    count = f"{len(blocked)} client{'s' if len(blocked) > 1 else ''}"
-    return f"Ceph blocks {count} of volume {' and '.join(target.volumes)}"
+        blocking.block(volume_id, suspects)
+        blocking.until_gone(volume_id, partial(_watching, own, cluster, image.name))
+    return f"{blocking.proof()} of volume {' and '.join(target.volumes)}"
 
 
 def _watching(own: Own, cluster: Cluster, image: str) -> frozenset[str]:
     return own(cluster.watchers(image))
 
 
-def _block(
-    attempt: FenceAttempt, cluster: Cluster, volume_id: str, clients: frozenset[str]
-) -> None:
-    """Block clients of a volume. What lifts the block later knows each of them before."""
-    from mistral_failover.store import blocked_clients
+@dataclass
+class Blocking:
+    """Clients are being blocked, by ``deadline`` on the monotonic clock. ``blocked``: so far."""
 
-    assert attempt.tools.runtime is not None  # it has the devices
-    database = attempt.tools.runtime.database
-    for client in sorted(clients):
-        database.atomically(partial(blocked_clients.record, client=client, volume_id=volume_id))
-        cluster.block(client)
+    cluster: Cluster
+    database: Database
+    guard: Guard
+    deadline: float
+    blocked: set[str] = field(default_factory=set)
 
+    def block(self, volume_id: str, clients: frozenset[str]) -> None:
+        """Block clients of a volume. What lifts the block later knows each of them before. Raises
+        Unproven."""
+        from mistral_failover.store import blocked_clients
 
-def _until_gone(
-    attempt: FenceAttempt,
-    cluster: Cluster,
-    volume_id: str,
-    watching: Callable[[], frozenset[str]],
-    suspects: frozenset[str],
-    deadline: float,
-) -> frozenset[str]:
-    """Wait until none of the member's clients watches the volume. A new one is blocked as well.
-    Return all that are blocked. Raises Unproven."""
-    from mistral_failover.resources.fence import power
-
-    blocked = suspects
-    while found := watching():
-        _block(attempt, cluster, volume_id, found - blocked)
-        blocked |= found
-        if time.monotonic() + _PAUSE + _LOOK >= deadline:
-            raise power.Unproven(
-                "contradicted: a client that Ceph blocks still watches a volume",
-                f"volume {volume_id} is still watched by {', '.join(sorted(found))}",
+        for client in sorted(clients - self.blocked):
+            self.database.atomically(
+                partial(blocked_clients.record, client=client, volume_id=volume_id)
             )
-        attempt.tools.cloud.guard.permit("GET")
-        time.sleep(_PAUSE)
-    return blocked
+            self.cluster.block(client)
+            self.blocked.add(client)
+
+    def until_gone(self, volume_id: str, watching: Callable[[], frozenset[str]]) -> None:
+        """Wait until none of these clients watches the volume; a new one is blocked as well. Raises
+        Unproven."""
+        from mistral_failover.resources.fence import power
+
+        while found := watching():
+            self.block(volume_id, found)
+            if time.monotonic() + _PAUSE + _LOOK >= self.deadline:
+                raise power.Unproven(
+                    "contradicted: a client that Ceph blocks still watches a volume",
+                    f"volume {volume_id} is still watched by {', '.join(sorted(found))}",
+                )
+            self.guard.permit("GET")
+            time.sleep(_PAUSE)
+
+    def proof(self) -> str:
+        """Return how many clients Ceph blocks, in words, by the map of its OSDs. Raises
+        Unproven."""
+        from mistral_failover.resources.fence import power
+
+        if not self.blocked <= self.cluster.blocked():
+            raise power.Unproven("a client is missing on the blocklist after it was added")
+        return f"Ceph blocks {len(self.blocked)} client{'' if len(self.blocked) == 1 else 's'}"
 
 
 def own_clients(attempt: FenceAttempt, known: Devices, volume_id: str) -> Own:

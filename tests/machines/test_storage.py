@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The storage refuses writes: of one member of two that share a volume; of a host, by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from support import machines
+from support.machines import QUIESCE, STOP, STORAGE, Service
+from testcloud.machines import network
+from testcloud.tenant import Tenant, until
+
+pytestmark = pytest.mark.machines
+
+
+@pytest.fixture
+def shared(operator: Tenant) -> Iterator[str]:
+    """A type of volumes that several servers may have at the same time."""
+    volumes = operator.cloud.block_storage
+    made = volumes.create_type(name="shared", extra_specs={"multiattach": "<is> True"})
+    yield made.name
+    volumes.delete_type(made)
+
+
+def test_the_storage_refuses_the_lost_member_alone(
+    shared: str, protect: Callable[..., Service]
+) -> None:
+    """The clients of a shared volume are told apart by the addresses of their hosts."""
+    service = protect(QUIESCE, STORAGE, STOP, volume_type=shared)
+    service.share_volume()
+    service.write(inside=True)
+    lost, other = service.active, service.standby()
+
+    with service.fault("partition, the volume shared"):
+        machines.partition(service)
+
+    assert service.proof().rung == "storage"
+    assert service.blocked() == {lost}
+    assert service.clients() == {other}
+
+
+def test_an_operator_has_the_storage_refuse_a_host(
+    protect: Callable[..., Service], operator: Tenant
+) -> None:
+    """The host is cut off, and no group has the rung."""
+    service = protect(QUIESCE, STOP)
+    service.write(inside=True)
+    member, host = service.active, service.home[service.active]
+    network.plug(service.where, host, "management", connected=False)
+
+    planned = operator.action("failover.fence_host", host=host, rung="storage", dry_run=True)
+    assert service.blocked() == set()
+    because = "its rack is cut off"
+    done = operator.action("failover.fence_host", host=host, rung="storage", because=because)
+
+    assert done["fenced"]
+    assert done["clients"] == planned["clients"]
+    assert service.blocked() == {member}
+    until(lambda: "I/O error" in service.console(member), "the guest to notice it", 60)
+    assert service.clients() == set()
