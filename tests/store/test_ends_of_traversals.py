@@ -31,35 +31,45 @@ def marked(simulation: Simulation, status: TraversalStatus) -> tuple[str, float 
     return row.status, row.ended_at
 
 
-@pytest.mark.parametrize("status", ["FAILED", "COMPLETE", "SUPERSEDED"])
+@pytest.mark.parametrize(
+    "status", [TraversalStatus.FAILED, TraversalStatus.COMPLETE, TraversalStatus.SUPERSEDED]
+)
 def test_what_is_over_has_ended(simulation: Simulation, status: TraversalStatus) -> None:
     assert marked(simulation, status) == (status, simulation.clock.seconds)
 
 
 def test_what_fails_again_ended_when_it_failed_first(simulation: Simulation) -> None:
-    failed = marked(simulation, "FAILED")
+    failed = marked(simulation, TraversalStatus.FAILED)
 
-    assert marked(simulation, "FAILED") == failed
+    assert marked(simulation, TraversalStatus.FAILED) == failed
 
 
 def test_what_is_complete_after_it_failed_ended_when_it_failed(simulation: Simulation) -> None:
-    _, ended = marked(simulation, "FAILED")
+    _, ended = marked(simulation, TraversalStatus.FAILED)
 
-    assert marked(simulation, "COMPLETE") == ("COMPLETE", ended)
+    assert marked(simulation, TraversalStatus.COMPLETE) == ("COMPLETE", ended)
 
 
 def test_what_waits_for_a_person_has_not_ended(simulation: Simulation) -> None:
-    assert marked(simulation, "BLOCKED") == ("BLOCKED", None)
-    assert marked(simulation, "IN_PROGRESS") == ("IN_PROGRESS", None)
+    assert marked(simulation, TraversalStatus.BLOCKED) == ("BLOCKED", None)
+    assert marked(simulation, TraversalStatus.IN_PROGRESS) == ("IN_PROGRESS", None)
 
 
 def test_what_fails_after_it_waited_for_a_person_ends_then(simulation: Simulation) -> None:
-    marked(simulation, "BLOCKED")
+    marked(simulation, TraversalStatus.BLOCKED)
 
-    assert marked(simulation, "FAILED") == ("FAILED", simulation.clock.seconds)
+    assert marked(simulation, TraversalStatus.FAILED) == ("FAILED", simulation.clock.seconds)
 
 
-@pytest.mark.parametrize("status", ["IN_PROGRESS", "BLOCKED", "FAILED", "COMPLETE"])
+@pytest.mark.parametrize(
+    "status",
+    [
+        TraversalStatus.IN_PROGRESS,
+        TraversalStatus.BLOCKED,
+        TraversalStatus.FAILED,
+        TraversalStatus.COMPLETE,
+    ],
+)
 def test_the_traversal_that_took_its_place_is_known_unless_it_had_ended(
     simulation: Simulation, status: TraversalStatus
 ) -> None:
@@ -67,7 +77,7 @@ def test_the_traversal_that_took_its_place_is_known_unless_it_had_ended(
 
     simulation.start(simulation.goal("b"), "traversal-2")
 
-    row = simulation.database.reading(lambda tx: views.traversal(tx, "traversal-1"))
+    row = simulation.store.reading(lambda tx: views.traversal(tx, "traversal-1"))
     assert row is not None
     superseded = status in ("IN_PROGRESS", "BLOCKED")
     assert row["superseded_by"] == ("traversal-2" if superseded else None)

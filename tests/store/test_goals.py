@@ -23,7 +23,7 @@ def simulation(request: pytest.FixtureRequest) -> Simulation:
 
 
 def listed(simulation: Simulation) -> list[goals.StoredGoal]:
-    return simulation.database.reading(lambda tx: goals.listed(tx, simulation.group_id))
+    return simulation.store.reading(lambda tx: goals.listed(tx, simulation.group_id))
 
 
 def prune(simulation: Simulation, keep: int, older_than: float = NEVER) -> int:
@@ -96,7 +96,7 @@ def test_a_goal_is_found_by_its_first_digits(simulation: Simulation) -> None:
     version = give(simulation, numbered(simulation, 1))
 
     def find(prefix: str) -> list[str]:
-        return simulation.database.reading(
+        return simulation.store.reading(
             lambda tx: goals.beginning_with(tx, simulation.group_id, prefix)
         )
 
@@ -196,11 +196,15 @@ def test_what_stood_behind_a_resource_last_is_known_until_it_has_something_new(
         simulation.define({"web": sample_resource("exclusive", key=key)})
         simulation.clock.seconds += 1
         simulation.converge(simulation.goal(), never_made)
-    assert simulation.record(first.id).gone
+    gone = simulation.record(first.id)
+    assert gone is not None
+    assert gone.gone
 
     prune(simulation, keep=0)
 
-    assert simulation.record(first.id).physical_id == first.physical_id
+    known = simulation.record(first.id)
+    assert known is not None
+    assert known.physical_id == first.physical_id
 
 
 def test_what_a_pruned_goal_made_and_is_still_there_goes_on_as_before(

@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from mistral_failover.convergence.definitions import Definitions
-from mistral_failover.convergence.records import Record
+from mistral_failover.convergence.records import Action, Record
+from mistral_failover.model.decisions import Decision
+from mistral_failover.model.group import Group
 from mistral_failover.store import groups, incidents
 from mistral_failover.store.database import Database
 from mistral_failover.store.incidents import OPERATOR, Incident
+from mistral_failover.store.transaction import ProjectTransaction, SqlTransaction
 from support.together import together
 from support.world import type_file
 
@@ -81,9 +84,11 @@ def test_a_group_that_many_define_at_once_is_defined_once(database: Database) ->
 def test_a_changed_definition_takes_effect_at_once(database: Database, group: str) -> None:
     parsed = Definitions()
 
-    def read() -> Any:
-        def find(tx: Any) -> Any:
-            return parsed.group(tx, groups.find(tx, "g"))
+    def read() -> Group:
+        def find(tx: ProjectTransaction) -> Group:
+            found = groups.find(tx, "g")
+            assert found is not None
+            return parsed.group(tx, found)
 
         return database.for_project("mine").reading(find)
 
@@ -96,9 +101,9 @@ def test_a_changed_definition_takes_effect_at_once(database: Database, group: st
 
 def test_types_that_live_records_need_stay_defined(database: Database, group: str) -> None:
     live = Record(id="r", group_id=group, name="r", type="x")
-    gone = Record(id="s", group_id=group, name="s", type="y", action="DELETE")
+    gone = Record(id="s", group_id=group, name="s", type="y", action=Action.DELETE)
 
-    def insert(tx: Any) -> None:
+    def insert(tx: SqlTransaction) -> None:
         tx.insert_record(live, tx.now())
         tx.insert_record(gone, tx.now())
 
@@ -115,17 +120,20 @@ def test_types_that_live_records_need_stay_defined(database: Database, group: st
 
 
 def replaced(database: Database, group: str, *seen: tuple[str, str]) -> list[groups.ReplacedMember]:
-    return database.atomically(
+    return database.for_project("mine").atomically(
         lambda tx: groups.record_members(tx, group, [(name, server, 1.5) for name, server in seen])
     )
+
+
+def members(database: Database, group: str) -> dict[str, groups.MemberRow]:
+    return database.for_project("mine").reading(lambda tx: groups.members_of(tx, group))
 
 
 def see(
     database: Database, group: str, *seen: tuple[str, str]
 ) -> dict[str, tuple[str | None, int]]:
     replaced(database, group, *seen)
-    members = database.reading(lambda tx: groups.members_of(tx, group))
-    return {name: (row.server_id, row.epoch) for name, row in members.items()}
+    return {name: (row.server_id, row.epoch) for name, row in members(database, group).items()}
 
 
 def test_another_server_behind_a_known_name_raises_the_epoch(
@@ -167,11 +175,13 @@ def test_a_look_that_is_older_than_what_is_known_changes_nothing(
 ) -> None:
     def late(server: str, before: dict[str, groups.MemberRow]) -> list[groups.ReplacedMember]:
         seen = [("a", server, 1.5), ("new", "s9", 1.5)]
-        return database.atomically(lambda tx: groups.record_members(tx, group, seen, before))
+        return database.for_project("mine").atomically(
+            lambda tx: groups.record_members(tx, group, seen, before)
+        )
 
-    none = database.reading(lambda tx: groups.members_of(tx, group))
+    none = members(database, group)
     see(database, group, ("a", "s1"))
-    first = database.reading(lambda tx: groups.members_of(tx, group))
+    first = members(database, group)
     see(database, group, ("a", "s2"))
 
     for before in (none, first):
@@ -180,9 +190,7 @@ def test_a_look_that_is_older_than_what_is_known_changes_nothing(
     assert see(database, group) == {"a": ("s2", 2)}
 
     assert late("s2", first) == [], "what is known by now may be seen by anybody"
-    assert late("s3", database.reading(lambda tx: groups.members_of(tx, group))) == [
-        groups.ReplacedMember("a", "s2", 3)
-    ]
+    assert late("s3", members(database, group)) == [groups.ReplacedMember("a", "s2", 3)]
 
 
 def test_members_whose_names_differ_in_case_alone_are_different(
@@ -193,10 +201,12 @@ def test_members_whose_names_differ_in_case_alone_are_different(
 
 def test_a_persons_word_holds_for_the_epoch_it_was_given_in(database: Database, group: str) -> None:
     def word() -> str | None:
-        return database.reading(lambda tx: groups.members_of(tx, group))["a"].confirmed_because
+        return members(database, group)["a"].confirmed_because
 
     def confirm(member: str) -> bool:
-        return database.atomically(lambda tx: groups.confirm_fenced(tx, group, member, "seen off"))
+        return database.for_project("mine").atomically(
+            lambda tx: groups.confirm_fenced(tx, group, member, "seen off")
+        )
 
     see(database, group, ("a", "s1"))
     assert word() is None
@@ -213,7 +223,7 @@ def test_a_persons_word_holds_for_the_epoch_it_was_given_in(database: Database, 
 def test_a_server_is_known_within_its_project_only(database: Database, group: str) -> None:
     see(database, group, ("a", "s1"))
 
-    def behind(project: str, server: str) -> Any:
+    def behind(project: str, server: str) -> tuple[str, str] | None:
         return database.for_project(project).reading(lambda tx: groups.member_of_server(tx, server))
 
     assert behind("mine", "s1") == ("g", "a")
@@ -228,7 +238,7 @@ def test_a_server_of_two_groups_is_found_in_the_one_that_is_named(
     see(database, group, ("a", "s1"))
     see(database, second, ("b", "s1"))
 
-    def behind(name: str | None) -> Any:
+    def behind(name: str | None) -> tuple[str, str] | None:
         return database.for_project("mine").reading(
             lambda tx: groups.member_of_server(tx, "s1", name)
         )
@@ -245,13 +255,14 @@ def test_a_server_of_two_groups_is_found_in_the_one_that_is_named(
 
 
 def incident(identity: str, **fields: Any) -> Incident:
-    first = Incident(identity, "mine", "g", "aodh", {"lost": "a"}, {}, "ADMITTED", "because")
+    first = Incident(identity, "mine", "g", "aodh", {"lost": "a"}, {}, Decision.ADMITTED, "because")
     return replace(first, **fields)
 
 
 def add(database: Database, *several: Incident) -> None:
+    own = database.for_project("mine")
     for one in several:
-        database.atomically(lambda tx: incidents.add(tx, one))  # noqa: B023 - run at once
+        own.atomically(lambda tx: incidents.add(tx, one))  # noqa: B023 - run at once
 
 
 def get(database: Database, identity: str, project: str = "mine") -> Incident | None:
@@ -272,7 +283,8 @@ def test_an_incident_is_its_projects_own(database: Database) -> None:
 def test_duplicates_that_come_at_once_are_all_counted(database: Database) -> None:
     add(database, incident("i"))
 
-    together(8, lambda n: database.atomically(lambda tx: incidents.count_duplicate(tx, "i")))
+    own = database.for_project("mine")
+    together(8, lambda n: own.atomically(lambda tx: incidents.count_duplicate(tx, "i")))
 
     known = get(database, "i")
     assert known is not None
@@ -280,24 +292,24 @@ def test_duplicates_that_come_at_once_are_all_counted(database: Database) -> Non
 
 
 def test_an_incident_causes_at_most_one_traversal(database: Database) -> None:
-    add(database, incident("i"), incident("held", decision="HELD"))
-    unstarted = database.for_project("mine").reading(incidents.unstarted)
-    assert [one.id for one in unstarted] == ["i"]
+    add(database, incident("i"), incident("held", decision=Decision.HELD))
+    own = database.for_project("mine")
+    assert [one.id for one in own.reading(incidents.unstarted)] == ["i"]
 
     for traversal in ("t1", "t2"):
-        database.atomically(lambda tx: incidents.link(tx, "i", traversal))  # noqa: B023
+        own.atomically(lambda tx: incidents.link(tx, "i", traversal))  # noqa: B023
 
     known = get(database, "i")
     assert known is not None
     assert known.traversal_id == "t1"
-    assert database.for_project("mine").reading(incidents.unstarted) == []
+    assert own.reading(incidents.unstarted) == []
 
 
 def test_a_decision_is_replaced(database: Database) -> None:
-    add(database, incident("i", decision="HELD"))
+    add(database, incident("i", decision=Decision.HELD))
 
     database.for_project("mine").atomically(
-        lambda tx: incidents.decide(tx, "i", "ADMITTED", "an operator said so")
+        lambda tx: incidents.decide(tx, "i", Decision.ADMITTED, "an operator said so")
     )
 
     known = get(database, "i")
@@ -309,16 +321,18 @@ def test_only_admitted_alarms_count_towards_the_limits(database: Database) -> No
     add(
         database,
         incident("alarm"),
-        incident("held", decision="HELD"),
+        incident("held", decision=Decision.HELD),
         incident("person", source=OPERATOR),
         incident("elsewhere", group_id="h"),
     )
 
     def since(at: float) -> list[float]:
-        return database.reading(lambda tx: incidents.admitted_alarms_since(tx, "g", at))
+        return database.for_project("mine").reading(
+            lambda tx: incidents.admitted_alarms_since(tx, "g", at)
+        )
 
     assert len(since(0)) == 1
     assert since(database.reading(lambda tx: tx.now()) + 1) == []
-    latest = database.reading(lambda tx: incidents.of_group(tx, "g", 2))
+    latest = database.for_project("mine").reading(lambda tx: incidents.of_group(tx, "g", 2))
     assert len(latest) == 2
     assert latest[0].first_at >= latest[1].first_at, "newest first"

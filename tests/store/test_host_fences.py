@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import networkx as nx
 
@@ -16,6 +15,7 @@ from mistral_failover.store.database import Database
 from mistral_failover.store.host_fences import Claim, HostFence
 from mistral_failover.store.incidents import Incident
 from mistral_failover.store.tables import host_fences as table
+from mistral_failover.store.transaction import SqlTransaction
 from support.together import together
 
 HOST = "compute-1"
@@ -142,7 +142,7 @@ def test_a_renewed_claim_lasts_longer(database: Database) -> None:
 
 
 def test_an_owner_of_any_length_and_with_any_character_fits(database: Database) -> None:
-    def claimed(tx: Any) -> Claim | None:
+    def claimed(tx: SqlTransaction) -> Claim | None:
         return host_fences.claim(tx, HOST, "\x1b" + "o" * 400, 30.0)
 
     assert database.atomically(claimed) is not None
@@ -165,11 +165,12 @@ def test_a_proof_since_the_report_about_a_host_counts_for_every_traversal_that_i
     fact = {"host": HOST}
     report = Incident("report", "elsewhere", None, "nova", fact, {}, Decision.ADMITTED, "")
     child = replace(report, id="child", group_id="g", parent="report")
-    database.atomically(lambda tx: incidents.add(tx, report))
+    own = database.for_project("elsewhere")
+    own.atomically(lambda tx: incidents.add(tx, report))
     held = claim(database)
     assert held is not None
     prove(database, held)
-    database.atomically(lambda tx: incidents.add(tx, child))
+    own.atomically(lambda tx: incidents.add(tx, child))
     begin(database, replace(traversal, incident_id="child"))
 
     proven_at = fence(database).proven_at

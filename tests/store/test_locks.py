@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.convergence.records import Lock, Node, Outcome, Record, Ticket
+from mistral_failover.convergence.records import Action, Lock, Node, Outcome, Record, Status, Ticket
+from mistral_failover.model.types import Verb
 from mistral_failover.store import groups
 from mistral_failover.store.database import Database
+from mistral_failover.store.transaction import ProjectTransaction, SqlTransaction
 from support.together import together
 
 MANY = 8
@@ -30,7 +32,7 @@ def now(database: Database) -> Record:
 
 
 def ticket(lock: Lock, key: str = "key") -> Ticket:
-    return Ticket(key, "create", "t", Node("update", "r"), lock, "v")
+    return Ticket(key, Verb.CREATE, "t", Node("update", "r"), lock, "v")
 
 
 def test_of_many_that_want_one_lock_exactly_one_gets_it(database: Database, record: Record) -> None:
@@ -119,37 +121,39 @@ def test_a_lease_that_ran_out_is_not_renewed(database: Database, record: Record)
 def test_no_lease_is_renewed_to_make_something_on_a_member_that_was_fenced_since(
     database: Database, cause: str
 ) -> None:
-    making = on_member(database, action="CREATE")
+    making = on_member(database, Action.CREATE)
     assert database.atomically(lambda tx: tx.renew(making))
 
     if cause == "fenced":
         database.atomically(lambda tx: tx.raise_epochs("g", ["a"]))
     else:
-        database.atomically(lambda tx: groups.record_members(tx, "g", [("a", "server-2", None)]))
+        database.for_project("elsewhere").atomically(
+            lambda tx: groups.record_members(tx, "g", [("a", "server-2", None)])
+        )
 
     assert not database.atomically(lambda tx: tx.renew(making))
 
 
 @pytest.mark.usefixtures("group")
 def test_what_takes_something_from_a_fenced_member_keeps_its_lease(database: Database) -> None:
-    removing = on_member(database, action="DELETE")
+    removing = on_member(database, Action.DELETE)
     database.atomically(lambda tx: tx.raise_epochs("g", ["a"]))
 
     assert database.atomically(lambda tx: tx.renew(removing))
 
 
-def on_member(database: Database, action: str) -> Lock:
+def on_member(database: Database, action: Action) -> Lock:
     """The lock of an operation on a record that sits on member a, in its first epoch."""
     fresh = Record(id="r", group_id="g", name="r", type="held", member="a", epoch=1)
 
-    def take(tx: Any) -> Lock:
+    def take(tx: ProjectTransaction) -> Lock:
         groups.record_members(tx, "g", [("a", "server-1", None), ("b", "server-b", None)])
         tx.insert_record(fresh, tx.now())
-        lock = tx.acquire(fresh, "o", 60.0, action=action, status="IN_PROGRESS")
+        lock = tx.acquire(fresh, "o", 60.0, action=action, status=Status.IN_PROGRESS)
         assert lock is not None
         return lock
 
-    return database.atomically(take)
+    return database.for_project("elsewhere").atomically(take)
 
 
 def test_after_a_steal_the_former_owner_neither_renews_nor_releases(
@@ -291,7 +295,7 @@ def test_what_was_unknown_is_overtaken_by_the_next_success_and_not_by_a_failure(
 
 
 def test_a_transaction_that_raises_leaves_nothing(database: Database, record: Record) -> None:
-    def half(tx: Any) -> None:
+    def half(tx: SqlTransaction) -> None:
         assert tx.amend(record, reason="half")
         raise LookupError
 
@@ -310,12 +314,17 @@ def test_a_deadlock_runs_the_transaction_again(database: Database, record: Recor
     def crosswise(number: int) -> bool:
         order = ["r", "s"] if number else ["s", "r"]
 
-        def change(tx: Any) -> bool:
+        def amended(tx: SqlTransaction, identity: str) -> bool:
+            known = tx.record(identity)
+            assert known is not None
+            return tx.amend(known, reason=str(number))
+
+        def change(tx: SqlTransaction) -> bool:
             runs.append(number)
-            changed = tx.amend(tx.record(order[0]), reason=str(number))
+            changed = amended(tx, order[0])
             if database.engine.dialect.name != "sqlite" and len(runs) <= 2:
                 met.wait(30)
-            return changed and tx.amend(tx.record(order[1]), reason=str(number))
+            return changed and amended(tx, order[1])
 
         return database.atomically(change)
 
@@ -327,7 +336,7 @@ def test_a_deadlock_runs_the_transaction_again(database: Database, record: Recor
 @pytest.mark.usefixtures("group")
 def test_what_somebody_else_inserts_meanwhile_is_found_by_the_repeat(database: Database) -> None:
     def insert_if_missing(number: int) -> int:
-        def insert(tx: Any) -> int:
+        def insert(tx: SqlTransaction) -> int:
             if tx.record("n") is not None:
                 return 0
             fresh = Record(id="n", group_id="g", name="n", type="shared", goal_version="v")

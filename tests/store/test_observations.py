@@ -4,15 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import pytest
 
 from mistral_failover.convergence.records import TraversalStatus
+from mistral_failover.model.goal import Goal
 from mistral_failover.store import observations
 from mistral_failover.store.database import Database
 from mistral_failover.store.tables import groups, traversals
 from mistral_failover.store.tables import observations as table
+from mistral_failover.store.transaction import SqlTransaction
 from support.simulation import PROJECT
 
 DOCUMENT = {"service": "SERVING", "reasons": []}
@@ -25,18 +26,20 @@ def age(database: Database, group_id: str, seconds: float) -> None:
 
 
 def save(database: Database, group_id: str, service: str = "SERVING") -> None:
-    database.atomically(lambda tx: observations.save(tx, group_id, service, DOCUMENT, tx.now()))
+    database.for_project(PROJECT).atomically(
+        lambda tx: observations.save(tx, group_id, service, DOCUMENT, tx.now())
+    )
 
 
 @pytest.fixture
-def rests(database: Database, define: Callable[..., tuple[str, Any]]) -> Callable[..., str]:
+def rests(database: Database, define: Callable[..., tuple[str, Goal]]) -> Callable[..., str]:
     """Make a group whose traversal stands so; returns its id."""
 
-    def make(name: str = "payments", status: TraversalStatus = "COMPLETE") -> str:
+    def make(name: str = "payments", status: TraversalStatus = TraversalStatus.COMPLETE) -> str:
         identity, goal = define({}, name)
         traversal = f"walk-{name}"
 
-        def walk(tx: Any) -> None:
+        def walk(tx: SqlTransaction) -> None:
             tx.insert(
                 traversals,
                 id=traversal,
@@ -91,7 +94,7 @@ def test_a_group_is_due_again_after_each_traversal(
 def test_while_a_goal_is_being_reached_it_is_not(
     rests: Callable[..., str], due: Callable[..., Sequence[str]]
 ) -> None:
-    rests("payments", "IN_PROGRESS")
+    rests("payments", TraversalStatus.IN_PROGRESS)
     assert due(0.0) == []
 
 
@@ -112,9 +115,10 @@ def test_since_when_a_service_is_so_outlives_the_looks_that_see_no_change(
     database: Database, rests: Callable[..., str]
 ) -> None:
     group = rests()
+    own = database.for_project(PROJECT)
 
     def kept() -> observations.StoredObservation:
-        found = database.reading(lambda tx: observations.of_group(tx, group))
+        found = own.reading(lambda tx: observations.of_group(tx, group))
         assert found is not None
         return found
 
@@ -133,14 +137,15 @@ def test_what_is_seen_again_only_gets_a_later_time(
     database: Database, rests: Callable[..., str], due: Callable[..., Sequence[str]]
 ) -> None:
     group = rests()
+    own = database.for_project(PROJECT)
     save(database, group, "SERVING")
     age(database, group, 100.0)
-    before = database.reading(lambda tx: observations.of_group(tx, group))
+    before = own.reading(lambda tx: observations.of_group(tx, group))
     now = database.reading(lambda tx: tx.now())
     for at in (now, now - 50.0):
-        database.atomically(lambda tx, at=at: observations.seen_again(tx, [group], at))
+        own.atomically(lambda tx: observations.seen_again(tx, [group], at))  # noqa: B023
 
-    after = database.reading(lambda tx: observations.of_group(tx, group))
+    after = own.reading(lambda tx: observations.of_group(tx, group))
     assert before is not None
     assert after is not None
     assert after.at == now

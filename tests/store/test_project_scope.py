@@ -29,13 +29,13 @@ from mistral_failover.convergence.records import (
     Traversal,
     TraversalStatus,
 )
-from mistral_failover.model.decisions import Decision
+from mistral_failover.model.decisions import Decision, OrderVerb
 from mistral_failover.model.goal import Goal
+from mistral_failover.model.ids import group_id
 from mistral_failover.model.types import Verb
 from mistral_failover.store import schema, tables
 from mistral_failover.store.blocked_clients import BlockedClient
 from mistral_failover.store.database import Database
-from mistral_failover.store.groups import group_id
 from mistral_failover.store.host_fences import Claim
 from mistral_failover.store.incidents import Incident
 from mistral_failover.store.plans import StoredPlan
@@ -97,7 +97,7 @@ NAMED: dict[str, Any] = {
     "owner": "theirs-owner",
     "physical_id": None,
     "plan": StoredPlan(
-        "theirs-plan", "theirs", THEIRS, tables.OrderVerb.REMOVE, {}, "f", {}, "theirs-goal"
+        "theirs-plan", "theirs", THEIRS, OrderVerb.REMOVE, {}, "f", {}, "theirs-goal"
     ),
     "prefix": "theirs",
     "proof": "a proof",
@@ -181,7 +181,8 @@ def call(tx: ProjectTransaction, name: str) -> Any:
     """Call a function with the ids of the project ``theirs``."""
     known = {**NAMED, **OF_FUNCTION.get(name, {})}
     function = FUNCTIONS[name]
-    positional, keywords = [], {}
+    positional: list[ProjectTransaction] = []
+    keywords: dict[str, Any] = {}
     for parameter in inspect.signature(function).parameters.values():
         if parameter.name in ("tx", "self"):
             positional.append(tx)
@@ -321,7 +322,7 @@ def test_a_join_shows_no_row_of_another_project_on_either_side(database: Databas
         query = sa.select(here.c.project_id, there.c.id).join(there, sa.true(), isouter=outer)
 
         found = database.for_project("mine").reading(
-            lambda tx, query=query: tx.connection.execute(query).all()
+            lambda tx: tx.connection.execute(query).all()  # noqa: B023 - run at once
         )
 
         assert [tuple(row) for row in found] == [("mine", "mine-traversal")]
@@ -330,7 +331,7 @@ def test_a_join_shows_no_row_of_another_project_on_either_side(database: Databas
 def test_what_cannot_be_narrowed_is_refused(database: Database) -> None:
     groups = tables.groups
     everything = sa.select(groups.c.id, groups.c.project_id)
-    refused = [
+    refused: list[sa.Executable] = [
         sa.text("SELECT id FROM failover_groups"),
         sa.select(everything.subquery()),
         sa.select(everything.where(groups.c.project_id == "theirs").subquery()),
@@ -341,7 +342,7 @@ def test_what_cannot_be_narrowed_is_refused(database: Database) -> None:
     for statement in refused:
         with pytest.raises(OutOfProject):
             database.for_project("mine").reading(
-                lambda tx, statement=statement: tx.connection.execute(statement)
+                lambda tx: tx.connection.execute(statement)  # noqa: B023 - run at once
             )
     allowed = sa.select(everything.where(groups.c.project_id == "mine").subquery())
     found = database.for_project("mine").reading(lambda tx: tx.connection.execute(allowed).all())

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.convergence.records import Lock, Node, Outcome, Record, Ticket
+from mistral_failover.convergence.records import Action, Lock, Node, Outcome, Record, Status, Ticket
+from mistral_failover.model.types import Verb
 from mistral_failover.store import attached_volumes, groups
 from mistral_failover.store.database import Database
 from mistral_failover.store.tables import operations, resources
+from mistral_failover.store.transaction import ProjectTransaction, SqlTransaction
 from support.rows import only_these_change, rows
 
 OVER = -1.0  # the length of a lease that has run out when it begins
@@ -43,9 +45,15 @@ def take_both(database: Database, record: Record, neighbour: Record, lease: floa
     return locks[0]
 
 
+def break_lock(tx: SqlTransaction) -> bool:
+    record = tx.record("r")
+    assert record is not None
+    return tx.break_dead_lock(record, "dead")
+
+
 def ticket(lock: Lock, key: str = "key", **changes: Any) -> Ticket:
     return replace(
-        Ticket(key, "create", "t", Node("update", lock.resource_id), lock, "v"), **changes
+        Ticket(key, Verb.CREATE, "t", Node("update", lock.resource_id), lock, "v"), **changes
     )
 
 
@@ -54,7 +62,7 @@ def ticket(lock: Lock, key: str = "key", **changes: Any) -> Ticket:
     [
         lambda tx, lock: tx.renew(lock),
         lambda tx, lock: tx.release(lock, reason="x"),
-        lambda tx, lock: tx.break_dead_lock(tx.record("r"), "dead"),
+        lambda tx, lock: break_lock(tx),
     ],
     ids=["renew", "release", "break"],
 )
@@ -63,7 +71,7 @@ def test_a_lock_is_changed_without_touching_its_neighbour(
     database: Database,
     record: Record,
     neighbour: Record,
-    step: Callable[[Any, Lock], bool],
+    step: Callable[[SqlTransaction, Lock], bool],
     lease: float,
 ) -> None:
     lock = take_both(database, record, neighbour, lease)
@@ -85,7 +93,7 @@ def test_a_lock_that_is_taken_names_its_owner_and_ends_after_its_lease(
 ) -> None:
     clock = database.reading(lambda tx: tx.now())
 
-    lock = database.atomically(lambda tx: tx.acquire(record, "o", 60.0, status="IN_PROGRESS"))
+    lock = database.atomically(lambda tx: tx.acquire(record, "o", 60.0, status=Status.IN_PROGRESS))
 
     assert lock == Lock("r", "o", 1, 60.0)
     taken = now(database)
@@ -113,22 +121,22 @@ def test_a_lock_that_is_given_back_is_free_and_its_record_has_changed(
     assert lock is not None
     held = now(database)
 
-    assert database.atomically(lambda tx: tx.release(lock, status="FAILED"))
+    assert database.atomically(lambda tx: tx.release(lock, status=Status.FAILED))
 
-    expected = {"owner": None, "lease_until": None, "status": "FAILED"}
-    assert now(database) == replace(held, **expected, atomic_key=held.atomic_key + 1)
+    free = replace(held, owner=None, lease_until=None, atomic_key=held.atomic_key + 1)
+    assert now(database) == replace(free, status=Status.FAILED)
 
 
 def test_a_stolen_lock_is_free_and_a_worker_with_an_older_record_takes_nothing(
     database: Database, record: Record
 ) -> None:
-    database.atomically(lambda tx: tx.acquire(record, "o", OVER, status="IN_PROGRESS"))
+    database.atomically(lambda tx: tx.acquire(record, "o", OVER, status=Status.IN_PROGRESS))
     dead = now(database)
 
     assert database.atomically(lambda tx: tx.break_dead_lock(dead, "it died"))
 
-    expected = {"owner": None, "lease_until": None, "status": "FAILED", "reason": "it died"}
-    free = replace(dead, **expected, token=dead.token + 1, atomic_key=dead.atomic_key + 1)
+    failed = replace(dead, status=Status.FAILED, reason="it died", token=dead.token + 1)
+    free = replace(failed, owner=None, lease_until=None, atomic_key=dead.atomic_key + 1)
     assert now(database) == free
     seen_before = replace(free, atomic_key=dead.atomic_key)
     assert database.atomically(lambda tx: tx.acquire(seen_before, "p", 60.0)) is None
@@ -152,10 +160,10 @@ def test_the_records_of_a_group_are_those_not_gone_oldest_first(
 ) -> None:
     another = database.for_project("elsewhere").atomically(lambda tx: groups.define(tx, "h", {}))
     others = [
-        replace(record, id="c", name="c", action="CREATE"),
+        replace(record, id="c", name="c", action=Action.CREATE),
         replace(record, id="b", name="b"),
-        replace(record, id="a", name="a", action="DELETE", status="FAILED"),
-        replace(record, id="gone", name="gone", action="DELETE"),
+        replace(record, id="a", name="a", action=Action.DELETE, status=Status.FAILED),
+        replace(record, id="gone", name="gone", action=Action.DELETE),
         replace(record, id="theirs", name="theirs", group_id=another),
     ]
     later = database.reading(lambda tx: tx.now()) + 1
@@ -294,7 +302,7 @@ def test_a_theft_leaves_unknown_what_the_dead_owner_had_started_there_and_nothin
     database.atomically(lambda tx: tx.close_operation(ticket(lock, "done"), Outcome()))
 
     with only_these_change(database, operations, ("key",), "started"):
-        assert database.atomically(lambda tx: tx.break_dead_lock(tx.record("r"), "dead"))
+        assert database.atomically(break_lock)
 
     assert rows(database, operations, "key")["started"]["status"] == "unknown"
 
@@ -310,7 +318,7 @@ def test_a_success_overtakes_what_was_unknown_about_its_own_record_only(
         database.atomically(lambda tx: tx.close_operation(one, silence))  # noqa: B023
     database.atomically(lambda tx: tx.acquire(record, "o", OVER))
     database.atomically(lambda tx: tx.open_operation(ticket(lock, "of a dead owner"), record, {}))
-    database.atomically(lambda tx: tx.break_dead_lock(tx.record("r"), "dead"))
+    database.atomically(break_lock)
     failed = ticket(lock, "failed")
     database.atomically(lambda tx: tx.open_operation(failed, record, {}))
     database.atomically(lambda tx: tx.close_operation(failed, Outcome(error={"code": "X"})))
@@ -352,10 +360,13 @@ def test_a_lease_is_refused_to_the_member_that_was_fenced_and_to_no_other(
     database: Database, record: Record
 ) -> None:
     on_a = replace(record, id="on-a", member="a", epoch=1)
-    removal = replace(on_a, id="removal", action="DELETE")
+    removal = replace(on_a, id="removal", action=Action.DELETE)
 
-    def members(tx: Any) -> None:
-        for group in ("g", "h"):
+    own = database.for_project("elsewhere")
+    another = own.atomically(lambda tx: groups.define(tx, "h", {}))
+
+    def members(tx: ProjectTransaction) -> None:
+        for group in ("g", another):
             groups.record_members(tx, group, [("a", "s1", None), ("b", "s2", None)])
         tx.insert_records((on_a, removal), tx.now())
 
@@ -363,10 +374,10 @@ def test_a_lease_is_refused_to_the_member_that_was_fenced_and_to_no_other(
         lock = Lock(fresh.id, "o", 1, 60.0)
         return database.atomically(lambda tx: tx.renew(lock))
 
-    database.atomically(members)
+    own.atomically(members)
     for fresh in (on_a, removal):
         database.atomically(lambda tx: tx.acquire(fresh, "o", 60.0))  # noqa: B023
-    database.atomically(lambda tx: tx.raise_epochs("h", ["a"]))
+    database.atomically(lambda tx: tx.raise_epochs(another, ["a"]))
     database.atomically(lambda tx: tx.raise_epochs("g", ["b"]))
     assert renewed(on_a), "another group's member, or another member of the group"
 
@@ -391,8 +402,10 @@ def test_a_volume_is_known_by_its_latest_record_also_where_two_are_of_one_moment
             properties={"volume": f"volume {name}"},
             physical_id=name,
         )
-        database.atomically(lambda tx, made=made: tx.insert_record(made, 1_000_000.0))
+        database.atomically(lambda tx: tx.insert_record(made, 1_000_000.0))  # noqa: B023
 
-    found = database.reading(lambda tx: attached_volumes.volumes(tx, "g", "volume"))
+    found = database.for_project("elsewhere").reading(
+        lambda tx: attached_volumes.volumes(tx, "g", "volume")
+    )
 
     assert found["data"].volume_id == order[1]

@@ -4,23 +4,27 @@ The counters stay as they are."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
+from mistral_failover.model.decisions import Decision
 from mistral_failover.store import incidents, plans, retention, tables, totals
 from mistral_failover.store.database import Database
 from mistral_failover.store.incidents import OPERATOR, Incident
+from mistral_failover.store.transaction import ProjectTransaction, SqlTransaction
 
 MINE, NEVER = "elsewhere", 0.0  # the project of the fixture's group
-BASE = Incident("i", MINE, "g", "aodh", {"lost": "a"}, {}, "IGNORED", "a sentence")
+Purge = Callable[..., int]
+BASE = Incident("i", MINE, "g", "aodh", {"lost": "a"}, {}, Decision.IGNORED, "a sentence")
 
 
 def add(database: Database, identity: str, **fields: Any) -> None:
     incident = replace(BASE, id=identity, **fields)
-    database.atomically(lambda tx: incidents.add(tx, incident))
+    database.for_project(incident.project_id).atomically(lambda tx: incidents.add(tx, incident))
 
 
 def write(database: Database, group: str, **fields: Any) -> None:
@@ -33,14 +37,13 @@ def there(database: Database, column: sa.Column[Any]) -> set[Any]:
 
 
 def forget(
-    database: Database, what: Any, *, keep: int, days: float | None = None, batch: int = 500
+    database: Database, what: Purge, *, keep: int, days: float | None = None, batch: int = 500
 ) -> int:
     """``days``: how many are kept; None: all."""
 
-    def once(tx: Any) -> int:
+    def once(tx: ProjectTransaction) -> int:
         older_than = NEVER if days is None else tx.now() - days * 86400
-        deleted: int = what(tx, keep=keep, older_than=older_than, batch=batch)
-        return deleted
+        return what(tx, keep=keep, older_than=older_than, batch=batch)
 
     return database.for_project(MINE).atomically(once)
 
@@ -84,7 +87,7 @@ def test_host_events_go_by_number_after_their_children_once_they_look_for_no_mor
     host = {"decision": "ADMITTED", "group_id": None, "rule": "host"}
     for number in range(4):
         add(database, f"old{number}", **host)
-    add(database, "child", group_id=group, parent="old0", decision="HELD")
+    add(database, "child", group_id=group, parent="old0", decision=Decision.HELD)
     age(database, tables.incidents, 1, *TIMES)
     add(database, "new", **host)
 
@@ -139,10 +142,10 @@ def test_what_is_needed_stays_however_old(
 def test_an_admitted_alarm_goes_by_age_after_what_is_counted_on_it(
     database: Database, group: str
 ) -> None:
-    add(database, "first", decision="ADMITTED", traversal_id="gone")
-    add(database, "order", decision="ADMITTED", source=OPERATOR)
+    add(database, "first", decision=Decision.ADMITTED, traversal_id="gone")
+    add(database, "order", decision=Decision.ADMITTED, source=OPERATOR)
     assert incidents_of(database, keep=0) == 0, "the number does not matter"
-    add(database, "second", decision="DUPLICATE", duplicate_of="first")
+    add(database, "second", decision=Decision.DUPLICATE, duplicate_of="first")
     age(database, tables.incidents, 91, *TIMES)
     before = counters(database)
 
@@ -190,10 +193,10 @@ def test_events_that_the_groups_workflow_has_not_received_stay(
 
 
 def test_plans_go_a_day_after_they_expired(database: Database, group: str) -> None:
-    row = {"project_id": MINE, "group_id": group, "verb": "failover", "inputs": {}}
+    row: dict[str, Any] = {"project_id": MINE, "group_id": group, "verb": "failover", "inputs": {}}
     row |= {"fingerprint": "", "world": {}, "goal_version": "v", "created_at": 0.0}
 
-    def keep(tx: Any) -> None:
+    def keep(tx: SqlTransaction) -> None:
         tx.insert(tables.plans, id="old", **row, expires_at=tx.now() - plans.REMEMBERED - 1)
         tx.insert(tables.plans, id="new", **row, expires_at=tx.now())
 

@@ -15,9 +15,11 @@ import alembic.migration
 import pytest
 import sqlalchemy as sa
 
+from mistral_failover.convergence.records import JournalKind
 from mistral_failover.store import schema
 from mistral_failover.store.database import Database
 from mistral_failover.store.tables import journal, metadata, resources
+from mistral_failover.store.transaction import SqlTransaction
 from support.databases import fresh_url
 from support.rows import rows
 from support.together import together
@@ -392,21 +394,23 @@ def test_every_table_keeps_names_apart_that_differ_in_case_alone(kind: str) -> N
                 "WHERE table_schema = DATABASE() AND table_name <> 'failover_schema'"
             )
         )
-        collations = dict(row._tuple() for row in rows)
+        collations: dict[str, str] = dict(row._tuple() for row in rows)
     assert collations == dict.fromkeys(metadata.tables, "utf8mb4_bin")
 
 
 def test_the_numbers_of_the_journal_s_sentences_are_never_given_twice(blank: Database) -> None:
     schema.upgrade(blank)
 
-    def write(tx: Any) -> None:
-        tx.journal("g", "it happened", kind="traversal")
+    def write(tx: SqlTransaction) -> None:
+        tx.journal("g", "it happened", kind=JournalKind.TRAVERSAL)
+
+    def last(tx: SqlTransaction) -> int:
+        return int(tx.connection.execute(sa.select(journal.c.id)).scalar_one())
 
     numbers = []
     for _ in range(2):
         blank.atomically(write)
-        query = sa.select(journal.c.id)
-        numbers.append(blank.reading(lambda tx, q=query: tx.connection.execute(q).scalar_one()))
+        numbers.append(blank.reading(last))
         blank.atomically(lambda tx: tx.execute(journal.delete()))
 
     assert numbers[0] < numbers[1]
@@ -474,7 +478,8 @@ BEFORE: dict[str, dict[str, Any]] = {
 
 
 def in_order(database: Database, table: str, column: str) -> list[str]:
-    query = sa.select(sa.column("id")).select_from(sa.table(table)).order_by(sa.column(column))
+    known = sa.table(table, sa.column("id", sa.String), sa.column(column))
+    query = sa.select(known.c.id).order_by(known.c[column])
     with database.engine.connect() as connection:
         return list(connection.execute(query).scalars())
 
@@ -630,7 +635,7 @@ def test_what_names_a_row_that_is_gone_is_removed_or_forgets_it(blank: Database)
 def test_a_number_is_never_given_twice_and_grows(blank: Database) -> None:
     schema.upgrade(blank)
 
-    def fail(tx: Any) -> None:
+    def fail(tx: SqlTransaction) -> None:
         given.append(tx.number())
         raise KeyError
 

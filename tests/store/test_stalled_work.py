@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from mistral_failover.convergence.engine import Engine
-from mistral_failover.convergence.records import Outcome, Ready, Ticket
+from mistral_failover.convergence.records import JournalKind, Outcome, Ready, Ticket
+from mistral_failover.model.decisions import Decision
+from mistral_failover.model.goal import Goal
+from mistral_failover.model.ids import group_id
 from mistral_failover.model.stages import Stage
-from mistral_failover.store import groups, incidents, stalled_work
+from mistral_failover.store import incidents, stalled_work
 from mistral_failover.store.database import Database
 from mistral_failover.store.incidents import OPERATOR, Incident
 from mistral_failover.store.tables import incidents as incident_rows
@@ -22,9 +24,11 @@ from support.world import type_file
 
 QUIET = 30.0
 
+Define = Callable[..., tuple[str, Goal]]
+
 
 @pytest.fixture
-def ready(database: Database, define: Callable[..., Any]) -> Ready:
+def ready(database: Database, define: Define) -> Ready:
     """The one ready node of a traversal of the group ``g``."""
     identity, goal = define({"thing": sample_resource()})
     engine = Engine(database, lease=60.0)
@@ -38,9 +42,9 @@ def age(database: Database, seconds: float) -> None:
     database.atomically(lambda tx: tx.execute(earlier))
 
 
-def tell(database: Database, ready: Ready, kind: str) -> None:
+def tell(database: Database, ready: Ready, kind: JournalKind) -> None:
     """A sentence about the node's resource, now."""
-    group = groups.group_id(PROJECT, "g")
+    group = group_id(PROJECT, "g")
     resource = ready.node.resource_id
     database.atomically(
         lambda tx: tx.journal(
@@ -79,7 +83,7 @@ def test_a_traversal_is_stalled_when_nothing_was_said_in_it_for_long(
     age(database, QUIET + 1)
 
     (stalled,) = found(database)
-    assert (stalled.traversal_id, stalled.group_id) == ("t", groups.group_id(PROJECT, "g"))
+    assert (stalled.traversal_id, stalled.group_id) == ("t", group_id(PROJECT, "g"))
     assert (stalled.group, stalled.resource, stalled.dead) == ("g", "thing", None)
     assert found(database, project="another") == []
 
@@ -88,7 +92,7 @@ def test_a_traversal_in_which_something_happens_is_not_stalled(
     database: Database, ready: Ready
 ) -> None:
     age(database, QUIET + 1)
-    tell(database, ready, "done")
+    tell(database, ready, JournalKind.DONE)
 
     assert found(database) == []
 
@@ -117,7 +121,7 @@ def test_nor_does_work_that_a_stopping_process_gave_back(database: Database, rea
 
     assert [stalled.dead for stalled in found(database)] == [None]
 
-    tell(database, ready, "started")
+    tell(database, ready, JournalKind.STARTED)
     assert found(database) == [], "somebody took it up since"
 
 
@@ -129,7 +133,7 @@ def test_what_a_sweep_has_just_taken_up_is_left_to_it(
         take(database, ready, 60.0)
         ends_in(database, ready, -0.001)
     age(database, QUIET + 1)
-    tell(database, ready, "sweep")
+    tell(database, ready, JournalKind.SWEEP)
 
     assert found(database) == []
 
@@ -155,7 +159,7 @@ def test_one_that_waits_for_a_service_is_stalled_only_when_its_next_try_is_long_
 
 
 def test_a_traversal_with_several_ready_nodes_is_found_once(
-    database: Database, define: Callable[..., Any]
+    database: Database, define: Define
 ) -> None:
     identity, goal = define({"one": sample_resource(), "two": sample_resource()})
     Engine(database, lease=60.0).start(
@@ -172,7 +176,7 @@ def test_a_traversal_with_several_ready_nodes_is_found_once(
 
 
 @pytest.fixture
-def behind_a_gate(database: Database, define: Callable[..., Any]) -> None:
+def behind_a_gate(database: Database, define: Define) -> None:
     """A traversal whose one ready node is of a later stage than those that are open; the execution
     ``x1`` drives it."""
     late = type_file("shared")
@@ -210,7 +214,7 @@ def test_a_traversal_that_waits_for_its_chain_is_told_with_the_execution_that_dr
 @pytest.mark.usefixtures("behind_a_gate")
 def test_each_execution_that_drives_a_traversal_is_counted_once(database: Database) -> None:
     for execution in ("x1", "x2", "x2"):
-        database.atomically(lambda tx, each=execution: tx.driven_by("t", each))
+        database.atomically(lambda tx: tx.driven_by("t", execution))  # noqa: B023
     age(database, QUIET + 1)
 
     (waits,) = held(database)
@@ -257,17 +261,17 @@ def test_who_holds_a_lock_or_has_just_ended_an_operation_is_at_work(
 @pytest.mark.parametrize(
     ("source", "decision", "traversal", "counts"),
     [
-        ("aodh", "ADMITTED", None, True),
-        ("aodh", "ADMITTED", "t", False),
-        ("aodh", "HELD", None, False),
-        (OPERATOR, "ADMITTED", None, False),
+        ("aodh", Decision.ADMITTED, None, True),
+        ("aodh", Decision.ADMITTED, "t", False),
+        ("aodh", Decision.HELD, None, False),
+        (OPERATOR, Decision.ADMITTED, None, False),
     ],
 )
 def test_an_alarm_that_was_admitted_for_a_while_and_caused_nothing_is_unstarted(
-    database: Database, source: str, decision: str, traversal: str | None, counts: bool
+    database: Database, source: str, decision: Decision, traversal: str | None, counts: bool
 ) -> None:
     incident = Incident("i", PROJECT, "g", source, {}, {}, decision, "s", traversal_id=traversal)
-    database.atomically(lambda tx: incidents.add(tx, incident))
+    database.for_project(PROJECT).atomically(lambda tx: incidents.add(tx, incident))
 
     def unstarted() -> bool:
         return database.for_project(PROJECT).reading(lambda tx: stalled_work.unstarted(tx, QUIET))
@@ -285,5 +289,5 @@ def test_a_traversal_is_found_within_its_project_only(database: Database, ready:
             lambda tx: stalled_work.group_of(tx, ready.traversal_id)
         )
 
-    assert group(PROJECT) == groups.group_id(PROJECT, "g")
+    assert group(PROJECT) == group_id(PROJECT, "g")
     assert group("another") is None

@@ -15,15 +15,18 @@ from mistral_failover.convergence.records import (
     Node,
     NodeProgress,
     NodeState,
+    NodeStatus,
     Record,
     Reported,
     Traversal,
+    TraversalStatus,
     Wanted,
 )
 from mistral_failover.model.stages import Stage
 from mistral_failover.store import views
 from mistral_failover.store.database import Database
 from mistral_failover.store.tables import edges, nodes
+from mistral_failover.store.transaction import SqlTransaction
 from support.rows import only_these_change, rows
 
 FIRST, SECOND, OLD = Node("update", "r"), Node("update", "s"), Node("cleanup", "o")
@@ -47,7 +50,7 @@ def twins(database: Database, group: str) -> TraversalPlan:
     records = [Record(name, group, name, "shared") for name in wanted]
     database.atomically(lambda tx: tx.insert_records(records, tx.now()))
     for identity in ("t", "u"):
-        traversal = Traversal(identity, group, "v", "IN_PROGRESS")
+        traversal = Traversal(identity, group, "v", TraversalStatus.IN_PROGRESS)
         database.atomically(lambda tx: tx.open_traversal(traversal, plan))  # noqa: B023
     return plan
 
@@ -75,8 +78,8 @@ def test_a_traversal_opens_with_a_sync_point_per_node_and_one_for_its_end(
         SECOND.key: ("s", "WAITING", 2),
         END: (None, "WAITING", 1),
     }
-    assert state(database, FIRST) == NodeState(FIRST, "WAITING", 0, twins.wanted["r"])
-    assert state(database, OLD) == NodeState(OLD, "WAITING", 0, None, stage=1)
+    assert state(database, FIRST) == NodeState(FIRST, NodeStatus.WAITING, 0, twins.wanted["r"])
+    assert state(database, OLD) == NodeState(OLD, NodeStatus.WAITING, 0, None, stage=1)
     pairs = {
         (row["predecessor"], row["node"])
         for row in rows(database, edges, "traversal_id", "node", "predecessor").values()
@@ -99,7 +102,7 @@ def test_a_traversal_opens_with_a_sync_point_per_node_and_one_for_its_end(
     ids=["report", "report of a root", "fail", "block", "defer", "drop", "wait"],
 )
 def test_no_other_traversal_is_touched(
-    database: Database, twins: TraversalPlan, step: Callable[[Any], Any]
+    database: Database, twins: TraversalPlan, step: Callable[[SqlTransaction], object]
 ) -> None:
     names = (FIRST.key, SECOND.key, OLD.key, END)
     with (
@@ -131,7 +134,9 @@ def test_a_report_counts_down_only_its_dependents(database: Database, twins: Tra
     ):
         assert database.atomically(lambda tx: tx.report("t", FIRST, data("r"))) == NONE
 
-    assert state(database, SECOND) == NodeState(SECOND, "WAITING", 1, twins.wanted["s"], stage=3)
+    assert state(database, SECOND) == NodeState(
+        SECOND, NodeStatus.WAITING, 1, twins.wanted["s"], stage=3
+    )
     done = rows(database, nodes, "traversal_id", "node")["t", FIRST.key]
     assert (done["status"], done["output"], done["reason"]) == ("DONE", data("r"), None)
 
@@ -221,7 +226,7 @@ def test_a_deferral_says_who_holds_the_lock_and_since_when(
     with only_these_change(database, nodes, ("traversal_id", "node"), ("t", FIRST.key)):
         database.atomically(lambda tx: tx.defer("t", FIRST, "slow"))
 
-    (deferred,) = database.reading(lambda tx: views.deferred(tx, ["t"]))
+    (deferred,) = database.for_project("elsewhere").reading(lambda tx: views.deferred(tx, ["t"]))
     assert (deferred["node"], deferred["deferred_to"]) == (FIRST.key, "slow")
     assert begun <= deferred["deferred_at"] < begun + 30
 
@@ -243,7 +248,7 @@ def test_a_wait_keeps_its_beginning_and_counts_its_tries(
 
     assert state(database, FIRST) == NodeState(
         FIRST,
-        "WAITING",
+        NodeStatus.WAITING,
         0,
         twins.wanted["r"],
         waiting_for="Cinder",
@@ -263,7 +268,7 @@ def test_a_wait_keeps_its_beginning_and_counts_its_tries(
     ids=["report", "fail", "block"],
 )
 def test_what_came_to_an_end_waits_no_more(
-    database: Database, twins: TraversalPlan, end: Callable[[Any], Any]
+    database: Database, twins: TraversalPlan, end: Callable[[SqlTransaction], object]
 ) -> None:
     wait(database, since=10.5, next_try=11.5)
 
@@ -295,9 +300,9 @@ def test_the_progress_lists_every_node_with_its_stage_and_who_works_on_its_recor
     progress = database.reading(lambda tx: tx.progress("t"))
 
     assert progress == [
-        NodeProgress(FIRST, 0, "WAITING", 0, 11.5, "worker", held.lease_until),
-        NodeProgress(OLD, 1, "DONE", 0, None, None, None),
-        NodeProgress(SECOND, 3, "WAITING", 1, None, None, None),
+        NodeProgress(FIRST, 0, NodeStatus.WAITING, 0, 11.5, "worker", held.lease_until),
+        NodeProgress(OLD, 1, NodeStatus.DONE, 0, None, None, None),
+        NodeProgress(SECOND, 3, NodeStatus.WAITING, 1, None, None, None),
     ]
     assert database.reading(lambda tx: tx.progress("never")) == []
 
@@ -314,7 +319,7 @@ def test_a_stage_that_is_open_is_never_closed_again(
     twins: TraversalPlan,
 ) -> None:
     for identity in ("v", "w"):
-        traversal = Traversal(identity, "g", "v", "IN_PROGRESS", through=before)
+        traversal = Traversal(identity, "g", "v", TraversalStatus.IN_PROGRESS, through=before)
         database.atomically(lambda tx: tx.open_traversal(traversal, twins))  # noqa: B023
 
     database.atomically(lambda tx: tx.open_through("v", opened))
@@ -330,7 +335,7 @@ def test_a_stage_that_is_open_is_never_closed_again(
 def test_a_traversal_is_succeeded_by_the_one_that_follows_it(
     database: Database, twins: TraversalPlan
 ) -> None:
-    following = Traversal("v", "g", "v", "IN_PROGRESS", follows="t")
+    following = Traversal("v", "g", "v", TraversalStatus.IN_PROGRESS, follows="t")
     database.atomically(lambda tx: tx.open_traversal(following, twins))
 
     assert database.reading(lambda tx: tx.successor("t")) == "v"

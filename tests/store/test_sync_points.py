@@ -22,6 +22,7 @@ from mistral_failover.convergence.records import (
     Ready,
     Record,
     Reported,
+    Step,
     Traversal,
     Wanted,
 )
@@ -29,6 +30,7 @@ from mistral_failover.model.goal import Goal
 from mistral_failover.model.stages import Stage
 from mistral_failover.store import stalled_work
 from mistral_failover.store.database import Database
+from mistral_failover.store.transaction import SqlTransaction
 from support.simulation import PROJECT
 from support.together import together
 from support.world import World
@@ -48,8 +50,8 @@ def joined(database: Database, traversal: Traversal) -> str:
     graph: nx.DiGraph[str] = nx.DiGraph((before.key, JOIN.key) for before in BEFORE)
     wanted = {"join": Wanted("join", "shared", {"large": "x" * 70_000}, ("p1", "p2"))}
     plan = TraversalPlan(graph, wanted, (), (), {}, (), dict.fromkeys(graph, Stage.FENCE))
-    of = {"group_id": traversal.group_id, "type": "shared"}
-    records = [Record(node.resource_id, name=node.resource_id, **of) for node in (JOIN, *BEFORE)]
+    names = [node.resource_id for node in (JOIN, *BEFORE)]
+    records = [Record(name, traversal.group_id, name, "shared") for name in names]
     database.atomically(lambda tx: tx.insert_records(records, tx.now()))
     database.atomically(lambda tx: tx.open_traversal(traversal, plan))
     return traversal.id
@@ -104,7 +106,9 @@ def test_the_traversal_has_finished_when_every_root_has_reported(
     database: Database, joined: str
 ) -> None:
     for before in BEFORE:
-        reported = database.atomically(lambda tx, n=before: tx.report(joined, n, data("p")))
+        reported = database.atomically(
+            lambda tx: tx.report(joined, before, data("p"))  # noqa: B023 - run at once
+        )
         assert not reported.finished
 
     last = database.atomically(lambda tx: tx.report(joined, JOIN, data("join")))
@@ -200,7 +204,7 @@ def test_failures_at_once_of_which_each_would_replan_settle_on_one(
     ready = engine.start(group, goal, traversal_id="t", expected=None, cause="a test").ready
     works = [engine.check(one, "o").operation for one in ready]
 
-    def fail(n: int) -> Any:
+    def fail(n: int) -> Step:
         work = works[n]
         assert work is not None
         return engine.conclude(work.ticket, Outcome(error={"code": "X"}))
@@ -230,7 +234,7 @@ def test_a_deferral_that_races_with_the_release_does_not_lose_the_wake_up(
     looked, commit = threading.Event(), threading.Event()
 
     def conclude_slowly() -> tuple[Ready, ...]:
-        def conclude_and_wait(tx: Any) -> tuple[Ready, ...]:
+        def conclude_and_wait(tx: SqlTransaction) -> tuple[Ready, ...]:
             step = conclude(tx, Definitions(), slow.ticket, Outcome(physical_id="b"))
             looked.set()
             assert commit.wait(30)

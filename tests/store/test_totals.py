@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from mistral_failover.convergence.records import Operation, Outcome
+from mistral_failover.model.decisions import AdmissionRule, Decision
 from mistral_failover.store import counting, goals, group_removal, groups, incidents, totals
 from mistral_failover.store.counting import Counts
 from mistral_failover.store.incidents import Incident
+from mistral_failover.store.transaction import ProjectTransaction
 from support.databases import KINDS, beside
 from support.samples import CHAIN, failing, sample_resource
 from support.simulation import LEASE, PROJECT, Simulation, failure
@@ -46,13 +46,12 @@ def forget_the_group(simulation: Simulation) -> None:
     simulation.store.atomically(lambda tx: group_removal.forget(tx, simulation.group_id))
 
 
-def alarm(simulation: Simulation, number: int, decision: str, rule: str = "") -> str:
-    """Write an incident of the group down."""
+def alarm(simulation: Simulation, number: int, rule: AdmissionRule) -> str:
+    """Write a held incident of the group down."""
     identity = f"incident-{number}"
     fact = {"group": "g", "lost": "a"}
-    incident = Incident(
-        identity, PROJECT, simulation.group_id, "aodh", fact, {}, decision, "it", rule=rule
-    )
+    group = simulation.group_id
+    incident = Incident(identity, PROJECT, group, "aodh", fact, {}, Decision.HELD, "it", rule=rule)
     simulation.store.atomically(lambda tx: incidents.add(tx, incident))
     return identity
 
@@ -173,12 +172,12 @@ def test_each_decision_on_an_alarm_counts_and_the_same_once_more_does_not(
     simulation: Simulation,
 ) -> None:
     simulation.define({})
-    first = alarm(simulation, 1, "HELD", "cooldown")
-    second = alarm(simulation, 2, "HELD", "storm")
+    first = alarm(simulation, 1, AdmissionRule.COOLDOWN)
+    second = alarm(simulation, 2, AdmissionRule.STORM)
 
-    def decide(tx: Any) -> None:
-        incidents.decide(tx, first, "HELD", "still", rule="cooldown")
-        incidents.decide(tx, first, "ADMITTED", "now")
+    def decide(tx: ProjectTransaction) -> None:
+        incidents.decide(tx, first, Decision.HELD, "still", rule=AdmissionRule.COOLDOWN)
+        incidents.decide(tx, first, Decision.ADMITTED, "now")
         incidents.dismiss(tx, second, "noise")
         incidents.count_duplicate(tx, first)
 
@@ -195,7 +194,7 @@ def test_each_decision_on_an_alarm_counts_and_the_same_once_more_does_not(
 
 def test_sweeps_are_counted_by_whether_they_found_something(simulation: Simulation) -> None:
     for found in (True, False, False):
-        simulation.store.atomically(lambda tx, f=found: totals.swept(tx, found=f))
+        simulation.store.atomically(lambda tx: totals.swept(tx, found=found))  # noqa: B023
 
     assert values(simulation, "sweeps") == {("sweeps", "no"): 2, ("sweeps", "yes"): 1}
 
@@ -203,7 +202,7 @@ def test_sweeps_are_counted_by_whether_they_found_something(simulation: Simulati
 def test_nothing_of_another_project_is_counted(simulation: Simulation) -> None:
     simulation.define(CHAIN)
     simulation.converge(simulation.goal())
-    alarm(simulation, 1, "HELD", "storm")
+    alarm(simulation, 1, AdmissionRule.STORM)
 
     assert counters(simulation, "another") == {}
     assert counters(simulation, None) == counters(simulation, PROJECT)
@@ -215,7 +214,7 @@ def test_a_group_that_is_deleted_takes_nothing_from_the_counters(simulation: Sim
     simulation.converge(
         simulation.goal("b", lost=("a",)), failing(simulation, "data", blocked=True)
     )
-    alarm(simulation, 1, "HELD", "storm")
+    alarm(simulation, 1, AdmissionRule.STORM)
     before = counters(simulation)
 
     forget_the_group(simulation)
@@ -231,7 +230,7 @@ def test_what_is_forgotten_while_it_is_counted_is_counted_once(simulation: Simul
     before = counters(simulation)
     another = beside(simulation.kind, "forgetful").for_project(PROJECT)
 
-    def count(tx: Any) -> Counts:
+    def count(tx: ProjectTransaction) -> Counts:
         there = counting.there(tx)
         forgotten = another.atomically(
             lambda other: goals.purge(other, simulation.group_id, keep=0, older_than=NEVER)
@@ -282,9 +281,9 @@ def test_whatever_happens_and_is_forgotten_no_counter_falls(
 
 def _take(simulation: Simulation, step: str, number: int) -> None:
     if step == "alarm":
-        alarm(simulation, number, "HELD", "cooldown")
+        alarm(simulation, number, AdmissionRule.COOLDOWN)
     elif step == "judged":
-        latest = alarm(simulation, number, "HELD", "paused")
+        latest = alarm(simulation, number, AdmissionRule.PAUSED)
         simulation.store.atomically(lambda tx: incidents.dismiss(tx, latest, "noise"))
     else:
         simulation.define({"web": sample_resource(value=number)})

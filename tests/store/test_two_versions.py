@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from alembic.script import ScriptDirectory
 
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.process import Runtime
@@ -103,7 +104,7 @@ def test_the_tables_of_this_version_are_on_record() -> None:
 
 def test_a_revision_says_since_which_schema_code_can_work_with_it() -> None:
     """NNNN_since_NNNN, from the tenth on."""
-    scripts = schema.ScriptDirectory(str(schema._SCRIPTS)).walk_revisions()
+    scripts = ScriptDirectory(str(schema._SCRIPTS)).walk_revisions()
     later = [each.revision for each in scripts if schema.number(each.revision) >= FIRST_WITH_A_RULE]
 
     assert [name for name in later if not re.fullmatch(r"\d{4}_since_\d{4}", name)] == []
@@ -147,9 +148,8 @@ def test_code_of_this_version_reads_what_code_of_an_earlier_schema_writes(
         Code(RECORDED[earlier]).write(connection)
 
         for table in tables.metadata.sorted_tables:
-            found = connection.execute(
-                sa.select(*map(sa.column, table.columns.keys())).select_from(table)
-            ).all()
+            columns: list[sa.ColumnElement[Any]] = [*map(sa.column, table.columns.keys())]
+            found = connection.execute(sa.select(*columns).select_from(table)).all()
             assert len(found) == (table.name in RECORDED[earlier])
 
 
