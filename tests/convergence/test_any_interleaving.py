@@ -93,7 +93,9 @@ class Interleaving(RuleBasedStateMachine):
     @precondition(lambda self: self._active() and len(self._lost()) < len(MEMBERS) - 1)
     @rule(place=PLACE)
     def the_target_is_lost(self, place: int) -> None:
-        lost = (*self._lost(), self._active())
+        active = self._active()
+        assert active is not None
+        lost = (*self._lost(), active)
         left = [member for member in MEMBERS if member not in lost]
         self._start(self.simulation.goal(left[place % len(left)], lost))
 

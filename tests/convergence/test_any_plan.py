@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mistral_failover.convergence.graph import TraversalPlan, plan_traversal
-from mistral_failover.convergence.records import Node, Record
+from mistral_failover.convergence.records import Action, Kind, Node, Record, Status
 from mistral_failover.model.goal import FENCE_TYPE, Goal, goal_resources, render_goal
 from mistral_failover.model.group import Group, parse_group
 from mistral_failover.model.references import resolve_attributes
@@ -20,14 +20,14 @@ from support.strategies import MEMBERS, changed, group_resources, roles
 from support.world import TYPES
 
 STATES = [
-    ("CREATE", "COMPLETE"),
-    ("UPDATE", "COMPLETE"),
-    ("CREATE", "FAILED"),
-    ("UPDATE", "FAILED"),
-    ("CREATE", "IN_PROGRESS"),
-    ("DELETE", "FAILED"),
+    (Action.CREATE, Status.COMPLETE),
+    (Action.UPDATE, Status.COMPLETE),
+    (Action.CREATE, Status.FAILED),
+    (Action.UPDATE, Status.FAILED),
+    (Action.CREATE, Status.IN_PROGRESS),
+    (Action.DELETE, Status.FAILED),
 ]
-STANDING = (("CREATE", "COMPLETE"), ("UPDATE", "COMPLETE"))
+STANDING = ((Action.CREATE, Status.COMPLETE), (Action.UPDATE, Status.COMPLETE))
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Way:
         return found + [above for record in found for above in self.users(record)]
 
     def comes_before(self, first: str, then: str) -> bool:
-        return nx.has_path(self.plan.graph, first, then)
+        return bool(nx.has_path(self.plan.graph, first, then))
 
 
 def group_of(resources: Mapping[str, Any]) -> Group:
@@ -73,11 +73,11 @@ def goal_of(resources: Mapping[str, Any], active: str, lost: Sequence[str]) -> G
 EVERY_TYPE = group_of({}).types
 
 
-def left_by(goal: Goal, states: Mapping[str, tuple[str, str]]) -> list[Record]:
+def left_by(goal: Goal, states: Mapping[str, tuple[Action, Status]]) -> list[Record]:
     """A record for each resource of a goal; those without a state are as they should be."""
     wanted = {w.name: w for w in goal_resources(goal)}
     inputs: dict[str, dict[str, Any]] = {}
-    records = {}
+    records: dict[str, Record] = {}
     while len(records) < len(wanted):
         for name, resource in wanted.items():
             if name in records or not inputs.keys() >= set(resource.requires):
@@ -90,8 +90,8 @@ def left_by(goal: Goal, states: Mapping[str, tuple[str, str]]) -> list[Record]:
                 name=name,
                 type=resource.type,
                 member=properties.get(EVERY_TYPE[resource.type].member_property),
-                action=action,  # type: ignore[arg-type]
-                status=status,  # type: ignore[arg-type]
+                action=action,
+                status=status,
                 properties=properties,
                 requires=tuple(f"{r}-old" for r in resource.requires),
                 generation=1,
@@ -133,7 +133,7 @@ def test_what_need_not_go_first_goes_after_all_that_used_it_have_turned_away(way
         for user in way.records:
             if used.id not in user.requires:
                 continue
-            kind = "update" if user.id in way.plan.kept else "cleanup"
+            kind: Kind = "update" if user.id in way.plan.kept else "cleanup"
             assert way.comes_before(Node(kind, user.id).key, cleanup), (user.name, used.name)
 
 

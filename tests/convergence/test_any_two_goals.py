@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -20,10 +20,11 @@ from support.databases import KINDS
 from support.simulation import Simulation
 from support.strategies import changed, group_resources, roles
 
-Goal = tuple[dict[str, Any], tuple[str, tuple[str, ...]]]
+Roles = tuple[str, tuple[str, ...]]
+Goal = tuple[dict[str, Any], Roles]
 
 
-def any_of(chance: random.Random):
+def any_of(chance: random.Random) -> Callable[[deque[Ready]], Ready]:
     """Whichever message comes first."""
 
     def take(queue: deque[Ready]) -> Ready:
@@ -61,7 +62,7 @@ def test_from_any_goal_that_was_reached_any_other_is_reached(
     seed=st.integers(0, 2**16),
 )
 def test_from_any_goal_that_was_given_up_half_way_any_other_is_reached(
-    kind: str, goals: list[Any], seed: int
+    kind: str, goals: list[tuple[dict[str, Any], Roles, int]], seed: int
 ) -> None:
     simulation = Simulation(kind)
     chance = random.Random(seed)
@@ -89,7 +90,7 @@ def simulation_step(simulation: Simulation, queue: deque[Ready], ready: Ready) -
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data(), where=st.tuples(roles(), roles()), seed=st.integers(0, 2**16))
 def test_what_is_under_way_when_the_group_file_changes_loses_nothing_that_it_uses(
-    kind: str, data: st.DataObject, where: Any, seed: int
+    kind: str, data: st.DataObject, where: tuple[Roles, Roles], seed: int
 ) -> None:
     """The world refuses whatever is taken away under somebody."""
     simulation, chance = Simulation(kind), random.Random(seed)
@@ -108,7 +109,7 @@ def test_what_is_under_way_when_the_group_file_changes_loses_nothing_that_it_use
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data(), where=st.tuples(roles(), roles()), seed=st.integers(0, 2**16))
 def test_what_stands_as_wanted_upon_what_stands_as_wanted_is_left_alone(
-    kind: str, data: st.DataObject, where: Any, seed: int
+    kind: str, data: st.DataObject, where: tuple[Roles, Roles], seed: int
 ) -> None:
     """Also on the way back from a goal that was given up half way."""
     simulation, chance = Simulation(kind), random.Random(seed)

@@ -5,11 +5,10 @@ left without it."""
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import pytest
 
-from mistral_failover.convergence.records import Operation, Outcome
+from mistral_failover.convergence.records import Operation, Outcome, Ready
 from mistral_failover.model.goal import Goal, render_goal
 from support.databases import KINDS
 from support.samples import sample_resource
@@ -51,22 +50,23 @@ def goal_of(simulation: Simulation, roles: dict[str, str]) -> Goal:
     return render_goal(simulation.group, roles, ())
 
 
-def in_any_order(simulation: Simulation, goal: Goal, volume: Shared, chance: Any) -> None:
+def in_any_order(simulation: Simulation, goal: Goal, volume: Shared, chance: random.Random) -> None:
     """Carry a traversal to its end: each operation is begun, takes effect and is reported of at
     some time after the other."""
-    todo: list[Any] = [("check", ready) for ready in simulation.start(goal).ready]
+    todo: list[Ready | Operation | tuple[Operation, Outcome]] = [*simulation.start(goal).ready]
     while todo:
-        what, it = todo.pop(chance.randrange(len(todo)))
-        if what == "check":
+        it = todo.pop(chance.randrange(len(todo)))
+        if isinstance(it, Operation):
+            todo.append((it, volume.operate(it)))
+            continue
+        if isinstance(it, Ready):
             step = simulation.engine.check(it, "o")
             if step.operation is not None:
-                todo.append(("act", step.operation))
-        elif what == "act":
-            todo.append(("report", (it, volume.operate(it))))
-            continue
+                todo.append(step.operation)
         else:
-            step = simulation.engine.conclude(it[0].ticket, it[1])
-        todo += [("check", ready) for ready in step.ready]
+            operation, outcome = it
+            step = simulation.engine.conclude(operation.ticket, outcome)
+        todo += step.ready
 
 
 @pytest.mark.parametrize("kind", KINDS)

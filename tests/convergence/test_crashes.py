@@ -78,7 +78,7 @@ def test_a_ticket_closes_no_operation_of_another_resource(simulation: Simulation
 
     simulation.engine.conclude(replace(mine.ticket, key=other.ticket.key), Outcome())
 
-    under_way = simulation.database.reading(
+    under_way = simulation.store.reading(
         lambda tx: views.running_operations(tx, [simulation.group_id])
     )
     assert other.ticket.key in {row["key"] for row in under_way}
@@ -158,7 +158,7 @@ def test_nothing_counts_as_under_way_once_the_repeat_is_concluded(
     again = simulation.operation(simulation.start(simulation.goal("b")).ready[0])
     simulation.engine.conclude(again.ticket, simulation.world.operate(again))
 
-    under_way = simulation.database.reading(
+    under_way = simulation.store.reading(
         lambda tx: views.running_operations(tx, [simulation.group_id])
     )
 
@@ -217,7 +217,7 @@ def test_a_second_slower_thief_loses(simulation: Simulation, crashed: Operation)
 def test_a_broken_lock_is_told_to_people(simulation: Simulation, crashed: Operation) -> None:
     simulation.operation(simulation.sweep()[0])
 
-    history = simulation.database.reading(lambda tx: views.history(tx, simulation.group_id))
+    history = simulation.store.reading(lambda tx: views.history(tx, simulation.group_id))
 
     stolen = [entry["sentence"] for entry in history if entry["kind"] == "steal"]
     assert stolen == ["a: broke the lock of dead, which is dead"]
@@ -253,7 +253,7 @@ def test_an_exception_while_operating_leaves_a_lock_that_the_sweep_breaks(
 ) -> None:
     simulation.define(ONE)
 
-    def die(operation: Operation) -> None:
+    def die(operation: Operation) -> Outcome:
         raise ConnectionError("the process died")
 
     with pytest.raises(ConnectionError):
@@ -332,7 +332,7 @@ def test_what_was_begun_on_a_member_that_was_replaced_since_is_made_anew_in_its_
     (ready,) = simulation.start(simulation.goal()).ready
     begun = simulation.operation(ready)
     new_server = [("a", "server-2", None)]
-    simulation.database.atomically(
+    simulation.store.atomically(
         lambda tx: groups.record_members(tx, simulation.group_id, new_server)
     )
     assert not simulation.database.atomically(lambda tx: tx.renew(begun.ticket.lock))

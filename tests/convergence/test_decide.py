@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mistral_failover.convergence.decide import decide
-from mistral_failover.convergence.records import Record
+from mistral_failover.convergence.records import Action, Record, Status
 from mistral_failover.model.types import load_type
 from support.world import type_file
 
@@ -17,7 +17,7 @@ TYPE = load_type(type_file("shared"))
 REVIVED = replace(TYPE, revive=True)
 INDELIBLE = replace(TYPE, operations={k: v for k, v in TYPE.operations.items() if k != "delete"})
 FROZEN = replace(TYPE, operations={k: v for k, v in TYPE.operations.items() if k == "create"})
-MADE: dict[str, Any] = {"action": "CREATE", "properties": {"key": 1, "value": 1}}
+MADE: dict[str, Any] = {"action": Action.CREATE, "properties": {"key": 1, "value": 1}}
 
 
 def record(**fields: Any) -> Record:
@@ -34,20 +34,20 @@ def record(**fields: Any) -> Record:
         (MADE, {"value": 1}, "replace", "key cannot change in place"),
         (MADE, {"key": 1, "value": 2, "worth": 2}, "update", "value, worth changed"),
         (
-            {**MADE, "status": "FAILED", "reason": "x"},
+            {**MADE, "status": Status.FAILED, "reason": "x"},
             {"key": 1, "value": 2},
             "create",
             "its creation failed: x",
         ),
-        ({**MADE, "status": "FAILED"}, {"key": 2}, "replace", "key cannot change in place"),
+        ({**MADE, "status": Status.FAILED}, {"key": 2}, "replace", "key cannot change in place"),
         (
-            {**MADE, "action": "UPDATE", "status": "FAILED", "reason": "x"},
+            {**MADE, "action": Action.UPDATE, "status": Status.FAILED, "reason": "x"},
             {"key": 1, "value": 1},
             "update",
             "its update failed: x",
         ),
         (
-            {**MADE, "action": "DELETE", "status": "FAILED"},
+            {**MADE, "action": Action.DELETE, "status": Status.FAILED},
             {"key": 1, "value": 1},
             "replace",
             "it is being deleted, but needed again",
@@ -79,9 +79,17 @@ def test_what_sits_on_a_member_that_was_fenced_or_replaced_since_is_replaced(
     [
         ({}, "none", "it was never created"),
         (MADE, "delete", "the goal does not want it"),
-        ({**MADE, "status": "FAILED"}, "delete", "the goal does not want it"),
-        ({**MADE, "action": "DELETE", "status": "FAILED"}, "delete", "the goal does not want it"),
-        ({**MADE, "action": "DELETE", "status": "COMPLETE"}, "none", "it is already gone"),
+        ({**MADE, "status": Status.FAILED}, "delete", "the goal does not want it"),
+        (
+            {**MADE, "action": Action.DELETE, "status": Status.FAILED},
+            "delete",
+            "the goal does not want it",
+        ),
+        (
+            {**MADE, "action": Action.DELETE, "status": Status.COMPLETE},
+            "none",
+            "it is already gone",
+        ),
     ],
 )
 def test_a_cleanup_node_of(fields: dict[str, Any], action: str, reason: str) -> None:
@@ -107,31 +115,43 @@ def test_a_type_without_an_update_is_replaced_at_any_change() -> None:
     ("fields", "wanted", "action", "reason"),
     [
         (
-            {"status": "FAILED", "reason": "x"},
+            {"status": Status.FAILED, "reason": "x"},
             MADE["properties"],
             "create",
             "its deletion failed: x",
         ),
         (
-            {"status": "FAILED"},
+            {"status": Status.FAILED},
             {"key": 1, "value": 2},
             "replace",
             "value changed while it was being deleted",
         ),
-        ({"status": "FAILED"}, {"key": 2}, "replace", "key cannot change in place"),
-        ({"status": "IN_PROGRESS"}, {"key": 1}, "replace", "it is being deleted, but needed again"),
-        ({"status": "COMPLETE"}, {"key": 1}, "replace", "it is being deleted, but needed again"),
+        ({"status": Status.FAILED}, {"key": 2}, "replace", "key cannot change in place"),
+        (
+            {"status": Status.IN_PROGRESS},
+            {"key": 1},
+            "replace",
+            "it is being deleted, but needed again",
+        ),
+        (
+            {"status": Status.COMPLETE},
+            {"key": 1},
+            "replace",
+            "it is being deleted, but needed again",
+        ),
     ],
 )
 def test_where_a_type_revives_it_an_update_node_of_what_was_being_deleted(
     fields: dict[str, Any], wanted: dict[str, Any], action: str, reason: str
 ) -> None:
-    decision = decide("update", record(**{**MADE, "action": "DELETE", **fields}), REVIVED, wanted)
+    decision = decide(
+        "update", record(**{**MADE, "action": Action.DELETE, **fields}), REVIVED, wanted
+    )
 
     assert (decision.action, decision.reason) == (action, reason)
 
 
 def test_what_is_of_an_earlier_epoch_is_not_revived() -> None:
-    left = record(**{**MADE, "action": "DELETE", "status": "FAILED"}, member="a", epoch=1)
+    left = record(**{**MADE, "action": Action.DELETE, "status": Status.FAILED}, member="a", epoch=1)
 
     assert decide("update", left, REVIVED, {"key": 1, "value": 1}, epoch=2).action == "replace"

@@ -9,7 +9,7 @@ from typing import Any
 
 from mistral_failover.convergence.dry_run import DryRunStep, dry_run_steps
 from mistral_failover.convergence.graph import plan_traversal
-from mistral_failover.convergence.records import Record
+from mistral_failover.convergence.records import Action, Record, Status
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.types import installed_types
 
@@ -39,7 +39,7 @@ def record(name: str, wanted: Mapping[str, Any], **more: Any) -> Record:
         type=wanted["type"],
         member=properties.get("member") or properties.get("server"),
         epoch=1,
-        action="CREATE",
+        action=Action.CREATE,
         properties=properties,
         requires=tuple(f"{required}0" for required in wanted["requires"]),
     )
@@ -102,7 +102,7 @@ def test_a_change_of_what_is_reported_already_is_certain() -> None:
 
 
 def test_what_hangs_on_an_operation_under_way_is_not_certain() -> None:
-    busy = replace(THERE, status="IN_PROGRESS", owner="somebody", lease_until=NOW + 5)
+    busy = replace(THERE, status=Status.IN_PROGRESS, owner="somebody", lease_until=NOW + 5)
 
     assert foreseen({"data": DATA, "application": ON_A}, [busy, RUNS]) == [
         ["create data?"],
@@ -111,13 +111,15 @@ def test_what_hangs_on_an_operation_under_way_is_not_certain() -> None:
 
 
 def test_what_a_dead_owner_left_is_tried_again_for_certain() -> None:
-    left = replace(THERE, status="IN_PROGRESS", owner="somebody", lease_until=NOW - 5)
+    left = replace(THERE, status=Status.IN_PROGRESS, owner="somebody", lease_until=NOW - 5)
 
     assert foreseen({"data": DATA}, [left]) == [["create data"]]
 
 
 def test_what_goes_already_may_be_gone_when_its_turn_comes() -> None:
-    going = replace(THERE, action="DELETE", status="IN_PROGRESS", owner="x", lease_until=NOW + 5)
+    going = replace(
+        THERE, action=Action.DELETE, status=Status.IN_PROGRESS, owner="x", lease_until=NOW + 5
+    )
 
     assert foreseen({}, [going]) == [["delete data?"]]
 
@@ -134,6 +136,6 @@ def test_what_has_no_side_effect_is_passed_over_and_its_order_kept() -> None:
 
 
 def test_what_never_came_to_be_needs_no_removal() -> None:
-    untried = replace(THERE, action="INIT", status="COMPLETE", properties=None)
+    untried = replace(THERE, action=Action.INIT, status=Status.COMPLETE, properties=None)
 
     assert foreseen({}, [untried]) == []

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from support.explorer import ChosenGoal, Explorer, RemainingEvents
+from support.explorer import Explorer
 from support.samples import sample_resource
+from support.states import ChosenGoal, RemainingEvents
 
 EVERY_FAULT = RemainingEvents(crashes=1, freezes=1, doubles=1, losses=1, overlaps=1)
 ACTIVE = {"get_param": "active"}

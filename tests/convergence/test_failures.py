@@ -39,7 +39,7 @@ def test_a_failure_marks_the_traversal_and_independent_branches_go_on(
 def failed_step(simulation: Simulation) -> str | None:
     """The name of the resource whose failure stopped the current traversal."""
     current = simulation.current or ""
-    found = simulation.database.reading(lambda tx: views.failed_step(tx, current))
+    found = simulation.store.reading(lambda tx: views.failed_step(tx, current))
     record = simulation.record(found["resource_id"]) if found else None
     return record.name if record else None
 

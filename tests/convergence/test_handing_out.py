@@ -132,9 +132,8 @@ def test_the_journal_says_of_what_and_in_which_traversal(simulation: Simulation)
     creation = handed_out(simulation, "a")
     simulation.engine.conclude(creation.ticket, Outcome())
 
-    told = views.history
-    here = simulation.database.reading(
-        lambda tx: told(tx, simulation.group_id, traversal_id=simulation.current)
+    here = simulation.store.reading(
+        lambda tx: views.history(tx, simulation.group_id, traversal_id=simulation.current)
     )
     assert [e["kind"] for e in here] == ["traversal", "started", "done", "complete"]
     written = rows(simulation.database, journal, "id").values()

@@ -19,7 +19,7 @@ def held(*requires: str, **properties: Any) -> dict[str, Any]:
     return sample_resource("held", *requires, member=ACTIVE, **properties)
 
 
-def log_of(simulation: Simulation, before: Any, after: Any) -> list[str]:
+def log_of(simulation: Simulation, before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     """What happens on the way from a group that is as it should be to the next definition."""
     simulation.define(before)
     simulation.converge(simulation.goal())

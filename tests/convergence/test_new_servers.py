@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mistral_failover.convergence.records import Operation, Outcome
+from mistral_failover.convergence.records import Operation, Outcome, Ready
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.goal import restored_goal
 from support.databases import KINDS
@@ -21,11 +21,12 @@ from support.simulation import Simulation
 from support.strategies import MEMBERS, group_resources, roles
 
 FEWER = settings(max_examples=max(settings().max_examples // 3, 1))
+Wishes = tuple[str, tuple[str, ...], tuple[str, ...]]
 LAST = ["create data", "create database", "update routing", "create replace:a"]
 
 
 @st.composite
-def wishes(draw: st.DrawFn) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+def wishes(draw: st.DrawFn) -> Wishes:
     """Who is active, who is lost, and whose server is replaced."""
     active, lost = draw(roles())
     others = [member for member in MEMBERS if member != active]
@@ -127,12 +128,12 @@ def test_a_role_that_comes_to_a_member_waits_until_its_replacement_has_ended(
     seed=st.integers(0, 2**16),
 )
 def test_a_replaced_member_is_free_of_the_group_whatever_the_goals_are(
-    kind: str, goals: list[Any], seed: int
+    kind: str, goals: list[tuple[dict[str, Any], Wishes]], seed: int
 ) -> None:
     simulation = Simulation(kind)
     chance = random.Random(seed)
 
-    def take(queue: deque[Any]) -> Any:
+    def take(queue: deque[Ready]) -> Ready:
         queue.rotate(chance.randrange(len(queue)))
         return queue.popleft()
 
@@ -153,7 +154,9 @@ def test_a_replaced_member_is_free_of_the_group_whatever_the_goals_are(
     ),
     seed=st.integers(0, 2**16),
 )
-def test_so_it_is_when_goals_are_given_up_half_way(kind: str, goals: list[Any], seed: int) -> None:
+def test_so_it_is_when_goals_are_given_up_half_way(
+    kind: str, goals: list[tuple[dict[str, Any], Wishes, int]], seed: int
+) -> None:
     simulation = Simulation(kind)
     chance = random.Random(seed)
     goal = None

@@ -11,7 +11,7 @@ import pytest
 
 from mistral_failover.convergence.errors import GoalCycle, UnknownType
 from mistral_failover.convergence.graph import TraversalPlan, plan_traversal
-from mistral_failover.convergence.records import Node, Record
+from mistral_failover.convergence.records import Action, Node, Record, Status
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.types import installed_types, load_type
 from support.world import TYPES
@@ -38,7 +38,7 @@ def made(name: str, kind: str, *requires: str, **properties: Any) -> Record:
         type=kind,
         member=properties.get("member"),
         epoch=1,
-        action="CREATE",
+        action=Action.CREATE,
         properties=properties,
         requires=tuple(f"{r}0" for r in requires),
         generation=1,
@@ -286,7 +286,7 @@ WANTS_A = goal({"a": want("shared")})
 @pytest.mark.parametrize(
     ("spoiled", "why"),
     [
-        ({"action": "DELETE", "status": "FAILED"}, "its deletion has begun"),
+        ({"action": Action.DELETE, "status": Status.FAILED}, "its deletion has begun"),
         ({"condemned_for": WANTS_A.version}, "it can not become what is wanted"),
         ({"type": "exclusive"}, "it is of another type"),
     ],
@@ -313,13 +313,13 @@ def test_a_record_of_an_earlier_epoch_of_its_member_is_not_kept() -> None:
 
 
 def test_a_record_that_is_gone_counts_for_nothing() -> None:
-    gone = replace(made("a", "shared"), action="DELETE")
+    gone = replace(made("a", "shared"), action=Action.DELETE)
 
     assert drawn(goal({}), [gone]).in_order() == []
 
 
 def test_of_several_records_the_complete_one_is_kept_before_the_failed_one() -> None:
-    failed = replace(made("a", "shared"), id="failed", status="FAILED", generation=7)
+    failed = replace(made("a", "shared"), id="failed", status=Status.FAILED, generation=7)
 
     result = drawn(goal({"a": want("shared")}), [failed, made("a", "shared")])
 
@@ -328,7 +328,7 @@ def test_of_several_records_the_complete_one_is_kept_before_the_failed_one() -> 
 
 
 def test_a_record_that_never_came_to_be_is_taken_over_unless_it_is_for_another_member() -> None:
-    planned = replace(made("x", "held", member="b"), action="INIT", properties=None)
+    planned = replace(made("x", "held", member="b"), action=Action.INIT, properties=None)
 
     assert drawn(goal({"x": want("held", member="b")}), [planned]).kept == ("x0",)
     assert drawn(goal({"x": want("held", member="a")}), [planned]).kept == ()

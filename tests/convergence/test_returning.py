@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mistral_failover.convergence.records import Operation, Outcome
+from mistral_failover.convergence.records import Operation, Outcome, Ready
 from mistral_failover.convergence.waiting import TARGET_DOWN
 from mistral_failover.model.goal import Goal, render_goal, restored_goal, returns
 from support.samples import CHAIN, failing, sentences
@@ -228,7 +228,7 @@ def test_of_two_removals_that_fail_beside_each_other_neither_is_tried_again_on_t
             return failure(blocked=blocked)
         return simulation.world.operate(operation)
 
-    ready = []
+    ready: list[Ready] = []
     for operation in detached:
         step = simulation.engine.conclude(operation.ticket, failure(blocked=blocked))
         ready += step.ready

@@ -10,6 +10,7 @@ from mistral_failover.convergence.records import Operation, Outcome
 from mistral_failover.convergence.traversals import rollback_goal
 from mistral_failover.model.goal import Goal, render_goal, restored_goal
 from mistral_failover.store.tables import groups
+from mistral_failover.store.transaction import SqlTransaction
 from support.samples import CHAIN, failing, sample_resource, sentences
 from support.simulation import Simulation, failure
 from support.world import TYPES, type_file
@@ -20,8 +21,9 @@ from support.world import TYPES, type_file
 def goal_before(simulation: Simulation, **options: Any) -> Goal | None:
     """The goal that the group goes back to."""
 
-    def read(tx: Any) -> Goal | None:
+    def read(tx: SqlTransaction) -> Goal | None:
         group = tx.lock_group(simulation.group_id, shared=True)
+        assert group is not None
         return rollback_goal(tx, group, **options)
 
     return simulation.database.reading(read)
@@ -156,7 +158,7 @@ def test_a_rollback_that_can_not_be_planned_leaves_the_failure_and_says_why(
 def forget_type(simulation: Simulation, name: str) -> None:
     """As if somebody had taken a type out of the stored definition."""
 
-    def change(tx: Any) -> None:
+    def change(tx: SqlTransaction) -> None:
         stored = dict(tx.definition(simulation.group_id))
         stored["types"] = [t for t in stored["types"] if t["name"] != name]
         tx.execute(groups.update().values(definition=stored, definition_version="without"))

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from mistral_failover.convergence.records import Outcome, Ready, Started, Step
+from mistral_failover.convergence.records import Operation, Outcome, Ready, Started, Step
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.stages import Stage, rank
 from support.samples import sample_resource
@@ -132,8 +133,8 @@ def test_what_an_order_starts_follows_nothing(simulation: Simulation) -> None:
     assert simulation.engine.current("newer").follows is None
 
 
-def fail_data(simulation: Simulation) -> Any:
-    def operate(operation: Any) -> Outcome:
+def fail_data(simulation: Simulation) -> Callable[[Operation], Outcome]:
+    def operate(operation: Operation) -> Outcome:
         failing = operation.record.name == "data" and operation.properties["value"] == "b"
         return failure() if failing else simulation.world.operate(operation)
 

@@ -296,7 +296,7 @@ def test_who_waits_for_whom_is_there_to_see(simulation: Simulation) -> None:
 
     simulation.engine.check(new.ready[0], "o")
 
-    waiting = simulation.database.reading(lambda tx: views.deferred(tx, [new.traversal_id]))
+    waiting = simulation.store.reading(lambda tx: views.deferred(tx, [new.traversal_id]))
     assert [(w["node"], w["deferred_to"]) for w in waiting] == [(new.ready[0].node.key, "slow")]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mistral_failover.convergence.engine import Engine
-from mistral_failover.convergence.records import NodeState, Outcome, Ready, Step
+from mistral_failover.convergence.records import NodeState, Operation, Outcome, Ready, Step
 from mistral_failover.convergence.waiting import backoff
 from mistral_failover.store import views
 from mistral_failover.store.tables import operations
@@ -20,7 +20,7 @@ from support.simulation import LEASE, Simulation, away, failure
 
 def begin(simulation: Simulation, **limits: Any) -> Ready:
     """The node of the creation of ``data`` on b, in a group with these limits."""
-    more = {"limits": limits} if limits else {}
+    more: dict[str, Any] = {"limits": limits} if limits else {}
     simulation.define({"data": sample_resource("held", member={"get_param": "active"})}, **more)
     (ready,) = simulation.start(simulation.goal("b")).ready
     return ready
@@ -393,7 +393,7 @@ def test_what_does_not_depend_on_the_service_goes_on_meanwhile(simulation: Simul
     )
     goal = simulation.goal()
 
-    def operate(operation: Any) -> Outcome:
+    def operate(operation: Operation) -> Outcome:
         if operation.record.name == "a" and simulation.clock.seconds < over:
             return away()
         return simulation.world.operate(operation)
@@ -415,7 +415,7 @@ def test_the_status_shows_what_waits_since_when_and_for_what(
     since = simulation.clock.seconds
     fail_once(simulation, ready)
 
-    assert simulation.database.reading(lambda tx: views.waiting(tx, [ready.traversal_id])) == [
+    assert simulation.store.reading(lambda tx: views.waiting(tx, [ready.traversal_id])) == [
         {
             "traversal_id": ready.traversal_id,
             "resource": "data",
