@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,15 +19,9 @@ from mistral_failover.drill.agent_files import JOURNAL
 from mistral_failover.drill.audit import Violation
 from mistral_failover.drill.node import Node, Volumes
 from mistral_failover.drill.processes import Process, below, kill_below
+from support.waiting import until
 
 VOLUME = "8b6ee9dc-9b4c-4b4d-9e67-6b8d3f2f3a01"
-
-
-def until(look: Callable[[], object], limit: float = 20) -> None:
-    deadline = time.monotonic() + limit
-    while not look():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.fixture

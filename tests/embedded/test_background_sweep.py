@@ -7,7 +7,7 @@ from __future__ import annotations
 import itertools
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from mistral_failover.store import groups, views
 from mistral_failover.store.database import Database
 from mistral_failover.store.tables import operations, resources
 from support.databases import new_store
+from support.waiting import until
 
 pytestmark = pytest.mark.drills
 
@@ -58,15 +59,6 @@ def house(workflow: str, timeout: int) -> dict[str, Any]:
             verb: {"workflow": workflow, "timeout": timeout} for verb in ("create", "update")
         },
     }
-
-
-def until(look: Callable[[], Any], seconds: float = 30) -> Any:
-    """Wait until something is so; returns what was seen."""
-    deadline = time.monotonic() + seconds
-    while not (seen := look()):
-        assert time.monotonic() < deadline, "it did not come to be"
-        time.sleep(0.05)
-    return seen
 
 
 class Place:

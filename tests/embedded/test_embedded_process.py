@@ -14,6 +14,7 @@ import requests
 from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.embedded.process import MistralProcess
 from mistral_failover.mistral.client import MistralClient, MistralError
+from support.waiting import until
 
 pytestmark = pytest.mark.drills
 
@@ -108,8 +109,8 @@ def test_cancelling_ends_an_execution(client):
 
 def test_the_executions_below_one_are_found(client):
     execution = client.start("parent")
-    while len(found := client.sub_executions(execution["id"])) < 2:
-        pass
+    until(lambda: len(client.sub_executions(execution["id"])) == 2)
+    found = client.sub_executions(execution["id"])
     assert {e["workflow_name"] for e in found} == {"parent", "hang"}
     client.set_state(execution["id"], "CANCELLED")
 
@@ -258,9 +259,8 @@ def test_the_program_ends_on_sigterm(tmp_path):
 def test_what_a_killed_process_left_running_can_be_found_and_ended(tmp_path, files):
     crashed = MistralProcess(tmp_path, workflows=files).start()
     execution = crashed.client.start("parent")
-    while len(found := crashed.client.sub_executions(execution["id"])) < 2:
-        pass
-    left = {e["id"] for e in found}
+    until(lambda: len(crashed.client.sub_executions(execution["id"])) == 2)
+    left = {e["id"] for e in crashed.client.sub_executions(execution["id"])}
     finished = crashed.client.run("greet")["id"]
     crashed.kill()
 

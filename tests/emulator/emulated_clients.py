@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,15 +73,6 @@ def clients_of(url: str, user: str = "demo") -> Clients:
         cinderclient.client.Client("3.59", session=session, region_name="RegionOne"),
         heatclient.client.Client("1", session=session, region_name="RegionOne"),
     )
-
-
-def until(probe: Callable[[], Any], limit: float = 5.0) -> Any:
-    """Asks until the answer is true, and returns it."""
-    deadline = time.monotonic() + limit
-    while not (found := probe()):
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.005)
-    return found
 
 
 @dataclass

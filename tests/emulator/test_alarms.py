@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from emulator.emulated_clients import Pair, until
+from emulator.emulated_clients import Pair
 from mistral_failover.emulator.client import EmulatorClient, EmulatorError
+from support.waiting import until
 
 
 @pytest.fixture

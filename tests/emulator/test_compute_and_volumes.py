@@ -8,9 +8,10 @@ import pytest
 import requests
 from openstack import exceptions
 
-from emulator.emulated_clients import Clients, Pair, clients_of, until
+from emulator.emulated_clients import Clients, Pair, clients_of
 from mistral_failover.emulator.client import EmulatorClient
 from mistral_failover.emulator.server import EmulatedCloud
+from support.waiting import until
 
 
 def attach(demo: Clients, server: str, volume: str) -> None:

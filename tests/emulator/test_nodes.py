@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import requests
 
-from emulator.emulated_clients import Clients, Pair, until
+from emulator.emulated_clients import Clients, Pair
 from mistral_failover.emulator.client import EmulatorClient, EmulatorError
 from mistral_failover.emulator.server import EmulatedCloud
+from support.waiting import until
 
 
 @pytest.fixture

@@ -10,9 +10,10 @@ import heatclient.exc
 import pytest
 import yaml
 
-from emulator.emulated_clients import GROUP, PAIR, SERVER, Clients, Pair, clients_of, until
+from emulator.emulated_clients import GROUP, PAIR, SERVER, Clients, Pair, clients_of
 from mistral_failover.emulator.client import EmulatorClient, EmulatorError
 from mistral_failover.emulator.server import EmulatedCloud
+from support.waiting import until
 
 
 def settled(demo: Clients, stack: str, status: str) -> Any:

@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 
-from emulator.emulated_clients import PAIR, clients_of, until
+from emulator.emulated_clients import PAIR, clients_of
 from mistral_failover.emulator.audit import Audit
 from mistral_failover.emulator.client import EmulatorClient, EmulatorError
 from mistral_failover.emulator.latency import profile
 from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.emulator.state import CloudState
+from support.waiting import until
 
 FAST = dict.fromkeys(("api", "boot", "volume_create", "stack_create"), 0.0)
 Start = Callable[..., tuple["subprocess.Popen[str]", EmulatorClient]]

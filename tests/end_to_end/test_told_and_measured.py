@@ -10,8 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from mistral_failover.drill import examples
 from mistral_failover.embedded.process import MistralProcess
 from mistral_failover.mistral.event_hooks import event_id
 from support.deployments import create_example, deployed
+from support.waiting import until
 
 pytestmark = pytest.mark.drills
 
@@ -98,15 +98,6 @@ def mistral(tmp_path_factory: pytest.TempPathFactory, webhook: Webhook) -> Itera
         yield mistral
 
 
-def eventually(look: Callable[[], Any], what: str, limit: float = 60.0) -> Any:
-    """Wait until something is the case."""
-    end = time.monotonic() + limit
-    while not (found := look()):
-        assert time.monotonic() < end, what
-        time.sleep(0.05)
-    return found
-
-
 def history(mistral: MistralProcess, group: str, kind: str) -> list[dict[str, Any]]:
     rows = mistral.client.run_action("failover.history", {"group": group, "limit": 1000})
     return [row for row in rows if row["kind"] == kind]
@@ -124,7 +115,7 @@ def identity(mistral: MistralProcess, group: str) -> str:
 def test_a_webhook_is_told_of_the_events_that_were_asked_for(
     mistral: MistralProcess, webhook: Webhook
 ) -> None:
-    eventually(lambda: len(webhook.told_of("told")) >= 2, "told of both")
+    until(lambda: len(webhook.told_of("told")) >= 2, "told of both")
 
     by_event = webhook.told_of("told")
 
@@ -152,7 +143,7 @@ def test_a_webhook_is_told_of_the_events_that_were_asked_for(
 def test_what_could_not_be_told_is_told_by_a_sweep_once_the_workflow_is_there(
     mistral: MistralProcess,
 ) -> None:
-    (noted,) = eventually(lambda: history(mistral, "late", "untold"), "noted that it can not tell")
+    (noted,) = until(lambda: history(mistral, "late", "untold"), "noted that it can not tell")
     assert noted["sentence"].startswith("house.late could not be notified of started: ")
     assert "Workflow not found" in noted["sentence"]
     unable = mistral.client.run("failover.sweep", {"group": "late"})["output"]["swept"]["unable"]
@@ -185,7 +176,7 @@ def test_mistral_itself_tells_of_the_states_of_an_execution(
     def states() -> set[str]:
         return {body["event"] for body in webhook.heard if body.get("id") == started["id"]}
 
-    eventually(lambda: {"WORKFLOW_LAUNCHED", "WORKFLOW_SUCCEEDED"} <= states(), "notified")
+    until(lambda: {"WORKFLOW_LAUNCHED", "WORKFLOW_SUCCEEDED"} <= states(), "notified")
 
 
 class Running:
@@ -234,7 +225,7 @@ def test_the_exporter_serves_what_mistral_answers(mistral: MistralProcess) -> No
     exporter = Running(mistral.url, "--group-limit", "1", token_file=mistral.token_file)
     try:
         # Agents that do not answer within some seconds are left out, until the next time.
-        eventually(lambda: len(silence_in(exporter.samples())) == 2, "asked, the agents as well")
+        until(lambda: len(silence_in(exporter.samples())) == 2, "asked, the agents as well")
         found = exporter.samples()
     finally:
         assert exporter.end() == (0, "")
@@ -256,7 +247,7 @@ def test_the_exporter_survives_that_mistral_is_away() -> None:
     exporter = Running("http://127.0.0.1:9/v2")
     try:
         failures = ("failover_scrape_failures_total",)
-        eventually(lambda: exporter.samples()[failures] >= 2, "asked twice")
+        until(lambda: exporter.samples()[failures] >= 2, "asked twice")
         found = exporter.samples()
     finally:
         code, said = exporter.end()

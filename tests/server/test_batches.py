@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from mistral_failover.server.batches import Batches
+from support.waiting import until
 
 
 def test_a_single_request_is_a_batch_of_its_own() -> None:
@@ -38,8 +39,7 @@ def test_what_waits_while_a_batch_is_under_way_becomes_the_next_ones() -> None:
         asked = [pool.submit(batches.do, 0)]
         under_way.wait(60)
         asked += [pool.submit(batches.do, number) for number in range(1, 11)]
-        while len(batches._waiting) < 10:
-            pass
+        until(lambda: len(batches._waiting) == 10)
         first.set()
         assert [each.result(60) for each in asked] == [-number for number in range(11)]
 

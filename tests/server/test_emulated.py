@@ -11,8 +11,7 @@ import socket
 import stat
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ import yaml
 
 from support.pages import blocks, page, section
 from support.servers import ServerProcess
+from support.waiting import until
 
 pytestmark = [pytest.mark.drills, pytest.mark.timeout(400)]
 
@@ -42,14 +42,6 @@ def done(server: ServerProcess, *words: str) -> Any:
     ran = server.failover(*words, "-f", "json")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return json.loads(ran.stdout)
-
-
-def until(look: Callable[[], Any], limit: float = 120) -> Any:
-    deadline = time.monotonic() + limit
-    while not (seen := look()):
-        assert time.monotonic() < deadline, "it did not come to be"
-        time.sleep(0.2)
-    return seen
 
 
 def test_what_it_prints_leads_to_a_failover(server: ServerProcess) -> None:
@@ -247,7 +239,7 @@ def test_its_page_is_served(server: ServerProcess) -> None:
         return printed[-1].split(": ", 1)[1] if printed else None
 
     browser = requests.Session()
-    page = browser.get(until(link, 30), timeout=60)
+    page = browser.get(until(link, limit=30), timeout=60)
 
     assert page.status_code == 200
     assert "<h1>Groups</h1>" in page.text
@@ -302,7 +294,7 @@ def test_an_alarm_that_was_taken_right_before_a_death_is_admitted_by_the_next_se
                 rows = server.action("failover.held")["held"]
                 return [row for row in rows if "unknown" in row["sentence"]]
 
-            until(held, 60)
+            until(held)
             assert server.stop() == 0
         assert not (folder / "server.json").exists()
         told = ear.recv(100)

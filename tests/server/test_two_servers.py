@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from mistral_failover.server import secret
 from mistral_failover.store.database import Database
 from support.deployments import create_example
 from support.servers import ServerProcess
+from support.waiting import until
 
 pytestmark = [pytest.mark.drills, pytest.mark.timeout(500)]
 GROUP = "payments"
@@ -42,14 +43,6 @@ def database() -> Iterator[str]:
         if fresh is None:
             pytest.skip("needs mariadbd, or FAILOVER_TEST_DATABASE")
         yield fresh()
-
-
-def until(look: Callable[[], Any], limit: float = 100) -> Any:
-    deadline = time.monotonic() + limit
-    while not (seen := look()):
-        assert time.monotonic() < deadline, "it did not come to be"
-        time.sleep(0.05)
-    return seen
 
 
 def test_of_two_servers_on_one_mariadb_one_is_killed_in_mid_failover_and_the_other_ends_it(

@@ -17,11 +17,12 @@ import requests
 import sqlalchemy as sa
 import uvicorn
 
-from emulator.emulated_clients import PAIR, Clients, clients_of, until
+from emulator.emulated_clients import PAIR, Clients, clients_of
 from mistral_failover.emulator.client import EmulatorClient
 from mistral_failover.emulator.core import Emulation
 from mistral_failover.emulator.latency import profile
 from mistral_failover.emulator.server import EmulatedCloud
+from support.waiting import until
 from testcloud.guests.__main__ import emulation as guests_of
 from testcloud.guests.cloud_reader import CloudReader, SeenServer, Unreachable
 from testcloud.guests.nova_database import NovaDatabase

@@ -5,7 +5,6 @@ state store of this process and an emulated cloud in a thread of it."""
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +28,7 @@ from mistral_failover.testing.run import Run
 from mistral_failover.testing.workflows import Workflows
 from support.activation import activate, done
 from support.databases import new_store
+from support.waiting import until
 
 _numbers = itertools.count(1)
 _SERVER = {
@@ -184,10 +184,7 @@ class Protected:
 
     def wait_until_told(self, sentence: str, times: int = 1) -> None:
         """Wait until the journal says it, so many times."""
-        deadline = time.monotonic() + 60
-        while self.told().count(sentence) < times:
-            assert time.monotonic() < deadline, f"never said: {sentence}; but {self.told()}"
-            time.sleep(0.005)
+        until(lambda: self.told().count(sentence) >= times, f"never said: {sentence}")
 
     def runs_on(self) -> list[str]:
         """The members on which the application runs."""

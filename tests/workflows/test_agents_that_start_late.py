@@ -10,6 +10,7 @@ import pytest
 
 from mistral_failover.resources import commands
 from support.operators import Operator
+from support.waiting import until
 
 
 @pytest.fixture(autouse=True)
@@ -20,9 +21,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def wait_until_it_waits(group: Any) -> dict[str, Any]:
     """The one step that waits, as the status shows it."""
-    while not (waiting := group.status()["waiting"]):
-        assert group.status()["status"] != "FAILED", group.status()["reason"]
-    (row,) = waiting
+    (row,) = until(lambda: group.status()["waiting"])
     return dict(row)
 
 

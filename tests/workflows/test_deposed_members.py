@@ -11,6 +11,7 @@ import pytest
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
 from mistral_failover.actions import agents
+from support.waiting import until
 
 QUIESCE = {"kind": "quiesce", "limit": 0.2}
 
@@ -84,11 +85,9 @@ def test_what_a_fenced_member_was_doing_takes_no_effect_any_more(
     try:
         first = group.start("activate_first", group=group.name)
         server = group.server("db_a")
-        while not [e for e in cloud.audit(kind="command_started") if e["server"] == server]:
-            assert group.workflows.look(first).state == "RUNNING"
+        until(lambda: server in {e["server"] for e in cloud.audit(kind="command_started")})
         group.start("failover", group=group.name, lost=["db_a"])
-        while not [e for e in cloud.audit(kind="deposed") if e["server"] == server]:
-            pass
+        until(lambda: server in {e["server"] for e in cloud.audit(kind="deposed")})
     finally:
         cloud.set_latency(command_start=0)
     group.ended(first)

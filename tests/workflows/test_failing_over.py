@@ -11,6 +11,7 @@ import pytest
 from oslo_config import cfg
 
 from support.operators import Operator
+from support.waiting import until
 
 VOLUME = {"volume": "data_volume", "server": {"get_param": "active"}}
 
@@ -383,8 +384,7 @@ def test_a_person_who_vouches_while_the_ladder_is_climbed_is_heard_at_its_end(gr
     group.activate()
     alarm = group.fails("power_off")
     execution = group.workflows.start("failover.on_alarm", alarm)
-    while not any("fence" in row["name"] for row in under_way(group)):
-        assert group.workflows.look(execution).state == "RUNNING"
+    until(lambda: any("fence" in row["name"] for row in under_way(group)))
 
     early = group.run("confirm_fenced", group=group.name, member="db_a", because="it burnt down")
 
@@ -402,8 +402,7 @@ def test_a_confirmation_ends_the_rung_that_is_under_way(
     group = protect(fence=[{"kind": rung, "limit": limit}, "confirm"])
     group.activate()
     execution = group.workflows.start("failover.on_alarm", group.fails(fault))
-    while not any("fence" in row["name"] for row in under_way(group)):
-        assert group.workflows.look(execution).state == "RUNNING"
+    until(lambda: any("fence" in row["name"] for row in under_way(group)))
 
     confirmed = time.monotonic()
     group.run("confirm_fenced", group=group.name, member="db_a", because="I pulled the plug")

@@ -4,7 +4,6 @@ standby, all of them in turn, and by an alarm."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.resources import group_member
 from mistral_failover.testing.engine import TestEngine
 from support.operators import Operator
+from support.waiting import until
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def test_a_rolling_replacement_can_be_stopped_at_any_moment(
 
     before = {name: up.server(name) for name in up.members}
     execution = up.start("replace_members", group=up.name)
-    wait_for(lambda: len(up.told("rolling")) > 1, "the first is replaced")
+    until(lambda: len(up.told("rolling")) > 1, "the first is replaced")
     with mistral.context():
         engine = clients.get_engine_client()
         if how == "PAUSED":
@@ -174,7 +174,7 @@ def test_a_rolling_replacement_can_be_stopped_at_any_moment(
         up.run("sweep", group=up.name).assert_succeeded()
         return bool(up.status()["status"] == "COMPLETE")
 
-    wait_for(at_rest, "at rest")
+    until(at_rest, "at rest")
     assert any(up.server(name) != before[name] for name in before)
     assert up.runs_on() == [up.status()["roles"]["active"]]
 
@@ -184,11 +184,3 @@ def test_a_rolling_replacement_can_be_stopped_at_any_moment(
         up.workflows.wait(execution, timeout=90).assert_succeeded()
         assert all(up.server(name) != before[name] for name in before)
     assert up.cloud.violations() == []
-
-
-def wait_for(look: Callable[[], bool], what: str) -> None:
-    """Wait until it is so."""
-    deadline = time.monotonic() + 60
-    while not look():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)

@@ -16,6 +16,7 @@ from mistral_failover.convergence.records import Outcome
 from mistral_failover.groups import agent_health
 from mistral_failover.model.types import installed_types
 from support.operators import Operator
+from support.waiting import until
 
 ACTIVE = {"get_param": "active"}
 DATA = {"type": "volume_attachment", "properties": {"volume": "data_volume", "server": ACTIVE}}
@@ -226,15 +227,8 @@ def test_who_is_off_can_not_be_asked_to_stop_and_the_way_to_fence_it_is_named(up
 def stop(group: Any, member: str) -> None:
     """Somebody switches a server off."""
     Operator(group.cloud).stop_server(group.server(member))
-    wait_for(lambda: not group.cloud.nodes()[group.server(member)]["answers"])
+    until(lambda: not group.cloud.nodes()[group.server(member)]["answers"])
     time.sleep(0.05)  # Nova says so in the same moment, and is asked only here
-
-
-def wait_for(look: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not look():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 # -- it comes back

@@ -23,6 +23,7 @@ from mistral_failover.store import groups as store
 from mistral_failover.store.tables import operations
 from mistral_failover.store.transaction import SqlTransaction
 from support.operators import Operator
+from support.waiting import until
 
 SLOW = 0.5
 DETACHING = "Detach data from db_a: started"
@@ -88,8 +89,7 @@ def waited_for(group: Any) -> list[str]:
 
 
 def wait_until_it_waits(group: Any) -> None:
-    while not waited_for(group):
-        assert group.status()["status"] == "IN_PROGRESS", group.told()
+    until(lambda: waited_for(group))
 
 
 def test_the_next_standby_takes_over_and_the_history_says_why(active: Callable[..., Any]) -> None:
@@ -140,8 +140,7 @@ def test_what_may_arrive_late_is_fenced_before_another_gets_the_volume(
 
     group.fails("crash")
     execution = group.start("failover", group=group.name, lost=["db_a"])
-    while holders() != {group.server("db_b")}:
-        pass
+    until(lambda: holders() == {group.server("db_b")})
     group.fails("power_off", "db_b")
 
     run = group.ended(execution)

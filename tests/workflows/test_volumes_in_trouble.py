@@ -18,6 +18,7 @@ from mistral_failover.cloud import volume_errors
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.store.tables import operations
 from support.operators import Operator
+from support.waiting import until
 
 CONFIRMED = "I pulled the plug"
 STRANGER = "0b5e9d2c-9a4f-4e0f-9a53-0d5f0c1e7a11"
@@ -325,10 +326,8 @@ def test_the_status_says_which_service_does_not_answer_an_operation_that_runs(
     group.activate()
     cloud.api_fault("detach", "error", status=503, times=10_000)
     execution = group.workflows.start("failover.on_alarm", group.fails())
-    while not (waits := [row for row in group.status()["under_way"] if row["waiting_for"]]):
-        assert group.workflows.look(execution).state == "RUNNING"
+    (row,) = until(lambda: [row for row in group.status()["under_way"] if row["waiting_for"]])
 
-    (row,) = waits
     assert (row["resource"], row["waiting_for"]) == ("data", "Nova: HTTP 503")
     assert row["started_at"] <= row["waiting_since"]
     cloud.clear_api_faults()

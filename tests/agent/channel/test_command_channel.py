@@ -7,7 +7,6 @@ import threading
 
 import pytest
 
-from emulator.emulated_clients import until
 from mistral_failover.agent.channel.interface import (
     ChannelContext,
     ChannelError,
@@ -16,6 +15,7 @@ from mistral_failover.agent.channel.interface import (
 )
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.guard import LeaseLost, Unguarded
+from support.waiting import until
 
 
 @pytest.fixture
