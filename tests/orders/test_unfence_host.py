@@ -388,6 +388,21 @@ def test_a_sweep_of_a_project_that_may_not_use_the_devices_lifts_nothing(stored:
     assert blocked(stored) == [SUSPECT]
 
 
+def test_the_sweep_of_such_a_project_does_not_take_the_turn_of_another(
+    stored: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each project sweeps every minute, one always right before the other."""
+    monkeypatch.setattr(lift_fences, "EVERY", 60.0)
+    stored.cluster(SUSPECT)
+    stored.prove()
+    fence(stored)
+
+    sweep(stored, "other")
+    sweep(stored)
+
+    assert blocked(stored) == []
+
+
 def test_only_a_user_who_may_change_compute_services_may_do_it(
     stored: Stored, unfence: Run
 ) -> None:

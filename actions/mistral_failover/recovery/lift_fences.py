@@ -21,7 +21,7 @@ from mistral_failover.store.database import Database
 
 LOG = logging.getLogger(__name__)
 EVERY = 60.0
-"""Seconds between two times that a process looks."""
+"""Seconds between two times that a process looks, for whatever project."""
 LIMIT = 10.0
 """Seconds for all hosts; the next sweep continues."""
 
@@ -36,11 +36,11 @@ def lift_fences(request: Request, *, at_once: bool = False) -> None:
     settings = request.runtime.settings
     if not settings.fence_devices_file:
         return
-    _looked[database] = began
     try:
         known = devices.for_project(settings, request.project_id)
     except devices.NoDevices:
         return
+    _looked[database] = began
     guard = DeadlineGuard(began + LIMIT, settings.http_timeout)
     for host in lifting.hosts_with_leftovers(database, known):
         try:
