@@ -403,6 +403,26 @@ def test_the_sweep_of_such_a_project_does_not_take_the_turn_of_another(
     assert blocked(stored) == []
 
 
+def test_a_proof_from_before_the_block_lifts_nothing_though_the_clock_was_set_back(
+    stored: Stored, unfence: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state store moved to a server whose clock is behind, and the client lives."""
+    fence(stored)
+    returns(stored)
+    stored.fencing.machines.add(stored.fencing.host, "on")
+    behind = stored.fencing.now() - 600
+    monkeypatch.setattr(stored.fencing.runtime.database, "_clock", lambda: behind)
+    stored.cluster(SUSPECT)
+    assert stored.prove().proven
+
+    assert unfence(because="it is on again")["code"] == "FENCE_UNPROVEN"
+    sweep(stored)
+    assert blocked(stored) == [SUSPECT]
+
+    fence(stored)
+    assert unfence(because="it is on again")["lifted"] == 1
+
+
 def test_only_a_user_who_may_change_compute_services_may_do_it(
     stored: Stored, unfence: Run
 ) -> None:

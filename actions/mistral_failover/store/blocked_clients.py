@@ -12,13 +12,14 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from mistral_failover.store.session import Session
-from mistral_failover.store.tables import blocked_clients
+from mistral_failover.store.tables import blocked_clients, host_fences
 
 
 @dataclass(frozen=True)
 class BlockedClient:
     """A client on the storage's blocklist. ``blocked_at``: right before it was put there, in
-    seconds by the database's clock."""
+    seconds by the database's clock; never before a fence of a host that began earlier, whatever the
+    clock says."""
 
     client: str
     volume_id: str
@@ -27,7 +28,8 @@ class BlockedClient:
 
 def record(tx: Session, client: str, volume_id: str) -> None:
     """Record that a client of a volume is about to be blocked, perhaps once more."""
-    values = {"volume_id": volume_id, "blocked_at": tx.now()}
+    began = tx.connection.execute(sa.select(sa.func.max(host_fences.c.claimed_at))).scalar()
+    values = {"volume_id": volume_id, "blocked_at": max(tx.now(), began or 0.0)}
     again = blocked_clients.update().where(blocked_clients.c.client == client)
     if not tx.changed(again.values(**values)):
         tx.insert(blocked_clients, client=client, **values)

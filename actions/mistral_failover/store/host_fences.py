@@ -14,10 +14,11 @@ import sqlalchemy as sa
 
 from mistral_failover.model.text import clean
 from mistral_failover.store.session import Session
-from mistral_failover.store.tables import host_fences, incidents, traversals
+from mistral_failover.store.tables import blocked_clients, host_fences, incidents, traversals
 
 _reports = incidents.alias("report")
 _OWNER = 255  # characters that the column holds
+_TICK = 0.001  # seconds
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,8 @@ class Claim:
 @dataclass(frozen=True)
 class HostFence:
     """``owner``: who fences the host now, or None. ``proof`` and ``proven_at``: the last proof that
-    it was off; None while there is none. ``claimed_at``: when the fence with this proof began.
+    it was off; None while there is none. ``claimed_at``: when the fence with this proof began;
+    later than every block of a client before it, whatever the clock says.
     ``nova_seen``: None unless Nova was told by us that the host is down; then what Nova showed
     as its last report after that, empty before the first look."""
 
@@ -51,8 +53,10 @@ def claim(tx: Session, host: str, owner: str, lease: float) -> Claim | None:
     now = tx.now()
     until = now + lease
     owner = clean(owner)[:_OWNER]
+    blocked = tx.connection.execute(sa.select(sa.func.max(blocked_clients.c.blocked_at))).scalar()
+    began = max(now, (blocked or 0.0) + _TICK)
     if row is None:
-        tx.insert(host_fences, host=host, owner=owner, token=1, lease_until=until, claimed_at=now)
+        tx.insert(host_fences, host=host, owner=owner, token=1, lease_until=until, claimed_at=began)
         return Claim(host, 1)
     free = sa.or_(host_fences.c.owner.is_(None), host_fences.c.lease_until <= tx.clock())
     taking = host_fences.update().where(
@@ -63,7 +67,7 @@ def claim(tx: Session, host: str, owner: str, lease: float) -> Claim | None:
             owner=owner,
             token=row.token + 1,
             lease_until=until,
-            claimed_at=now,
+            claimed_at=began,
             proof=None,
             proven_at=None,
         )
