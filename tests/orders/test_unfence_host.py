@@ -423,6 +423,16 @@ def test_a_proof_from_before_the_block_lifts_nothing_though_the_clock_was_set_ba
     assert unfence(because="it is on again")["lifted"] == 1
 
 
+def test_an_address_of_two_hosts_is_refused(stored: Stored, unfence: Run) -> None:
+    """The proof that one of them was off would lift the block of a client on the other."""
+    configure(stored, addresses={stored.fencing.host: [ADDRESS], "another": [ADDRESS]})
+
+    found = unfence(dry_run=True)
+
+    assert found["code"] == "CONFIG"
+    assert f"{ADDRESS} is also an address of" in found["message"]
+
+
 def test_only_a_user_who_may_change_compute_services_may_do_it(
     stored: Stored, unfence: Run
 ) -> None:

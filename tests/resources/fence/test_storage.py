@@ -121,6 +121,24 @@ def test_an_address_of_a_compute_host_is_no_service(
     assert "is also an address of cmp1" in caplog.text
 
 
+def test_an_address_counts_however_it_is_written(stored: Stored) -> None:
+    """Ceph shows the shortest form."""
+    service = "[2001:db8::5]:0/555"
+    stored.cluster(SUSPECT, service)
+    stored.configure(services=["2001:DB8:0:0::5"])
+
+    assert stored.prove().proven
+    assert stored.state["blocklist"] == [SUSPECT]
+
+
+def test_what_is_no_address_is_refused(stored: Stored, caplog: pytest.LogCaptureFixture) -> None:
+    stored.cluster(SUSPECT)
+    stored.configure(services=["172.31.251.500"])
+
+    assert stored.prove().observed == "the operator's fence devices cannot be used"
+    assert "172.31.251.500 is not an IP address" in caplog.text
+
+
 FAULTS = {
     "hangs": "did not end within",
     "denied": "exit code 13",

@@ -14,6 +14,7 @@ import logging
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Any
 
 from mistral_failover.resources.fence import programs
@@ -167,6 +168,10 @@ class Cluster:
 
 
 def address_of(client: str) -> str:
-    """Return the address of a client without port and nonce; empty if it has none."""
+    """Return the address of a client without port and nonce, in its shortest form; empty if it has
+    none."""
     found = _CLIENT.match(client)
-    return found["ip"].strip("[]").lower() if found else ""
+    try:
+        return str(ip_address(found["ip"].strip("[]"))) if found else ""
+    except ValueError:
+        return ""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -250,10 +251,11 @@ def _device(document: Mapping[str, Any], path: str) -> Device:
 def _ceph(document: Mapping[str, Any]) -> Ceph:
     given = dict(document)
     addresses = {
-        host: tuple(each.lower() for each in found)
+        host: tuple(_address(each, f"ceph.addresses.{host}") for each in found)
         for host, found in given.pop("addresses", {}).items()
     }
-    services = tuple(each.lower() for each in given.pop("services", ()))
+    services = tuple(_address(each, "ceph.services") for each in given.pop("services", ()))
+    hosts: dict[str, str] = {}
     for host, found in addresses.items():
         if both := sorted({*services} & {*found}):
             raise InvalidDocument(
@@ -261,7 +263,23 @@ def _ceph(document: Mapping[str, Any]) -> Ceph:
                 f"{both[0]} is also an address of {host}",
                 "Name only addresses where no guest runs.",
             )
+        for address in found:
+            if (other := hosts.setdefault(address, host)) != host:
+                # A proof that one of them was off would count for the clients of the other.
+                raise InvalidDocument(
+                    f"ceph.addresses.{host}",
+                    f"{address} is also an address of {other}",
+                    "Name the addresses of each host.",
+                )
     return Ceph(tuple(given.pop("pools")), addresses=addresses, services=services, **given)
+
+
+def _address(stated: str, path: str) -> str:
+    """Return an address in the form in which `ceph.address_of` returns those of clients."""
+    try:
+        return str(ip_address(stated))
+    except ValueError:
+        raise InvalidDocument(path, f"{stated} is not an IP address", "Correct it.") from None
 
 
 def _option(value: Any) -> str:
