@@ -125,6 +125,34 @@ def test_nothing_starts_until_the_service_wants_it(
     assert budget.room()
 
 
+@pytest.mark.parametrize("later", [BURST / 2, 2 * BURST])
+def test_an_answer_without_a_time_does_not_shorten_what_another_asked_for(
+    clock: Clock, later: float
+) -> None:
+    """Of operations that were under way, for example."""
+    budget = Budget(48, clock)
+    budget.overloaded(30.0)
+    clock.now += later
+    budget.overloaded()
+
+    assert not budget.room()
+    clock.now += 30.0 - later
+    assert budget.room()
+
+
+def test_an_answer_of_the_same_burst_may_ask_for_a_longer_time(clock: Clock) -> None:
+    budget = Budget(48, clock)
+    budget.overloaded()
+    clock.now += BURST / 2
+
+    assert budget.overloaded(30.0) == 30.0
+
+    assert budget.limit == 24
+    assert not budget.room()
+    clock.now += 30.0
+    assert budget.room()
+
+
 # -- those of all projects and services
 
 

@@ -72,15 +72,18 @@ class Budget:
 
     def overloaded(self, pause: float = 0.0) -> float | None:
         """Halve the budget, because the service is overloaded, and start nothing for ``pause``
-        seconds. Return how long that is; None if the budget was cut a moment ago."""
+        seconds. Return how long that is; None if the budget was cut a moment ago, and the service
+        does not ask for a longer time."""
         now = self._clock()
         self._ended = 0
+        pause = min(max(0.0, pause), LONGEST_PAUSE)
+        longer = now + pause > max(now, self._closed_until or now)
+        if longer:  # an answer without a time does not end the pause that another asked for
+            self._closed_until = now + pause
         if self._cut_at is not None and now - self._cut_at < BURST:
-            return None
+            return pause if longer else None
         self._limit = max(1, self._maximum // FLOOR, self.limit // 2)
         self._cut_at = now
-        pause = min(max(0.0, pause), LONGEST_PAUSE)
-        self._closed_until = now + pause
         return pause
 
 
