@@ -296,6 +296,56 @@ def test_an_alarm_s_receiver_whose_end_mistral_lost_is_ended(
     assert group.status()["status"] == "COMPLETE"
 
 
+# Its user handles the error of a task.
+HANDLES = """
+version: '2.0'
+house.handles:
+  input: [alarm_name, alarm_id, severity, previous, current, reason, reason_data, group]
+  tasks:
+    on_alarm:
+      workflow: failover.on_alarm
+      input:
+        alarm_name: <% $.alarm_name %>
+        alarm_id: <% $.alarm_id %>
+        previous: <% $.previous %>
+        current: <% $.current %>
+        reason_data: <% $.reason_data %>
+        group: <% $.group %>
+      on-success: tell
+    tell:
+      action: std.fail
+      on-error: tell_another
+    tell_another: {action: std.noop}
+"""
+# Its output cannot be evaluated, so Mistral ends it in ERROR.
+BROKEN = RECEIVER.replace("house.receiver", "house.broken").replace(
+    "  tasks:", "  output: {said: <% 1 / 0 %>}\n  tasks:"
+)
+
+
+@pytest.mark.parametrize(
+    ("definition", "name", "then"),
+    [(HANDLES, "house.handles", "SUCCESS"), (BROKEN, "house.broken", "ERROR")],
+)
+def test_a_receiver_ends_as_mistral_would_have_ended_it(
+    group: Any, engine: TestEngine, definition: str, name: str, then: str
+) -> None:
+    group.workflows.load(definition)
+    alarm = {"group": group.name, **group.fails("crash")}
+    top = group.workflows.start(name, alarm)
+    group.workflows.wait(top, timeout=60)
+    assert mistral(group).state(top) == then
+    with engine.context():
+        _forgets(top, next_task=False)
+
+    time.sleep(2.1)
+    with impatient():
+        answer = done(recovery.Sweep().run(context()))
+
+    assert mistral(group).state(top) == then
+    assert answer["unable"] == []
+
+
 def _forgets(execution: str, *, next_task: bool) -> None:
     """Make Mistral's database look as if the engine had died before it noted the end of an
     execution; ``next_task``: before it created the last task."""

@@ -33,7 +33,7 @@ from mistral_failover.settings import Settings
 _EXECUTION = (
     "id,workflow_name,state,root_execution_id,task_execution_id,input,created_at,updated_at"
 )
-_TASK = "id,name,state,processed,created_at,updated_at"
+_TASK = "id,name,state,processed,runtime_context,created_at,updated_at"
 _OUTCOME = "id,workflow_name,state,state_info,output,created_at,updated_at"
 _FAILED = "id,name,state_info"
 _ANYTHING = "id,state,created_at,updated_at"
@@ -64,7 +64,7 @@ class Execution:
 @dataclass(frozen=True)
 class Task:
     """A task of an execution; times by Mistral's clock. ``processed``: it has ended, and Mistral
-    has begun what comes after it."""
+    has begun what comes after it. ``handles``: the ids of the tasks whose errors started it."""
 
     id: str
     name: str
@@ -72,6 +72,7 @@ class Task:
     processed: bool
     began: datetime
     changed: datetime
+    handles: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -178,6 +179,7 @@ class Mistral:
                 bool(row["processed"]),
                 timeutils.parse_isotime(row["created_at"]),
                 _changed(row),
+                _handled(row),
             )
             for row in rows
         ]
@@ -341,6 +343,11 @@ def _essence(state_info: str | None) -> str:
     """Return Mistral's text in one line, without the traceback of its own code that may follow."""
     before = (state_info or "").partition(_TRACEBACK)[0]
     return " ".join(before.split()).rstrip(" :'")
+
+
+def _handled(task: dict[str, Any]) -> frozenset[str]:
+    causes = _mapping(parsed(task).get("runtime_context")).get("triggered_by") or ()
+    return frozenset(each["task_id"] for each in causes if each["event"] == "on-error")
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
+from mistral_failover.cloud.errors import CloudError
 from mistral_failover.mistral.api import Execution, Mistral
 from mistral_failover.mistral.client import ENDED
 from mistral_failover.model.group import SHIPPED_CHAIN
@@ -143,16 +144,26 @@ def end(mistral: Mistral, found: StuckExecution) -> None:
     """
     why = found.sentence if found.complete else f"INTERRUPTED: {found.sentence}"
     for execution_id, state in found.ends.items():
-        mistral.end(execution_id, state, why)
+        try:
+            mistral.end(execution_id, state, why)
+        except CloudError as error:
+            if state != "SUCCESS" or error.code != "BAD_REQUEST":
+                raise
+            # Its output cannot be evaluated. Mistral would have ended it so, too.
+            mistral.end(execution_id, "ERROR", why)
 
 
 def _missed_end(execution: Execution, mistral: Mistral) -> str | None:
     """Return the state in which an execution would have ended if Mistral had not missed it; None if
-    something of it is left to run."""
+    something of it is left to run. An error that the workflow handles (``on-error``) is none."""
     tasks = mistral.tasks(execution.id)
     if not tasks or not all(task.processed and task.state in ENDED for task in tasks):
         return None
-    return "SUCCESS" if all(task.state == "SUCCESS" for task in tasks) else "ERROR"
+    if any(task.state == "CANCELLED" for task in tasks):
+        return "CANCELLED"
+    failed = {task.id for task in tasks if task.state == "ERROR"}
+    handled = frozenset[str]().union(*(task.handles for task in tasks))
+    return "SUCCESS" if failed <= handled else "ERROR"
 
 
 def _to_end(tree: Sequence[Execution], mistral: Mistral) -> list[Execution]:
