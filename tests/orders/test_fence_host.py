@@ -252,6 +252,49 @@ def test_ceph_blocks_the_clients_on_the_host_and_no_others(stored: Stored, run: 
     assert not stored.fencing.forced_down(), "the host may live; only its clients are blocked"
 
 
+def test_a_repeat_goes_on_with_the_clients_that_are_not_blocked_yet(
+    stored: Stored, run: Run
+) -> None:
+    """The time of one order may not be enough for all clients of a host. The lock of an image names
+    its owner after that was blocked."""
+    other = SUSPECT.replace("1234567", "1234568")
+    stored.cluster(SUSPECT, locks=(SUSPECT, other))
+    stored.prove(volumes=(stored.pair.volume,))
+    before = len(stored.state["calls"])
+    stored.cluster(locks=(SUSPECT, other), blocklist=[SUSPECT], calls=stored.state["calls"])
+
+    found = run(host=stored.fencing.host, rung="storage", because="once more")
+
+    assert found["proof"] == "Ceph blocks 2 clients"
+    added = [
+        call[4]
+        for call in stored.state["calls"][before:]
+        if call[1:4] == ["osd", "blocklist", "add"]
+    ]
+    assert added == [other]
+
+
+def test_the_time_of_an_order_is_enough_for_many_volumes(
+    stored: Stored, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mistral_failover.orders.host_orders.LIMIT", 23.0)
+    cinder = stored.fencing.cloud.volumes.volumes
+    for number in range(7):
+        made = cinder.create(1, name=f"more-{number}").id
+        volumes.attach(stored.fencing.cloud, made, stored.pair.a, 10)
+    attached = [each.id for each in cinder.list() if each.status == "in-use"]
+    clients = {each: f"{SUSPECT}{number}" for number, each in enumerate(attached)}
+    watchers = {f"volumes/volume-{each}": [client] for each, client in clients.items()}
+    stored.configure(
+        pools=["volumes"], limit=10, addresses={stored.fencing.host: ["172.31.251.11"]}
+    )
+    stored.cluster(modes=("slow",), watchers=watchers)
+
+    found = run(host=stored.fencing.host, rung="storage", because="its rack is cut off")
+
+    assert found.get("proof") == "Ceph blocks 8 clients", found
+
+
 def test_a_client_that_still_watches_is_a_contradiction(
     stored: Stored, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

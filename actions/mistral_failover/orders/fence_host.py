@@ -20,9 +20,10 @@ from mistral_failover.orders.host_orders import HostOrder, HostRequest
 from mistral_failover.resources.fence import agents, devices, power
 from mistral_failover.resources.fence.ceph import Cluster, NoImage, address_of
 from mistral_failover.resources.fence.devices import Levels
-from mistral_failover.resources.fence.storage import Blocking, Storage
+from mistral_failover.resources.fence.storage import Blocking, Storage, blocked_before
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
+from mistral_failover.store import blocked_clients
 
 LOG = logging.getLogger(__name__)
 
@@ -208,18 +209,24 @@ def _storage(request: Request, order: HostOrder, because: str | None, facts: Fen
             raise power.Unproven("the time is over; what was blocked stays blocked")
         return min(seconds, left, order.guard.permit("POST"))
 
+    store = request.runtime.database  # a host serves many projects
     cluster, addresses = Cluster(ceph, permit), frozenset(ceph.addresses[host])
-    blocking = Blocking(cluster, request.runtime.database, order.guard, deadline)
     try:
         found = _clients_on(order, cluster, addresses)
         shown: Fenced = {**facts, "clients": found.rows()}
         if because is None:
             return {**shown, "sentence": _storage_plan(host, found)}
         LOG.warning("An operator blocks the clients of host %s: %s", host, because)
-        for volume, clients in found.clients.items():
-            blocking.block(volume, clients)
-        for volume, image in found.images.items():
-            blocking.until_gone(volume, partial(_watching, cluster, image, addresses))
+        before = blocked_before(cluster, store.reading(blocked_clients.everywhere))
+        blocking = Blocking(cluster, store, order.guard, deadline, before)
+
+        def block(volume: str) -> None:
+            blocking.block(volume, found.clients[volume])
+            watching = partial(_watching, cluster, found.images[volume], addresses)
+            blocking.until_gone(volume, watching)
+
+        with ThreadPoolExecutor(_VOLUMES_AT_ONCE) as pool:
+            list(pool.map(block, found.clients))
         proof = blocking.proof()
     except power.Unproven as error:
         raise ActionError(

@@ -73,6 +73,46 @@ def test_without_a_client_to_block_nothing_is_proven(stored: Stored) -> None:
     assert "open, so the storage can block none" in evidence.observed
 
 
+def test_a_process_that_takes_the_fence_over_finds_the_clients_blocked_and_proves_it(
+    stored: Stored,
+) -> None:
+    """The first one died before it recorded the proof. An image of a shared volume has no lock that
+    would still name its owner."""
+    began = stored.fencing.now()
+    stored.cluster(SUSPECT)
+
+    with since(began):
+        assert stored.prove().proven
+        evidence = stored.prove()
+
+    assert evidence.proven, evidence.observed
+    assert stored.state["blocklist"] == [SUSPECT], "it is there, and was not added again"
+
+
+def test_what_was_blocked_before_the_failover_began_proves_nothing(stored: Stored) -> None:
+    """The guest may have been started again, and then another client has the volume."""
+    stored.cluster(SUSPECT)
+    assert stored.prove().proven
+    began = stored.fencing.now() + 0.001
+
+    with since(began):
+        assert "so the storage can block none" in stored.prove().observed
+
+
+def test_a_client_that_was_blocked_before_and_may_write_again_is_blocked_again(
+    stored: Stored,
+) -> None:
+    began = stored.fencing.now()
+    stored.cluster(SUSPECT)
+
+    with since(began):
+        assert stored.prove().proven
+        stored.cluster(SUSPECT)
+        assert stored.prove().proven
+
+    assert stored.state["blocklist"] == [SUSPECT]
+
+
 def test_a_client_that_comes_back_under_another_address_is_blocked_too(stored: Stored) -> None:
     stored.cluster(SUSPECT, modes=("returns",))
 

@@ -8,7 +8,7 @@ is lifted after the host was proven off: see `lifting`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mistral_failover.cloud.guard import Guard
     from mistral_failover.resources.fence.ceph import Cluster
     from mistral_failover.resources.fence.devices import Devices
+    from mistral_failover.store.blocked_clients import BlockedClient
     from mistral_failover.store.database import Database
 
 _PAUSE = 0.25
@@ -31,8 +32,9 @@ Own = Callable[[frozenset[str]], frozenset[str]]
 
 class Storage(DeviceRung):
     """It blocks the clients that have the group's volumes open. It proves nothing if no client has
-    one open: a client that comes back later would not be blocked. Nor for a member without volumes,
-    or for one with a resource that is not on a volume."""
+    one open, and none was blocked since the failover began: a client that comes back later would
+    not be blocked. Nor for a member without volumes, or for one with a resource that is not on a
+    volume."""
 
     proof = "the storage refuses every write of its host to the group's volumes"
     limit = 60.0
@@ -79,6 +81,7 @@ class Storage(DeviceRung):
 def _fenced(attempt: FenceAttempt, known: Devices, cluster: Cluster, deadline: float) -> str:
     """Return the proof. Raises Unproven, CloudError."""
     from mistral_failover.resources.fence import power
+    from mistral_failover.store import blocked_clients, host_fences
 
     target = attempt.target
     if not target.volumes:
@@ -87,13 +90,16 @@ def _fenced(attempt: FenceAttempt, known: Devices, cluster: Cluster, deadline: f
         named = ", ".join(target.beside_volumes)
         raise power.Unproven(f"{named} of {target.member.name} is on no volume of the group")
     assert attempt.tools.runtime is not None  # it has the devices
-    blocking = Blocking(
-        cluster, attempt.tools.runtime.database, attempt.tools.cloud.guard, deadline
-    )
+    store, traversal = attempt.tools.runtime.database, attempt.operation["ticket"]["traversal_id"]
+    since = store.reading(lambda tx: host_fences.proofs_valid_from(tx, traversal))
+    # A process that died may have blocked them, and only a lock would still name them.
+    rows = [row for row in store.reading(blocked_clients.everywhere) if row.blocked_at >= since]
+    before = blocked_before(cluster, rows)
+    blocking = Blocking(cluster, store, attempt.tools.cloud.guard, deadline, before)
     for volume_id in target.volumes:
         own = own_clients(attempt, known, volume_id)
         image = cluster.image_of(volume_id)
-        suspects = own(image.clients)
+        suspects = own(image.clients | {row.client for row in rows if row.volume_id == volume_id})
         if not suspects:
             raise power.Unproven(
                 f"no client of {target.member.name}'s host has volume {volume_id} open, so the "
@@ -110,24 +116,28 @@ def _watching(own: Own, cluster: Cluster, image: str) -> frozenset[str]:
 
 @dataclass
 class Blocking:
-    """Clients are being blocked, by ``deadline`` on the monotonic clock. ``blocked``: so far."""
+    """Clients are being blocked, by ``deadline`` on the monotonic clock. ``blocked``: so far.
+    ``before``: those that fences have blocked before. Threads may share it."""
 
     cluster: Cluster
     database: Database
     guard: Guard
     deadline: float
+    before: frozenset[str] = frozenset()
     blocked: set[str] = field(default_factory=set)
 
     def block(self, volume_id: str, clients: frozenset[str]) -> None:
-        """Block clients of a volume. What lifts the block later knows each of them before. Raises
+        """Block clients of a volume. What lifts the block later knows each of them before. One that
+        is blocked already is left alone, so that a repeat goes on where the last one ended. Raises
         Unproven."""
         from mistral_failover.store import blocked_clients
 
         for client in sorted(clients - self.blocked):
-            self.database.atomically(
-                partial(blocked_clients.record, client=client, volume_id=volume_id)
-            )
-            self.cluster.block(client)
+            if client not in self.before:
+                self.database.atomically(
+                    partial(blocked_clients.record, client=client, volume_id=volume_id)
+                )
+                self.cluster.block(client)
             self.blocked.add(client)
 
     def until_gone(self, volume_id: str, watching: Callable[[], frozenset[str]]) -> None:
@@ -153,6 +163,12 @@ class Blocking:
         if not self.blocked <= self.cluster.blocked():
             raise power.Unproven("a client is missing on the blocklist after it was added")
         return f"Ceph blocks {len(self.blocked)} client{'' if len(self.blocked) == 1 else 's'}"
+
+
+def blocked_before(cluster: Cluster, rows: Iterable[BlockedClient]) -> frozenset[str]:
+    """Return those of the recorded clients that Ceph blocks now. Raises Unproven."""
+    recorded = {row.client for row in rows}
+    return cluster.blocked() & recorded if recorded else frozenset()
 
 
 def own_clients(attempt: FenceAttempt, known: Devices, volume_id: str) -> Own:
