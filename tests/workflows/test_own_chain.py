@@ -393,6 +393,24 @@ def test_a_chain_that_never_began_is_started_by_a_sweep(group: Any) -> None:
     assert group.runs_on() == ["db_b"]
 
 
+def test_a_chain_that_never_began_is_started_though_mistral_s_api_is_not_found(
+    group: Any, quiet: float
+) -> None:
+    """A catalog without Mistral, for example. The sweep itself runs in Mistral, so its engine is
+    there."""
+    begun = done(orders.Begin(group.name, to="db_b", lost=[]).run(context()))
+    time.sleep(2 * quiet)
+    before = cfg.CONF.failover.mistral_token_file
+    cfg.CONF.set_override("mistral_token_file", "/nowhere", group="failover")
+    try:
+        answer = done(recovery.Sweep().run(context()))
+    finally:
+        cfg.CONF.set_override("mistral_token_file", before, group="failover")
+
+    assert "The request to Mistral failed" in answer["unable"][0]
+    assert {"traversal": begun["traversal"], "workflow": CHAIN} in answer["chains"]
+
+
 def test_a_chain_that_mistral_does_not_have_fails_the_order_and_works_once_it_is_there(
     protect: Callable[..., Any], house: ExternalServices
 ) -> None:

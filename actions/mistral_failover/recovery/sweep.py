@@ -70,13 +70,18 @@ def sweep(request: Request, group: str | None) -> dict[str, list[Any]]:
     """
     group_id = group_snapshot(request, group).state.id if group else None
     swept: dict[str, list[Any]] = {"restarted": [], "ended": [], "unable": []}
-    undriven: list[stalled_work.ChainWait] = []
+    held = request.store.reading(lambda tx: _held(request, tx, group_id))
+    undriven = [each for each in held if each.chain is None]  # Mistral need not be asked
     try:
         mistral, deadline = mistral_of(request), time.monotonic() + stuck_executions.LIMIT
         if mistral is None:
             sentence = "Mistral is not reachable: [failover] mistral_url is not set"
             swept["unable"].append(sentence)
-        undriven += _undriven(request, mistral, group_id, deadline)
+        # An operator who names a group wants another try, whatever the number of tries before.
+        driven = [each for each in held if each.chain is not None]
+        undriven += stuck_executions.without_chain(
+            driven, mistral, deadline, asked_for=group_id is not None
+        )
         if mistral is not None and group_id is None:
             swept["ended"] += _ended(request, mistral, deadline)
     except CloudError as error:
@@ -152,17 +157,6 @@ def _count(request: Request, swept: dict[str, list[Any]]) -> None:
     """Count the sweep, for the metrics."""
     found = any(rows for what, rows in swept.items() if what != "unable")
     request.store.atomically(lambda tx: totals.swept(tx, found=found))
-
-
-def _undriven(
-    request: Request, mistral: Mistral | None, group_id: str | None, deadline: float
-) -> list[stalled_work.ChainWait]:
-    """Return the traversals whose chain has ended too early. An operator who names a group wants
-    another try, whatever the number of tries before."""
-    held = request.store.reading(lambda tx: _held(request, tx, group_id))
-    return list(
-        stuck_executions.without_chain(held, mistral, deadline, asked_for=group_id is not None)
-    )
 
 
 def _held(
