@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +18,13 @@ from mistral_failover.actions.hosts import FenceHost, UnfenceHost
 from mistral_failover.actions.recovery import Sweep
 from mistral_failover.cloud import hosts, volumes
 from mistral_failover.cloud.clients import Cloud
+from mistral_failover.embedded import background_sweep
 from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.emulator.state import stable_hex
 from mistral_failover.orders import unfence_host
 from mistral_failover.recovery import lift_fences
 from mistral_failover.resources.fence import lifting
+from mistral_failover.runtime.request import DEFAULT_PROJECT
 from mistral_failover.store import blocked_clients, host_fences
 from support.emulated import Pair, cloud, connect, emulated, emulator, pair
 from support.fencing import PROJECT, Fencing, Machines, clouds_of_an_operator, runtime_for
@@ -66,7 +70,7 @@ def configure(stored: Stored, **ceph: Any) -> None:
     fencing = stored.fencing
     device = fencing.device(fencing.machines.board())
     more = {"addresses": {fencing.host: [ADDRESS]}, **ceph}
-    stored.configure(levels=[[device]], projects=[PROJECT, DEMO], **more)
+    stored.configure(**{"levels": [[device]], "projects": [PROJECT, DEMO], **more})
 
 
 def context_of(stored: Stored, user: str) -> ActionContext:
@@ -431,6 +435,27 @@ def test_an_address_of_two_hosts_is_refused(stored: Stored, unfence: Run) -> Non
 
     assert found["code"] == "CONFIG"
     assert f"{ADDRESS} is also an address of" in found["message"]
+
+
+def test_a_server_that_sweeps_by_itself_lifts_what_is_safe(
+    stored: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While all is well, it starts no workflow of a sweep."""
+    monkeypatch.setattr(background_sweep.process, "runtime", lambda: stored.fencing.runtime)
+    runtime = stored.fencing.runtime
+    monkeypatch.setattr(runtime, "settings", replace(runtime.settings, sweep_interval=0.5))
+    configure(stored, projects=[PROJECT, DEFAULT_PROJECT])
+    stored.cluster(SUSPECT)
+    assert stored.prove().proven
+    mistral: Any = None
+
+    with background_sweep.BackgroundSweep(mistral):
+        fence(stored)
+        until = time.monotonic() + 30
+        while blocked(stored) and time.monotonic() < until:
+            time.sleep(0.1)
+
+    assert blocked(stored) == []
 
 
 def test_only_a_user_who_may_change_compute_services_may_do_it(

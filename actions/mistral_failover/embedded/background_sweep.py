@@ -24,6 +24,7 @@ from mistral_failover.embedded.server import EmbeddedMistral
 from mistral_failover.mistral import event_hooks
 from mistral_failover.mistral.api import Mistral, mistral_for
 from mistral_failover.recovery import observe, retention, stuck_executions
+from mistral_failover.recovery.lift_fences import lift_fences
 from mistral_failover.runtime import process
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request, own_project
@@ -128,13 +129,15 @@ class BackgroundSweep:
         return Request(process.runtime(), ActionContext(SecurityContext(), ExecutionContext()))
 
     def _observe(self) -> None:
-        """Look at the groups whose turn it is: in a thread of its own, since a service that is away
-        must not delay a sweep, and without an execution of Mistral's, which would be kept."""
+        """Look at the groups whose turn it is, and lift what fences left behind: in a thread of its
+        own, since a service that is away must not delay a sweep, and without an execution of
+        Mistral's, which would be kept."""
         pause = 1.0
         while not self._stopped.wait(pause * (1 + random.uniform(-_JITTER, _JITTER))):  # noqa: S311
             try:
                 state = process.runtime()
                 pause = min(state.settings.sweep_interval, state.settings.observe_interval)
+                lift_fences(self._request())
                 if not state.settings.cloud:
                     continue  # no rights of its own to look with; a sweep with a token has them
                 request = self._request()
