@@ -18,7 +18,7 @@ from mistral_failover.convergence.records import Ready, Record
 from mistral_failover.model.decisions import Decision
 from mistral_failover.recovery import sweep as sweeping
 from mistral_failover.runtime.process import Runtime
-from mistral_failover.store import groups
+from mistral_failover.store import groups, tables
 from mistral_failover.store import incidents as incident_store
 from mistral_failover.store.tables import incidents, journal, operations, resources, traversals
 from support.driving import ready_nodes
@@ -296,6 +296,29 @@ def test_the_chain_that_the_group_file_names_is_started(
     found = recovery.Sweep().run(context)
 
     assert found["chains"] == [{"traversal": ready.traversal_id, "workflow": "house.chain"}]
+
+
+def test_a_group_whose_file_can_not_be_read_any_more_does_not_keep_a_sweep_from_the_others(
+    state: Runtime, started: Callable[..., Ready], context: ActionContext, project: str
+) -> None:
+    """The package with a rung of its fence was removed, for example."""
+    started("accounts")
+    ready = started()
+    identity = groups.group_id(project, "accounts")
+
+    def without_the_package(tx: Any) -> None:
+        found = dict(tx.definition(identity))
+        document = {**found["document"], "fence": ["rung_of_the_package"]}
+        values = {"definition": {**found, "document": document}, "definition_version": "another"}
+        tx.execute(tables.groups.update().where(tables.groups.c.id == identity).values(values))
+
+    state.database.atomically(without_the_package)
+
+    found = recovery.Sweep().run(context)
+
+    assert found["chains"] == [{"traversal": ready.traversal_id, "workflow": "failover.converge"}]
+    (sentence,) = (each for each in found["unable"] if "accounts" in each)
+    assert sentence.startswith("accounts: fence")
 
 
 def test_many_ready_nodes_of_a_traversal_are_one_chain(

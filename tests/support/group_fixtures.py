@@ -98,12 +98,13 @@ def define(state: Runtime, context: ActionContext) -> Callable[..., str]:
 def started(
     state: Runtime, project: str, context: ActionContext, define: Callable[..., str]
 ) -> Callable[..., Ready]:
-    """Define the group ``payments`` and start a traversal; returns its first ready node."""
+    """Define a group, ``payments`` unless named, and start a traversal; returns its first ready
+    node."""
 
-    def make(**more: Any) -> Ready:
-        define(**more)
+    def make(name: str = "payments", **more: Any) -> Ready:
+        define(name, **more)
         found = Request(state, context)
-        identity = group_id(project, "payments")
+        identity = group_id(project, name)
         known = state.database.reading(lambda tx: groups.get(tx, identity))
         assert known is not None
         group = state.database.reading(lambda tx: state.definitions.group(tx, known))

@@ -95,9 +95,8 @@ def sweep(request: Request, group: str | None) -> dict[str, list[Any]]:
         swept["restarted"] += retry_blocked(request, group_id)
     except CloudError as error:
         swept["unable"].append(f"blocked volumes: {describe(error)['message']}")
+    swept["restarted"] = list(_with_chain(request, swept["restarted"], swept["unable"]))
     rows = [*swept["started"], *swept["restarted"]]
-    for row in rows:
-        row.setdefault("workflow", chain_of(group_snapshot(request, row["group"]).group))
     swept["chains"] = [
         {"traversal": traversal, "workflow": workflow}
         for traversal, workflow in {row["traversal"]: row["workflow"] for row in rows}.items()
@@ -111,6 +110,16 @@ def sweep(request: Request, group: str | None) -> dict[str, list[Any]]:
     _count(request, swept)
     reach("sweep.after")
     return swept
+
+
+def _with_chain(request: Request, rows: Sequence[Row], unable: list[str]) -> Iterator[Row]:
+    """Yield these rows with the chain of each group. A group that cannot be read, because it was
+    deleted just now or needs a package that is gone, does not stop the others."""
+    for row in rows:
+        try:
+            yield {**row, "workflow": chain_of(group_snapshot(request, row["group"]).group)}
+        except Exception as error:  # noqa: BLE001 - one group's error must not stop the others
+            unable.append(f"{row['group']}: {describe(error)['message']}")
 
 
 def _told(request: Request, group_id: str | None, unable: list[str], *, urgent: bool) -> list[Row]:
