@@ -298,21 +298,42 @@ def test_the_chain_that_the_group_file_names_is_started(
     assert found["chains"] == [{"traversal": ready.traversal_id, "workflow": "house.chain"}]
 
 
-def test_a_group_whose_file_can_not_be_read_any_more_does_not_keep_a_sweep_from_the_others(
-    state: Runtime, started: Callable[..., Ready], context: ActionContext, project: str
-) -> None:
-    """The package with a rung of its fence was removed, for example."""
-    started("accounts")
-    ready = started()
-    identity = groups.group_id(project, "accounts")
+def becomes_unreadable(state: Runtime, project: str, group: str) -> None:
+    """The package with a rung of the group's fence is removed, for example."""
+    identity = groups.group_id(project, group)
 
-    def without_the_package(tx: Any) -> None:
+    def change(tx: Any) -> None:
         found = dict(tx.definition(identity))
         document = {**found["document"], "fence": ["rung_of_the_package"]}
         values = {"definition": {**found, "document": document}, "definition_version": "another"}
         tx.execute(tables.groups.update().where(tables.groups.c.id == identity).values(values))
 
-    state.database.atomically(without_the_package)
+    state.database.atomically(change)
+
+
+def test_held_alarms_are_judged_though_a_group_can_not_be_read_any_more(
+    state: Runtime,
+    started: Callable[..., Ready],
+    stuck: Callable[[float], str],
+    context: ActionContext,
+    project: str,
+) -> None:
+    stuck(700.0)
+    assert len(recovery.Sweep().run(context)["held"]) == 1
+    started("accounts")
+    becomes_unreadable(state, project, "accounts")
+
+    found = recovery.Sweep().run(context)
+
+    assert [each for each in found["unable"] if each.startswith("held alarms")] == []
+
+
+def test_a_group_whose_file_can_not_be_read_any_more_does_not_keep_a_sweep_from_the_others(
+    state: Runtime, started: Callable[..., Ready], context: ActionContext, project: str
+) -> None:
+    started("accounts")
+    ready = started()
+    becomes_unreadable(state, project, "accounts")
 
     found = recovery.Sweep().run(context)
 

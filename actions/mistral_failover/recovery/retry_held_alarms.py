@@ -40,6 +40,7 @@ from mistral_failover.groups.agent_health import sends_commands
 from mistral_failover.groups.project_view import REMEMBERED, ProjectView
 from mistral_failover.groups.snapshot import group_snapshot_in
 from mistral_failover.model.decisions import AdmissionRule, Decision
+from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.observation import Presence
 from mistral_failover.orders.failover import traversal_of
 from mistral_failover.runtime.errors import ActionError, describe
@@ -101,7 +102,11 @@ def retry_held(request: Request, group_id: str | None) -> dict[str, list[Any]]:
             left -= 1
             found["dismissed"] += _dismiss(request, each.row, judgement.why)
         elif judgement.step is HeldAlarmStep.RELEASE and room:
-            rows = _release(request, each.row, judgement.why, rate)
+            try:
+                rows = _release(request, each.row, judgement.why, rate)
+            except InvalidDocument as error:  # its group cannot be read any more
+                found["unable"].append(f"{each.row.group}: {error}")
+                continue
             room = rows is not None
             found["released"] += rows or []
         elif judgement.step is HeldAlarmStep.HOLD and each.alarm.rule == AdmissionRule.STORM:
@@ -231,8 +236,11 @@ def _members(request: Request, tx: ProjectTransaction) -> tuple[list[_Known], di
             state = groups.get(tx, each.group_id)
             if state is None:
                 continue
-            snapshot = group_snapshot_in(request, tx, state)
-            about[each.group_id] = (sends_commands(snapshot.group), snapshot.lost)
+            try:
+                snapshot = group_snapshot_in(request, tx, state)
+                about[each.group_id] = (sends_commands(snapshot.group), snapshot.lost)
+            except InvalidDocument:  # what Nova says of its members still counts for the others
+                about[each.group_id] = (False, frozenset())
         commanded, lost = about[each.group_id]
         address = Address(each.group_id, each.group, each.name, each.server_id)
         found.append(
