@@ -8,6 +8,7 @@ when its service has changed. Any number of rounds may run at once.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,6 +30,7 @@ from mistral_failover.groups import unfinished_replacements
 from mistral_failover.groups.agent_health import commands_of, lacking, sends_commands, silent
 from mistral_failover.groups.project_view import REMEMBERED, ProjectView
 from mistral_failover.groups.snapshot import group_snapshot
+from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.goal import ALARM, goal_resources
 from mistral_failover.model.group import Group
 from mistral_failover.model.observation import (
@@ -47,6 +49,7 @@ from mistral_failover.store import groups, incidents, observations, suspensions,
 from mistral_failover.store.groups import MemberRow
 from mistral_failover.store.transaction import ProjectTransaction
 
+LOG = logging.getLogger(__name__)
 _KINDS: Mapping[Service, JournalKind] = {
     Service.SERVING: JournalKind.WELL,
     Service.DEGRADED: JournalKind.DEGRADED,
@@ -99,7 +102,13 @@ def observe(request: Request, group: str | None, *, at_once: bool = False) -> li
     rows: list[dict[str, Any]] = []
     as_before: list[str] = []
     for each in due:
-        facts = database.reading(partial(_facts, request, each, begun))
+        try:
+            facts = database.reading(partial(_facts, request, each, begun))
+        except InvalidDocument as error:  # it needs a package that is gone
+            if group_id is not None:
+                raise
+            LOG.warning("Group %s is not observed: %s", each, error)
+            continue
         if facts is None:
             continue
         view.begin(facts.before.document.get("well", {}) if facts.before else {}, _servers(facts))
