@@ -25,6 +25,7 @@ from mistral_failover.store import groups, incidents, observations, tables
 from mistral_failover.store.incidents import Incident
 from mistral_failover.store.transaction import SqlTransaction
 from support.alarm_bodies import HOST
+from support.unreadable import unreadable
 
 CMP1, CMP2 = "cmp1", "cmp2"
 
@@ -106,6 +107,25 @@ def test_each_group_with_a_member_on_the_host_has_a_child_that_is_judged(
         ("active", "ADMITTED"),
         ("standby", "HELD"),
     ]
+
+
+@pytest.mark.usefixtures("complete")
+def test_a_group_that_cannot_be_read_does_not_stop_the_others_and_is_judged_later(
+    on_hosts: Any, hear: Any, context: ActionContext, state: Runtime, project: str
+) -> None:
+    on_hosts("accounts")
+    on_hosts("payments")
+
+    with unreadable(state.database, project, "accounts"):
+        event, *children = hear()
+
+    assert [each["decision"] for each in children] == ["ADMITTED"]
+    assert "payments" in children[0]["sentence"]
+
+    sweep(Request(state, context), None)
+
+    kept = shown(context, event["incident"])
+    assert sorted(each["group"] for each in kept["children"]) == ["accounts", "payments"]
 
 
 def test_the_members_on_a_host_are_listed_before_it_is_reported(

@@ -18,11 +18,12 @@ from mistral_failover.convergence.records import Ready, Record
 from mistral_failover.model.decisions import Decision
 from mistral_failover.recovery import sweep as sweeping
 from mistral_failover.runtime.process import Runtime
-from mistral_failover.store import groups, tables
+from mistral_failover.store import groups
 from mistral_failover.store import incidents as incident_store
 from mistral_failover.store.tables import incidents, journal, operations, resources, traversals
 from support.driving import ready_nodes
 from support.together import together
+from support.unreadable import unreadable
 
 EVENT = {"message_id": "m1", "traits": [["instance_id", 1, "s-a"]]}
 ALARM = {
@@ -298,19 +299,6 @@ def test_the_chain_that_the_group_file_names_is_started(
     assert found["chains"] == [{"traversal": ready.traversal_id, "workflow": "house.chain"}]
 
 
-def becomes_unreadable(state: Runtime, project: str, group: str) -> None:
-    """The package with a rung of the group's fence is removed, for example."""
-    identity = groups.group_id(project, group)
-
-    def change(tx: Any) -> None:
-        found = dict(tx.definition(identity))
-        document = {**found["document"], "fence": ["rung_of_the_package"]}
-        values = {"definition": {**found, "document": document}, "definition_version": "another"}
-        tx.execute(tables.groups.update().where(tables.groups.c.id == identity).values(values))
-
-    state.database.atomically(change)
-
-
 def test_held_alarms_are_judged_though_a_group_can_not_be_read_any_more(
     state: Runtime,
     started: Callable[..., Ready],
@@ -321,9 +309,9 @@ def test_held_alarms_are_judged_though_a_group_can_not_be_read_any_more(
     stuck(700.0)
     assert len(recovery.Sweep().run(context)["held"]) == 1
     started("accounts")
-    becomes_unreadable(state, project, "accounts")
 
-    found = recovery.Sweep().run(context)
+    with unreadable(state.database, project, "accounts"):
+        found = recovery.Sweep().run(context)
 
     assert [each for each in found["unable"] if each.startswith("held alarms")] == []
 
@@ -333,9 +321,9 @@ def test_a_group_whose_file_can_not_be_read_any_more_does_not_keep_a_sweep_from_
 ) -> None:
     started("accounts")
     ready = started()
-    becomes_unreadable(state, project, "accounts")
 
-    found = recovery.Sweep().run(context)
+    with unreadable(state.database, project, "accounts"):
+        found = recovery.Sweep().run(context)
 
     assert found["chains"] == [{"traversal": ready.traversal_id, "workflow": "failover.converge"}]
     (sentence,) = (each for each in found["unable"] if "accounts" in each)

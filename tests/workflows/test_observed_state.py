@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,8 +14,9 @@ from oslo_config import cfg
 from mistral_failover.actions import doctor, groups, recovery, reports
 from mistral_failover.model.ids import group_id
 from mistral_failover.runtime.request import DEFAULT_PROJECT
-from mistral_failover.store import observations, tables
+from mistral_failover.store import observations
 from support.operators import Operator
+from support.unreadable import unreadable
 
 
 @pytest.fixture
@@ -59,34 +60,18 @@ def detach(group: Any, operator: Operator) -> None:
     operator.detach(volume_of(group), server)
 
 
-@pytest.fixture
-def unreadable(protect: Callable[..., Any]) -> Iterator[Any]:
-    """Another group at rest, whose file names a rung of a package that was removed."""
-    made = protect()
-    made.activate()
-    identity = group_id(DEFAULT_PROJECT, made.name)
-    known = made.state.database.reading(lambda tx: tx.definition(identity))
-    document = {**known["document"], "fence": ["rung_of_the_package"]}
-
-    def change(definition: Any, version: str) -> None:
-        values = {"definition": definition, "definition_version": version}
-        update = tables.groups.update().where(tables.groups.c.id == identity).values(values)
-        made.state.database.atomically(lambda tx: tx.execute(update))
-
-    change({**known, "document": document}, "unreadable")
-    yield made
-    change(dict(known), "readable again")
-
-
 def test_a_group_that_cannot_be_read_any_more_does_not_hide_the_others(
-    serving: Any, unreadable: Any, operator: Operator
+    serving: Any, protect: Callable[..., Any], operator: Operator
 ) -> None:
+    other = protect()
+    other.activate()
     detach(serving, operator)
     before = cfg.CONF.failover.observe_interval
     cfg.CONF.set_override("observe_interval", 1.0, group="failover")
     time.sleep(1.1)
     try:
-        rows = recovery.Observe(None).run(ActionContext(SecurityContext(), ExecutionContext()))
+        with unreadable(other.state.database, DEFAULT_PROJECT, other.name):
+            rows = recovery.Observe().run(ActionContext(SecurityContext(), ExecutionContext()))
     finally:
         cfg.CONF.set_override("observe_interval", before, group="failover")
 

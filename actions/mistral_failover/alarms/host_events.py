@@ -8,6 +8,7 @@ repeat of the event finds its children, and completes them if a process died amo
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -21,6 +22,7 @@ from mistral_failover.fault_points import reach
 from mistral_failover.groups.hosts import AffectedGroup, AffectedGroups, members_on
 from mistral_failover.groups.zones import members_in
 from mistral_failover.model.decisions import AdmissionRule, Decision
+from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.text import plain
 from mistral_failover.runtime.errors import masked
 from mistral_failover.runtime.request import Request
@@ -28,6 +30,7 @@ from mistral_failover.store import groups, incidents
 from mistral_failover.store.incidents import RETRIED, Incident
 from mistral_failover.store.transaction import ProjectTransaction
 
+LOG = logging.getLogger(__name__)
 BATCH = 50
 """Groups that one transaction judges at most."""
 UNSETTLED = 1000
@@ -141,11 +144,16 @@ def _spread(
     reach("admit.recorded")
     if decided_by_operator:
         return recorded
+    complete = not found.unsure
     for begin in range(0, len(found.groups), BATCH):
         some = found.groups[begin : begin + BATCH]
-        recorded += database.atomically(partial(_children, request, alarm, identity, some))
+        judged, unread = database.atomically(partial(_children, request, alarm, identity, some))
+        recorded += judged
+        for name in unread:
+            LOG.error("%s: group %s is not judged, since it cannot be read", alarm.sentence, name)
+            complete = False  # a sweep tries again
         reach("admit.next")
-    if not found.unsure:
+    if complete:
         database.atomically(partial(_close, request, identity))
     return recorded
 
@@ -215,16 +223,19 @@ def _children(
     parent: str,
     batch: Sequence[AffectedGroup],
     tx: ProjectTransaction,
-) -> list[RecordedAlarm]:
-    """Judge one batch of groups. Their locks are taken in the order of their ids, except that of
-    the project's first group: it comes last, as for a single alarm, so that no two transactions
-    wait for each other."""
+) -> tuple[list[RecordedAlarm], list[str]]:
+    """Judge one batch of groups. Return also the names of those that cannot be read, because they
+    need a package that is gone: they do not stop the others.
+
+    The groups' locks are taken in the order of their ids, except that of the project's first group:
+    it comes last, as for a single alarm, so that no two transactions wait for each other."""
     needed = {each.group_id for each in batch}
     first = groups.first_of(tx)
     last = [first] if first in needed or request.runtime.settings.storm_groups else []
     order = [*sorted(needed - {first}), *filter(None, last)]
     there = {group_id for group_id in order if tx.lock_group(group_id, shared=False)}
-    recorded = []
+    recorded: list[RecordedAlarm] = []
+    unread: list[str] = []
     for each in batch:
         if each.group_id not in there:
             continue  # it was deleted a moment ago
@@ -241,5 +252,8 @@ def _children(
             also=tuple(also),
             payload={},
         )
-        recorded.append(recording.record_in(request, tx, child, each.group, member))
-    return recorded
+        try:
+            recorded.append(recording.record_in(request, tx, child, each.group, member))
+        except InvalidDocument:  # nothing was written of it
+            unread.append(each.group)
+    return recorded, unread
