@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from shlex import quote
 from typing import Any, TypeVar
 
 from mistral_failover.alarms.storm import Queued, in_order
@@ -428,7 +429,7 @@ def confirm_fenced(request: Request, group: str, member: str, because: str) -> d
         raise ActionError(
             "UNKNOWN_MEMBER",
             f"{member} is not a member of {group}",
-            "List the members: failover member list {group}.",
+            f"List the members: failover member list {quote(group)}",
         )
     reach("confirm.recorded")
     request.engine.resume(snapshot.state.id)
