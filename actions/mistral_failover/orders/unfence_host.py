@@ -21,8 +21,9 @@ from mistral_failover.runtime.request import Request
 
 LOG = logging.getLogger(__name__)
 
-REPORTS = 12.0
-"""Seconds in which a compute service that lives has reported: it does so every 10 s by default."""
+REPORTS = 25.0
+"""Seconds in which a compute service that lives shows that it is back, even if nobody has looked at
+it before: it reports every 10 s by default, and its reports count after ``lifting.BACKLOG``."""
 _PAUSE = 1.0
 
 
