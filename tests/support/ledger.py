@@ -27,7 +27,9 @@ import psycopg
 
 TABLE = "ledger"
 _PAUSE = 0.02  # seconds between two rows of a writer
-_LOCAL = re.compile(rb"^(\d+)\r*$", re.MULTILINE)
+_LOCAL = re.compile(rb"^wrote (\d+)\.\r*$", re.MULTILINE)
+"""A whole line of the writer inside. The kernel's messages go to the same console and may come in
+the middle of one: the rest of its number must not be read as another number."""
 
 
 @dataclass(frozen=True)
@@ -175,11 +177,12 @@ LOCAL = "inside"
 # Not Debian's wrapper of psql: an emulated processor needs seconds for its Perl.
 _PSQL = "/usr/lib/postgresql/15/bin/psql -X -q -A -t -v ON_ERROR_STOP=1"
 WRITE_INSIDE = (
-    f"echo \"INSERT INTO {TABLE} SELECT '{LOCAL}', nextval('numbers') RETURNING number"
+    f"echo \"INSERT INTO {TABLE} SELECT '{LOCAL}', nextval('numbers')"
+    f" RETURNING 'wrote ' || number || '.'"
     f' \\\\watch 0.02" | setsid su postgres -s /bin/sh -c "{_PSQL}" > /dev/console 2>&1 &'
 )
-"""A shell's command for a guest: rows without a network, each number on the console when its commit
-was acknowledged."""
+"""A shell's command for a guest: rows without a network, a line on the console for each when its
+commit was acknowledged."""
 
 
 def acknowledged_inside(console: Path) -> list[int]:

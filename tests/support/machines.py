@@ -148,12 +148,16 @@ class Service:
             f"outage {self.outages[-1]:.1f} s",
             flush=True,
         )
-        assert self.ledger.missing(found) == []
-        assert [number for number in inside if found[ledger.LOCAL, number] != 1] == []
-        assert self.ledger.turns()[earlier:] == list(expected)
+        missing = self.ledger.missing(found)
+        assert not missing, f"acknowledged, and not there exactly once: {missing}"
+        wrong = {n: found[ledger.LOCAL, n] for n in inside if found[ledger.LOCAL, n] != 1}
+        assert not wrong, f"acknowledged inside, and not there exactly once: {wrong}"
+        turns = self.ledger.turns()[earlier:]
+        assert turns == list(expected), f"acknowledged by turns: {turns}"
         for member, proven_at in self._proofs:
-            assert proven_at > began
-            assert len(self.ledger.late(proven_at, member)) <= untold
+            assert proven_at > began, f"{member} was proven before the fault"
+            late = self.ledger.late(proven_at, member)
+            assert len(late) <= untold, f"acknowledged after {member} was proven: {late}"
 
     def written_inside(self, member: str) -> int:
         """How many rows were acknowledged to the writer inside a member's guest."""
