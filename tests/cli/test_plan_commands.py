@@ -113,6 +113,13 @@ def test_what_is_said_is_ordered_as_it_is_said(monkeypatch: pytest.MonkeyPatch) 
     }
 
 
+def test_a_plan_without_an_eligible_member_says_why_each_cannot(deployment: Any) -> None:
+    done = deployment.failover("plan", "payments", "--lost", "db_a", "--lost", "db_b")
+
+    assert done.returncode == 1
+    assert "(db_a: it is declared lost; db_b: it is declared lost)" in done.stderr
+
+
 def test_a_plan_is_shown_to_people_and_to_machines_and_started_as_it_is(deployment: Any) -> None:
     group = "planned"
     deployment.protect(group)

@@ -31,6 +31,7 @@ from mistral_failover.mistral.definitions import (
     trusted,
 )
 from mistral_failover.mistral.unix_transport import BASE, UnixTransport, socket_of
+from mistral_failover.model.errors import with_reasons
 
 ENDED = frozenset({"SUCCESS", "ERROR", "CANCELLED"})
 """The states that an execution, a task or an action execution does not leave."""
@@ -556,9 +557,8 @@ def _clock(date: str | None) -> datetime:
 
 def _failure(action: str, error: Any) -> MistralError:
     if isinstance(error, Mapping) and isinstance(error.get("code"), str):
-        return MistralError(
-            error["code"], str(error.get("message", action)), str(error.get("remedy", ""))
-        )
+        message = with_reasons(str(error.get("message", action)), error.get("reasons") or {})
+        return MistralError(error["code"], message, str(error.get("remedy", "")))
     return MistralError("ACTION_FAILED", f"{action}: {error}", "see the action's error")
 
 

@@ -69,8 +69,13 @@ class NoEligibleMember(Exception):  # noqa: N818 - as above
         self.reasons = dict(reasons)
 
     def __str__(self) -> str:
-        why = "; ".join(f"{member}: {reason}" for member, reason in sorted(self.reasons.items()))
-        return _line("", f"{self.message} ({why})" if why else self.message, self.remedy)
+        return _line("", with_reasons(self.message, self.reasons), self.remedy)
+
+
+def with_reasons(message: str, reasons: Mapping[str, str]) -> str:
+    """Return the message of an error with the reason for each member."""
+    each = "; ".join(f"{member}: {reasons[member]}" for member in sorted(reasons))
+    return f"{message} ({each})" if each else message
 
 
 def _shown(text: str) -> str:

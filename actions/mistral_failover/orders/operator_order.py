@@ -14,6 +14,7 @@ from mistral_failover.convergence.records import JournalKind
 from mistral_failover.fault_points import reach
 from mistral_failover.groups.snapshot import GroupSnapshot, locked
 from mistral_failover.model.decisions import Decision
+from mistral_failover.model.errors import with_reasons
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.ids import derived_id
 from mistral_failover.orders import failover
@@ -105,10 +106,7 @@ def _refused(request: Request, incident_id: str, cause: str, error: Exception) -
         facts = describe(error)
         if facts["code"] == "UNEXPECTED":  # not a refusal: an unexpected error, at an unknown point
             return
-        reasons = "; ".join(
-            f"{member}: {reason}" for member, reason in facts.get("reasons", {}).items()
-        )
-        message = f"{facts['message']} ({reasons})" if reasons else facts["message"]
+        message = with_reasons(facts["message"], facts.get("reasons", {}))
         decision, why = Decision.REFUSED, f"refused: {message} [{facts['code']}]"
 
     def refuse(tx: ProjectTransaction) -> None:

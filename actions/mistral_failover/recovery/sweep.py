@@ -22,6 +22,7 @@ from mistral_failover.groups.snapshot import group_snapshot, group_snapshot_in
 from mistral_failover.mistral import event_hooks
 from mistral_failover.mistral.api import Mistral, mistral_of
 from mistral_failover.model.decisions import AdmissionRule, Decision
+from mistral_failover.model.errors import with_reasons
 from mistral_failover.model.goal import REPLACE_TYPE, fence_name
 from mistral_failover.orders import alarm_failovers
 from mistral_failover.orders.failover import chain_of, traversal_of
@@ -269,8 +270,10 @@ def _incidents(request: Request, group: str | None) -> dict[str, list[Any]]:
             )
         except Exception as error:  # noqa: BLE001 - one group's error must not stop the others
             facts = describe(error)
-            sentence = f"the failover for {incident.sentence} cannot start: {facts['message']}"
-            found["refused"].append(row | {"error": facts, "sentence": sentence})
+            why = with_reasons(facts["message"], facts.get("reasons", {}))
+            sentence = f"the failover for {incident.sentence} cannot start: {why}"
+            about = {"group": incident.fact.get("group"), "error": facts, "sentence": sentence}
+            found["refused"].append(row | about)
     return found
 
 
