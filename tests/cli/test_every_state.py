@@ -178,6 +178,20 @@ def no_standby(make: Callable[..., Walk]) -> Walk:
     return walk
 
 
+def admitted_without_a_standby(make: Callable[..., Walk]) -> Walk:
+    walk = no_standby(make)
+    walk.deployment.crash(walk.group)
+    walk.deployment.hear(walk.group, "a test", member="db_a")
+    return walk
+
+
+def standby_started(walk: Walk) -> None:
+    """Start the standby's server, and type what is shown."""
+    command = walk.shown()[0]
+    walk.operator.start_server(walk.server("db_b"))
+    assert walk.types(*command) == 0
+
+
 def after_a_failover(make: Callable[..., Walk]) -> Walk:
     walk = holder_off(make)
     assert walk.types("start", walk.group, "--lost", "db_a") == 0
@@ -346,6 +360,14 @@ STATES = {
         "no other member could take over",
         "failover doctor GROUP",
         repaired("members", lambda walk: walk.operator.start_server(walk.server("db_b"))),
+    ),
+    "admitted": State(
+        admitted_without_a_standby,
+        ("COMPLETE", "DEGRADED"),
+        "an alarm was admitted, and no member could take over",
+        "failover sweep GROUP",
+        standby_started,
+        then=("COMPLETE", "DEGRADED"),
     ),
     "member lost": State(
         after_a_failover,

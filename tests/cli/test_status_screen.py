@@ -127,6 +127,15 @@ def test_a_service_that_was_not_looked_at_says_so() -> None:
     assert "not since" in status_screen.facts(status(service=unseen))["observed"]
 
 
+def test_an_alarm_whose_failover_has_not_started_is_waited_for_and_can_be_swept() -> None:
+    alarm = {"at": NOW - 60, "sentence": "db_a is lost"}
+
+    lines = screen(status(unstarted=[alarm])).splitlines()
+
+    assert "Waiting for: the start of a failover, since 07:59:00: db_a is lost" in lines
+    assert lines[lines.index("Next:") + 2].strip() == "failover sweep payments"
+
+
 def test_what_is_under_way_says_for_how_long_and_what_is_in_doubt() -> None:
     row = {**RUNNING, "seconds": 61.0, "status": "unknown", "attempts": 2}
     moving = status("IN_PROGRESS", under_way=[row])

@@ -13,6 +13,7 @@ from mistral_failover.ui.groups import Query, groups_view
 from mistral_failover.ui.levels import Level
 from support.ui_answers import NOW, held, overview, status
 
+ALARM = {"at": NOW - 60, "sentence": "db_a is lost"}
 PAUSE = {"by": "me", "because": "new disks", "since": NOW - 60}
 SERVICE: dict[str, Any] = {"since": NOW - 61, "reasons": ["its server is gone"], "gone": ["db_b"]}
 SERVICE["seen_at"] = NOW
@@ -58,6 +59,7 @@ WAIT |= {"since": NOW - 20, "next_try": 3.0, "tries": 4}
             "Serving, but degraded",
         ),
         (status(service=SERVICE | {"status": "UNKNOWN"}), Level.ATTENTION, "Not known whether"),
+        (status(unstarted=[ALARM]), Level.TROUBLE, "A failover has not started: db_a is lost."),
         (status(held=2), Level.ATTENTION, "Waiting for you: 2 alarms held"),
         (status(pause=PAUSE), Level.ATTENTION, "Serving, but alarms are held: paused since"),
         (status(lost=["db_a"]), Level.ATTENTION, "Serving; still declared lost: db_a."),

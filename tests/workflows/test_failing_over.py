@@ -306,9 +306,12 @@ def test_an_alarm_that_finds_no_eligible_member_is_kept_for_the_sweep(group: Any
     run.assert_failed_with("NO_ELIGIBLE_MEMBER")
     kept = group.status()["incidents"][0]
     assert kept["decision"] == "ADMITTED"
+    assert [row["id"] for row in group.status()["unstarted"]] == [kept["id"]]
     swept = group.run("sweep", group=group.name).assert_succeeded().output["swept"]
     assert [refused["incident"] for refused in swept["refused"]] == [kept["id"]]
     assert swept["refused"][0]["error"]["code"] == "NO_ELIGIBLE_MEMBER"
+    assert swept["refused"][0]["group"] == group.name
+    assert "db_a: it is declared lost" in swept["refused"][0]["sentence"]
 
 
 def test_an_admitted_alarm_whose_process_died_is_started_by_the_sweep(group: Any) -> None:
@@ -321,6 +324,7 @@ def test_an_admitted_alarm_whose_process_died_is_started_by_the_sweep(group: Any
     swept = group.run("sweep", group=group.name).assert_succeeded().output["swept"]
 
     assert len(swept["started"]) == 1
+    assert group.status()["unstarted"] == []
     assert group.status()["roles"] == {"active": "db_a"}
     assert group.status()["status"] == "COMPLETE"
 

@@ -113,7 +113,10 @@ def headline(status: StatusReport) -> str:
 
 
 def awaited(status: StatusReport) -> Iterable[str]:
-    """Return what the group waits for: steps in progress, services, locks, a person."""
+    """Return what the group waits for: failovers that have not started, steps in progress,
+    services, locks, a person."""
+    for row in status.get("unstarted", ()):  # an older server does not say
+        yield f"the start of a failover, since {clock(row['at'])}: {row['sentence']}"
     yield from _awaited(status)
     if status["status"] == TraversalStatus.BLOCKED:
         for member in sorted({row["member"] for row in status["remedies"]}):
@@ -221,8 +224,9 @@ def _engine(status: StatusReport) -> str:
 def _numbered(number: str, each: Advice, width: int) -> list[str]:
     """Return the lines of one command: when to type it, and the command alone on its line."""
     indent = " " * (len(number) + 3)
-    words = each.condition[:1].upper() + each.condition[1:]
-    words = f"{words} ({each.note})" if each.condition and each.note else words or each.note
+    condition, note = each.condition, each.note
+    words = f"{condition} ({note})" if condition and note else condition or note
+    words = words[:1].upper() + words[1:]
     if not words:
         return [f"  {number} {each.command}"]
     said = _wrapped(f"{words}:", width - len(indent))
@@ -303,6 +307,12 @@ def advice(status: StatusReport) -> list[Advice]:
 def _serving_again(status: StatusReport, group: str) -> list[Advice]:
     """Return the commands for a group that reached its goal, and does not serve as it should."""
     service = status["service"]
+    if status.get("unstarted"):
+        note = "starts the failover of the alarm, or says why it cannot"
+        return [
+            Advice(f"failover sweep {group}", note=note),
+            Advice(f"failover doctor {group}", note="looks, and names what helps"),
+        ]
     if service["status"] == Service.DOWN and service["gone"]:
         lost = " ".join(f"--lost {shlex.quote(member)}" for member in service["gone"])
         return [

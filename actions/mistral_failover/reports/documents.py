@@ -206,7 +206,9 @@ class ProjectReport(TypedDict):
 
 
 class StatusReport(GroupReport):
-    """The status of a group. ``agents``: what each member's agent last reported, in words."""
+    """The status of a group. ``agents``: what each member's agent last reported, in words;
+    ``unstarted``: the alarms that were admitted and whose failover has not started, oldest
+    first."""
 
     group: str
     failure: FailedStep | None
@@ -220,6 +222,7 @@ class StatusReport(GroupReport):
     chain: ChainState | None
     service: ServiceState
     incidents: list[ReportedIncident]
+    unstarted: list[ReportedIncident]
     agents: dict[str, str]
     definition: NotRequired[Mapping[str, Any]]
     """The group file and its types, if they were asked for."""

@@ -46,6 +46,7 @@ from mistral_failover.reports.documents import (
     OperationUnderWay,
     ProjectReport,
     ReadyStep,
+    ReportedIncident,
     ResourceOfGroup,
     ServiceState,
     StatusReport,
@@ -61,6 +62,7 @@ from mistral_failover.runtime.remedies import confirm_command
 from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import find_by_short_id
 from mistral_failover.store import details, groups, incidents, observations, views
+from mistral_failover.store.incidents import Incident
 from mistral_failover.store.overview import overview
 from mistral_failover.store.transaction import ProjectTransaction
 from mistral_failover.store.views import ChainRow, JournalRow, TraversalRow, TraversalStep
@@ -118,15 +120,11 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
             "chain": None,
             "service": _service(tx, snapshot, traversal, records),
             "incidents": [
-                {
-                    "id": i.id,
-                    "source": i.source,
-                    "decision": i.decision,
-                    "sentence": i.sentence,
-                    "duplicates": i.duplicates,
-                    "at": i.first_at,
-                }
-                for i in incidents.of_group(tx, snapshot.state.id, _INCIDENTS_SHOWN)
+                _reported(each)
+                for each in incidents.of_group(tx, snapshot.state.id, _INCIDENTS_SHOWN)
+            ],
+            "unstarted": [
+                _reported(each) for each in incidents.unstarted_of_group(tx, snapshot.state.id)
             ],
             "agents": {},
             "now": now,
@@ -266,6 +264,17 @@ def report(request: Request, name: str, traversal_id: str) -> TraversalReport:
     if found is None:
         return {"group": name, "traversal": traversal_id, "status": "UNKNOWN", "reason": ""}
     return found
+
+
+def _reported(incident: Incident) -> ReportedIncident:
+    return {
+        "id": incident.id,
+        "source": incident.source,
+        "decision": incident.decision,
+        "sentence": incident.sentence,
+        "duplicates": incident.duplicates,
+        "at": incident.first_at,
+    }
 
 
 def _since(tx: ProjectTransaction, traversal: TraversalRow) -> float | None:

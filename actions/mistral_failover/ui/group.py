@@ -154,6 +154,9 @@ def _wrong(status: StatusReport) -> tuple[Level, str, float | None]:
             f"Not serving: {reasons or 'its server does not run'}",
             service["since"],
         )
+    if unstarted := status.get("unstarted"):  # an older server does not say
+        first = unstarted[0]
+        return Level.TROUBLE, f"A failover has not started: {first['sentence']}", first["at"]
     if status["held"]:
         said = f"{counted(status['held'], 'alarm')} held: decide whether to admit or dismiss"
         return Level.ATTENTION, f"Waiting for you: {said}", None
