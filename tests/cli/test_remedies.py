@@ -127,3 +127,34 @@ def test_a_command_that_a_message_names_fences_no_member(deployment: Any, on_fai
     status = deployment.status(group)
     assert (status["status"], status["lost"]) == ("COMPLETE", [])
     assert "fence" not in {resource["type"] for resource in status["resources"]}
+
+
+@pytest.mark.parametrize("source", ["doctor", "plan"])
+@pytest.mark.parametrize(
+    "begin", [("pause",), ("maintenance", "on", "--minutes", "9")], ids=["pause", "maintenance"]
+)
+def test_what_holds_alarms_ends_by_the_command_that_is_shown(
+    deployment: Any, begin: tuple[str, ...], source: str
+) -> None:
+    group = f"obeyed-{begin[0]}_{source}"
+    deployment.protect(group)
+    shown = {"doctor": diagnosed, "plan": risks}[source]
+    before = shown(deployment, group)
+    assert deployment.failover(*begin, group, "--because", "a test").returncode == 0
+
+    (remedy,) = [row["remedy"] for row in shown(deployment, group) if row not in before]
+    (command,) = commands(remedy)
+    assert deployment.failover(*command).returncode == 0
+
+    assert shown(deployment, group) == before
+
+
+def diagnosed(deployment: Any, group: str) -> list[Any]:
+    """What the doctor finds wrong with a group's alarms."""
+    rows = json.loads(deployment.failover("doctor", group, "-f", "json").stdout)
+    return [row for row in rows if row["check"] == "alarms" and row["level"] != "ok"]
+
+
+def risks(deployment: Any, group: str) -> list[Any]:
+    """The risks of a switchover."""
+    return list(deployment.shown("plan", group, "--verb", "switchover")["risks"])

@@ -277,7 +277,9 @@ def alarms(subject: ExaminedGroup) -> Iterable[Finding]:
         )
     if work := suspended["maintenance"]:
         until = format_time(work["until"])
-        yield warn(f"in maintenance until {until}: {work['because']}", f"failover resume {name}")
+        yield warn(
+            f"in maintenance until {until}: {work['because']}", f"failover maintenance off {name}"
+        )
     if total:
         yield warn(f"{total} alarms are held and wait for an operator", f"failover alarms {name}")
     limits = snapshot.group.limits

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from shlex import quote
 
 from mistral_failover.alarms import suspensions
 from mistral_failover.alarms.admission import HOUR
@@ -215,7 +216,7 @@ def _holds(case: RiskContext) -> Iterator[Risk]:
             "PAUSED",
             f"{case.name} is paused by {pause['by']}, {pause['because']}: its alarms are held, "
             "but operators' orders are not",
-            "To end the pause: failover resume.",
+            f"To end the pause: failover resume {quote(case.name)}.",
         )
     if work := held["maintenance"]:
         of = f" of {', '.join(work['members'])}" if work["members"] else ""
@@ -223,7 +224,7 @@ def _holds(case: RiskContext) -> Iterator[Risk]:
             "MAINTENANCE",
             f"maintenance{of} by {work['by']} until {format_time(work['until'])}, "
             f"{work['because']}: alarms are held, but operators' orders are not",
-            "To end it: failover resume.",
+            f"To end it: failover maintenance off {quote(case.name)}.",
         )
 
 
