@@ -297,6 +297,16 @@ def test_a_failover_and_its_plan_say_why_a_member_is_passed_over(protect: Any) -
     assert group.status()["roles"] == {"active": "db_c"}
 
 
+def test_while_a_fence_has_no_proof_the_status_says_where_the_volume_is(protect: Any) -> None:
+    group = protect(fence=["confirm"])
+    group.activate()
+    group.run("failover", group=group.name, lost=["db_a"]).assert_failed_with("BLOCKED")
+
+    reasons = group.status()["service"]["reasons"]
+
+    assert "data is not in service (still on db_a, which is lost; not yet on db_b)" in reasons
+
+
 def test_an_alarm_that_finds_no_eligible_member_is_kept_for_the_sweep(group: Any) -> None:
     group.activate()
     group.run("failover", group=group.name).assert_succeeded()

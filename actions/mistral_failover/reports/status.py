@@ -489,7 +489,7 @@ def _missing(
         if record.type in serving and record.name in wanted:
             found.setdefault(record.name, []).append(record)
     return tuple(
-        f"{name} does not exist ({', '.join(_state(each) for each in rows)})"
+        f"{name} is not in service ({'; '.join(_state(each, lost) for each in rows)})"
         for name, rows in sorted(found.items())
         if not any(_exists(each) and each.member not in lost for each in rows)
     )
@@ -499,11 +499,13 @@ def _exists(record: Record) -> bool:
     return record.action in (Action.CREATE, Action.UPDATE) and record.status == Status.COMPLETE
 
 
-def _state(record: Record) -> str:
+def _state(record: Record, lost: Collection[str]) -> str:
     on = f" on {record.member}" if record.member else ""
     if record.action == Action.INIT:
-        return f"not created yet{on}"
-    return f"{record.action} {record.status}{on}"
+        return f"not yet{on}"
+    if _exists(record) and record.member in lost:
+        return f"still{on}, which is lost"
+    return f"{record.action.lower()} {record.status.lower().replace('_', ' ')}{on}"
 
 
 def _service(
