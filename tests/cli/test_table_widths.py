@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from cliff.lister import Lister
 
+from mistral_failover.cli.base import worded
 from mistral_failover.cli.table import FittingTable
 
 LISTS = {
@@ -102,3 +103,19 @@ def test_rows_of_many_columns_are_shown_one_by_one_on_a_narrow_terminal() -> Non
     lines = drawn(stream.getvalue())
     assert max(map(len, lines)) <= 60
     assert [line.split("|")[2].strip() for line in lines if "number 5" in line] == ["a", "b"]
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+def test_a_long_text_is_broken_once_and_keeps_its_own_lines(width: int) -> None:
+    stream = io.StringIO()
+    options = argparse.Namespace(max_width=width, fit_width=False, print_empty=True)
+    facts = worded({"message": "word " * 90 + "\nfailover confirm-fenced payments"})
+
+    FittingTable().emit_one(list(facts), list(facts.values()), stream, options)
+
+    lines = drawn(stream.getvalue())
+    assert max(map(len, lines)) <= width
+    _, _, _, *full, last, command, _ = [line.strip("|+").split("|")[-1].strip() for line in lines]
+    assert len({len(line) for line in full}) == 1, "every line but the last one is full"
+    assert len(last) <= len(full[0]) <= 90
+    assert command == "failover confirm-fenced payments"

@@ -32,7 +32,6 @@ DEGRADED, DOWN, NOT_KNOWN = 5, 6, 7
 _TIMES = frozenset({"at", "now", "since", "until"})
 """Names of times; further ones end with _at. In JSON and YAML they are seconds since the epoch."""
 _ESCAPING = ("json", "yaml")
-_WIDTH = 90  # characters of a line of text in a table
 
 
 class ActionCommand:
@@ -139,15 +138,13 @@ def worded(facts: dict[str, Any]) -> dict[str, Any]:
             return ", ".join(f"{key}: {item}" for key, item in value.items()) or "-"
         if isinstance(value, list):
             return ", ".join(map(str, value)) or "-"
-        if isinstance(value, str):
-            return wrapped(value)
         return lasted(value) if name == "seconds" and value is not None else value
 
     return {name: word(name, value) for name, value in facts.items()}
 
 
-def wrapped(text: str, width: int = _WIDTH) -> str:
-    """Break a text into lines of ``width`` characters, which fit into a table on most terminals."""
+def wrapped(text: str, width: int) -> str:
+    """Break a text into lines of ``width`` characters."""
     return "\n".join(
         "\n".join(
             textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False)

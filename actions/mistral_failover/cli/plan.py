@@ -79,7 +79,7 @@ def _readable(plan: PlanDocument) -> dict[str, Any]:
     }
     if plan["changed"]:
         shown = {"no longer so": "\n".join(plan["changed"]), **shown}
-    return {name: text if name == "steps" else base.wrapped(text) for name, text in shown.items()}
+    return shown
 
 
 def steps_of(plan: PlanDocument) -> str:

@@ -12,6 +12,7 @@ from cliff.formatters.table import TableFormatter
 
 _LEAST = 8  # characters of a cell that are not broken, if it has so many
 _BORDER = 3  # characters between two cells
+_LINE = 90  # characters of a line of text: a longer one is hard to read
 
 
 class FittingTable(TableFormatter):
@@ -36,6 +37,19 @@ class FittingTable(TableFormatter):
         fitted = [list(map(_broken, row, widths)) for row in rows]
         super().emit_list(column_names, fitted, stdout, parsed_args)
 
+    def emit_one(
+        self,
+        column_names: Sequence[str],
+        data: Iterable[Any],
+        stdout: TextIO,
+        parsed_args: argparse.Namespace,
+    ) -> None:
+        """Write one row, a field in each line, within ``parsed_args.max_width``."""
+        names = max(map(len, ("Field", *column_names)))
+        room = min(parsed_args.max_width - 1 - 2 * _BORDER - names, _LINE)
+        fitted = [_text(each, room) if isinstance(each, str) else each for each in data]
+        super().emit_one(column_names, fitted, stdout, parsed_args)
+
 
 def _widths(
     names: Sequence[str], rows: Sequence[Sequence[Any]], width: int
@@ -55,6 +69,13 @@ def _widths(
 
 def _wide(cell: object) -> int:
     return max(map(len, str(cell).splitlines()), default=0)
+
+
+def _text(cell: str, width: int) -> str:
+    """Return a text in lines that fit; a command is not broken within a word."""
+    lines = cell.splitlines()
+    broken = (textwrap.wrap(line, max(width, _LEAST), break_on_hyphens=False) for line in lines)
+    return "\n".join(part for parts in broken for part in parts or [""])
 
 
 def _broken(cell: Any, width: int) -> Any:
