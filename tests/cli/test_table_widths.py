@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import io
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from cliff.lister import Lister
 
 from mistral_failover.cli.base import worded
 from mistral_failover.cli.table import FittingTable
+from support.commands import failover
 
 LISTS = {
     "agent_list": ("agent", "list", "payments"),
@@ -28,7 +30,7 @@ LISTS = {
     "workflows_diff": ("workflows", "diff"),
 }
 OTHERS = {
-    *("capacity", "group_validate", "server"),  # they look at files and this machine
+    *("capacity", "group_validate", "server"),  # they need no server: see below
     *(
         "dismiss",
         "host-lost",
@@ -68,6 +70,22 @@ def test_every_table_fits_into_the_terminal(
 
     assert wrong == []
     assert {"group_list", "history", "member_list", "workflows_diff"} <= tables
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+@pytest.mark.parametrize("command", ["group validate", "capacity --groups 9", "server --check"])
+def test_the_tables_of_commands_that_need_no_server_fit_as_well(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, width: int, command: str
+) -> None:
+    file = tmp_path / "a-file-in-a-folder-with-a-long-name.yaml"
+    file.write_text("version: 2\nstack: payments\n", encoding="utf-8")
+    more = {"group validate": [str(file)], "server --check": ["--state-dir", str(tmp_path)]}
+    monkeypatch.setenv("COLUMNS", str(width))
+
+    printed = failover(*command.split(), *more.get(command, [])).stdout
+
+    assert drawn(printed)
+    assert max(map(len, drawn(printed))) <= width
 
 
 @pytest.mark.parametrize("width", [60, 80, 100])

@@ -151,8 +151,9 @@ def test_a_plan_names_its_operations_and_a_failover_carries_them_out(
     ],
 )
 def test_the_command_line_checks_group_files_that_use_it(
-    tmp_path: Path, properties: dict[str, Any], said: str | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, properties: dict[str, Any], said: str | None
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "400")  # no cell is broken
     stated = {**RESOURCES["address"]["properties"], **properties}  # type: ignore[dict-item]
     resources = {**RESOURCES, "address": {**RESOURCES["address"], "properties": stated}}
     document = yaml.safe_load((ROOT / "examples" / "postgresql.yaml").read_text("utf-8"))

@@ -99,8 +99,9 @@ def test_the_doctor_tells_what_it_needs_and_a_failure_of_it_is_told_rung_by_rung
     ],
 )
 def test_the_command_line_checks_group_files_that_name_it(
-    tmp_path: Path, rung: Any, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rung: Any, said: str
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "400")  # no cell is broken
     document = yaml.safe_load((ROOT / "examples" / "postgresql.yaml").read_text("utf-8"))
     file = tmp_path / "group.yaml"
     file.write_text(yaml.safe_dump({**document, "fence": [rung, "confirm"]}), encoding="utf-8")

@@ -34,12 +34,25 @@ _TIMES = frozenset({"at", "now", "since", "until"})
 _ESCAPING = ("json", "yaml")
 
 
-class ActionCommand:
+class FittedOutput:
+    """A command whose tables fit the terminal."""
+
+    formatter: Any  # cliff's, by the command line
+
+    def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
+        """Write the answer; a table within the terminal's width."""
+        if for_people(parsed_args):
+            # cliff would let a table without a terminal be of any width.
+            parsed_args.max_width = getattr(parsed_args, "max_width", 0) or width()
+            self.formatter = FittingTable()
+        return int(super().produce_output(parsed_args, column_names, data))  # type: ignore[misc]
+
+
+class ActionCommand(FittedOutput):
     """A command that calls Mistral; see ``connection`` for its address."""
 
     app: Any
     exit_code = COMPLETE
-    formatter: Any  # cliff's, by the command line
     _escaping = False  # the output format escapes control characters by itself
 
     def run_action(self, action: str, *, save_result: bool = True, **inputs: Any) -> Any:
@@ -74,15 +87,12 @@ class ActionCommand:
         shown = list(data)
         if for_people(parsed_args):
             shown = _dashed(shown)
-            # cliff would let a table without a terminal be of any width.
-            parsed_args.max_width = getattr(parsed_args, "max_width", 0) or width()
-            self.formatter = FittingTable()
         elif not self._escaping:
             rows = shown if isinstance(self, Lister) else [shown]
             rows = [[*map(_in_text, column_names, row)] for row in rows]
             shown = rows if isinstance(self, Lister) else rows[0]
         shown = shown if self._escaping else clean_value(shown)
-        return int(super().produce_output(parsed_args, column_names, shown))  # type: ignore[misc]
+        return super().produce_output(parsed_args, column_names, shown)
 
 
 def width() -> int:

@@ -15,7 +15,7 @@ from typing import Any
 from cliff.lister import Lister
 
 from mistral_failover.alarms.storm import per_minute
-from mistral_failover.cli.base import for_people
+from mistral_failover.cli.base import FittedOutput, for_people
 
 FAILOVER_CPU, VOLUME_CPU = 0.50, 0.03
 """CPU seconds of one failover with a volume, and of each further volume: Mistral and the package in
@@ -134,7 +134,7 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-class Capacity(Lister):
+class Capacity(FittedOutput, Lister):
     """Calculate the CPU, time and memory that groups need, and the next limit.
 
     The numbers follow from benchmarks on one machine, in one process on one core. It asks no

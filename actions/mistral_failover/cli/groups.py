@@ -206,7 +206,7 @@ class Forget(ActionCommand, ShowOne):
         return list(answer), list(answer.values())
 
 
-class Validate(Lister):
+class Validate(base.FittedOutput, Lister):
     """Check a group file and its types on this machine, without a server.
 
     It shows every problem, its place, and the remedy. Exit code 1 when there is one.

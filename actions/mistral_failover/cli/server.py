@@ -22,14 +22,14 @@ from urllib.parse import urlsplit
 from cliff.lister import Lister
 
 from mistral_failover.cli import connection
-from mistral_failover.cli.base import for_people
+from mistral_failover.cli.base import FittedOutput, for_people
 from mistral_failover.cli.exporter import address
 
 _DEFAULT_API, _DEFAULT_WEBHOOK = "127.0.0.1:8989", "127.0.0.1:8990"
 _DEFAULT_UI = "127.0.0.1:8991"
 
 
-class Server(Lister):
+class Server(FittedOutput, Lister):
     """Run Mistral with this package here, against your cloud or an emulated one.
 
     For tenants whose cloud has no Mistral, and for trying the package:
