@@ -100,6 +100,17 @@ def test_a_problem_names_file_workflow_and_task(check, tmp_path):
     assert str(problem).startswith(f"{tmp_path}/0.yaml: w.t: error UNKNOWN_ACTION: ")
 
 
+@pytest.mark.parametrize(
+    ("task", "wrong"),
+    [("acton: std.noop", "t: "), ("action: std.noop\nretry: {cout: 3}", "retry: ")],
+)
+def test_what_breaks_the_language_says_where_and_shows_no_schema(check, task, wrong):
+    (found,) = [each for each in check(with_task(task)) if each.code == "WORKFLOW_INVALID"]
+
+    assert found.message.startswith(wrong)
+    assert "schema" not in found.message.replace("schemas", "")
+
+
 def test_names_that_exist_elsewhere_can_be_ignored(check):
     assert check(with_task("action: nova.servers_list"), ignore=["nova.*"]) == []
 

@@ -2,6 +2,7 @@
 """What a test can do with the fixture ``workflow``, shown on the real engine."""
 
 import threading
+import traceback
 
 import pytest
 from mistral_lib.actions import Result
@@ -87,6 +88,15 @@ def test_a_bad_workflow_is_refused_with_the_reason(workflow):
         workflow.load(TWO.replace("on-success: second", "on-success: nowhere"))
     assert caught.value.code == "WORKFLOW_INVALID"
     assert "nowhere" in caught.value.message
+
+
+def test_a_workflow_that_breaks_the_language_is_refused_in_one_line(workflow):
+    with pytest.raises(EmbeddedError) as caught:
+        workflow.load(TWO.replace("on-success: second", "on-sucess: second"))
+
+    assert "on-sucess" in caught.value.message
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "properties" not in shown.replace("Additional properties", "")
 
 
 @pytest.mark.parametrize("order", [1, 2])

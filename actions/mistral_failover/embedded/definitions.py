@@ -1,12 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Registering workflow definitions without the REST API."""
 
+import textwrap
+from collections.abc import Mapping
+
 import yaml
+from jsonschema import ValidationError
 
 from mistral_failover.embedded.errors import EmbeddedError
 
+_LONGEST = 300  # characters of a reason
+TEXT = "<text>"
+"""The origin of a text that is in no file."""
 
-def install(text: str, origin: str = "<text>") -> list[str]:
+
+def install(text: str, origin: str = TEXT) -> list[str]:
     """Create the workflows of a Mistral v2 text, or update those that differ from it.
 
     A file of one workflow is stored as it is, so a reader of the API sees its comments.
@@ -32,13 +40,29 @@ def install(text: str, origin: str = "<text>") -> list[str]:
         if not any(known.values()):
             return [w.name for w in workflows.create_workflows(text)]
     except (exc.MistralException, exc.MistralError, yaml.YAMLError, TypeError) as e:
+        # Mistral's own error shows the schema of its language, which is hundreds of lines.
         raise EmbeddedError(
             "WORKFLOW_INVALID",
-            f"{origin}: {str(e).splitlines()[0]}",
-            f"failover workflows validate {origin}",
-        ) from e
+            f"{origin}: {reason(e)}",
+            "correct the text"
+            if origin == TEXT
+            else f"correct it, then: failover workflows validate {origin}",
+        ) from None
     raise EmbeddedError(
         "WORKFLOW_MIXED",
         f"{origin}: some of its workflows are registered and some are not",
         "put one workflow into each file",
     )
+
+
+def reason(error: Exception) -> str:
+    """Return in one line why Mistral refuses a text: which key, and of which task or under which
+    path, if its schema refuses it."""
+    broken = error.__context__
+    if not isinstance(broken, ValidationError):
+        return textwrap.shorten(str(error), _LONGEST, placeholder="...")
+    where = ".".join(map(str, broken.absolute_path))
+    if not where and isinstance(broken.instance, Mapping):
+        where = str(broken.instance.get("name", ""))
+    said = f"{where}: {broken.message}" if where else broken.message
+    return textwrap.shorten(said, _LONGEST, placeholder="...")

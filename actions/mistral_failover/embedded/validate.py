@@ -17,7 +17,7 @@ from typing import Any
 import networkx as nx
 import yaml
 
-from mistral_failover.embedded import boot, speedups, workflow_style
+from mistral_failover.embedded import boot, definitions, speedups, workflow_style
 from mistral_failover.model.stages import Stage, rank
 
 # Mistral moves inputs that a sub-workflow does not declare into its execution's parameters.
@@ -93,7 +93,9 @@ def main(paths: Iterable[str | Path], *, strict: bool = False, ignore: Collectio
         print(problem)  # noqa: T201 - this is a command's output
     errors = sum(p.error for p in problems)
     warnings = len(problems) - errors
-    print(f"{len(paths)} files: {errors} errors, {warnings} warnings")  # noqa: T201
+    numbers = [(len(paths), "file"), (errors, "error"), (warnings, "warning")]
+    files, *found = (f"{n} {word}{'' if n == 1 else 's'}" for n, word in numbers)
+    print(f"{files}: {', '.join(found)}")  # noqa: T201
     return 1 if errors else 0
 
 
@@ -105,7 +107,7 @@ def _parse(file: str, text: str) -> tuple[list[Any], list[Problem]]:
         specs = parser.get_workflow_list_spec_from_yaml(text, validate=True)
         return list(specs.get_workflows()), []
     except (exc.MistralException, exc.MistralError) as e:
-        reason = _first_lines(str(e))
+        reason = definitions.reason(e)
     except (AttributeError, KeyError, TypeError, ValueError) as e:
         # The parser expects a mapping of mappings without checking.
         reason = f"not a workflow file: {e}"
@@ -278,8 +280,3 @@ def _installed_workflows() -> dict[str, dict[str, Any]]:
             specs, _ = _parse(str(path), Path(path).read_text("utf-8"))
             found.update({s.get_name(): s.get_input() for s in specs})
     return found
-
-
-def _first_lines(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return " ".join(lines[:2])[:300]

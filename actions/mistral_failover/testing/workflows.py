@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mistral_failover.embedded.definitions import TEXT
 from mistral_failover.testing import run as runs
 from mistral_failover.testing.engine import TestEngine
 from mistral_failover.testing.run import Run
@@ -24,7 +25,7 @@ class Workflows:
         :raises EmbeddedError: ``WORKFLOW_INVALID`` with Mistral's reason.
         """
         if isinstance(source, str) and "\n" in source:
-            return self._engine.load(source, "<text>")
+            return self._engine.load(source, TEXT)
         path = Path(source)
         files = sorted(path.glob("*.yaml")) if path.is_dir() else [path]
         return [n for f in files for n in self._engine.load(f.read_text("utf-8"), str(f))]
