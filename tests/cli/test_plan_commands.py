@@ -203,6 +203,7 @@ def test_a_member_that_is_healthy_again_may_take_over_and_no_role_moves(deployme
     assert (after["lost"], after["roles"]) == ([], {"active": "db_b"})
     again = deployment.failover("recover", group, "db_a")
     assert (again.returncode, "COMPLETE" in again.stdout) == (0, True), "a repeat is harmless"
+    assert deployment.status(group)["traversal"]["cause"] == "declared healthy: db_a"
 
 
 @pytest.mark.parametrize(

@@ -36,8 +36,8 @@ def test_a_refused_order_says_so_and_why(refused: str, context: ActionContext) -
     (order,) = incidents(context)
 
     assert order["decision"] == "REFUSED"
-    assert order["sentence"].startswith("new disks; refused: payments is IN_PROGRESS")
-    assert order["sentence"].endswith("[NOT_COMPLETE]")
+    assert order["sentence"].startswith("payments is IN_PROGRESS")
+    assert order["sentence"].endswith("[NOT_COMPLETE] (order: new disks)")
     told = [row for row in reports.History("payments").run(context) if row["kind"] == "refused"]
     assert [row["sentence"] for row in told] == [f"REFUSED: {order['sentence']}"]
     assert alarms.Held().run(context)["total"] == 0
@@ -125,4 +125,4 @@ def test_an_order_of_what_is_so_already_asked_for_nothing(
 
     (order,) = incidents(context)
     assert order["decision"] == "IGNORED"
-    assert order["sentence"] == "a move; db_a holds active already"
+    assert order["sentence"] == "db_a holds active already (order: a move)"

@@ -322,6 +322,8 @@ class Recover(order.Order):
                 "reached its goal. This order takes it back.\n"
             )
             base.confirm(f"Does {lost} certainly serve again", yes=False)
+        if parsed_args.because is None:
+            parsed_args.because = f"declared healthy: {', '.join(parsed_args.member)}"
         return super().take_action(parsed_args)
 
 

@@ -107,7 +107,7 @@ def _refused(request: Request, incident_id: str, cause: str, error: Exception) -
         if facts["code"] == "UNEXPECTED":  # not a refusal: an unexpected error, at an unknown point
             return
         message = with_reasons(facts["message"], facts.get("reasons", {}))
-        decision, why = Decision.REFUSED, f"refused: {message} [{facts['code']}]"
+        decision, why = Decision.REFUSED, f"{message} [{facts['code']}]"
 
     def refuse(tx: ProjectTransaction) -> None:
         known = incidents.get(tx, incident_id)
@@ -118,7 +118,7 @@ def _refused(request: Request, incident_id: str, cause: str, error: Exception) -
         state = tx.lock_group(known.group_id, shared=False)
         if state is None or tx.traversal(failover.traversal_of(state.id, incident_id)) is not None:
             return
-        sentence = f"{cause}; {why}"
+        sentence = f"{why} (order: {cause})"
         incidents.decide(tx, incident_id, decision, sentence)
         tx.journal(known.group_id, f"{decision}: {sentence}", kind=JournalKind(decision.lower()))
 
