@@ -260,3 +260,23 @@ def test_a_resource_of_which_nothing_is_left_may_be_forgotten_again(deployment: 
     assert (told["forgotten"], told["next"]) == ([], "failover start ruin")
     assert people.returncode == 0
     assert "nothing is left of data" in people.stdout
+
+
+@pytest.mark.parametrize("way", ["update", "delete"])
+def test_a_group_whose_file_named_no_volume_can_be_corrected_and_deleted(
+    deployment: Any, way: str
+) -> None:
+    group = f"misspelt-{way}"
+    right = deployment.file(group)
+    text = right.read_text(encoding="utf-8")
+    wrong = right.with_name(f"wrong-{group}.yaml")
+    wrong.write_text(text.replace("volume: data_volume", "volume: data_volum"), encoding="utf-8")
+    assert deployment.failover("group", "create", str(wrong), "--name", group).returncode == 1
+
+    if way == "update":
+        done = deployment.failover("group", "update", str(right), "--name", group)
+        assert done.returncode == 0, done.stderr
+        assert deployment.status(group)["service"]["status"] == "SERVING"
+    done = deployment.failover("group", "delete", group, "--yes")
+
+    assert done.returncode == 0, done.stderr

@@ -14,8 +14,8 @@ from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Pr
 from mistral_failover.resources.modules import ExaminedResource
 from mistral_failover.resources.operation_context import (
     OperationContext,
-    address_id,
     member_server,
+    physical_id_of,
     recorded_server,
 )
 from mistral_failover.runtime.remedies import says_how_to_continue
@@ -41,9 +41,11 @@ def associate(context: OperationContext, operation: OperationDocument) -> dict[s
 
 def disassociate(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
     """Take the floating IP from the server that it led to. If it leads elsewhere, it stays."""
-    record, name = operation["resource"], operation["properties"]["floating_ip"]
+    record = operation["resource"]
     with says_how_to_continue(operation["group"]):
-        floating_ip = address_id(context, operation, networks.resolve_floating_ip, name)
+        floating_ip = physical_id_of(
+            context, operation, networks.resolve_floating_ip, "floating_ip"
+        )
         if floating_ip is None:
             return {}
         networks.disassociate(

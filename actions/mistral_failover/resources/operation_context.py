@@ -77,19 +77,20 @@ def recorded_server(operation: OperationDocument) -> str:
     return str(recorded) if recorded else member_server(operation)
 
 
-def address_id(
-    context: OperationContext, operation: OperationDocument, resolve: Resolve, name: str
+def physical_id_of(
+    context: OperationContext, operation: OperationDocument, resolve: Resolve, key: str
 ) -> str | None:
-    """Return the id of the port or floating IP that the resource was created with: the recorded
-    one, or the one that the name refers to. None if it refers to none: then nothing was created.
+    """Return the id of the volume, port or floating IP that the resource was created with: the
+    recorded one, or the one that the property ``key`` names. None if it names none: then nothing
+    was created.
 
-    If a creation without a record had succeeded after all, the next one is refused: no address is
+    If a creation without a record had succeeded after all, the next one is refused: nothing is
     taken from another server. Raises `CloudError`.
     """
     if (recorded := operation["resource"]["physical_id"]) is not None:
         return str(recorded)
     try:
-        return resolve(context.cloud, operation["stack"], name)
+        return resolve(context.cloud, operation["stack"], operation["properties"][key])
     except CloudError as error:
         if error.code in ("NOT_FOUND", "BAD_REQUEST"):
             return None

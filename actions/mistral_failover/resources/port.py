@@ -15,9 +15,9 @@ from mistral_failover.model.rungs import ServerAfter, rung_kind
 from mistral_failover.resources.modules import ExaminedResource
 from mistral_failover.resources.operation_context import (
     OperationContext,
-    address_id,
     fence_proof,
     member_server,
+    physical_id_of,
     recorded_server,
     refuse_started,
     refuse_unproven,
@@ -51,8 +51,7 @@ def detach_port(context: OperationContext, operation: OperationDocument) -> dict
             refuse_unproven(context, operation, server_id)
         elif after is ServerAfter.SHUTOFF:
             refuse_started(context, operation, server_id)
-        name = operation["properties"]["port"]
-        port_id = address_id(context, operation, networks.resolve_port, name)
+        port_id = physical_id_of(context, operation, networks.resolve_port, "port")
         if port_id is None:
             return {}
         networks.detach_port(

@@ -17,9 +17,9 @@ from mistral_failover.resources.commands import command_member
 from mistral_failover.resources.modules import ExaminedResource
 from mistral_failover.resources.operation_context import (
     OperationContext,
-    address_id,
     fence_proof,
     member_server,
+    physical_id_of,
     recorded_server,
     refuse_unproven,
 )
@@ -52,9 +52,7 @@ def forbid_address(context: OperationContext, operation: OperationDocument) -> d
     with says_how_to_continue(operation["group"]):
         if proof is None:
             refuse_unproven(context, operation, server_id)
-        reserved = address_id(
-            context, operation, networks.resolve_port, operation["properties"]["port"]
-        )
+        reserved = physical_id_of(context, operation, networks.resolve_port, "port")
         address = record["attributes"].get("address") or _reserved_address(context, reserved)
     if reserved is None or address is None:
         return {}  # no port could be allowed it

@@ -26,6 +26,7 @@ from mistral_failover.resources.operation_context import (
     fence_proof,
     member_of,
     member_server,
+    physical_id_of,
     recorded_server,
     refuse_started,
     refuse_unproven,
@@ -118,10 +119,9 @@ def _detach(context: OperationContext, operation: OperationDocument) -> dict[str
     may be deleted, provided the user allowed it and a fence proves it off. An agent's confirmation
     that it quiesced is not enough, because the guest is alive.
     """
-    record = operation["resource"]
-    volume_id = record["physical_id"] or volumes.resolve_volume(
-        context.cloud, operation["stack"], operation["properties"]["volume"]
-    )
+    volume_id = physical_id_of(context, operation, volumes.resolve_volume, "volume")
+    if volume_id is None:
+        return {}
     server_id = recorded_server(operation)
     proof = fence_proof(operation)
     after = rung_kind(proof["rung"]).server_after if proof else None
