@@ -10,7 +10,7 @@ import pytest
 from cliff.lister import Lister
 from cliff.show import ShowOne
 from openstack.exceptions import SDKException
-from rich.console import Console
+from rich.console import Console, Group
 
 from mistral_failover.cli import base, connection, doctor, show_pages, status_screen
 from mistral_failover.cli.main import FailoverApp
@@ -133,3 +133,17 @@ def test_the_alarm_of_a_host_says_of_each_group_why_it_is_held() -> None:
     assert "3 of 6 groups failed; the storm guard still holds it: Nova does not answer" in shown
     assert "shop" in shown
     assert "failover admit 0" in shown
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_the_result_of_a_failed_step_is_not_squeezed_into_a_column(width: int) -> None:
+    words = "it is not proven that db_a has stopped writing. To confirm it: failover confirm-fenced"
+    row = {"key": "fa2120c3-0000", "verb": "create", "resource": "fence:db_a", "member": None}
+    row |= {"attempts": 1, "started_at": 9.0, "seconds": 123.0, "result": words}
+    stream = io.StringIO()
+
+    Console(file=stream, width=width).print(Group(*show_pages._operations([row])))
+
+    lines = stream.getvalue().splitlines()
+    assert len(lines) < 10
+    assert any("confirm-fenced" in line for line in lines)

@@ -15,6 +15,7 @@ from mistral_failover.cli.base import counted, lasted, when
 
 Row = Mapping[str, Any]
 _DIGITS = 12
+_IN_COLUMN = 24  # characters of a result; a longer one has lines of its own
 _STATES = {"ERROR": "red", "FAILED": "red", "BLOCKED": "yellow", "RUNNING": "yellow"}
 
 
@@ -158,13 +159,16 @@ def _operations(rows: Sequence[Row], since: float | None = None) -> Iterator[Ren
             if since is None
             else lasted(max(0.0, row["started_at"] - since)),
             lasted(row["seconds"]),
-            row["result"],
+            row["result"] if len(row["result"]) <= _IN_COLUMN else "see below",
         )
         for row in rows
     ]
     began = "started" if since is None else "after"
     columns = ("key", "verb", "resource", "member", "tries", began, "lasted", "result")
     yield from _section("operations", _table(columns, shown))
+    long = [(row["key"][:8], row["result"]) for row in rows if len(row["result"]) > _IN_COLUMN]
+    if long:
+        yield _facts(long)
 
 
 def _goal(found: Row) -> Iterator[RenderableType]:
