@@ -45,7 +45,8 @@ def seen(
                 return 403, {}, {"faultstring": "not now"}
             if path.endswith("/tasks"):
                 identity = asked.path.rpartition("workflow_execution_id=")[2].partition("&")[0]
-                return 200, {}, {"tasks": [{**WHEN, "id": "t", "name": identity, "state": "IDLE"}]}
+                task = {**WHEN, "id": "t", "name": identity, "state": "IDLE", "processed": False}
+                return 200, {}, {"tasks": [task]}
             if path.endswith("/executions"):
                 return 200, {}, {"executions": []}
             return 200, {}, execution(path.rpartition("/")[2])

@@ -22,8 +22,8 @@ from mistral_failover.runtime.request import Request
 LOG = logging.getLogger(__name__)
 
 REPORTS = 25.0
-"""Seconds in which a compute service that lives shows that it is back, even if nobody has looked at
-it before: it reports every 10 s by default, and its reports count after ``lifting.BACKLOG``."""
+"""Seconds in which a compute service that lives shows that it is back, even if this is the first
+look: it reports every 10 s by default, and its reports count after ``lifting.BACKLOG``."""
 _PAUSE = 1.0
 
 
