@@ -15,6 +15,7 @@ from rich.console import Console, Group
 from mistral_failover.cli import base, connection, doctor, show_pages, status_screen
 from mistral_failover.cli.main import FailoverApp
 from mistral_failover.mistral.client import MistralError
+from mistral_failover.model.text import counted
 
 
 class One(base.ActionCommand, ShowOne):
@@ -80,7 +81,7 @@ def test_one_thing_is_told_in_the_singular() -> None:
     command.produce_output(words, (), [["error", "store", None, "it is away", ""]])
 
     assert command.app.stdout.getvalue().endswith("1 finding: 1 error, 0 warnings\n")
-    assert base.counted(2, "time") == "2 times"
+    assert counted(2, "time") == "2 times"
 
 
 def test_how_often_an_alarm_was_heard_is_told_in_both_places() -> None:

@@ -102,7 +102,7 @@ def test_a_change_of_what_is_reported_already_is_certain() -> None:
 
 
 def test_what_hangs_on_an_operation_under_way_is_not_certain() -> None:
-    busy = replace(THERE, status=Status.IN_PROGRESS, owner="somebody", lease_until=NOW + 5)
+    busy = replace(THERE, status=Status.IN_PROGRESS, owner="another", lease_until=NOW + 5)
 
     assert foreseen({"data": DATA, "application": ON_A}, [busy, RUNS]) == [
         ["create data?"],
@@ -111,7 +111,7 @@ def test_what_hangs_on_an_operation_under_way_is_not_certain() -> None:
 
 
 def test_what_a_dead_owner_left_is_tried_again_for_certain() -> None:
-    left = replace(THERE, status=Status.IN_PROGRESS, owner="somebody", lease_until=NOW - 5)
+    left = replace(THERE, status=Status.IN_PROGRESS, owner="another", lease_until=NOW - 5)
 
     assert foreseen({"data": DATA}, [left]) == [["create data"]]
 

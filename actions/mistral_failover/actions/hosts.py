@@ -7,6 +7,7 @@ from typing import Any
 
 from mistral_failover.actions.base import FailoverAction
 from mistral_failover.groups import hosts, zones
+from mistral_failover.model.rungs import HostRung
 from mistral_failover.orders.fence_host import fence_host
 from mistral_failover.orders.host_orders import HostRequest
 from mistral_failover.orders.unfence_host import unfence_host
@@ -54,7 +55,7 @@ class FenceHost(_HostOrder):
         because: Any = None,
         dry_run: Any = False,
         even_if_up: Any = False,
-        rung: Any = "host_power",
+        rung: Any = HostRung.HOST_POWER,
     ) -> None:
         super().__init__(host, group, member, because, dry_run)
         self.even_if_up = even_if_up

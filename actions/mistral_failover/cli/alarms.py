@@ -19,7 +19,6 @@ from mistral_failover.cli import connection
 from mistral_failover.cli.base import (
     FAILED,
     ActionCommand,
-    counted,
     for_people,
     given,
     when,
@@ -29,6 +28,7 @@ from mistral_failover.cli.connection import CommandFailed, CommandLineWrong
 from mistral_failover.cli.order import Order
 from mistral_failover.cli.progress import Progress
 from mistral_failover.model.decisions import Decision
+from mistral_failover.model.text import counted
 
 _AT_ONCE = 100  # alarms that one request dismisses
 _MINUTE = 60.0

@@ -177,11 +177,6 @@ def _in_text(name: str, value: Any) -> Any:
     return value
 
 
-def counted(number: int, thing: str) -> str:
-    """Return a count with its noun: ``1 error``, ``2 errors``."""
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
-
-
 def when(seconds: float | None) -> str:
     """Return a time as people read it, in UTC; ``never`` for None."""
     if seconds is None:

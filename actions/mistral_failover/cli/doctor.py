@@ -10,8 +10,8 @@ from typing import Any
 from cliff.lister import Lister
 
 from mistral_failover.cli import connection
-from mistral_failover.cli.base import COMPLETE, FAILED, ActionCommand, counted, for_people, given
-from mistral_failover.model.text import clean_value
+from mistral_failover.cli.base import COMPLETE, FAILED, ActionCommand, for_people, given
+from mistral_failover.model.text import clean_value, counted
 
 _COLUMNS = ("level", "check", "group", "sentence", "remedy")
 _STYLES = {"ok": "green", "warn": "yellow", "error": "bold red"}

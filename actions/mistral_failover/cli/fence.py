@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from cliff.show import ShowOne
 
 from mistral_failover.cli.base import ActionCommand, for_people, given, worded
+from mistral_failover.model.rungs import HostRung
 
 if TYPE_CHECKING:  # a command starts without the code of the actions
     from mistral_failover.orders.fence_host import FenceDevice, OpenVolume
@@ -92,7 +93,7 @@ class Fence(_HostCommand):
         parser = super().get_parser(prog_name)
         parser.add_argument(
             "--rung",
-            choices=("host_power", "storage"),
+            choices=[str(each) for each in HostRung],
             help="switch the host off (host_power, the default), or block its clients in Ceph",
         )
         return parser

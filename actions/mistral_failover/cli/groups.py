@@ -16,7 +16,7 @@ from mistral_failover.cli.base import ActionCommand, for_people, when
 from mistral_failover.cli.connection import CommandFailed
 from mistral_failover.cli.order import Order
 from mistral_failover.cli.status_screen import role_holders, suspended
-from mistral_failover.model.text import clean
+from mistral_failover.model.text import clean, counted
 
 ACTIVATE, REMOVE = "failover.activate_first", "failover.remove"
 
@@ -347,7 +347,7 @@ class Delete(Order):
         held = self.run_action("failover.held", group=group, limit=1)["total"]
         question = f"Take {group} out of service and delete it"
         if held:
-            question += f" (what is held for it stays held: {base.counted(held, 'alarm')})"
+            question += f" (what is held for it stays held: {counted(held, 'alarm')})"
         base.confirm(question, yes=parsed_args.yes)
         facts: dict[str, Any] = {"group": group}
         if status["traversal"] is not None:

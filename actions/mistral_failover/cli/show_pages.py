@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from mistral_failover.cli.base import counted, lasted, when
+from mistral_failover.cli.base import lasted, when
+from mistral_failover.model.text import counted
 
 Row = Mapping[str, Any]
 _DIGITS = 12

@@ -14,11 +14,11 @@ from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from mistral_failover.cli import base, status_screen
-from mistral_failover.cli.base import ActionCommand, counted, for_people, lasted, when
+from mistral_failover.cli.base import ActionCommand, for_people, lasted, when
 from mistral_failover.cli.connection import CommandFailed
 from mistral_failover.cli.follow import Journal, WatchUpdate, watch_updates
 from mistral_failover.convergence.records import TraversalStatus
-from mistral_failover.model.text import clean
+from mistral_failover.model.text import clean, counted
 
 if TYPE_CHECKING:  # a command starts without the code of the actions
     from mistral_failover.alarms.held_alarms import HeldAlarmRow, HeldAlarms

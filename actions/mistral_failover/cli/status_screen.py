@@ -13,9 +13,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from mistral_failover.cli.base import clock, counted, lasted, when
+from mistral_failover.cli.base import clock, lasted, when
 from mistral_failover.convergence.records import Action, OperationStatus, Status, TraversalStatus
 from mistral_failover.model.observation import Service
+from mistral_failover.model.text import counted
 
 if TYPE_CHECKING:  # a command starts without the code of the actions
     from mistral_failover.alarms.held_alarms import HeldAlarmRow

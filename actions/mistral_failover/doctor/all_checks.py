@@ -23,6 +23,7 @@ from mistral_failover.doctor import (
 from mistral_failover.doctor import group as group_checks
 from mistral_failover.doctor.checks import Check, Examination, Finding, GroupCheck, examine
 from mistral_failover.model.decisions import AdmissionRule
+from mistral_failover.model.text import counted
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents
 from mistral_failover.store.transaction import ProjectTransaction
@@ -49,7 +50,7 @@ def storm(examination: Examination) -> Iterable[Finding]:
     share = failing / total if total else 0.0
     said = f"{failing} of {total} groups failed within {have.storm_window:.0f} s"
     if held:
-        guarded = f"the storm guard holds {held} alarm{'' if held == 1 else 's'}"
+        guarded = f"the storm guard holds {counted(held, 'alarm')}"
         yield Finding("", "warn", f"{guarded}; {said}", "failover alarms")
     elif failing + 1 >= have.storm_groups and share >= have.storm_share / 2:
         yield Finding("", "warn", f"{said}: the next alarm may be held", "failover alarms")

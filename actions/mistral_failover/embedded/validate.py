@@ -19,6 +19,7 @@ import yaml
 
 from mistral_failover.embedded import boot, definitions, speedups, workflow_style
 from mistral_failover.model.stages import Stage, rank
+from mistral_failover.model.text import counted
 
 # Mistral moves inputs that a sub-workflow does not declare into its execution's parameters.
 _PARAMETERS = frozenset({"env", "notify"})
@@ -93,9 +94,8 @@ def main(paths: Iterable[str | Path], *, strict: bool = False, ignore: Collectio
         print(problem)  # noqa: T201 - this is a command's output
     errors = sum(p.error for p in problems)
     warnings = len(problems) - errors
-    numbers = [(len(paths), "file"), (errors, "error"), (warnings, "warning")]
-    files, *found = (f"{n} {word}{'' if n == 1 else 's'}" for n, word in numbers)
-    print(f"{files}: {', '.join(found)}")  # noqa: T201
+    found = f"{counted(errors, 'error')}, {counted(warnings, 'warning')}"
+    print(f"{counted(len(paths), 'file')}: {found}")  # noqa: T201
     return 1 if errors else 0
 
 

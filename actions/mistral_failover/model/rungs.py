@@ -23,6 +23,13 @@ Rung = Mapping[str, Any]
 fields of its kind."""
 
 
+class HostRung(StrEnum):
+    """The kinds of rungs with which an operator can fence a whole host by hand."""
+
+    HOST_POWER = "host_power"
+    STORAGE = "storage"
+
+
 class ServerAfter(StrEnum):
     """What a proof says about the member's server."""
 

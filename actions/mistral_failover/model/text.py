@@ -16,6 +16,11 @@ _CONTROL = re.compile(rf"[\x00-\x1f\x7f-\x9f{BIDI}]+")
 _UNSAFE = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{BIDI}\ud800-\udfff\U000e0000-\U000e007f]")
 
 
+def counted(number: int, thing: str) -> str:
+    """Return a count with its noun: ``1 error``, ``2 errors``."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
 def parse_time(text: Any) -> float | None:
     """Return a time in ISO 8601 as seconds since the epoch (UTC if it has no zone). Return None if
     it is not a time: an alarm is not refused because of its clock."""

@@ -9,12 +9,13 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import partial
 from typing import TypedDict
 
 from mistral_failover.cloud import hosts
 from mistral_failover.cloud.guard import Guard
+from mistral_failover.model.rungs import HostRung
+from mistral_failover.model.text import counted
 from mistral_failover.orders import host_orders
 from mistral_failover.orders.host_orders import HostOrder, HostRequest
 from mistral_failover.resources.fence import agents, devices, power
@@ -30,13 +31,6 @@ LOG = logging.getLogger(__name__)
 LOOK = 10.0
 """Seconds in which a device tells the power in a dry run."""
 _VOLUMES_AT_ONCE = 8
-
-
-class HostRung(StrEnum):
-    """The rungs that fence a host."""
-
-    HOST_POWER = "host_power"
-    STORAGE = "storage"
 
 
 class FenceDevice(TypedDict):
@@ -274,7 +268,7 @@ def _storage_plan(host: str, found: _HostClients) -> str:
     if not number:
         return f"Refused: no client on {host} has a volume of its servers open{_beside(found)}"
     return (
-        f"It would have Ceph block {number} client{'' if number == 1 else 's'} on {host}; the "
+        f"It would have Ceph block {counted(number, 'client')} on {host}; the "
         f"guests run on, and failover unfence lifts it{_beside(found)}"
     )
 

@@ -11,6 +11,7 @@ import time
 from dataclasses import replace
 from typing import TypedDict
 
+from mistral_failover.model.text import counted
 from mistral_failover.orders import host_orders
 from mistral_failover.orders.host_orders import HostOrder, HostRequest
 from mistral_failover.resources.fence import devices, lifting, power
@@ -21,9 +22,9 @@ from mistral_failover.runtime.request import Request
 
 LOG = logging.getLogger(__name__)
 
-REPORTS = 25.0
+REPORTS = lifting.BACKLOG + 12.0
 """Seconds in which a compute service that lives shows that it is back, even if this is the first
-look: it reports every 10 s by default, and its reports count after ``lifting.BACKLOG``."""
+look: the next report after the backlog counts, and it reports every 10 s by default."""
 _PAUSE = 1.0
 
 
@@ -126,22 +127,18 @@ def _unsafe(found: Leftovers) -> ActionError:
     number = len(found.clients) - len(found.safe)
     return ActionError(
         "FENCE_UNPROVEN",
-        f"{_clients(number)} of {found.host} may still be alive: host {found.host} is not proven "
-        "off since Ceph blocked them",
+        f"{counted(number, 'client')} of {found.host} may still be alive: host {found.host} is not "
+        "proven off since Ceph blocked them",
         f"Switch it off: failover fence {found.host} --because '...'. Or, if you have switched it "
         "off and on yourself since, repeat the command with --power-cycled.",
     )
-
-
-def _clients(number: int) -> str:
-    return f"{number} client{'' if number == 1 else 's'}"
 
 
 def _note(unknown: int) -> str:
     if not unknown:
         return ""
     return (
-        f". Ceph also blocks {_clients(unknown)} at an address of no host: add it to "
+        f". Ceph also blocks {counted(unknown, 'client')} at an address of no host: add it to "
         f"ceph.addresses of the file in {devices.OPTION}"
     )
 
@@ -154,7 +151,7 @@ def _plan(found: Leftovers) -> str:
         return f"Refused: {_unsafe(found).message}"
     would = []
     if found.clients:
-        would.append(f"have Ceph accept {_clients(len(found.clients))} again")
+        would.append(f"have Ceph accept {counted(len(found.clients), 'client')} again")
     if found.down_in_nova:
         would.append("tell Nova that the host is back once its compute service reports")
     return f"It would {' and '.join(would)}"
@@ -163,7 +160,7 @@ def _plan(found: Leftovers) -> str:
 def _done(found: Leftovers, back: bool) -> str:
     done = []
     if found.clients:
-        done.append(f"Ceph accepts {_clients(len(found.clients))} again")
+        done.append(f"Ceph accepts {counted(len(found.clients), 'client')} again")
     if found.down_in_nova and back:
         done.append("Nova no longer counts the host as down")
     elif found.down_in_nova:

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mistral_failover.cli.base import counted, when
+from mistral_failover.cli.base import when
+from mistral_failover.model.text import counted
 from mistral_failover.ui.groups import GroupRow
 from mistral_failover.ui.levels import Level, of_decision
 

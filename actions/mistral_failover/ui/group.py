@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mistral_failover.cli import status_screen
-from mistral_failover.cli.base import clock, counted, lasted, when
+from mistral_failover.cli.base import clock, lasted, when
 from mistral_failover.cli.connection import with_full_stop
 from mistral_failover.cli.status_screen import Advice
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.model.observation import Service
+from mistral_failover.model.text import counted
 from mistral_failover.ui.levels import Level, of_decision, of_group
 
 if TYPE_CHECKING:  # the page starts without the code of the actions

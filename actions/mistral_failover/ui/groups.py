@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mistral_failover.cli import status_screen
-from mistral_failover.cli.base import counted, lasted, when
+from mistral_failover.cli.base import lasted, when
 from mistral_failover.convergence.records import TraversalStatus
+from mistral_failover.model.text import counted
 from mistral_failover.ui.levels import URGENCY, Level, of_group
 
 if TYPE_CHECKING:  # the page starts without the code of the actions

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Protocol
 from urllib.parse import urlencode
 
-from mistral_failover.cli.base import counted
+from mistral_failover.model.text import counted
 from mistral_failover.ui.action_client import ActionFailed
 
 Fields = Mapping[str, str]

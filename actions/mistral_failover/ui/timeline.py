@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from mistral_failover.cli.base import clock, counted, lasted, when
+from mistral_failover.cli.base import clock, lasted, when
 from mistral_failover.convergence.records import OperationStatus
 from mistral_failover.model.stages import Stage
+from mistral_failover.model.text import counted
 from mistral_failover.ui.levels import Level, of_status
 
 _SAME = 0.001  # seconds

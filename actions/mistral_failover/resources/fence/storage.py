@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mistral_failover.model.rungs import Rung
+from mistral_failover.model.text import counted
 from mistral_failover.resources.fence.rung import DeviceRung, Examined, FenceAttempt, Missing
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ class Blocking:
 
         if not self.blocked <= self.cluster.blocked():
             raise power.Unproven("a client is missing on the blocklist after it was added")
-        return f"Ceph blocks {len(self.blocked)} client{'' if len(self.blocked) == 1 else 's'}"
+        return f"Ceph blocks {counted(len(self.blocked), 'client')}"
 
 
 def blocked_before(cluster: Cluster, rows: Iterable[BlockedClient]) -> frozenset[str]:
