@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 
@@ -262,6 +263,32 @@ def test_a_listing_is_read_page_by_page(
     found = [str(row["id"]) for row in networks.listed(cloud, "ports", project_id=cloud.project_id)]
 
     assert {port, *allowed.ports.values()} <= set(found)
+    assert len(found) == len(set(found))
+
+
+@pytest.mark.parametrize("kind", ["ports", "floatingips"])
+def test_a_listing_goes_on_where_the_last_row_of_a_page_was_deleted(
+    cloud: Cloud, rig: Rig, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(networks, "PAGE", 1)
+    make = rig.make_port if kind == "ports" else rig.make_floating_ip
+    before, deleted, after = make(), make(), make()
+    get = cloud.network.get
+
+    def delete_once_seen(*what: Any, **how: Any) -> Any:
+        answer = get(*what, **how)
+        if [row["id"] for row in answer.json()[kind]] == [deleted]:
+            rig.remove_of_neutron(kind, deleted)
+        return answer
+
+    monkeypatch.setattr(cloud.network, "get", delete_once_seen)
+    try:
+        found = [str(row["id"]) for row in networks.listed(cloud, kind)]
+    finally:
+        for made in (before, after):
+            rig.remove_of_neutron(kind, made)
+
+    assert {before, after} <= set(found)
     assert len(found) == len(set(found))
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable
 from functools import cached_property, partial
 from types import SimpleNamespace
 from typing import Any, TypeVar
+from urllib.parse import urlencode
 
 from cinderclient import api_versions
 from cinderclient.v3 import client as cinder
@@ -24,6 +25,7 @@ from openstack.utils import maximum_supported_microversion
 from mistral_failover.cloud.coalescing import RequestCoalescer
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.guard import Guard
+from mistral_failover.cloud.paging import all_rows
 from mistral_failover.cloud.session import GuardedSession, refusal, session_for
 from mistral_failover.cloud.waits import ConcurrentWaits, ProbeResult, ResendPolicy, wait_until
 from mistral_failover.settings import Settings
@@ -109,14 +111,11 @@ class Cloud:
 
     def _listed(self, most: int) -> dict[str, dict[str, Any]]:
         """Return the first ``most`` volumes of the project by id. Cinder may list fewer at once."""
-        found: dict[str, dict[str, Any]] = {}
-        page: str | None = f"/volumes/detail?limit={most}"
-        while page is not None and len(found) < most:
-            body = self._read_cinder(page)
-            found |= {volume["id"]: volume for volume in body["volumes"]}
-            links = body.get("volumes_links", ())
-            page = next((link["href"] for link in links if link["rel"] == "next"), None)
-        return found
+
+        def read(page: dict[str, str]) -> dict[str, Any]:
+            return self._read_cinder(f"/volumes/detail?{urlencode({'limit': most, **page})}")
+
+        return {str(volume["id"]): dict(volume) for volume in all_rows("volumes", read, most)}
 
     def _read_cinder(self, path: str) -> dict[str, Any]:
         """Return the body of an answer. Not as cinderclient's objects: making one of each listed

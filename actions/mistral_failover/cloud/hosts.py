@@ -15,6 +15,7 @@ from typing import Any
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.guard import Guard
+from mistral_failover.cloud.paging import all_rows
 from mistral_failover.cloud.session import session_for
 from mistral_failover.settings import Settings
 
@@ -100,18 +101,18 @@ def volumes_on(cloud: Cloud, host: str) -> dict[str, str]:
     """Return the volumes of the servers of every project that Nova shows on a host, by volume one
     of its servers. Raises `CloudError`."""
     found: dict[str, str] = {}
-    query: dict[str, str] | None = {"host": host, "all_tenants": "1"}
-    path = "/servers/detail"
-    while path:
-        body = _get(cloud, path, "list the servers of a host", params=query)
-        for row in body["servers"]:
-            if row.get(_HOST) == host:  # a user who may not ask for a host gets other servers, too
-                found |= {
-                    str(volume["id"]): str(row["id"])
-                    for volume in row.get("os-extended-volumes:volumes_attached", ())
-                }
-        links = body.get("servers_links", ())
-        path, query = next((link["href"] for link in links if link["rel"] == "next"), ""), None
+
+    def read(page: dict[str, str]) -> Any:
+        return _request(cloud, "/servers/detail", params={"host": host, "all_tenants": "1", **page})
+
+    with translated("list the servers of a host", "Nova"):
+        rows = all_rows("servers", read)
+    for row in rows:
+        if row.get(_HOST) == host:  # a user who may not ask for a host gets other servers, too
+            found |= {
+                str(volume["id"]): str(row["id"])
+                for volume in row.get("os-extended-volumes:volumes_attached", ())
+            }
     return found
 
 
@@ -163,9 +164,13 @@ def require_right_to_force_down(cloud: Cloud) -> None:
 
 def _get(cloud: Cloud, path: str, doing: str, **options: Any) -> Any:
     with translated(doing, "Nova"):
-        return cloud.session.get(
-            path, endpoint_filter=_compute(cloud), microversion=_VERSION, **options
-        ).json()
+        return _request(cloud, path, **options)
+
+
+def _request(cloud: Cloud, path: str, **options: Any) -> Any:
+    return cloud.session.get(
+        path, endpoint_filter=_compute(cloud), microversion=_VERSION, **options
+    ).json()
 
 
 def _compute(cloud: Cloud) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any
 from mistral_failover.cloud import networks
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.paging import all_rows
 from mistral_failover.cloud.stacks import named_in
 from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
 
@@ -64,18 +65,14 @@ def _path(pool_id: str, *more: str) -> str:
 
 def pool_members(cloud: Cloud, pool_id: str) -> dict[str, PoolMember]:
     """Return the members of a pool by id. Raises `CloudError` NOT_FOUND without such a pool."""
-    found: dict[str, PoolMember] = {}
-    # By the last row's id, not by Octavia's link: behind a proxy it may lead elsewhere.
-    page = {"limit": str(PAGE)}
+
+    def read(page: dict[str, str]) -> Any:
+        params = {"limit": str(PAGE), **page}
+        return cloud.balancing.get(_path(pool_id, "members"), params=params).json()
+
     with translated(f"list the members of pool {pool_id}", "Octavia"):
-        while True:
-            body = cloud.balancing.get(_path(pool_id, "members"), params=page).json()
-            rows = [_read(pool_id, row) for row in body["members"]]
-            found |= {row.id: row for row in rows}
-            links = body.get("members_links") or ()
-            if not rows or not any(link["rel"] == "next" for link in links):
-                return found
-            page["marker"] = rows[-1].id
+        rows = [_read(pool_id, row) for row in all_rows("members", read)]
+    return {row.id: row for row in rows}
 
 
 def resolve_pool(cloud: Cloud, stack: str, name: str) -> str:

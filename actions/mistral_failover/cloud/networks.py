@@ -20,6 +20,7 @@ from oslo_utils import netutils, uuidutils
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.paging import all_rows
 from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.stacks import named_in
 from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
@@ -106,16 +107,13 @@ def _if_exists(read: Callable[[Cloud, str], T], cloud: Cloud, identity: str) -> 
 def listed(cloud: Cloud, kind: str, **wanted: str) -> list[Mapping[str, Any]]:
     """Return Neutron's rows of a kind (``ports``, ``floatingips``, ``networks``) with these
     values."""
-    rows: list[Mapping[str, Any]] = []
-    # By the last row's id, not by Neutron's link: behind a proxy it may lead elsewhere.
-    page = {"limit": str(PAGE)}
+
+    def read(page: dict[str, str]) -> Any:
+        params = {**wanted, "limit": str(PAGE), **page}
+        return cloud.network.get(f"/v2.0/{kind}", params=params).json()
+
     with translated(f"list the project's {kind}", "Neutron"):
-        while True:
-            body = cloud.network.get(f"/v2.0/{kind}", params={**wanted, **page}).json()
-            rows += body[kind]
-            if not any(link["rel"] == "next" for link in body.get(f"{kind}_links", ())):
-                return rows
-            page["marker"] = str(rows[-1]["id"])
+        return all_rows(kind, read)
 
 
 def resolve_floating_ip(cloud: Cloud, stack: str, name: str) -> str:

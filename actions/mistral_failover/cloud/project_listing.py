@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from urllib.parse import urlencode
 
 from mistral_failover.cloud import dns_records, load_balancers, networks
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.event_alarms import WatchingAlarm, only_one, watching_alarms
+from mistral_failover.cloud.paging import all_rows
 from mistral_failover.cloud.servers import ServerHost, ServerState, server_state, state_of
 from mistral_failover.cloud.stacks import stack_shown
 
@@ -181,15 +183,12 @@ class ProjectListing:
         return found  # type: ignore[no-any-return]  # by its key it is what read returned
 
     def _servers(self) -> dict[str, tuple[ServerState, ServerHost | None]]:
-        found: dict[str, tuple[ServerState, ServerHost | None]] = {}
+        def read(page: dict[str, str]) -> dict[str, Any]:
+            return self._cloud.nova("GET", f"/servers/detail?{urlencode(page)}")
+
         with translated("list the project's servers"):
-            url: str | None = "/servers/detail"
-            while url is not None:
-                body = self._cloud.nova("GET", url)
-                found |= {str(row["id"]): (state_of(row), _host(row)) for row in body["servers"]}
-                links = body.get("servers_links", ())
-                url = next((link["href"] for link in links if link["rel"] == "next"), None)
-        return found
+            rows = all_rows("servers", read)
+        return {str(row["id"]): (state_of(row), _host(row)) for row in rows}
 
     def _volumes(self) -> dict[str, ListedVolume]:
         with translated("list the project's volumes"):

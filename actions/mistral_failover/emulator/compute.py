@@ -164,7 +164,7 @@ def _listed(call: Call) -> list[Server]:
         and (host is None or host == server.host)
     ]
     found.sort(key=lambda server: server.created, reverse=True)
-    return paged(call, found)
+    return paged(call, found, no_marker=lambda marker: refused(400, f"marker [{marker}] not found"))
 
 
 def _list(call: Call) -> Any:

@@ -79,8 +79,11 @@ def _floating_view(call: Call, one: FloatingIp) -> dict[str, Any]:
     }
 
 
-def _listed(call: Call, kind: str, rows: dict[str, Any], view: Any) -> dict[str, Any]:
-    """A page of what the caller may see, with the values that the query names."""
+def _listed(
+    call: Call, kind: str, rows: dict[str, Any], view: Any, word: str = ""
+) -> dict[str, Any]:
+    """A page of what the caller may see, with the values that the query names. ``word``: for one of
+    them, if Neutron refuses a marker that it does not know."""
     query = call.request.query_params.multi_items()
     wanted = [(key, value) for key, value in query if key not in ("limit", "marker")]
     shown = [
@@ -89,7 +92,11 @@ def _listed(call: Call, kind: str, rows: dict[str, Any], view: Any) -> dict[str,
         if call.sees(one.project_id) or getattr(one, "external", False)
     ]
     found = [one for one in shown if all(str(one.get(key)) == value for key, value in wanted)]
-    page = paged(call, found, key=lambda row: row["id"])
+
+    def no_marker(marker: str) -> ApiError:
+        return refused(404, f"{word} {marker} could not be found.")
+
+    page = paged(call, found, lambda row: str(row["id"]), no_marker if word else None)
     body: dict[str, Any] = {kind: page}
     if page and page[-1] is not found[-1]:
         following = call.request.url.include_query_params(marker=page[-1]["id"])
@@ -98,7 +105,7 @@ def _listed(call: Call, kind: str, rows: dict[str, Any], view: Any) -> dict[str,
 
 
 def _networks(call: Call) -> Any:
-    return _listed(call, "networks", call.emulation.state.networks, _network_view)
+    return _listed(call, "networks", call.emulation.state.networks, _network_view, "Network")
 
 
 def _show_network(call: Call) -> Any:
@@ -109,7 +116,7 @@ def _show_network(call: Call) -> Any:
 
 
 def _list_ports(call: Call) -> Any:
-    return _listed(call, "ports", call.emulation.state.ports, _port_view)
+    return _listed(call, "ports", call.emulation.state.ports, _port_view, "Port")
 
 
 def _list_floating(call: Call) -> Any:

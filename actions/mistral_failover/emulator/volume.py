@@ -114,7 +114,9 @@ def _listed(call: Call) -> list[Volume]:
         and status in (None, volume.status)
     ]
     found.sort(key=lambda volume: volume.created, reverse=True)
-    return paged(call, found)
+    return paged(
+        call, found, no_marker=lambda marker: refused(404, f"Volume {marker} could not be found.")
+    )
 
 
 def _list(call: Call) -> Any:

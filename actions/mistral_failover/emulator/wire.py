@@ -2,7 +2,9 @@
 """Conventions that several services share: microversions and pages."""
 
 import re
-from typing import Any, TypeVar
+from collections.abc import Callable
+from operator import attrgetter
+from typing import TypeVar
 
 from mistral_failover.emulator.web import ApiError, Call
 
@@ -47,10 +49,18 @@ def microversion(
     return version
 
 
-def paged(call: Call, rows: list[T], key: Any = lambda row: row.id) -> list[T]:
-    """The page that `marker` and `limit` name."""
+def paged(
+    call: Call,
+    rows: list[T],
+    key: Callable[[T], str] = attrgetter("id"),
+    no_marker: Callable[[str], ApiError] | None = None,
+) -> list[T]:
+    """The page that `marker` and `limit` name. ``no_marker``: the service's answer to a marker that
+    it does not know, None if it answers an empty page."""
     marker, limit = call.query("marker"), call.query("limit")
     if marker:
-        at = next((i for i, row in enumerate(rows) if key(row) == marker), len(rows))
-        rows = rows[at + 1 :]
+        at = next((i for i, row in enumerate(rows) if key(row) == marker), None)
+        if at is None and no_marker is not None:
+            raise no_marker(marker)
+        rows = rows[at + 1 :] if at is not None else []
     return rows[: int(limit)] if limit and limit.isdigit() else rows

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A list that is read in pages while others delete its rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from keystoneauth1 import exceptions
+
+from mistral_failover.cloud.paging import all_rows
+
+
+class Service:
+    """A service with rows, ``size`` in a page. ``refuses``: its answer to a marker that it does not
+    know; None if it answers an empty page."""
+
+    def __init__(
+        self, rows: int, size: int, refuses: type[exceptions.HttpError] | None, full: bool = False
+    ) -> None:
+        self.rows = [str(number) for number in range(rows)]
+        self.size, self.refuses, self.full = size, refuses, full
+        self.asked = 0
+
+    def read(self, page: dict[str, str]) -> dict[str, Any]:
+        """One page, and whether there is another one. ``full``: that is said of each page that is
+        full, as Neutron does."""
+        self.asked += 1
+        marker = page.get("marker")
+        if marker is not None and marker not in self.rows:
+            if self.refuses is not None:
+                raise self.refuses(f"marker [{marker}] not found")
+            return {"ports": [], "ports_links": []}
+        begin = 0 if marker is None else self.rows.index(marker) + 1
+        shown = self.rows[begin : begin + self.size]
+        more = len(shown) == self.size if self.full else begin + self.size < len(self.rows)
+        links = [{"rel": "next", "href": "http://elsewhere.example/"}] if more else []
+        return {"ports": [{"id": row} for row in shown], "ports_links": links}
+
+
+services = st.builds(
+    Service,
+    rows=st.integers(0, 12),
+    size=st.integers(1, 4),
+    refuses=st.sampled_from([exceptions.NotFound, exceptions.BadRequest, None]),
+    full=st.booleans(),
+)
+
+
+@given(services, st.data())
+def test_every_row_that_stays_is_read_once(service: Service, data: st.DataObject) -> None:
+    def read(page: dict[str, str]) -> dict[str, Any]:
+        answer = service.read(page)
+        for row in data.draw(
+            st.lists(st.sampled_from(service.rows), unique=True, max_size=3)
+            if service.rows
+            else st.just([])
+        ):
+            service.rows.remove(row)
+        return answer
+
+    found = [row["id"] for row in all_rows("ports", read)]
+
+    assert set(service.rows) <= set(found)
+    assert len(found) == len(set(found))
+
+
+@given(services)
+def test_a_list_that_nobody_changes_takes_two_requests_more_at_most(service: Service) -> None:
+    found = [row["id"] for row in all_rows("ports", service.read)]
+
+    assert found == service.rows
+    assert service.asked <= max(1, -(-len(service.rows) // service.size)) + 3
+
+
+def test_what_fails_for_another_reason_is_an_error() -> None:
+    service = Service(3, 1, exceptions.Forbidden)
+
+    def read(page: dict[str, str]) -> dict[str, Any]:
+        answer = service.read(page)
+        service.rows.remove(answer["ports"][-1]["id"])
+        return answer
+
+    with pytest.raises(exceptions.Forbidden):
+        all_rows("ports", read)
+
+
+def test_a_list_that_does_not_exist_is_an_error() -> None:
+    def read(page: dict[str, str]) -> dict[str, Any]:
+        raise exceptions.NotFound(str(page))
+
+    with pytest.raises(exceptions.NotFound):
+        all_rows("ports", read)
+
+
+def test_no_more_pages_are_read_than_are_wanted() -> None:
+    service = Service(9, 2, None)
+
+    assert len(all_rows("ports", service.read, most=3)) == 4
+    assert service.asked == 2
