@@ -159,6 +159,7 @@ class CloudAudit:
     def __init__(self, where: Settings, tenants: Iterable[Tenant]) -> None:
         self._where = where
         self._tenants = tuple(tenants)
+        self._tenants[0].action("failover.status")  # the first action creates the tables
         self._guests = self._tenants[0].guests
         self._since = len(self._guests.audit())
         self._calls = [Tail(where.log / f"{name}.log") for name in _CALLS]
