@@ -86,9 +86,11 @@ def pack(mistral: TestEngine, workflow: Workflows) -> Workflows:
     return workflow
 
 
-@pytest.fixture(scope="session")
+# Of a module, not of the process: each look at all servers, each sweep of all groups would take
+# longer with every test.
+@pytest.fixture(scope="module")
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatedCloud]:
-    """The cloud of this test process, without latency; the environment names its clouds.yaml."""
+    """The cloud of these tests, without latency; the environment names its clouds.yaml."""
     with EmulatedCloud() as cloud, pytest.MonkeyPatch.context() as patch:
         file = tmp_path_factory.mktemp("cloud") / "clouds.yaml"
         write_clouds_yaml(file, "emulated", cloud.url)
@@ -96,7 +98,7 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatedCloud
         yield cloud
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def state(
     mistral: TestEngine, emulated: EmulatedCloud, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Runtime]:

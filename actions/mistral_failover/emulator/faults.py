@@ -85,6 +85,8 @@ def _power_off(emulation: Emulation, host: Host) -> None:
 
 
 def _revive_host(emulation: Emulation, host: Host) -> None:
+    if host.powered and host.compute_up:
+        return
     power_lost = not host.powered
     host.compute_up = host.powered = True
     for guest in list(emulation.state.guests.values()):
