@@ -110,6 +110,27 @@ def test_a_group_goes_back_to_the_goal_before_and_to_one_that_is_named(deploymen
     assert first != second
 
 
+def test_a_rollback_is_planned_without_changing_anything(deployment: Any) -> None:
+    group = "planned-back"
+    deployment.protect(group)
+    deployment.run("failover", group=group, lost=["db_a"])
+    before = deployment.status(group)["traversal"]["id"]
+    first = deployment.shown("goals", group)[-1]["version"][:10]
+    words = ("--recovered", "db_a", "--dry-run")
+
+    latest = deployment.shown("rollback", group, *words)
+    named = deployment.shown("rollback", group, "--to-goal", first, *words)
+    refused = deployment.failover("rollback", group, "--dry-run")
+
+    assert (latest["roles"], latest["lost"]) == ({"active": "db_a"}, [])
+    assert named["goal"] == latest["goal"]
+    assert refused.returncode == 1, "a lost member held a role in that goal"
+    assert deployment.status(group)["traversal"]["id"] == before
+    started = deployment.failover("start", "--plan", latest["plan"])
+    assert started.returncode == 0, started.stdout
+    assert deployment.status(group)["roles"] == {"active": "db_a"}
+
+
 def test_who_is_lost_is_vouched_for(deployment: Any) -> None:
     group = "vouched-back"
     deployment.protect(group)

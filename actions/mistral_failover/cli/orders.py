@@ -8,24 +8,25 @@ from typing import Any
 
 from cliff.lister import Lister
 
-from mistral_failover.cli import base, connection, order
+from mistral_failover.cli import base, connection, order, plan
 from mistral_failover.cli.base import ActionCommand
 from mistral_failover.cli.connection import CommandFailed
-from mistral_failover.cli.order import Order
 
 _LISTS = ("started", "held", "refused", "ended", "restarted", "unable")
 
 
-class Rollback(Order):
+class Rollback(plan.PlannableOrder):
     """Return a group to a goal that it reached before the present one.
 
     By default to the last one: the same roles, resources and parameters. Followed to its end.
 
     Lost members stay lost and fenced, unless you confirm them as healthy with --recovered.
-    'failover goals' lists the goals, 'failover diff' shows their differences.
+    'failover goals' lists the goals, 'failover diff' shows their differences. Check first with
+    --dry-run.
     """
 
     workflow = "failover.rollback"
+    verb = "rollback"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the goal."""
