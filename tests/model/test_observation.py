@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -83,7 +84,8 @@ def test_without_roles_a_group_is_out_of_service_whatever_was_seen() -> None:
 
 # -- together with what the engine knows
 
-AT_REST = EngineView(ROLES, started_at=90.0, ended_at=100.0)
+LOST = [member("db_a"), member("db_b", why_not="it was declared lost")]
+AT_REST = EngineView(ROLES, tuple(WELL), started_at=90.0, ended_at=100.0, reached=True)
 
 
 def seen(service: str) -> dict[str, Any]:
@@ -100,6 +102,43 @@ def test_an_observation_from_before_the_last_traversal_does_not() -> None:
     assert (found.service, found.since, found.seen_at) == (Service.SERVING, 100.0, None)
 
 
+def test_after_a_failover_that_leaves_no_standby_the_group_is_degraded_before_it_is_seen() -> None:
+    engine = replace(AT_REST, members=tuple(LOST))
+
+    for before in ("SERVING", "DOWN"):
+        found = service_state(engine, seen(before), 95.0, 10.0)
+        assert (found.service, found.since, found.seen_at) == (Service.DEGRADED, 100.0, None)
+        assert "db_b: it was declared lost" in found.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("word", "reached", "since"),
+    [
+        ("SERVING", True, 100.0),
+        ("DEGRADED", True, 100.0),
+        ("SERVING", False, 100.0),
+        ("DOWN", True, 100.0),
+        ("DOWN", False, 10.0),  # it was never up between
+    ],
+)
+def test_a_state_is_not_older_than_the_traversal_that_led_to_it(
+    word: str, reached: bool, since: float
+) -> None:
+    engine = replace(AT_REST, reached=reached)
+    assert service_state(engine, seen(word), 150.0, 10.0).since == since
+
+
+@pytest.mark.parametrize("before", ["SERVING", "DOWN"])
+def test_once_a_running_failover_has_made_what_serves_an_earlier_look_says_nothing(
+    before: str,
+) -> None:
+    engine = EngineView(ROLES, tuple(LOST), started_at=90.0, made_at=98.0)
+
+    found = service_state(engine, seen(before), 85.0, 10.0)
+
+    assert (found.service, found.since, found.seen_at) == (Service.DEGRADED, 98.0, None)
+
+
 def test_what_the_engine_knows_to_be_missing_counts_first() -> None:
     engine = EngineView(ROLES, started_at=90.0, missing=("database is not there",))
     found = service_state(engine, seen("SERVING"), 95.0, 10.0)
@@ -112,7 +151,7 @@ def test_a_group_that_was_seen_down_before_its_failover_is_down_since_then() -> 
 
 
 def test_during_a_planned_move_the_old_holder_serves_until_it_is_stopped() -> None:
-    engine = EngineView(ROLES, started_at=90.0)
+    engine = EngineView(ROLES, tuple(WELL), started_at=90.0, made_at=5.0)
     assert service_state(engine, seen("SERVING"), 85.0, 10.0).service is Service.SERVING
 
 

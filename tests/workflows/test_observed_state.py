@@ -8,10 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 from oslo_config import cfg
 
-from mistral_failover.actions import doctor, groups, recovery, reports
+from mistral_failover.actions import doctor, groups, recovery, reports, suspensions
 from mistral_failover.model.ids import group_id
 from mistral_failover.runtime.request import DEFAULT_PROJECT
 from mistral_failover.store import observations
@@ -282,8 +283,39 @@ def test_during_a_failover_the_group_is_down_until_the_application_runs(serving:
 
     found = serving.status()["service"]
 
-    assert found["status"] == "SERVING"
+    assert found["status"] == "DEGRADED"
+    assert found["reasons"] == ["no member can take over (db_a: it was declared lost)"]
     assert found["seen_at"] is None, "what was seen before the failover says nothing of it"
+    ended = serving.status()["traversal"]["ended_at"]
+    assert found["since"] == ended
+    observe(serving)
+    assert service(serving) == ("DEGRADED", found["reasons"]), "a look finds the same"
+
+
+def test_after_a_move_the_group_serves_since_its_end(serving: Any) -> None:
+    serving.run("switchover", group=serving.name).assert_succeeded()
+
+    observe(serving)
+
+    found = serving.status()
+    assert found["service"]["status"] == "SERVING"
+    assert found["service"]["since"] == found["traversal"]["ended_at"]
+
+
+def test_after_a_move_during_a_maintenance_the_group_is_not_protected(serving: Any) -> None:
+    context = ActionContext(SecurityContext(), ExecutionContext())
+    done = suspensions.Maintenance(serving.name, members=["db_a"], minutes=5, because="work").run(
+        context
+    )
+    assert not isinstance(done, Result), done.error
+    serving.run("switchover", group=serving.name).assert_succeeded()
+
+    before = serving.status()["service"]
+    observe(serving)
+    after = serving.status()["service"]
+
+    assert (before["status"], before["seen_at"]) == ("DEGRADED", None)
+    assert (before["status"], before["reasons"]) == (after["status"], after["reasons"])
 
 
 def test_a_failover_that_is_blocked_does_not_serve(

@@ -296,7 +296,7 @@ def test_what_was_on_a_deleted_server_can_be_forgotten_and_is_made_elsewhere(
     assert all("the array burnt down" in sentence for sentence in group.told("forgotten"))
     group.run("failover", group=group.name, lost=["db_a"]).assert_succeeded()
     assert group.status()["roles"] == {"active": "db_b"}
-    assert group.status()["service"]["status"] == "SERVING"
+    assert group.status()["service"]["status"] == "DEGRADED"
 
 
 @pytest.mark.parametrize("resource", ["data", "database"])

@@ -7,7 +7,7 @@ other modules make the observation.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -169,14 +169,28 @@ def _of(resource: ObservedResource) -> str:
     return f"{resource.name}{on}: {resource.observed.why}"
 
 
+def keeps_from_roles(
+    member: str, lost: Collection[str], in_maintenance: Collection[str]
+) -> str | None:
+    """Return why a member cannot take a role, by what was said of it; None if nothing was."""
+    if member in lost:
+        return "it was declared lost"
+    return "it is in maintenance" if member in in_maintenance else None
+
+
 @dataclass(frozen=True)
 class EngineView:
-    """What the engine knows about a group. ``ended_at`` None: its traversal is running.
-    ``missing``: what the goal needs for service and does not exist, a clause for each."""
+    """What the engine knows about a group. ``members``: as if their servers were well. ``ended_at``
+    None: its traversal is running. ``reached``: its goal is. ``made_at``: when the last of what
+    serves was made, None if that is not known. ``missing``: what the goal needs for service and
+    does not exist, a clause for each."""
 
     roles: Mapping[str, str] = field(default_factory=dict)
+    members: tuple[ObservedMember, ...] = ()
     started_at: float | None = None
     ended_at: float | None = None
+    reached: bool = False
+    made_at: float | None = None
     missing: tuple[str, ...] = ()
 
 
@@ -199,7 +213,8 @@ def service_state(
     ``since`` which its result has been the same.
 
     Resources that the engine knows to be missing count first. An observation from before the end of
-    the last traversal says nothing about the result of that traversal.
+    the last traversal says nothing about the result of that traversal; while it runs, none from
+    before it made what serves. Then what the engine knows is judged in its place.
     """
     if not engine.roles:
         return ServiceState(Service.OUT_OF_SERVICE, (), engine.ended_at, None)
@@ -207,8 +222,12 @@ def service_state(
         down_before = stored is not None and stored["service"] == Service.DOWN
         begun = since if down_before and since is not None else engine.started_at
         return ServiceState(Service.DOWN, engine.missing, begun, at)
-    outdated = at is None or stored is None or (at < (engine.ended_at or 0.0))
-    if outdated:
-        return ServiceState(Service.SERVING, (), engine.ended_at, None)
-    assert stored is not None
-    return ServiceState(Service(stored["service"]), tuple(stored["reasons"]), since, at)
+    changed = engine.ended_at or engine.made_at
+    if at is None or stored is None or at < (changed or 0.0):
+        known = judged(engine.roles, engine.members, ())
+        return ServiceState(known.service, known.reasons, changed, None)
+    service = Service(stored["service"])
+    still_down = service is Service.DOWN and not engine.reached
+    if since is not None and changed is not None and not still_down:
+        since = max(since, changed)  # the group did not serve like this during the traversal
+    return ServiceState(service, tuple(stored["reasons"]), since, at)

@@ -41,6 +41,7 @@ from mistral_failover.model.observation import (
     Presence,
     Service,
     judged,
+    keeps_from_roles,
 )
 from mistral_failover.orders.other_target import names_its_target
 from mistral_failover.resources.modules import observer
@@ -310,12 +311,8 @@ def _member(view: ProjectView, facts: _RestingGroup, member: MemberRow) -> Obser
     if look.presence is Presence.PRESENT and sends_commands(facts.group):
         beat = view.heartbeat(_agent_of(facts, member))
         quiet = silent(beat) or lacking(beat, commands_of(facts.group, roles or None))
-    if member.name in facts.lost:
-        why_not: str | None = "it was declared lost"
-    elif member.name in facts.in_maintenance:
-        why_not = "it is in maintenance"
-    else:
-        why_not = look.why or quiet or None
+    said = keeps_from_roles(member.name, facts.lost, facts.in_maintenance)
+    why_not = said or look.why or quiet or None
     return ObservedMember(
         member.name,
         roles,

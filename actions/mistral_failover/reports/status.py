@@ -29,7 +29,14 @@ from mistral_failover.mistral.api import mistral_of
 from mistral_failover.mistral.client import ENDED
 from mistral_failover.model.goal import ATTACHMENT, FENCE_TYPE, goal_resources, returns
 from mistral_failover.model.group import Group
-from mistral_failover.model.observation import EngineView, Presence, service_state
+from mistral_failover.model.observation import (
+    AS_RECORDED,
+    EngineView,
+    ObservedMember,
+    Presence,
+    keeps_from_roles,
+    service_state,
+)
 from mistral_failover.model.operation_words import operation_words
 from mistral_failover.model.rungs import rung_kind
 from mistral_failover.model.stages import at
@@ -64,6 +71,7 @@ from mistral_failover.runtime.short_ids import find_by_short_id
 from mistral_failover.store import details, groups, incidents, observations, views
 from mistral_failover.store.incidents import Incident
 from mistral_failover.store.overview import overview
+from mistral_failover.store.suspensions import Maintenance
 from mistral_failover.store.transaction import ProjectTransaction
 from mistral_failover.store.views import ChainRow, JournalRow, TraversalRow, TraversalStep
 
@@ -118,7 +126,7 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
             "deferred": work["deferred"],
             "ready": work["ready"],
             "chain": None,
-            "service": _service(tx, snapshot, traversal, records),
+            "service": _service(tx, snapshot, traversal, records, suspended["maintenance"]),
             "incidents": [
                 _reported(each)
                 for each in incidents.of_group(tx, snapshot.state.id, _INCIDENTS_SHOWN)
@@ -478,16 +486,12 @@ def _verb(action: str) -> Verb:
     return Verb(action) if action in list(Verb) else Verb.CREATE
 
 
-def _missing(
-    group: Group, wanted: Collection[str], records: Iterable[Record], lost: Collection[str]
-) -> tuple[str, ...]:
-    """Return what a group lacks to serve according to its records, a clause each: the names of its
-    goal that exist on no member, or only on a lost one."""
-    serving = {name for name, each in group.types.items() if each.provides}
+def _missing(records: Iterable[Record], lost: Collection[str]) -> tuple[str, ...]:
+    """Return what a group lacks to serve, a clause each: of the records of what serves, the names
+    that exist on no member, or only on a lost one."""
     found: dict[str, list[Record]] = {}
     for record in records:
-        if record.type in serving and record.name in wanted:
-            found.setdefault(record.name, []).append(record)
+        found.setdefault(record.name, []).append(record)
     return tuple(
         f"{name} is not in service ({'; '.join(_state(each, lost) for each in rows)})"
         for name, rows in sorted(found.items())
@@ -513,15 +517,22 @@ def _service(
     snapshot: GroupSnapshot,
     traversal: TraversalRow | None,
     records: list[Record],
+    maintenance: Maintenance | None,
 ) -> ServiceState:
     """Return whether the group serves."""
     goal = tx.goal(snapshot.state.id, traversal["goal_version"]) if traversal else None
     wanted = {each.name for each in goal_resources(goal)} if goal else set()
+    types = {name for name, each in snapshot.group.types.items() if each.provides}
+    serving = [each for each in records if each.type in types and each.name in wanted]
+    made = details.made_at(tx, snapshot.state.id)
     engine = EngineView(
         snapshot.roles,
+        _known_members(tx, snapshot, maintenance["members"] if maintenance else ()),
         traversal["started_at"] if traversal else None,
         traversal["ended_at"] if traversal else None,
-        _missing(snapshot.group, wanted, records, snapshot.lost),
+        snapshot.reached,
+        max((made[each.id] for each in serving if each.id in made and _exists(each)), default=None),
+        _missing(serving, snapshot.lost),
     )
     kept = observations.of_group(tx, snapshot.state.id)
     found = (
@@ -540,6 +551,21 @@ def _service(
             if row["presence"] == Presence.GONE and row["name"] in snapshot.roles.values()
         ),
     }
+
+
+def _known_members(
+    tx: ProjectTransaction, snapshot: GroupSnapshot, in_maintenance: Collection[str]
+) -> tuple[ObservedMember, ...]:
+    """Return the members as far as they are known without a look at their servers."""
+    return tuple(
+        ObservedMember(
+            name,
+            tuple(sorted(role for role, holder in snapshot.roles.items() if holder == name)),
+            AS_RECORDED,
+            keeps_from_roles(name, snapshot.lost, in_maintenance),
+        )
+        for name in groups.members_of(tx, snapshot.state.id)
+    )
 
 
 def _remedies(
