@@ -97,6 +97,14 @@ def test_the_screen_says_first_whether_the_group_serves() -> None:
     assert screen().startswith("payments is SERVING on db_a since 07:59:30 (30.0 s)\n")
 
 
+@pytest.mark.parametrize("word", ["IN_PROGRESS", "BLOCKED", "FAILED"])
+def test_until_the_goal_is_reached_no_member_is_said_to_serve(word: str) -> None:
+    moving = status(word, roles={"active": "db_b"})
+
+    assert "db_b" in status_screen.headline(status(roles={"active": "db_b"}))
+    assert "db_b" not in status_screen.headline(moving)
+
+
 @pytest.mark.parametrize("word", ["COMPLETE", "IN_PROGRESS", "BLOCKED", "FAILED"])
 @pytest.mark.parametrize("width", [60, 80, 100])
 def test_the_screen_fits_and_leaves_commands_whole(word: str, width: int) -> None:

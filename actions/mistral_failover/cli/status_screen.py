@@ -96,9 +96,11 @@ def summary(status: StatusReport, width: int) -> list[str]:
 
 
 def headline(status: StatusReport) -> str:
-    """Return in one line whether the group serves, where, and since when."""
+    """Return in one line whether the group serves, where, and since when. Until the goal is
+    reached, its roles say only where it will serve."""
     found, group, now = status["service"], status["group"], status["now"]
-    on = f" on {holders}" if (holders := ", ".join(sorted(set(status["roles"].values())))) else ""
+    holders = ", ".join(sorted(set(status["roles"].values())))
+    on = f" on {holders}" if holders and status["status"] == TraversalStatus.COMPLETE else ""
     begun = found["since"]
     since = f" since {_moment(begun, now)} ({lasted(now - begun)})" if begun is not None else ""
     match found["status"]:
