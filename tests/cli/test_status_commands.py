@@ -11,10 +11,12 @@ import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from mistral_failover.cli import follow
 from support.closable_address import ClosableProxy
 from support.commands import heeds_ctrl_c
 from support.operators import Operator
@@ -113,6 +115,40 @@ def test_watching_until_rest_ends_with_the_status_as_its_exit_code(
     last = done.stdout.splitlines()[-1]
     assert f"-- {group} is " in last
     assert ("confirm-fenced" in last) == (code == 3)
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_watching_until_rest_waits_for_the_failover_of_an_admitted_alarm(
+    deployment: Any, monkeypatch: pytest.MonkeyPatch, held: bool
+) -> None:
+    group = f"not-started-{held}".lower()
+    deployment.protect(group)
+    deployment.run("failover", group=group, lost=["db_a"])  # no other member can take over
+    incident = deployment.hear(group, "db_b-is-gone", member="db_b")
+    assert [row["id"] for row in deployment.status(group)["unstarted"]] == [incident]
+    looks = 0
+
+    def look_again(_: float) -> None:
+        nonlocal looks
+        looks += 1
+        if looks > 1:
+            return
+        if held:  # the sweep holds it, for the group is out of service
+            deployment.run("remove", group=group)
+        else:
+            deployment.run("failover", group=group, lost=[], recovered=["db_a"])
+        deployment.run("sweep", group=group)
+
+    monkeypatch.setattr(follow, "time", SimpleNamespace(sleep=look_again))
+
+    done = deployment.failover("watch", group, "--until-rest")
+
+    assert done.returncode == 0, done.stderr
+    assert looks > 0
+    assert deployment.status(group)["unstarted"] == []
+    assert deployment.status(group)["held"] == int(held)
+    last = done.stdout.splitlines()[-1]
+    assert last.endswith("is COMPLETE" if held else "is COMPLETE; active on db_a")
 
 
 def test_a_watcher_sees_each_step_and_a_mistral_that_goes_away_for_a_while(

@@ -65,7 +65,8 @@ class WatchUpdate:
 def watch_updates(
     app: Any, group: str, interval: float, until_rest: bool, shown: int = 5
 ) -> Iterator[WatchUpdate]:
-    """Look every ``interval`` seconds; with ``until_rest`` until nothing is running.
+    """Look every ``interval`` seconds; with ``until_rest`` until nothing is running, and no
+    admitted alarm waits for its failover to start.
 
     The first look has the ``shown`` latest steps. One look reports that Mistral is down; the next
     comes when it is back. Raises CommandFailed if Mistral is down from the start, for an unknown
@@ -90,6 +91,7 @@ def watch_updates(
             else:
                 after, away, seen = max((row["id"] for row in steps), default=after), False, True
                 yield WatchUpdate(clean_value(status), clean_value(steps))
-                if until_rest and status["status"] in _AT_REST:
+                # An older server does not say what has not started.
+                if until_rest and status["status"] in _AT_REST and not status.get("unstarted"):
                     return
             time.sleep(interval)

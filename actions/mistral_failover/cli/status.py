@@ -135,7 +135,8 @@ class Watch(ActionCommand, Command):
         parser.add_argument(
             "--until-rest",
             action="store_true",
-            help="end as soon as nothing is running: COMPLETE, FAILED or BLOCKED",
+            help="end as soon as nothing is running, and no failover waits for its start: "
+            "COMPLETE, FAILED or BLOCKED",
         )
         parser.add_argument(
             "--interval",
@@ -186,7 +187,11 @@ def _told(looks: Iterator[WatchUpdate], stream: Any) -> Iterator[WatchUpdate]:
 
 def _stands(status: StatusReport, told: Container[str] = ()) -> str:
     """In one line; a reason that was ``told`` as a step is shortened."""
-    words = [f"{status['group']} is {status['status']}", status_screen.role_holders(status)]
+    words = [
+        f"{status['group']} is {status['status']}",
+        status_screen.role_holders(status),
+        *(f"waits for {each}" for each in status_screen.awaited_starts(status)),
+    ]
     if status["status"] in (TraversalStatus.BLOCKED, TraversalStatus.FAILED):
         # In the answers of older versions failure is missing.
         short = status_screen.short_reason(status["reason"], status.get("failure"))

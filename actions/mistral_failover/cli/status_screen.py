@@ -118,12 +118,17 @@ def headline(status: StatusReport) -> str:
 def awaited(status: StatusReport) -> Iterable[str]:
     """Return what the group waits for: failovers that have not started, steps in progress,
     services, locks, a person."""
-    for row in status.get("unstarted", ()):  # an older server does not say
-        yield f"the start of a failover, since {clock(row['at'])}: {row['sentence']}"
+    yield from awaited_starts(status)
     yield from _awaited(status)
     if status["status"] == TraversalStatus.BLOCKED:
         for member in sorted({row["member"] for row in status["remedies"]}):
             yield f"the proof that {member} is off"
+
+
+def awaited_starts(status: StatusReport) -> Iterable[str]:
+    """Return which failovers of admitted alarms have not started."""
+    for row in status.get("unstarted", ()):  # an older server does not say
+        yield f"the start of a failover, since {clock(row['at'])}: {row['sentence']}"
 
 
 def _awaited(status: GroupReport) -> Iterable[str]:
