@@ -78,3 +78,19 @@ def test_what_can_not_be_done_ends_with_1_and_the_reason(at_home: Any) -> None:
     assert unknown.returncode == nowhere.returncode == 1
     assert said(unknown)["code"] == "UNKNOWN_MEMBER"
     assert said(nowhere)["code"] == "NO_ELIGIBLE_MEMBER"
+
+
+def test_an_order_that_is_refused_says_why_once_with_the_remedy(deployment: Any) -> None:
+    group = "not-complete"
+    deployment.protect(group)
+    deployment.cloud.api_fault("stack_patch", "fail")
+    deployment.failover("start", group, "--lost", "", "--to", "db_b")
+    step = deployment.status(group)["failure"]
+
+    done = deployment.failover("switchover", group, "--to", "db_a", "-f", "json")
+
+    assert done.returncode == 1
+    assert said(done)["code"] == "NOT_COMPLETE"
+    shown = json.dumps(said(done)) + json.dumps(done.stderr)
+    for words in (step["message"], step["remedy"]):
+        assert shown.count(json.dumps(words)[1:-1]) == 1, shown

@@ -187,7 +187,12 @@ def test_a_group_that_did_not_reach_its_goal_can_not_be_moved(up: Any, status: s
 
     run = switch(up).assert_failed_with("NOT_COMPLETE")
 
-    assert f"is {status}" in run.output["error"]["message"]
+    error, step = run.output["error"], up.status()["failure"]
+    assert f"is {status}" in error["message"]
+    assert step["message"] in error["message"]
+    assert step["remedy"] in error["remedy"]
+    assert step["remedy"] not in error["message"], "it is said once"
+    assert ("failover rollback" in error["remedy"]) == (status == "FAILED")
     run.assert_tasks("begin")
 
 

@@ -20,6 +20,7 @@ from cliff.show import ShowOne
 
 from mistral_failover.cli import base, connection, status_screen
 from mistral_failover.cli.progress import Progress
+from mistral_failover.convergence.records import JournalKind
 
 if TYPE_CHECKING:
     from mistral_failover.mistral.client import ExecutionBody
@@ -308,6 +309,9 @@ class _JournalPrinter:
 
     def tell_new(self) -> None:
         for row in self._new():
+            if row["kind"] == JournalKind.REFUSED:  # of this order: its result says it
+                self._after = row["id"]
+                continue
             self._began = self._began or row["at"]
             self._tell(row["at"] - self._began, row["kind"], row["sentence"])
             self._told.add(row["sentence"])

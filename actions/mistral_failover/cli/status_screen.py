@@ -21,8 +21,8 @@ from mistral_failover.model.text import counted
 if TYPE_CHECKING:  # a command starts without the code of the actions
     from mistral_failover.alarms.held_alarms import HeldAlarmRow
     from mistral_failover.alarms.suspensions import CurrentSuspensions
+    from mistral_failover.groups.failed_step import FailedStep
     from mistral_failover.reports.documents import (
-        FailedStep,
         GroupOverview,
         GroupReport,
         ReadyStep,

@@ -14,9 +14,10 @@ from dataclasses import replace
 from shlex import quote
 from typing import Any, TypedDict
 
-from mistral_failover.convergence.records import TraversalStatus
+from mistral_failover.convergence.records import Traversal, TraversalStatus
 from mistral_failover.convergence.sentences import where
 from mistral_failover.groups import agent_health, kept_parts
+from mistral_failover.groups.failed_step import FailedStep, failed_step
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.assignment import MemberFact, as_planned, assign_roles
 from mistral_failover.model.errors import NoEligibleMember
@@ -32,10 +33,11 @@ from mistral_failover.store import incidents, views
 from mistral_failover.store.transaction import ProjectTransaction
 from mistral_failover.store.views import TraversalRow, TraversalStep
 
+_BACK = "or go back: failover rollback {group}"
 _REMEDIES = {
     "IN_PROGRESS": "Wait for it (failover status); if nothing happens, run failover sweep.",
     "BLOCKED": "Repair what it waits for first; failover status shows it.",
-    "FAILED": "Repair it, then: failover start {group} (or go back: failover rollback {group})",
+    "FAILED": f"Repair it, then: failover start {{group}} ({_BACK})",
 }
 STACK_PARAMETERS = "stack_parameters"
 ENDINGS = ("RETURNED", "FAILED", "BLOCKED", "OVERTAKEN")
@@ -190,14 +192,27 @@ def refuse_unreached(request: Request, snapshot: GroupSnapshot) -> None:
     if snapshot.reached and snapshot.roles:
         return
     current, name = snapshot.state.current_traversal, snapshot.group.name
-    traversal = current and request.store.reading(lambda tx: tx.traversal(current))
+
+    def read(tx: ProjectTransaction) -> tuple[Traversal | None, FailedStep | None]:
+        if current is None:
+            return None, None
+        return tx.traversal(current), failed_step(tx, snapshot.group, current)
+
+    traversal, step = request.store.reading(read)
     if not traversal or snapshot.reached:
         raise ActionError("NOT_COMPLETE", f"{name} is not in service", _NOT_UP)
     why = traversal.reason or traversal.cause
+    remedy = _REMEDIES.get(traversal.status, _REMEDIES["IN_PROGRESS"]).format(group=quote(name))
+    ended = traversal.status in (TraversalStatus.FAILED, TraversalStatus.BLOCKED)
+    if ended and step is not None:  # the reason of the traversal has its remedy, too
+        why = f"{step['what']}: {step['message']}"
+        if step["remedy"]:
+            back = f" ({_BACK})".format(group=quote(name))
+            remedy = step["remedy"] + (back if traversal.status == TraversalStatus.FAILED else "")
     raise ActionError(
         "NOT_COMPLETE",
         f"{name} is {traversal.status}, so there is no goal to return to: {why}",
-        _REMEDIES.get(traversal.status, _REMEDIES["IN_PROGRESS"]).format(group=quote(name)),
+        remedy,
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
 from mistral_failover.convergence.records import OperationStatus
+from mistral_failover.groups.failed_step import FailedStep
 from mistral_failover.model.decisions import Decision
 from mistral_failover.model.types import Verb
 from mistral_failover.store.suspensions import Maintenance, Pause
@@ -59,17 +60,6 @@ class Confirmation(TypedDict):
     reason: str
     command: str
     only_by_confirmation: bool
-
-
-class FailedStep(TypedDict):
-    """The step whose failure is the reason of a traversal's status: ``what`` was done, and the
-    error."""
-
-    resource: str
-    what: str
-    code: str
-    message: str
-    remedy: str
 
 
 class ServiceState(TypedDict):

@@ -21,9 +21,9 @@ from mistral_failover.convergence.records import (
     Status,
     TraversalStatus,
 )
-from mistral_failover.convergence.sentences import operation_words_of
 from mistral_failover.groups import agent_health
 from mistral_failover.groups.agent_health import sends_commands
+from mistral_failover.groups.failed_step import FailedStep, failed_step
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.mistral.api import mistral_of
 from mistral_failover.mistral.client import ENDED
@@ -48,7 +48,6 @@ from mistral_failover.reports.documents import (
     ChainState,
     Confirmation,
     DeferredStep,
-    FailedStep,
     GroupOverview,
     OperationUnderWay,
     ProjectReport,
@@ -604,18 +603,7 @@ def _failure(
     failed."""
     if traversal["status"] not in (TraversalStatus.FAILED, TraversalStatus.BLOCKED):
         return None
-    found = views.failed_step(tx, traversal["id"])
-    record = tx.record(found["resource_id"]) if found else None
-    if found is None or record is None:
-        return None
-    error = found["error"]
-    return {
-        "resource": record.name,
-        "what": operation_words_of(found["verb"], record, snapshot.group.types.get(record.type)),
-        "code": str(error.get("code", "FAILED")),
-        "message": str(error.get("message", "")),
-        "remedy": str(error.get("remedy", "")),
-    }
+    return failed_step(tx, snapshot.group, traversal["id"])
 
 
 def _resource(record: Record, now: float) -> ResourceOfGroup:
