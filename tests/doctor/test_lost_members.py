@@ -1,33 +1,68 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the doctor says of members that are lost: the way home, and only once there is one."""
+"""What the doctor says of members that are lost: the way back, and only once there is one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from mistral_failover.actions.doctor import Doctor
 from mistral_failover.actions.orders import Begin
+from support.operators import Operator
 from support.scaled_groups import ScaledGroup, emulated, of, shared, state
 
 __all__ = ["emulated", "of", "shared", "state"]
 
 
-def remedy(group: ScaledGroup, lost: str) -> str:
-    """Of the finding that a member is lost."""
+def remedies(group: ScaledGroup, lost: str) -> tuple[str, str]:
+    """Of the finding that members are lost, and of the one about this member."""
     found = group.done(Doctor(group.name))["findings"]
-    (row,) = [row for row in found if row["check"] == "goal" and row["sentence"].endswith(lost)]
-    return str(row["remedy"])
+    (goal,) = [row for row in found if row["check"] == "goal" and row["sentence"].endswith(lost)]
+    (of,) = [row for row in found if row["check"] == "members" and row["sentence"].startswith(lost)]
+    return str(goal["remedy"]), str(of["remedy"])
 
 
-def test_once_another_member_serves_a_lost_one_can_come_home(
-    of: Callable[..., ScaledGroup],
-) -> None:
+@pytest.fixture
+def failed_over(of: Callable[..., ScaledGroup]) -> tuple[ScaledGroup, str]:
+    """A group that another member serves, and the lost one, whose server was stopped."""
     group = of(2)
     lost = group.active()
+    group.cloud.fault("server", group.servers()[lost], "crash")
     group.done(Begin(group.name, lost=[lost]))
+    return group, lost
 
-    expected = f"Check or replace them, then: failover failback {group.name} --recovered {lost}"
-    assert remedy(group, lost) == expected
+
+def test_a_lost_member_is_recovered_or_else_replaced(failed_over: tuple[ScaledGroup, str]) -> None:
+    group, lost = failed_over
+    recover, replace = (
+        f"failover recover {group.name} {lost}",
+        f"failover replace {group.name} {lost}",
+    )
+
+    of_goal, of_member = remedies(group, lost)
+
+    assert of_goal.index(recover) < of_goal.index(f"failover failback {group.name}")
+    assert of_member.startswith("Repair it"), "its server was stopped by the fence"
+    assert of_member.index(recover) < of_member.index(replace)
+
+    Operator(group.cloud).start_server(group.servers()[lost])
+    _, of_member = remedies(group, lost)
+    assert of_member.startswith("Check it")
+    assert of_member.index(recover) < of_member.index(replace)
+    group.done(Begin(group.name, lost=[], recovered=[lost]))
+    assert group.status()["lost"] == []
+
+
+def test_a_lost_member_without_a_server_can_only_be_replaced(
+    failed_over: tuple[ScaledGroup, str],
+) -> None:
+    group, lost = failed_over
+    Operator(group.cloud).delete_server(group.servers()[lost])
+
+    _, of_member = remedies(group, lost)
+
+    assert of_member == f"failover replace {group.name} {lost}"
 
 
 def test_no_member_returns_before_another_one_serves(of: Callable[..., ScaledGroup]) -> None:
@@ -35,4 +70,4 @@ def test_no_member_returns_before_another_one_serves(of: Callable[..., ScaledGro
     lost = group.active()
     group.run(Begin(group.name, lost=[lost]))  # and no worker carries it out
 
-    assert remedy(group, lost) == f"failover status {group.name}"
+    assert remedies(group, lost) == (f"failover status {group.name}",) * 2

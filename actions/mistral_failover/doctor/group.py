@@ -16,6 +16,7 @@ from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.doctor.checks import ExaminedGroup, Finding, error, ok, warn
 from mistral_failover.groups import candidates, refresh_members
 from mistral_failover.model import assignment
+from mistral_failover.model.assignment import MemberFact
 from mistral_failover.model.observation import Service
 from mistral_failover.model.rungs import rung_kind
 from mistral_failover.model.text import format_time
@@ -47,14 +48,14 @@ def goal(subject: ExaminedGroup) -> Iterable[Finding]:
         yield error(f"its last traversal is {status}{reason}", f"failover status {name}")
     if snapshot.lost:
         lost = sorted(snapshot.lost)
-        back = f"failover failback {quote(name)} "
-        back += " ".join(f"--recovered {quote(member)}" for member in lost)
+        group = quote(name)
         yield warn(
             f"declared lost and not recovered yet: {', '.join(lost)}",
-            # Nothing comes home before the goal that gave their roles away is reached.
-            f"Check or replace them, then: {back}"
+            # No member is recovered before the goal that gave its roles away is reached.
+            f"Check them, then: failover recover {group} {' '.join(map(quote, lost))}. To move the "
+            f"roles home then: failover failback {group}"
             if snapshot.reached
-            else f"failover status {name}",
+            else f"failover status {group}",
         )
     for lock in subject.examination.reading(lambda tx: details.locks(tx, snapshot.state.id)):
         if (lock["lease_left"] or 0.0) <= 0:
@@ -153,10 +154,12 @@ def members(subject: ExaminedGroup) -> Iterable[Finding]:
                     f"{fact.name} holds a role, but {fact.why_not}",
                     f"failover plan {subject.name}",
                 )
+        elif fact.name in snapshot.lost:
+            yield _of_lost(subject, fact)
         elif why:
-            yield warn(f"{fact.name} cannot take a role: {why}", _remedy(subject, fact.name))
+            yield warn(f"{fact.name} cannot take a role: {why}", _remedy(subject, fact))
         elif doubt := doubts.get(fact.name):
-            yield warn(f"{fact.name} would be chosen last: {doubt}", _remedy(subject, fact.name))
+            yield warn(f"{fact.name} would be chosen last: {doubt}", _remedy(subject, fact))
     if able:
         yield ok(f"{len(seen)} members; {', '.join(able)} can take over")
     elif holders:
@@ -170,8 +173,36 @@ def members(subject: ExaminedGroup) -> Iterable[Finding]:
         )
 
 
-def _remedy(subject: ExaminedGroup, member: str) -> str:
-    return f"failover replace {subject.name} {member}, or repair the cause"
+def _remedy(subject: ExaminedGroup, member: MemberFact) -> str:
+    if member.healthy and member.maintenance:
+        return f"failover maintenance off {quote(subject.name)}"
+    return f"Repair the cause, or: {_replace_command(subject, member)}"
+
+
+def _of_lost(subject: ExaminedGroup, member: MemberFact) -> Finding:
+    """Return what helps a lost member: a confirmation that it is healthy again, if it can be, and
+    another server otherwise."""
+    sentence = f"{member.name} cannot take a role: it is declared lost"
+    replaced = _replace_command(subject, member)
+    if not subject.snapshot.reached:  # a confirmation would take the failover back
+        return warn(sentence, f"failover status {quote(subject.name)}")
+    try:
+        state = server_state(subject.examination.cloud, member.server_id or "")
+    except CloudError:
+        state = None
+    if state is not None and not state.exists:
+        return warn(f"{sentence}, and {state.unfit}", replaced)
+    unfit = state.unfit if state is not None else None
+    recover = f"failover recover {quote(subject.name)} {quote(member.name)}"
+    return warn(
+        f"{sentence}, and {unfit}" if unfit else sentence,
+        f"{'Repair it' if unfit else 'Check it'}, then: {recover}. If it cannot be repaired: "
+        f"{replaced}",
+    )
+
+
+def _replace_command(subject: ExaminedGroup, member: MemberFact) -> str:
+    return f"failover replace {quote(subject.name)} {quote(member.name)}"
 
 
 def _host(subject: ExaminedGroup, servers: list[tuple[str, str]]) -> Iterable[Finding]:
