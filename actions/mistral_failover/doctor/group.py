@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from shlex import quote
 
 from mistral_failover.alarms import suspensions
@@ -23,7 +23,7 @@ from mistral_failover.model.text import format_time
 from mistral_failover.recovery import observe
 from mistral_failover.resources.fence.rung import Examined, FenceRung
 from mistral_failover.runtime.remedies import confirm_command
-from mistral_failover.store import details, incidents, views
+from mistral_failover.store import details, groups, incidents, views
 from mistral_failover.store.transaction import ProjectTransaction
 
 
@@ -164,6 +164,7 @@ def members(subject: ExaminedGroup) -> Iterable[Finding]:
         yield ok(f"{len(seen)} members; {', '.join(able)} can take over")
     elif holders:
         yield error("no member can take over", f"failover member list {subject.name}")
+    yield from _shared(subject, {m.server_id: m.name for m in seen})
     yield from _host(subject, [(m.name, m.server_id) for m in seen])
     hosts = {f.host for f in facts if f.host}
     if len(facts) > 1 and len(hosts) == 1 and all(f.host for f in facts):
@@ -203,6 +204,22 @@ def _of_lost(subject: ExaminedGroup, member: MemberFact) -> Finding:
 
 def _replace_command(subject: ExaminedGroup, member: MemberFact) -> str:
     return f"failover replace {quote(subject.name)} {quote(member.name)}"
+
+
+def _shared(subject: ExaminedGroup, servers: Mapping[str, str]) -> Iterable[Finding]:
+    """Check that no other group has members with these servers."""
+    others: dict[str, list[str]] = {}
+    for row in subject.examination.reading(groups.members_in):
+        if row.group_id != subject.snapshot.state.id and row.server_id in servers:
+            others.setdefault(row.group, []).append(servers[row.server_id])
+    for other, shared in others.items():
+        yield error(
+            f"{', '.join(shared)} belong to the group {other}, too: if one group fences a member, "
+            "the other one loses it",
+            "Keep one group for these servers, with a role for each thing that moves alone. Before "
+            "you delete the other one: that stops and detaches what it has on them, even if this "
+            "group uses the same.",
+        )
 
 
 def _host(subject: ExaminedGroup, servers: list[tuple[str, str]]) -> Iterable[Finding]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from shlex import quote
 from typing import Any
 
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.errors import UnknownGroup
 from mistral_failover.mistral.api import mistral_of
 from mistral_failover.model.differences import in_documents
+from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.group import Group, parse_group
 from mistral_failover.model.ids import group_id
 from mistral_failover.model.problems import template_problems
@@ -33,7 +35,8 @@ def define(
     Return ``group``, ``id``, ``stack``, ``roles``, ``resources``, ``created`` (the group was not
     defined before), ``differences`` and ``lines`` (its changes, for machines and for people, as for
     two goals), and ``missing``: the workflows that it names and Mistral does not have, sorted, as
-    far as Mistral answered. Raises InvalidDocument.
+    far as Mistral answered. Raises InvalidDocument, also if the file names servers that belong to
+    another group of the project.
     """
     given = [] if types is None else types
     if not isinstance(given, list):
@@ -47,6 +50,7 @@ def define(
     def store(tx: ProjectTransaction) -> tuple[str, Any]:
         identity = group_id(request.project_id, group.name)
         known = tx.definition(identity) if groups.get(tx, identity) else None
+        _refuse_shared(tx, group, known["document"] if known else None)
         if not dry_run:
             groups.define(tx, group.name, stored)
             observations.forget_alarms(tx, identity)
@@ -66,6 +70,32 @@ def define(
         "lines": [str(each) for each in changed],
         "missing": _missing_workflows(request, group),
     }
+
+
+def _refuse_shared(tx: ProjectTransaction, group: Group, known: Mapping[str, Any] | None) -> None:
+    """Refuse members that another group of the project has: both would start and stop what runs on
+    these servers, and fence them under each other. A group that shares them already may be changed,
+    because it has to be operated. Raises InvalidDocument."""
+    wanted = _members(group.definition)
+    if not wanted or (known is not None and wanted <= _members(known)):
+        return
+    for name, document in groups.documents(tx).items():
+        shared = wanted & _members(document) if name != group.name else None
+        if shared:
+            raise InvalidDocument(
+                "members",
+                f"{', '.join(sorted(member for _, member in shared))} of stack {group.stack} "
+                f"belong to the group {name}",
+                f"Add the resources to {name}, with a role of their own if they move alone; or "
+                f"delete that group first: failover group delete {quote(name)}",
+            )
+
+
+def _members(document: Mapping[str, Any]) -> set[tuple[str, str]]:
+    """Return what a group file names as its members, each as (stack, resource)."""
+    of = document["members"]
+    named = [*of.get("servers", ()), of.get("autoscaling_group")]
+    return {(str(document["stack"]), str(each)) for each in named if each}
 
 
 def _missing_workflows(request: Request, group: Group) -> list[str]:

@@ -128,6 +128,15 @@ def names(tx: ProjectSession) -> list[str]:
     return list(tx.connection.execute(query.order_by(groups.c.name)).scalars())
 
 
+def documents(tx: ProjectSession) -> dict[str, Mapping[str, Any]]:
+    """Return the group file of each group of the project, by the group's name."""
+    query = sa.select(groups.c.name, groups.c.definition).where(
+        groups.c.project_id == tx.project_id
+    )
+    rows = tx.connection.execute(query.order_by(groups.c.name))
+    return {row.name: row.definition["document"] for row in rows}
+
+
 def members_of(tx: ProjectSession, identity: str) -> dict[str, MemberRow]:
     """Return the members of a group, by name."""
     return _members(tx.connection.execute(_MEMBERS, {"group_id": identity}))
