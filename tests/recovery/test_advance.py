@@ -32,6 +32,7 @@ from mistral_failover.store import groups, stalled_work
 from mistral_failover.store.database import Mode
 from mistral_failover.store.tables import resources
 from support.driving import ready_nodes, work
+from support.rows import statements_of
 from support.together import together
 
 ACTIVE = {"get_param": "active"}
@@ -171,6 +172,9 @@ def in_background(function: Callable[[], Any]) -> Callable[[], Any]:
 
 # -- a traversal is worked off
 
+LOOK = 4
+"""The group; the journal's last entry; the traversal and what follows it; its nodes."""
+
 
 def test_a_traversal_is_worked_off_in_the_order_of_its_graph_and_reported(
     state: Runtime,
@@ -216,6 +220,19 @@ def test_a_traversal_that_is_worked_off_stays_as_it_is(
 
     assert (again["state"], again["said"]) == ("COMPLETE", [])
     assert len(operations.all) == 3
+
+
+def test_a_stage_that_is_worked_off_is_looked_at_once(
+    state: Runtime, context: ActionContext, started: Callable[..., Ready], operations: Operations
+) -> None:
+    ready = started(resources=CHAIN)
+    advanced(state, context, ready)
+
+    with statements_of(state.database) as said:
+        again = advanced(state, context, ready, Stage.ACTIVATE)
+
+    assert (again["state"], again["said"]) == ("COMPLETE", [])
+    assert len(said) == LOOK, said
 
 
 def test_another_goal_ends_the_work_on_this_one(

@@ -297,12 +297,14 @@ def test_the_progress_lists_every_node_with_its_stage_and_who_works_on_its_recor
     wait(database, since=10.5, next_try=11.5)
     database.atomically(lambda tx: tx.report("t", OLD, data("o")))
 
-    progress = database.reading(lambda tx: tx.progress("t"))
+    before, progress, after = database.reading(lambda tx: (tx.now(), tx.progress("t"), tx.now()))
 
+    (at,) = {row.at for row in progress}
+    assert before <= at <= after
     assert progress == [
-        NodeProgress(FIRST, 0, NodeStatus.WAITING, 0, 11.5, "worker", held.lease_until),
-        NodeProgress(OLD, 1, NodeStatus.DONE, 0, None, None, None),
-        NodeProgress(SECOND, 3, NodeStatus.WAITING, 1, None, None, None),
+        NodeProgress(FIRST, 0, NodeStatus.WAITING, 0, 11.5, "worker", held.lease_until, at),
+        NodeProgress(OLD, 1, NodeStatus.DONE, 0, None, None, None, at),
+        NodeProgress(SECOND, 3, NodeStatus.WAITING, 1, None, None, None, at),
     ]
     assert database.reading(lambda tx: tx.progress("never")) == []
 
@@ -338,6 +340,9 @@ def test_a_traversal_is_succeeded_by_the_one_that_follows_it(
     following = Traversal("v", "g", "v", TraversalStatus.IN_PROGRESS, follows="t")
     database.atomically(lambda tx: tx.open_traversal(following, twins))
 
-    assert database.reading(lambda tx: tx.successor("t")) == "v"
-    assert database.reading(lambda tx: tx.successor("u")) is None
-    assert database.reading(lambda tx: tx.traversal("v")) == following
+    for store in (database, database.for_project("elsewhere")):
+        followed = store.reading(lambda tx: tx.followed("t"))
+        assert followed is not None
+        assert (followed[0].id, followed[1]) == ("t", "v")
+        assert store.reading(lambda tx: tx.followed("v")) == (following, None)
+        assert store.reading(lambda tx: tx.followed("never")) is None

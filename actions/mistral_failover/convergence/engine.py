@@ -38,11 +38,12 @@ _ATTEMPTS = (
 
 def latest(tx: Transaction, traversal_id: str) -> Traversal:
     """Return what :meth:`Engine.current` does, within a transaction."""
-    found = tx.traversal(traversal_id)
-    if found is None:
+    step = tx.followed(traversal_id)
+    if step is None:
         raise LookupError(f"there is no traversal {traversal_id}")
-    while (successor := tx.successor(found.id)) is not None:
-        found = tx.traversal(successor) or found
+    found, successor = step
+    while successor is not None and (step := tx.followed(successor)) is not None:
+        found, successor = step
     return found
 
 

@@ -66,8 +66,9 @@ class Transaction(Protocol):
     def traversal(self, traversal_id: str) -> Traversal | None:
         """Return one traversal, current or not."""
 
-    def successor(self, traversal_id: str) -> str | None:
-        """Return the id of the traversal by which the engine itself replaced this one."""
+    def followed(self, traversal_id: str) -> tuple[Traversal, str | None] | None:
+        """Return one traversal, and the id of the one by which the engine itself replaced it, None
+        if it did not. Return None if there is no such traversal."""
 
     def open_through(self, traversal_id: str, through: int | None) -> None:
         """Let the stages up to this rank run; None: all. Never closes a stage again."""

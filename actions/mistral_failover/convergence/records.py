@@ -289,8 +289,8 @@ class Reported:
 
 @dataclass(frozen=True)
 class NodeProgress:
-    """The progress of a node, and the owner of its record; times are seconds of the database's
-    clock."""
+    """The progress of a node, and the owner of its record, read ``at`` this time; times are seconds
+    of the database's clock."""
 
     node: Node
     stage: int
@@ -299,6 +299,7 @@ class NodeProgress:
     next_try: float | None
     owner: str | None
     lease_until: float | None
+    at: float
 
 
 @dataclass(frozen=True)

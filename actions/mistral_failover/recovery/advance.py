@@ -62,11 +62,15 @@ SAID = 50
 
 @dataclass(frozen=True)
 class TraversalView:
-    """A traversal as one turn of the loop sees it, at ``now`` by the database's clock."""
+    """A traversal as one turn of the loop sees it."""
 
     traversal: Traversal
     rows: Sequence[NodeProgress]
-    now: float
+
+    @property
+    def now(self) -> float:
+        """When it was read, by the database's clock."""
+        return self.rows[0].at if self.rows else 0.0
 
     @property
     def overtaken(self) -> bool:
@@ -76,6 +80,10 @@ class TraversalView:
     def left(self, stage: Stage) -> list[NodeProgress]:
         """Return the nodes of the stages up to ``stage`` that can be worked on, now or later."""
         return [row for row in self.rows if _ready(row) and row.stage <= rank(stage)]
+
+    def settled(self, stage: Stage) -> bool:
+        """Return whether nothing of the stages up to ``stage`` can be worked on, now or later."""
+        return self.overtaken or not self.left(stage)
 
     def waiting(self) -> list[NodeProgress]:
         """Return the nodes that wait for their next try."""
@@ -165,19 +173,22 @@ def _advanced(request: Request, traversal_id: str, through: Stage, *, hold: bool
     entered = request.store.reading(lambda tx: _entered(request, tx, traversal_id))
     if entered is None:
         return _unknown(traversal_id)
-    state, current, first = entered
+    state, first, view = entered
     reach("advance.before")
     worker = NodeWorker(request, state.id)
-    _open(request, current, through, hold=hold)
-    if through is Stage.END:
-        # An earlier stage has just been refused: do not count another attempt.
-        worker.ended = rights.still_ended(request, state.id)
-    with request.runtime.workers.loop():
-        view = _worked_off(worker, traversal_id, through)
-    if view is None:
-        return None
+    _open(request, view.traversal, through, hold=hold)
+    said: list[str] = []
+    if not view.settled(through):  # mostly the workers are faster than Mistral
+        if through is Stage.END:
+            # An earlier stage has just been refused: do not count another attempt.
+            worker.ended = rights.still_ended(request, state.id)
+        with request.runtime.workers.loop():
+            worked_off = _worked_off(worker, traversal_id, through)
+        if worked_off is None:
+            return None
+        view = worked_off
+        said = _said(request, state.id, first)
     reach("advance.after")
-    said = _said(request, state.id, first)
     facts = {
         "traversal": view.traversal.id,
         "state": view.traversal.status,
@@ -207,7 +218,7 @@ def _worked_off(worker: NodeWorker, traversal_id: str, through: Stage) -> Traver
         view = _look(worker.request, traversal_id)
         if workers.stopping:
             return None
-        if view.overtaken or worker.ended or not view.left(through):
+        if worker.ended or view.settled(through):
             return view
         failures = {(row.node, row.next_try) for row in view.waiting()} - tried
         tried |= failures
@@ -230,23 +241,23 @@ def _worked_off(worker: NodeWorker, traversal_id: str, through: Stage) -> Traver
 
 
 def _look(request: Request, traversal_id: str) -> TraversalView:
-    def read(tx: ProjectTransaction) -> TraversalView:
-        found = latest(tx, traversal_id)
-        return TraversalView(found, tx.progress(found.id), tx.now())
+    return request.store.reading(lambda tx: _view(tx, traversal_id))
 
-    return request.store.reading(read)
+
+def _view(tx: ProjectTransaction, traversal_id: str) -> TraversalView:
+    found = latest(tx, traversal_id)
+    return TraversalView(found, tx.progress(found.id))
 
 
 def _entered(
     request: Request, tx: ProjectTransaction, traversal_id: str
-) -> tuple[GroupState, Traversal, int] | None:
-    """Return the group of a traversal, the traversal that is carried out for it now, and the id of
-    the journal's last row; None if the request's project has no such traversal."""
+) -> tuple[GroupState, int, TraversalView] | None:
+    """Return the group of a traversal, the id of the journal's last row, and then what
+    :func:`_look` does; None if the request's project has no such traversal."""
     state = ownership.group_of(request, tx, traversal_id)
     if state is None:
         return None
-    rows = views.history(tx, state.id, limit=1)
-    return state, latest(tx, traversal_id), rows[-1]["id"] if rows else 0
+    return state, views.last_entry(tx, state.id), _view(tx, traversal_id)
 
 
 def _open(request: Request, current: Traversal, through: Stage, *, hold: bool) -> None:

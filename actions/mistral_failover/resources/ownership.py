@@ -27,8 +27,7 @@ from mistral_failover.store.views import LedgerEntry
 
 def group_of(request: Request, tx: ProjectTransaction, traversal_id: str) -> GroupState | None:
     """Return the group of a traversal; None if the request's project has no such traversal."""
-    traversal = tx.traversal(traversal_id)
-    state: GroupState | None = groups.get(tx, traversal.group_id) if traversal else None
+    state = groups.of_traversal(tx, traversal_id)
     return state if state is not None and state.project_id == request.project_id else None
 
 

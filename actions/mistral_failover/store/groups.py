@@ -25,6 +25,11 @@ _STATE = sa.select(
     groups.c.current_traversal,
     groups.c.last_complete_goal,
 ).where(groups.c.id == sa.bindparam("group_id"))
+_OF_TRAVERSAL = (
+    sa.select(*_STATE.selected_columns)
+    .join(traversals, traversals.c.group_id == groups.c.id)
+    .where(traversals.c.id == sa.bindparam("traversal_id"))
+)
 _OF_MEMBER = (
     members.c.name,
     members.c.server_id,
@@ -119,6 +124,12 @@ def find(tx: ProjectSession, name: str) -> GroupState | None:
 def get(tx: Session, identity: str) -> GroupState | None:
     """Return a group by its id, in a transaction of any kind. It is read without a lock."""
     row = tx.connection.execute(_STATE, {"group_id": identity}).one_or_none()
+    return GroupState(*row) if row else None
+
+
+def of_traversal(tx: Session, traversal_id: str) -> GroupState | None:
+    """Return the group of a traversal. It is read without a lock."""
+    row = tx.connection.execute(_OF_TRAVERSAL, {"traversal_id": traversal_id}).one_or_none()
     return GroupState(*row) if row else None
 
 

@@ -101,7 +101,7 @@ def _narrowed(statement: Any, project_id: str) -> Any:
         raise OutOfProject(f"a {type(statement).__name__} cannot be narrowed to a project")
     key = statement._generate_cache_key()
     conditions = _known.get(key.key) if key is not None else None
-    for_all = conditions is not None
+    for_all = True
     if conditions is None:
         sources = [
             each for source in statement.get_final_froms() for each in _sources(source, False)
@@ -120,12 +120,12 @@ def _narrowed(statement: Any, project_id: str) -> Any:
         conditions = tuple(
             condition for source, optional in tables for condition in _seen(source, optional)
         )
+        for_all = not nested
         plain = all(isinstance(source, sa.Table) for source, _ in tables)
-        if key is not None and plain and not nested:
+        if key is not None and plain and for_all:
             if len(_known) >= _MOST_KNOWN:
                 _known.clear()
             _known[key.key] = conditions
-            for_all = True
     narrowed = statement.where(*conditions)
     if for_all:  # and not for the project that a nested query names
         _narrowed_before[statement] = narrowed

@@ -8,6 +8,7 @@ simultaneous reports count one after the other, so exactly one of them sees zero
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -96,6 +97,11 @@ _INPUTS = (
         nodes.c.node.like("update:%"),
     )
 )
+
+
+@functools.lru_cache(64)
+def _progress(now: sa.ColumnElement[float]) -> sa.Select[Any]:
+    return _PROGRESS.add_columns(now.label("at"))
 
 
 class SyncPoints(Session):
@@ -242,7 +248,8 @@ class SyncPoints(Session):
         )
 
     def progress(self, traversal_id: str) -> list[NodeProgress]:
-        rows = self.connection.execute(_PROGRESS, {"this_traversal": traversal_id})
+        query = _progress(self.clock())
+        rows = self.connection.execute(query, {"this_traversal": traversal_id})
         return [
             NodeProgress(Node.parse(key), stage, NodeStatus(status), *rest)
             for key, stage, status, *rest in rows

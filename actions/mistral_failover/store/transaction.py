@@ -89,7 +89,12 @@ _PARTS = (
     len(_TRAVERSAL_COLUMNS) + len(STATE_COLUMNS) + len(COLUMNS),
 )
 _STATUS = _TRAVERSAL_COLUMNS.index(traversals.c.status)
-_SUCCESSOR = sa.select(traversals.c.id).where(traversals.c.follows == sa.bindparam("traversal_id"))
+_next = traversals.alias()
+_FOLLOWED = (
+    sa.select(*_TRAVERSAL_COLUMNS, _next.c.id.label("next"))
+    .join(_next, _next.c.follows == traversals.c.id, isouter=True)
+    .where(traversals.c.id == sa.bindparam("traversal_id"))
+)
 _GOAL = sa.select(goals.c.document).where(
     goals.c.group_id == sa.bindparam("group_id"), goals.c.version == sa.bindparam("goal_version")
 )
@@ -167,10 +172,9 @@ class SqlTransaction(Records, SyncPoints):
             row[to_epoch] or 0,
         )
 
-    def successor(self, traversal_id: str) -> str | None:
-        row = self.connection.execute(_SUCCESSOR, {"traversal_id": traversal_id})
-        found: str | None = row.scalar_one_or_none()
-        return found
+    def followed(self, traversal_id: str) -> tuple[Traversal, str | None] | None:
+        row = self.connection.execute(_FOLLOWED, {"traversal_id": traversal_id}).one_or_none()
+        return (_traversal(row[:-1]), row[-1]) if row else None
 
     def open_through(self, traversal_id: str, through: int | None) -> None:
         opening = traversals.update().where(traversals.c.id == traversal_id)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Mapping
 from typing import Any, TypedDict, TypeVar, cast
 
@@ -163,6 +164,41 @@ class ProjectJournalRow(JournalRow):
 
 
 _Row = TypeVar("_Row")
+_TRAVERSAL = sa.select(
+    traversals.c.id,
+    traversals.c.group_id,
+    traversals.c.goal_version,
+    traversals.c.status,
+    traversals.c.reason,
+    traversals.c.cause,
+    traversals.c.incident_id,
+    traversals.c.superseded_by,
+    traversals.c.started_at,
+    traversals.c.ended_at,
+).where(traversals.c.id == sa.bindparam("this_traversal"))
+_COUNTS = (
+    sa.select(nodes.c.status, sa.func.count().label("count"))
+    .where(nodes.c.traversal_id == sa.bindparam("this_traversal"), nodes.c.node != END)
+    .group_by(nodes.c.status)
+)
+_FIRST = traversals.alias()
+_SUCCESSORS = (
+    sa.select(*(traversals.c[name] for name in TraversalStep.__annotations__))
+    .join(
+        _FIRST,
+        sa.and_(
+            _FIRST.c.group_id == traversals.c.group_id,
+            _FIRST.c.incident_id == traversals.c.incident_id,
+            _FIRST.c.number <= traversals.c.number,
+            _FIRST.c.id != traversals.c.id,
+        ),
+    )
+    .where(_FIRST.c.id == sa.bindparam("this_traversal"))
+    .order_by(traversals.c.number, traversals.c.started_at)
+)
+_LAST_ENTRY = sa.select(sa.func.coalesce(sa.func.max(journal.c.id), 0)).where(
+    journal.c.group_id == sa.bindparam("this_group")
+)
 _OPERATION = sa.select(
     operations.c.resource_id,
     operations.c.traversal_id,
@@ -176,27 +212,11 @@ _OPERATION = sa.select(
 
 def traversal(tx: ProjectSession, traversal_id: str) -> TraversalRow | None:
     """Return one traversal, None if there is none."""
-    row = tx.connection.execute(
-        sa.select(
-            traversals.c.id,
-            traversals.c.group_id,
-            traversals.c.goal_version,
-            traversals.c.status,
-            traversals.c.reason,
-            traversals.c.cause,
-            traversals.c.incident_id,
-            traversals.c.superseded_by,
-            traversals.c.started_at,
-            traversals.c.ended_at,
-        ).where(traversals.c.id == traversal_id)
-    ).one_or_none()
+    here = {"this_traversal": traversal_id}
+    row = tx.connection.execute(_TRAVERSAL, here).one_or_none()
     if row is None:
         return None
-    counts = tx.connection.execute(
-        sa.select(nodes.c.status, sa.func.count().label("count"))
-        .where(nodes.c.traversal_id == traversal_id, nodes.c.node != END)
-        .group_by(nodes.c.status)
-    )
+    counts = tx.connection.execute(_COUNTS, here)
     found = {**row._mapping, "nodes": {row.status: row.count for row in counts}}
     return cast(TraversalRow, found)
 
@@ -435,6 +455,15 @@ def history(
 ) -> list[JournalRow]:
     """Return journal entries in order: with ``after`` those behind that id, otherwise the
     latest."""
+    query = _history(since=bool(after), of_one=traversal_id is not None)
+    here = {"this_group": group_id, "after": after, "this_traversal": traversal_id, "most": limit}
+    rows = _rows(JournalRow, tx, query, here)
+    return rows if after else rows[::-1]
+
+
+@functools.cache
+def _history(*, since: bool, of_one: bool) -> sa.Select[Any]:
+    """Return the statement, built once: every call of ``failover.advance`` asks."""
     query = sa.select(
         journal.c.id,
         journal.c.at,
@@ -442,14 +471,18 @@ def history(
         journal.c.sentence,
         journal.c.traversal_id,
         journal.c.resource_id,
-    ).where(journal.c.group_id == group_id)
-    if traversal_id is not None:
-        query = query.where(journal.c.traversal_id == traversal_id)
-    if after:
-        query = query.where(journal.c.id > after).order_by(journal.c.id).limit(limit)
-        return _rows(JournalRow, tx, query)
-    query = query.order_by(journal.c.id.desc()).limit(limit)
-    return _rows(JournalRow, tx, query)[::-1]
+    ).where(journal.c.group_id == sa.bindparam("this_group"))
+    if of_one:
+        query = query.where(journal.c.traversal_id == sa.bindparam("this_traversal"))
+    if since:
+        query = query.where(journal.c.id > sa.bindparam("after"))
+    order = journal.c.id if since else journal.c.id.desc()
+    return query.order_by(order).limit(sa.bindparam("most", type_=sa.Integer))
+
+
+def last_entry(tx: ProjectSession, group_id: str) -> int:
+    """Return the id of a group's last journal entry, 0 if there is none."""
+    return int(tx.connection.execute(_LAST_ENTRY, {"this_group": group_id}).scalar_one())
 
 
 def history_of_project(
@@ -483,31 +516,15 @@ def with_successors(tx: ProjectSession, first: TraversalRow) -> list[TraversalSt
     started after it, in order: everything that one incident caused."""
     if first["incident_id"] is None:
         return [first]
-    shown = (
-        "id",
-        "group_id",
-        "goal_version",
-        "status",
-        "reason",
-        "cause",
-        "superseded_by",
-        "started_at",
-        "ended_at",
-    )
-    begun = sa.select(traversals.c.number).where(traversals.c.id == first["id"]).scalar_subquery()
-    query = (
-        sa.select(*(traversals.c[name] for name in shown))
-        .where(
-            traversals.c.group_id == first["group_id"],
-            traversals.c.incident_id == first["incident_id"],
-            traversals.c.number >= begun,
-            traversals.c.id != first["id"],
-        )
-        .order_by(traversals.c.number, traversals.c.started_at)
-    )
-    return [first, *_rows(TraversalStep, tx, query)]
+    return [first, *_rows(TraversalStep, tx, _SUCCESSORS, {"this_traversal": first["id"]})]
 
 
-def _rows(kind: type[_Row], tx: ProjectSession, query: sa.Select[Any]) -> list[_Row]:
-    """Return the rows of a query as documents of a kind, whose fields the query selects."""
-    return [cast(_Row, dict(row._mapping)) for row in tx.connection.execute(query)]
+def _rows(
+    kind: type[_Row],
+    tx: ProjectSession,
+    query: sa.Select[Any],
+    here: Mapping[str, Any] | None = None,
+) -> list[_Row]:
+    """Return the rows of a query as documents of a kind, whose fields the query selects. ``here``:
+    the parameters of a query that was built before."""
+    return [cast(_Row, dict(row._mapping)) for row in tx.connection.execute(query, here)]
