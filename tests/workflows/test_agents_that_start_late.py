@@ -78,7 +78,8 @@ def test_the_agent_of_a_new_server_is_another_than_its_predecessor_s(
     old = group.server("db_a")
     Operator(cloud).replace_server(group.name, "db_a")
     group.fails("booting")
-    execution = group.start("activate_first", group=group.name)
+    # Without an order the oldest member is chosen, and Heat tells ages in whole seconds.
+    execution = group.start("activate_first", group=group.name, to="db_a")
 
     assert group.server("db_a") in wait_until_it_waits(group)["waiting_for"]
     group.cloud.fault("server", group.server("db_a"), "revive")
