@@ -23,25 +23,24 @@ def all_rows(
     ``read`` gets the parameters of a page (``marker``) and returns the body of the answer. A page
     begins after the last row of the one before it: by that row's id, not by the service's link,
     which may lead elsewhere behind a proxy. If that row was deleted meanwhile, the service does not
-    know where to go on; then the page begins after the row before it. Raises as ``read`` does.
+    know where to go on: it refuses, or begins with the first page, as Neutron does for floating
+    IPs. Both ways the list is read once more from there, and a row that is seen again counts once.
+    Raises as ``read`` does.
     """
-    rows: list[Row] = []
-    last: str | None = None  # the row that ended the list, unless it was deleted
+    rows: dict[str, Row] = {}
+    marker: str | None = None
     while True:
         try:
-            body = read({"marker": str(rows[-1]["id"])} if rows else {})
+            body = read({"marker": marker} if marker is not None else {})
         except FOREIGN as error:
-            if not rows or translate(error, f"list {kind}").http_status not in _NO_MARKER:
+            if marker is None or translate(error, f"list {kind}").http_status not in _NO_MARKER:
                 raise
-            rows.pop()
+            marker = None
             continue
-        if not body[kind] and rows and rows[-1]["id"] != last:
-            # Either this is the end, or the service answers so where it does not know the marker,
-            # as Neutron does for floating IPs. At the end, the row before it leads here again.
-            last = rows.pop()["id"]
-            continue
-        rows += body[kind]
+        page = body[kind]
+        rows.update((str(row["id"]), row) for row in page)
         links = body.get(f"{kind}_links") or ()
-        more = body[kind] and any(link["rel"] == "next" for link in links)
+        more = page and any(link["rel"] == "next" for link in links)
         if not more or (most is not None and len(rows) >= most):
-            return rows
+            return list(rows.values())
+        marker = str(page[-1]["id"])

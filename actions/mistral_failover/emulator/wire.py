@@ -56,11 +56,11 @@ def paged(
     no_marker: Callable[[str], ApiError] | None = None,
 ) -> list[T]:
     """The page that `marker` and `limit` name. ``no_marker``: the service's answer to a marker that
-    it does not know, None if it answers an empty page."""
+    it does not know, None if it then begins with the first row."""
     marker, limit = call.query("marker"), call.query("limit")
     if marker:
         at = next((i for i, row in enumerate(rows) if key(row) == marker), None)
         if at is None and no_marker is not None:
             raise no_marker(marker)
-        rows = rows[at + 1 :] if at is not None else []
+        rows = rows[at + 1 :] if at is not None else rows
     return rows[: int(limit)] if limit and limit.isdigit() else rows
