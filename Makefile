@@ -126,8 +126,10 @@ machines-up: $(STAMP)
 machines-down: $(STAMP)
 	$(MACHINES) down
 
+# Three files at a time, each in a rack of its own.
 test-machines: machines-up
-	$(BIN)/pytest -m machines tests/machines -n 0 -s --timeout=600 --durations=10 --ignore=tests/machines/test_comparison.py
+	$(BIN)/pytest -m machines tests/machines -n 3 --dist loadfile --timeout=600 --durations=0 \
+	  --ignore=tests/machines/test_comparison.py
 
 # Take it down, and look for what is left of it.
 test-machines-down: machines-up
@@ -143,7 +145,8 @@ bench-machines: machines-up
 
 # The two that count most.
 test-losses: machines-up
-	$(BIN)/pytest -m machines tests/machines/test_losses.py -n 0 -s --timeout=600
+	$(BIN)/pytest -m machines tests/machines/test_power.py tests/machines/test_partitions.py -n 2 --dist loadfile \
+	  -k 'power_loss_and or partition_while' --timeout=600
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info actions/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis drill-state .broker

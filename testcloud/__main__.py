@@ -18,7 +18,6 @@ from testcloud.errors import CloudError
 from testcloud.machines import guests, network, power
 from testcloud.settings import Settings
 
-_HOSTS = ", ".join(settings.HOSTS)
 _CHANGES = {"power": ("on", "off"), "link": ("cut", "connect"), "guest": tuple(guests.CHANGES)}
 
 
@@ -98,12 +97,12 @@ def _run(where: Settings, chosen: argparse.Namespace) -> int:
 
 def _power(where: Settings, chosen: argparse.Namespace) -> int:
     network.enter(where)
-    (power.on if chosen.change == "on" else power.off)(where, _host(chosen.name))
+    (power.on if chosen.change == "on" else power.off)(where, _host(where, chosen.name))
     return 0
 
 
 def _link(where: Settings, chosen: argparse.Namespace) -> int:
-    network.plug(where, _host(chosen.name), chosen.leg, connected=chosen.change == "connect")
+    network.plug(where, _host(where, chosen.name), chosen.leg, connected=chosen.change == "connect")
     return 0
 
 
@@ -112,9 +111,10 @@ def _guest(where: Settings, chosen: argparse.Namespace) -> int:
     return 0
 
 
-def _host(name: str) -> str:
-    if name not in settings.HOSTS:
-        raise CloudError("NO_SUCH_HOST", f"There is no host {name}.", f"One of {_HOSTS}.")
+def _host(where: Settings, name: str) -> str:
+    if name not in where.hosts:
+        known = ", ".join(where.hosts)
+        raise CloudError("NO_SUCH_HOST", f"There is no host {name}.", f"One of {known}.")
     return name
 
 
@@ -157,7 +157,7 @@ def _parser() -> argparse.ArgumentParser:
         made.add_argument("change", choices=_CHANGES[name])
         if name == "link":
             made.add_argument("leg", choices=("management", "storage"))
-        made.add_argument("name", help="the server's id" if name == "guest" else "one of " + _HOSTS)
+        made.add_argument("name", help="the server's id" if name == "guest" else "the host")
     command("install", _install, "install what is missing, and no more")
     return parser
 

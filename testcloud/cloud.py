@@ -29,7 +29,7 @@ from testcloud.errors import CloudError
 from testcloud.machines import ceph, image, network, power
 from testcloud.plan import Step, carry_out
 from testcloud.processes import Processes
-from testcloud.settings import HOSTS, Settings
+from testcloud.settings import Settings
 
 Tell = Callable[[str, float | None], None]
 """Told what was done and the seconds it took."""
@@ -74,7 +74,7 @@ def down(settings: Settings, *, wipe: bool = False) -> None:
     with alone(settings):
         processes = Processes(settings)
         if settings.machines:
-            for host in HOSTS:
+            for host in settings.hosts:
                 power.off(settings, host)
         first = [
             n

@@ -9,7 +9,7 @@ from testcloud.access import connect
 from testcloud.control_plane import PHYSICAL
 from testcloud.instances import backend
 from testcloud.machines import image
-from testcloud.settings import MANAGEMENT, Settings
+from testcloud.settings import MANAGEMENT, RACKS, Settings
 
 IMAGE, FLAVOR, NETWORK, VOLUME_TYPE = "tiny", "m1.tiny", "net1", "fake"
 PUBLIC = "public"
@@ -30,6 +30,7 @@ def seed(settings: Settings) -> None:
     cloud = connect(settings)
     if settings.machines:
         _guest(cloud, settings)
+        _racks(cloud)
     if cloud.image.find_image(IMAGE) is None:
         cloud.image.create_image(
             IMAGE,
@@ -73,6 +74,17 @@ def seed(settings: Settings) -> None:
             name=MULTIATTACH_TYPE,
             extra_specs={"volume_backend_name": backend(settings), "multiattach": "<is> True"},
         )
+
+
+def _racks(cloud: Any) -> None:
+    """An availability zone for the hosts of each rack."""
+    known = {aggregate.name: aggregate for aggregate in cloud.compute.aggregates()}
+    for rack, hosts in RACKS.items():
+        aggregate = known.get(rack) or cloud.compute.create_aggregate(
+            name=rack, availability_zone=rack
+        )
+        for host in set(hosts) - set(aggregate.hosts or ()):
+            cloud.compute.add_host_to_aggregate(aggregate, host)
 
 
 def _guest(cloud: Any, settings: Settings) -> None:

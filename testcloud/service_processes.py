@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from testcloud.configuration import compute_file
 from testcloud.machines import fences, places
 from testcloud.processes import Processes
-from testcloud.settings import HOSTS, ROOT, Settings
+from testcloud.settings import ROOT, Settings
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def _machines(settings: Settings) -> Iterator[Process]:
     conf = str(places.ceph_conf(settings))
     for name, identity in places.CEPH.items():
         yield Process(name, "ceph", (name, "-f", "-c", conf, "-i", identity))
-    for host in HOSTS:
+    for host in settings.hosts:
         command = fences.board_command(places.board_files(settings, host))
         yield Process(places.board(host), "boards", command, in_checkout=True)
         # To kill the second program, or its child, is to kill everything on the host.

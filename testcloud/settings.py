@@ -34,7 +34,13 @@ MANAGEMENT, STORAGE = "172.31.250", "172.31.251"
 REGION = "RegionOne"
 FIRST_PORT = 25000
 HOSTS = ("cmp1", "cmp2", "cmp3")
-"""The hypervisors."""
+"""The fake hypervisors."""
+RACKS = {
+    "rack1": ("cmp1", "cmp2", "cmp3"),
+    "rack2": ("cmp4", "cmp5"),
+    "rack3": ("cmp6", "cmp7"),
+}
+"""The hosts of real guests, by the availability zone that they are in."""
 VICTIM = "cmp4"
 """One more if they are fake, which tests let die. It has only servers that ask for it."""
 PROJECTS = ("demo", "other")
@@ -97,7 +103,9 @@ class Settings:
     @property
     def hosts(self) -> tuple[str, ...]:
         """All hypervisors."""
-        return HOSTS if self.machines else (*HOSTS, VICTIM)
+        if self.machines:
+            return tuple(host for hosts in RACKS.values() for host in hosts)
+        return (*HOSTS, VICTIM)
 
     def port(self, name: str) -> int:
         """The port of one of `PORTS`."""

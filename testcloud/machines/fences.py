@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from testcloud.machines import places
-from testcloud.settings import HOSTS, Settings, write_private
+from testcloud.settings import Settings, write_private
 
 _LAN_FILE, _EMULATED_FILE = "lan.conf", "board.emu"
 _LAN = """\
@@ -75,7 +75,7 @@ def write_board(folder: Path, host: str, port: int, password: str, control: str)
 
 def _write_boards(settings: Settings) -> None:
     write_private(places.board_password(settings), _password(settings) + "\n")
-    for host in HOSTS:
+    for host in settings.hosts:
         control = f"{sys.executable} -m testcloud.machines.power {host}"
         write_board(
             places.board_files(settings, host),
@@ -94,13 +94,13 @@ def _devices(settings: Settings) -> dict[str, Any]:
     return {
         "projects": ["*"],
         "cloud": "testcloud-admin",
-        "hosts": {host: [[_board(settings, host)]] for host in HOSTS},
+        "hosts": {host: [[_board(settings, host)]] for host in settings.hosts},
         "ceph": {
             "pools": [places.POOL],
             "conf": str(places.ceph_conf(settings)),
             "keyring": str(places.keyring(settings, "fence")),
             "name": "client.fence",
-            "addresses": {host: [places.storage(host)] for host in HOSTS},
+            "addresses": {host: [places.storage(host)] for host in settings.hosts},
         },
     }
 

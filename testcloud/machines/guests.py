@@ -13,18 +13,24 @@ from typing import Any
 from testcloud.errors import CloudError
 from testcloud.machines import host as machine
 from testcloud.machines import places
-from testcloud.settings import HOSTS, Settings
+from testcloud.settings import Settings
 
 PAUSE = 0.1
 
 
 def host_of(settings: Settings, server: str) -> str:
-    """The host on which a guest runs now, by libvirt, not by Nova.
+    """The host on which a guest runs now, by its process: Nova may not know, and a libvirt may hang
+    or start.
 
     :raises CloudError: NO_SUCH_GUEST.
     """
-    for host in HOSTS:
-        if server in running(settings, host):
+    for host in settings.hosts:
+        try:
+            machine.inside(settings, host, "pgrep", "-f", _process(server))
+        except CloudError as error:
+            if error.code not in ("NO_POWER", "COMMAND_FAILED"):
+                raise
+        else:
             return host
     raise CloudError("NO_SUCH_GUEST", f"Server {server} runs on no host that has power.")
 
@@ -44,7 +50,7 @@ def console(settings: Settings, server: str) -> Path:
 
     :raises CloudError: NO_SUCH_GUEST.
     """
-    for host in HOSTS:
+    for host in settings.hosts:
         path = places.instances(settings, host) / server / "console.log"
         if path.exists():
             return path
@@ -116,17 +122,13 @@ def _virsh(settings: Settings, server: str, *words: str) -> str:
 
 
 def _signal(settings: Settings, server: str, name: str) -> None:
-    # libvirt asks the monitor, so the host is found by its processes. The brackets keep pkill from
-    # finding itself.
-    for host in HOSTS:
-        try:
-            machine.inside(settings, host, "pkill", f"-{name}", "-f", f"[u]uid {server}")
-        except CloudError as error:
-            if error.code not in ("NO_POWER", "COMMAND_FAILED"):
-                raise
-        else:
-            return
-    raise CloudError("NO_SUCH_GUEST", f"Server {server} runs on no host that has power.")
+    host = host_of(settings, server)
+    machine.inside(settings, host, "pkill", f"-{name}", "-f", _process(server))
+
+
+def _process(server: str) -> str:
+    """What pgrep and pkill find a guest by; the brackets keep them from finding themselves."""
+    return f"[u]uid {server}"
 
 
 def _ask(

@@ -15,7 +15,7 @@ from typing import Literal
 from testcloud.errors import CloudError
 from testcloud.machines.commands import run
 from testcloud.machines.places import CONTROL, management, namespace, number, storage
-from testcloud.settings import HOSTS, MANAGEMENT, STORAGE, Settings
+from testcloud.settings import MANAGEMENT, STORAGE, Settings
 
 Leg = Literal["management", "storage"]
 GUESTS = "br-guest"
@@ -28,7 +28,7 @@ def up(settings: Settings) -> None:
 
     :raises CloudError: COMMAND_FAILED.
     """
-    if namespace(settings, HOSTS[-1]).exists():
+    if namespace(settings, settings.hosts[-1]).exists():
         return
     down(settings)
     try:
@@ -44,7 +44,7 @@ def _connect(settings: Settings) -> None:
         _ip(control, "link", "add", bridge, "type", "bridge", "forward_delay", "0")
         _ip(control, "addr", "add", f"{net}.1/24", "dev", bridge)
         _ip(control, "link", "set", bridge, "up")
-    for host in HOSTS:
+    for host in settings.hosts:
         place = _add(settings, host)
         _ip(place, "link", "add", GUESTS, "type", "bridge", "forward_delay", "0")
         _ip(place, "addr", "add", f"{management(host)}/24", "dev", GUESTS)
@@ -62,7 +62,7 @@ def _connect(settings: Settings) -> None:
 
 def down(settings: Settings) -> None:
     """Remove the namespaces, and with them everything in them."""
-    for place in (*HOSTS, CONTROL):
+    for place in (*settings.hosts, CONTROL):
         if (path := namespace(settings, place)).exists():
             run("ip", "netns", "del", path.name)
 
@@ -74,6 +74,16 @@ def plug(settings: Settings, host: str, leg: Leg, *, connected: bool) -> None:
     """
     control = namespace(settings, CONTROL).name
     _ip(control, "link", "set", _cable(host, leg), "up" if connected else "down")
+
+
+def end_connections(settings: Settings, host: str) -> None:
+    """End what a host without power has left: its network lives on, and with it what its processes
+    wrote. A host that was cut off would deliver that minutes after its end.
+
+    :raises CloudError: COMMAND_FAILED.
+    """
+    name = namespace(settings, host).name
+    run("ip", "netns", "exec", name, "ss", "--kill", "--all", "--tcp")
 
 
 def enter(settings: Settings, place: str = CONTROL) -> None:

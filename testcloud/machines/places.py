@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from testcloud.settings import HOSTS, MANAGEMENT, STORAGE, Settings
+from testcloud.settings import MANAGEMENT, STORAGE, Settings
 
 CONTROL = "control"
 """The network of the control plane; the others are those of the hosts."""
@@ -40,7 +40,7 @@ def storage(host: str) -> str:
 
 def number(host: str) -> int:
     """The last number of a host's addresses."""
-    return 11 + HOSTS.index(host)
+    return 10 + int(host.removeprefix("cmp"))
 
 
 def bindings(settings: Settings) -> Path:
@@ -85,7 +85,7 @@ def board(host: str) -> str:
 
 def board_port(host: str) -> int:
     """Where the board listens, UDP, on the loopback of the control plane's network."""
-    return _FIRST_BOARD + HOSTS.index(host)
+    return _FIRST_BOARD + number(host)
 
 
 def board_files(settings: Settings, host: str) -> Path:

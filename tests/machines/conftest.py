@@ -17,6 +17,7 @@ from testcloud.machines import network
 from testcloud.settings import Settings
 from testcloud.tenant import Tenant
 
+MEASURED = "measured"
 _numbers = itertools.count(1)
 
 
@@ -25,6 +26,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--take-down", action="store_true")
     parser.addoption("--soak-minutes", type=float, default=0.0)
     parser.addoption("--soak-seed", type=int, default=None)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print the outages of all plays: those of tests beside each other are not seen before."""
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.stats.get(outcome, []):
+            if report.when == "call":
+                for what, line in report.user_properties:
+                    if what == MEASURED:
+                        terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session")
@@ -48,19 +59,32 @@ def operator(where: Settings) -> Tenant:
 
 
 @pytest.fixture
-def protect(where: Settings, demo: Tenant, operator: Tenant) -> Iterator[Callable[..., Service]]:
+def rack(request: pytest.FixtureRequest) -> str:
+    """The availability zone whose hosts a test may take. A file has one, so that its tests run one
+    after the other, and files beside each other (``--dist loadfile``)."""
+    return str(getattr(request.module, "RACK", "rack1"))
+
+
+@pytest.fixture
+def protect(
+    where: Settings, demo: Tenant, operator: Tenant, rack: str, request: pytest.FixtureRequest
+) -> Iterator[Callable[..., Service]]:
     """Make a service with a ladder of fences. Afterwards hosts and stacks are as before."""
     names: list[str] = []
     made: list[Service] = []
 
+    def tell(line: str) -> None:
+        print(f"\n{line}", flush=True)
+        request.node.user_properties.append((MEASURED, line))
+
     def make(*fence: Any, volume_type: str | None = None) -> Service:
         names.append(f"machines-{os.getpid()}-{next(_numbers)}")
-        made.append(Service(demo, names[-1], fence, volume_type))
+        made.append(Service(demo, names[-1], fence, rack, tell, volume_type))
         return made[-1]
 
     yield make
     for service in made:
         service.ledger.stop()
-    machines.restore_hosts(where, operator)
+    machines.restore_hosts(where, operator, rack)
     for name in names:
         machines.tidy(demo, name)

@@ -46,9 +46,9 @@ write_files:
 class Unprotected:
     """Two servers whose volume follows a parameter of their stack, and writers."""
 
-    def __init__(self, tenant: Tenant, name: str) -> None:
+    def __init__(self, tenant: Tenant, name: str, rack: str) -> None:
         self.tenant, self.name = tenant, name
-        tenant.create_stack(name, _template())
+        tenant.create_stack(name, _template(rack))
         outputs = tenant.outputs(name)
         self.servers = {member: outputs[member] for member in machines.MEMBERS}
         self.volume = outputs["volumes"][0]
@@ -88,16 +88,18 @@ class Unprotected:
 
 
 @pytest.fixture
-def unprotected(where: Settings, demo: Tenant, operator: Tenant) -> Iterator[Callable[[str], Any]]:
+def unprotected(
+    where: Settings, demo: Tenant, operator: Tenant, rack: str
+) -> Iterator[Callable[[str], Any]]:
     """Make what the field has. Afterwards hosts and stacks are as before."""
     made: list[Unprotected] = []
 
     def make(name: str) -> Unprotected:
-        made.append(Unprotected(demo, f"{name}-{os.getpid()}"))
+        made.append(Unprotected(demo, f"{name}-{os.getpid()}", rack))
         return made[-1]
 
     yield make
-    machines.restore_hosts(where, operator)
+    machines.restore_hosts(where, operator, rack)
     for service in made:
         service.ledger.stop()
         service.tenant.delete_stack(service.name, limit=300)
@@ -108,6 +110,7 @@ def test_the_outage_after_a_loss_of_power(
     unprotected: Callable[[str], Unprotected],
     where: Settings,
     operator: Tenant,
+    rack: str,
 ) -> None:
     """Ours, after each of two fences, Nova's evacuate, and Heat's PATCH without a fence."""
     outages = []
@@ -123,7 +126,7 @@ def test_the_outage_after_a_loss_of_power(
     field = unprotected("field-evacuate")
     evacuated = field.outage(lambda: _evacuate(operator, field), "db_a")
     print(f"evacuate after the same fence: {_said(evacuated, ours)}")
-    machines.restore_hosts(where, operator)
+    machines.restore_hosts(where, operator, rack)
 
     field = unprotected("field-patch")
     patched = field.outage(lambda: field.tenant.patch_stack(field.name, active="db_b"), "db_b")
@@ -146,13 +149,13 @@ def _evacuate(operator: Tenant, field: Unprotected) -> None:
     assert answer.ok, answer.text
 
 
-def _template() -> str:
+def _template(rack: str) -> str:
     template = yaml.safe_load(templates.moved_by_heat(1))
     start = {
         "str_replace": {"template": _START, "params": {"%VOLUME%": {"get_resource": "volume1"}}}
     }
     for member in machines.MEMBERS:
         server = template["resources"][member]["properties"]
-        server |= {"image": seed.GUEST, "flavor": seed.GUEST_FLAVOR}
+        server |= {"image": seed.GUEST, "flavor": seed.GUEST_FLAVOR, "availability_zone": rack}
         server |= {"user_data_format": "RAW", "user_data": start}
     return yaml.safe_dump(template, sort_keys=False)

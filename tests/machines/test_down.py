@@ -14,7 +14,7 @@ import pytest
 
 from testcloud import settings
 from testcloud.machines import places
-from testcloud.settings import HOSTS, Settings
+from testcloud.settings import Settings
 
 pytestmark = pytest.mark.machines
 
@@ -33,7 +33,7 @@ def test_down_leaves_nothing_behind(cloud: Settings, request: pytest.FixtureRequ
         pytest.skip("it takes the cloud down: make test-machines-down")
     began = cloud.secrets_file.stat().st_mtime
     links = _links()
-    names = [places.namespace(cloud, place) for place in (*HOSTS, places.CONTROL)]
+    names = [places.namespace(cloud, place) for place in (*cloud.hosts, places.CONTROL)]
     assert all(name.exists() for name in names), "the cloud is up"
     # Their process 1s, libvirtds, nova-computes, services, Ceph.
     assert len(_processes(cloud)) > 30

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two hosts are lost, the second one while the failover of the first is under way."""
+"""A host loses its power: no acknowledged row is lost, and never do two servers acknowledge rows at
+once."""
 
 from __future__ import annotations
 
@@ -10,18 +11,41 @@ import pytest
 from support import machines
 from support.machines import HOST_POWER, QUIESCE, STOP, STORAGE, Service
 from testcloud.machines import power
-from testcloud.settings import HOSTS
+from testcloud.settings import RACKS
 from testcloud.tenant import Tenant, until
 
 pytestmark = pytest.mark.machines
 
+RACK = "rack1"
+"""A server that is made anew needs a third host."""
+
+
+def test_power_loss_and_the_role_goes_back_when_the_power_returned(
+    protect: Callable[..., Service],
+) -> None:
+    """The operator's board proves it: IPMI, a real fence agent."""
+    service = protect(QUIESCE, HOST_POWER, STOP)
+    service.write()
+    first = service.active
+
+    with service.fault("power loss"):
+        machines.lose_power(service)
+    assert service.proof().rung == "host_power"
+
+    service.restore_hosts()
+    service.replace_server(first)
+    service.write()
+    with service.fault("the role goes back"):
+        machines.move(service)
+    assert service.active == first
+
 
 @pytest.mark.timeout(1200)  # two stacks, and up to three planned moves before
 def test_a_second_loss_while_the_first_is_under_way(
-    protect: Callable[..., Service], operator: Tenant
+    protect: Callable[..., Service], operator: Tenant, rack: str
 ) -> None:
     """Two groups, whose standbys are on the only host that stays."""
-    first_host, stays, second_host = HOSTS
+    first_host, stays, second_host = RACKS[rack]
     with machines.without(operator, second_host):
         first = protect(QUIESCE, HOST_POWER, STOP)
     with machines.without(operator, first_host):
@@ -43,3 +67,16 @@ def test_a_second_loss_while_the_first_is_under_way(
     for service, rung in ((first, "host_power"), (second, "storage")):
         assert service.home[service.active] == stays
         assert service.proof().rung == rung
+
+
+def test_a_guest_that_hangs_until_an_operator_fences_its_host(
+    protect: Callable[..., Service], operator: Tenant
+) -> None:
+    """The proof is there at once; the volume is not released before."""
+    service = protect(QUIESCE, STORAGE, STOP)
+    service.write(inside=True)
+
+    with service.fault("hung guest", untold=1):
+        machines.hang_until_the_host_is_fenced(service, operator)
+
+    assert service.proof().rung == "storage"

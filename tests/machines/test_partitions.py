@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The storage refuses writes: of one member of two that share a volume; of a host, by hand."""
+"""A host is cut off, and its guest writes on until the storage refuses it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,38 @@ from testcloud.machines import network
 from testcloud.tenant import Tenant, until
 
 pytestmark = pytest.mark.machines
+
+RACK = "rack2"
+
+
+def test_partition_while_the_guest_writes_on(
+    protect: Callable[..., Service], operator: Tenant
+) -> None:
+    """The storage refuses its writes. What it acknowledged until then is there. The block is lifted
+    only after the host was off."""
+    service = protect(QUIESCE, STORAGE, STOP)
+    service.write(inside=True)
+    host = service.home[service.active]
+
+    with service.fault("partition"):
+        machines.partition(service)
+
+    assert service.proof().rung == "storage"
+    machines.lift(service.where, operator, host)
+
+
+def test_a_guest_that_hangs_behind_a_partition_and_runs_on_after_the_failover(
+    protect: Callable[..., Service],
+) -> None:
+    """No power switch has ended it. It may tell one row that was acknowledged when it stopped; what
+    it writes then is refused."""
+    service = protect(QUIESCE, STORAGE, STOP)
+    service.write(inside=True)
+
+    with service.fault("hung guest behind a partition", untold=1):
+        machines.hang_behind_a_partition(service)
+
+    assert service.proof().rung == "storage"
 
 
 @pytest.fixture
