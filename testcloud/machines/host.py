@@ -22,6 +22,7 @@ import threading
 import time
 import uuid
 from pathlib import Path
+from typing import NoReturn
 
 from testcloud import service_processes, settings
 from testcloud.configuration import compute_file
@@ -78,9 +79,24 @@ def inside(where: Settings, host: str, *words: str) -> str:
 
 
 def main(host: str) -> None:
-    """Be process 1 of a host until the power is cut."""
+    """Be process 1 of a host until the power is cut.
+
+    It does nothing but collect those whose parents ended, as an init does. libvirtd asks each
+    QEMU what it can do, and kills it; until that one is collected, libvirtd waits, for 40 s.
+    """
     where = settings.load()
     _mount(where, host)
+    services = os.fork()
+    if services == 0:
+        _serve(where, host)
+    while True:
+        ended, status = os.wait()
+        if ended == services:
+            sys.exit(os.waitstatus_to_exitcode(status))
+
+
+def _serve(where: Settings, host: str) -> NoReturn:
+    """Start the host's services, and end with nova-compute."""
     _remove_old_taps()
     threading.Thread(target=_plug_taps, daemon=True).start()
     own = {**service_processes.environment(where), "HOME": str(where.etc / "home")}
@@ -91,11 +107,7 @@ def main(host: str) -> None:
     _define_secret(where)
     compute = [str(where.venv / "bin" / "nova-compute")]
     compute += ["--config-file", str(compute_file(where, host))]
-    subprocess.Popen(compute, env=own, stdin=subprocess.DEVNULL)
-    while True:  # the children of a process that ended become this process's
-        with contextlib.suppress(ChildProcessError):
-            os.wait()
-        time.sleep(0.05)
+    sys.exit(subprocess.run(compute, env=own, stdin=subprocess.DEVNULL, check=False).returncode)
 
 
 def _mount(where: Settings, host: str) -> None:

@@ -39,6 +39,7 @@ _NO_CLUSTER = (
     'mkdir -p "$1/etc/postgresql-common"; '
     'echo "create_main_cluster = false" > "$1/etc/postgresql-common/createcluster.conf"'
 )
+_PROGRAMS = "usr/lib/postgresql/15/bin"
 _BUILD = 900.0
 """Seconds for one step of the build, downloads included."""
 
@@ -155,11 +156,13 @@ def _root(settings: Settings, base: Path) -> None:
         top.mkdir()
         run("tar", "-C", top, "-xf", base, limit=120)
         _install_agent(settings, top, place)
+        _make_cluster(top)
         examples = ROOT / "examples" / "postgresql-on-a-volume"
         for source, target in (
             (GUEST / "init", "sbin/guest-init"),
             (GUEST / "configure.py", "usr/sbin/guest-configure"),
             (GUEST / "shutdown", "sbin/shutdown"),
+            (GUEST / "initdb", f"{_PROGRAMS}/initdb"),
             (examples / "volume.py", "usr/local/sbin/failover-volume"),
             (examples / "postgresql.sh", "usr/local/sbin/failover-postgresql"),
         ):
@@ -185,3 +188,13 @@ def _install_agent(settings: Settings, top: Path, place: Path) -> None:
     shutil.copy(package, inside)
     run("chroot", top, "dpkg", "--install", f"/{package.name}", limit=120)
     inside.unlink()
+
+
+def _make_cluster(top: Path) -> None:
+    """Make the database cluster that `guest/initdb` copies to a volume."""
+    cluster, memory = "usr/share/postgresql/cluster", top / "dev" / "shm"
+    memory.mkdir(exist_ok=True)
+    memory.chmod(0o1777)
+    run("chroot", top, "install", "-d", "-o", "postgres", "-m", "0700", f"/{cluster}")
+    user = ("chroot", "--userspec=postgres:postgres", top, "env", "LC_ALL=C")
+    run(*user, f"/{_PROGRAMS}/initdb", f"--pgdata=/{cluster}", "--auth=peer", "--encoding=UTF8")

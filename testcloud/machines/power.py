@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 
 from testcloud import service_processes, settings
-from testcloud.machines import places
+from testcloud.machines import network, places
 from testcloud.processes import Processes
 from testcloud.settings import Settings
 
@@ -23,6 +23,7 @@ def is_on(settings: Settings, host: str) -> bool:
 def off(settings: Settings, host: str) -> None:
     """Cut the power of a host: all that runs there ends at this instant."""
     Processes(settings).stop(places.process(host), kill=True)
+    network.end_connections(settings, host)
 
 
 def on(settings: Settings, host: str) -> None:
