@@ -69,7 +69,7 @@ def test_admitting_an_alarm_about_no_member_must_name_one(deployment: Any) -> No
 def test_a_refused_order_is_no_alarm_and_can_not_be_admitted(deployment: Any) -> None:
     group = "careful"
     deployment.protect(group)
-    refused = deployment.failover("rollback", group, "--to-goal", "0badc0de")
+    refused = deployment.failover("rollback", group, "--goal", "0badc0de")
     assert refused.returncode == 1
     (order,) = [i for i in deployment.status(group)["incidents"] if i["decision"] == "REFUSED"]
 

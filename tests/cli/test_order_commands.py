@@ -101,7 +101,7 @@ def test_a_group_goes_back_to_the_goal_before_and_to_one_that_is_named(deploymen
     first, second = [row["version"] for row in deployment.shown("goals", group)][::-1]
 
     back = deployment.shown("rollback", group, "--because", "it was wrong")
-    named = deployment.failover("rollback", group, "--to-goal", second[:10])
+    named = deployment.failover("rollback", group, "--goal", second[:10])
 
     assert (back["status"], back["roles"]) == ("COMPLETE", {"active": "db_a"})
     assert named.returncode == 0, named.stderr
@@ -119,7 +119,7 @@ def test_a_rollback_is_planned_without_changing_anything(deployment: Any) -> Non
     words = ("--recovered", "db_a", "--dry-run")
 
     latest = deployment.shown("rollback", group, *words)
-    named = deployment.shown("rollback", group, "--to-goal", first, *words)
+    named = deployment.shown("rollback", group, "--goal", first, *words)
     refused = deployment.failover("rollback", group, "--dry-run")
 
     assert (latest["roles"], latest["lost"]) == ({"active": "db_a"}, [])
@@ -144,7 +144,7 @@ def test_who_is_lost_is_vouched_for(deployment: Any) -> None:
 
 
 def test_a_rollback_that_leads_nowhere_is_refused(deployment: Any) -> None:
-    done = deployment.failover("rollback", deployment.group, "--to-goal", "0badc0de")
+    done = deployment.failover("rollback", deployment.group, "--goal", "0badc0de")
 
     assert done.returncode == 1
     assert "UNKNOWN_GOAL" in done.stdout

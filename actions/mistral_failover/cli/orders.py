@@ -31,7 +31,7 @@ class Rollback(plan.PlannableOrder):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the goal."""
         parser.add_argument(
-            "--to-goal",
+            "--goal",
             metavar="VERSION",
             help="the goal's version, or at least its first 7 digits (default: the one before)",
         )
@@ -44,7 +44,7 @@ class Rollback(plan.PlannableOrder):
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         """Return the goal, and the recovered members."""
-        return {"goal": parsed_args.to_goal, "recovered": parsed_args.recovered}
+        return {"goal": parsed_args.goal, "recovered": parsed_args.recovered}
 
 
 class Sweep(ActionCommand, Lister):
