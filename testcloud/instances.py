@@ -57,8 +57,10 @@ def _libvirt(settings: Settings, host: str) -> Sections:
             "cpu_mode": "none",
             "connection_uri": places.URI,
             "images_type": "qcow2",
-            # The disk of the guest's system is lost with the host in any case.
-            "disk_cachemodes": "file=unsafe,network=writeback",
+            # The disk of the guest's system is lost with the host in any case. For volumes Nova's
+            # default stays, no cache: with one, a flush may succeed after a write that Ceph refused
+            # (docs/fencing.md).
+            "disk_cachemodes": "file=unsafe",
             # QEMU's cache of translated code takes up to 1 GiB otherwise.
             "tb_cache_size": 64,
             "hw_machine_type": "x86_64=pc",
