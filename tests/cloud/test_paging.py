@@ -84,6 +84,18 @@ def test_what_fails_for_another_reason_is_an_error() -> None:
         all_rows("ports", read)
 
 
+def test_a_service_that_refuses_a_row_that_it_lists_is_an_error() -> None:
+    service = Service(3, 1, exceptions.NotFound)
+
+    def read(page: dict[str, str]) -> dict[str, Any]:
+        if page:
+            raise exceptions.NotFound(str(page))
+        return service.read(page)
+
+    with pytest.raises(exceptions.NotFound):
+        all_rows("ports", read)
+
+
 def test_a_list_that_does_not_exist_is_an_error() -> None:
     def read(page: dict[str, str]) -> dict[str, Any]:
         raise exceptions.NotFound(str(page))

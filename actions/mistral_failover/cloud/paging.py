@@ -25,16 +25,22 @@ def all_rows(
     which may lead elsewhere behind a proxy. If that row was deleted meanwhile, the service does not
     know where to go on: it refuses, or begins with the first page, as Neutron does for floating
     IPs. Both ways the list is read once more from there, and a row that is seen again counts once.
-    Raises as ``read`` does.
+    Raises as ``read`` does, also if the service refuses a row that it lists.
     """
     rows: dict[str, Row] = {}
     marker: str | None = None
+    refused: set[str] = set()
     while True:
         try:
             body = read({"marker": marker} if marker is not None else {})
         except FOREIGN as error:
-            if marker is None or translate(error, f"list {kind}").http_status not in _NO_MARKER:
+            if (
+                marker is None
+                or marker in refused
+                or translate(error, f"list {kind}").http_status not in _NO_MARKER
+            ):
                 raise
+            refused.add(marker)
             marker = None
             continue
         page = body[kind]
