@@ -82,8 +82,9 @@ def end_connections(settings: Settings, host: str) -> None:
 
     :raises CloudError: COMMAND_FAILED.
     """
-    name = namespace(settings, host).name
-    run("ip", "netns", "exec", name, "ss", "--kill", "--all", "--tcp")
+    place = namespace(settings, host)
+    if place.exists():
+        run("ip", "netns", "exec", place.name, "ss", "--kill", "--all", "--tcp")
 
 
 def enter(settings: Settings, place: str = CONTROL) -> None:
