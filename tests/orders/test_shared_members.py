@@ -86,7 +86,7 @@ def test_groups_that_share_servers_already_can_be_changed_and_deleted(
     before = {"document": group_file("payments", servers=["db_a", "db_b"]), "types": [HOUSE]}
     state.database.for_project(project).atomically(lambda tx: groups.define(tx, "shop", before))
 
-    changed = defined("shop", group_file("payments", servers=["db_a"]))
+    changed = defined("shop", group_file("payments", servers=["db_a", "db_c"]))
     deleted = group_actions.Undefine("shop").run(context)
 
     assert changed["created"] is False

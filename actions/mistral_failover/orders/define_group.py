@@ -74,10 +74,10 @@ def define(
 
 def _refuse_shared(tx: ProjectTransaction, group: Group, known: Mapping[str, Any] | None) -> None:
     """Refuse members that another group of the project has: both would start and stop what runs on
-    these servers, and fence them under each other. A group that shares them already may be changed,
+    these servers, and fence them under each other. A group keeps those that it shares already,
     because it has to be operated. Raises InvalidDocument."""
-    wanted = _members(group.definition)
-    if not wanted or (known is not None and wanted <= _members(known)):
+    wanted = _members(group.definition) - (_members(known) if known is not None else set())
+    if not wanted:
         return
     for name, document in groups.documents(tx).items():
         shared = wanted & _members(document) if name != group.name else None
