@@ -38,18 +38,19 @@ class GroupSnapshot:
 
 def group_snapshot(request: Request, name: str) -> GroupSnapshot:
     """Return the state of a group of the request's project. Raises UnknownGroup."""
+    return request.store.reading(lambda tx: named_snapshot_in(request, tx, name))
 
-    def read(tx: ProjectTransaction) -> GroupSnapshot:
-        state = groups.find(tx, name)
-        if state is None:
-            raise UnknownGroup(name, groups.names(tx))
-        return group_snapshot_in(request, tx, state)
 
-    return request.store.reading(read)
+def named_snapshot_in(request: Request, tx: ProjectTransaction, name: str) -> GroupSnapshot:
+    """As :func:`group_snapshot`, within a transaction."""
+    state = groups.find(tx, name)
+    if state is None:
+        raise UnknownGroup(name, groups.names(tx))
+    return group_snapshot_in(request, tx, state)
 
 
 def group_snapshot_in(request: Request, tx: ProjectTransaction, state: GroupState) -> GroupSnapshot:
-    """As :func:`group_snapshot`, within a transaction."""
+    """As :func:`group_snapshot` of a known group, within a transaction."""
     group = request.runtime.definitions.group(tx, state)
     traversal = tx.traversal(state.current_traversal) if state.current_traversal else None
     goal = tx.goal(state.id, traversal.goal_version) if traversal else None

@@ -24,7 +24,7 @@ from mistral_failover.convergence.records import (
 from mistral_failover.groups import agent_health
 from mistral_failover.groups.agent_health import sends_commands
 from mistral_failover.groups.failed_step import FailedStep, failed_step
-from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
+from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot, named_snapshot_in
 from mistral_failover.mistral.api import mistral_of
 from mistral_failover.mistral.client import ENDED
 from mistral_failover.model.goal import ATTACHMENT, FENCE_TYPE, goal_resources, returns
@@ -89,9 +89,9 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
     """Return the state of a group: which member holds each role and volume, each resource, what is
     in progress or blocked. With ``agents`` also what the members' agents last reported, and how a
     chain ended that the group waits for; each takes up to 3 s."""
-    snapshot = group_snapshot(request, name)
 
-    def read(tx: ProjectTransaction) -> tuple[StatusReport, ChainRow | None]:
+    def read(tx: ProjectTransaction) -> tuple[GroupSnapshot, StatusReport, ChainRow | None]:
+        snapshot = named_snapshot_in(request, tx, name)
         state = snapshot.state
         current = state.current_traversal
         traversal = views.traversal(tx, current) if current else None
@@ -136,9 +136,9 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
             "agents": {},
             "now": now,
         }
-        return found, views.chain(tx, current) if current else None
+        return snapshot, found, views.chain(tx, current) if current else None
 
-    found, held = request.store.reading(read)
+    snapshot, found, held = request.store.reading(read)
     if held:
         chain = chain_state(request, snapshot.group, held, ask=agents)
         found["chain"] = chain
