@@ -151,7 +151,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, run, text in (
         ("power", _power, "cut the power of a host, or switch it on"),
         ("link", _link, "cut a cable of a host, or connect it"),
-        ("guest", _guest, "freeze a guest, thaw it, or have its kernel panic"),
+        ("guest", _guest, "freeze a guest and thaw it, hang it, or have its kernel panic"),
     ):
         made = command(name, run, text)
         made.add_argument("change", choices=_CHANGES[name])

@@ -46,9 +46,9 @@ class List(ActionCommand, Lister):
 
     The latest comes first. Each can be admitted or dismissed.
 
-    An alarm is held when its group is paused or in maintenance, when too many came, or when it is
-    unknown which member it is about. A held alarm starts nothing. Admit it to start its failover;
-    dismiss it to remove it from the list.
+    An alarm is held when its group is paused or in maintenance, when too many came or many groups
+    fail at once, when it is too old, or when it is unknown which member it is about. A held alarm
+    starts nothing. Admit it to start its failover; dismiss it to remove it from the list.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -184,7 +184,7 @@ class Admit(Order):
             nargs="?",
             help="the alarm's id from 'failover alarms', or its first 8 digits",
         )
-        _add_selection(parser, "every held alarm of the project whose group is known")
+        _add_selection(parser, "every held alarm of the project whose group and member are known")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add what the alarm does not say."""

@@ -81,7 +81,7 @@ def estimate(groups: int, volumes: int, failing: int, interval: float) -> Iterat
     )
     yield Line(
         "let_go",
-        "until the storm guard has let all go, if their servers died",
+        "until the storm guard has released all alarms, if their servers died",
         failing / per_minute(failing) * 60,
         "s",
         "many",

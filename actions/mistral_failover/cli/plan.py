@@ -228,7 +228,7 @@ class Start(order.Order):
         parser.add_argument(
             "--yes",
             action="store_true",
-            help="do not ask, though a member that is named as lost looks healthy",
+            help="do not ask, even if a member that is named as lost looks healthy",
         )
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
