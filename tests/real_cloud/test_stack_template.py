@@ -85,7 +85,7 @@ def shaped(demo: Tenant, audited: CloudAudit) -> Iterator[Shaped]:
 
 
 def test_the_volume_moves_with_the_template_and_comes_back_by_a_rollback(shaped: Shaped) -> None:
-    shaped.ordered("activate_first")
+    shaped.ordered("activate_first", to="db_a")  # otherwise the oldest, in whole seconds
     shaped.is_on("db_a")
     servers = shaped.servers()
 
