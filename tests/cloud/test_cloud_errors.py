@@ -171,6 +171,8 @@ AWAY = (
         (AWAY, "it cannot reach 10.0.0.5:8989"),
         ("resources.a: Request to https://nova.example.org/v2.1/ timed out", "nova.example.org"),
         ("Error validating value 'm1': Service Unavailable (HTTP 503)", "HTTP 503"),
+        # Of Glance's client, below Heat's.
+        ("resources.db_a.properties.image: : HTTP 500 Internal Server Error: erred.", "HTTP 500"),
     ],
 )
 def test_a_service_that_cannot_reach_another_one_refuses_nothing_for_good(library, message, detail):

@@ -104,7 +104,7 @@ _BY_STATUS = {
 _CANNOT_REACH = re.compile(
     r"unable to establish connection to \w+://(?P<refused>[^/\s]+)"
     r"|request to \w+://(?P<late>[^/\s]+)(?:/\S*)? timed out"
-    r"|\(http (?P<status>50[0234])\)",
+    r"|\bhttp (?P<status>50[0234])\b",
     re.IGNORECASE,
 )
 # Facts that only the text tells. Nova answers 409 both for "busy" and for "the host's compute
