@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from oslo_config import cfg
 
+from mistral_failover.store import views
 from support.operators import Operator
 from support.waiting import until
 
@@ -431,3 +432,26 @@ def test_a_confirmation_ends_the_rung_that_is_under_way(
 def under_way(group: Any) -> list[dict[str, Any]]:
     """The resources on which an operation is under way."""
     return [row for row in group.status()["resources"] if row["status"].endswith("IN_PROGRESS")]
+
+
+def test_a_status_shows_a_failover_that_begins_meanwhile_as_unstarted_or_as_begun(
+    group: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group.activate()
+    group.run("failover", group=group.name).assert_succeeded()
+    group.run("on_alarm", **group.fails("app", "db_b")).assert_failed_with("NO_ELIGIBLE_MEMBER")
+    group.cloud.fault("server", group.server("db_a"), "revive")
+    group.run("failover", group=group.name, lost=[], recovered=["db_a"]).assert_succeeded()
+    before = group.status()["traversal"]["id"]
+    read = views.traversal
+
+    def begin(tx: Any, traversal: str) -> Any:
+        monkeypatch.setattr(views, "traversal", read)
+        group.run("sweep", group=group.name).assert_succeeded()
+        return read(tx, traversal)
+
+    monkeypatch.setattr(views, "traversal", begin)
+    found = group.status()
+
+    assert group.status()["traversal"]["id"] != before
+    assert found["traversal"]["id"] != before or found["unstarted"]

@@ -138,7 +138,8 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
         }
         return snapshot, found, views.chain(tx, current) if current else None
 
-    snapshot, found, held = request.store.reading(read)
+    # Of one moment: an admitted alarm is either unstarted or the cause of the traversal.
+    snapshot, found, held = request.store.snapshot(read)
     if held:
         chain = chain_state(request, snapshot.group, held, ask=agents)
         found["chain"] = chain
