@@ -19,7 +19,7 @@ URI = "qemu:///system"
 CEPH_KEY_ID = "6f1c1b1e-7a44-4a6b-9f0e-2b6f7c3d5e11"
 """libvirt's name of the key of Ceph's user ``cinder``; it is not secret."""
 BOARD_USER = "fence"
-_FIRST_BOARD = 26230
+_BOARDS = 26230
 
 
 def namespace(settings: Settings, place: str) -> Path:
@@ -85,7 +85,7 @@ def board(host: str) -> str:
 
 def board_port(host: str) -> int:
     """Where the board listens, UDP, on the loopback of the control plane's network."""
-    return _FIRST_BOARD + number(host)
+    return _BOARDS + number(host)
 
 
 def board_files(settings: Settings, host: str) -> Path:

@@ -98,13 +98,14 @@ def test_a_failover_ends_by_itself_though_a_service_was_away(
     dies(stack, operator, first)
     until_under_way(watch, service.during)
     returned = take_away(where, service, seconds)
-    reached = until_reached(watch, before, max(LIMIT, service.returns + calm))
+    limit = service.returns + calm if seconds == SHORT else max(LIMIT, service.returns)
+    reached = until_reached(watch, before, max(LIMIT, limit))
 
     after = max(0.0, reached["ended_at"] - returned)
     told = f"{name} was away for {seconds} s; seconds from its return to the failover's end"
     record_property(told, f"{after:.1f}; one that nothing disturbed took {calm:.1f}")
     assert reached["status"] == "COMPLETE", reached["reason"]
-    assert after <= (service.returns + calm if seconds == SHORT else max(LIMIT, service.returns))
+    assert after <= limit
     readiness.wait_for_agents(where)
     second = stack.wait_until_active(first)
     stands_on(stack, second)

@@ -50,6 +50,8 @@ class Proof:
 class Service:
     """A group that serves, and its writers.
 
+    ``tell`` gets the outage of each fault, a line.
+
     :ivar rack: the availability zone of its hosts.
     :ivar group: the stack and its group.
     :ivar active: the member that serves.
@@ -64,7 +66,7 @@ class Service:
         name: str,
         fence: Sequence[Rung],
         rack: str,
-        tell: Callable[[str], None] = print,
+        tell: Callable[[str], None],
         volume_type: str | None = None,
     ) -> None:
         self.tenant = tenant

@@ -17,6 +17,7 @@ import pytest
 
 from testcloud import pids, service_processes, status
 from testcloud.errors import CloudError
+from testcloud.machines import power
 from testcloud.processes import Processes
 from testcloud.settings import Settings, write_private
 
@@ -171,3 +172,11 @@ def test_the_status_shows_everybody(settings: Settings, processes: Processes) ->
         "memory": None,
     }
     assert f"1 of {len(everybody)} up" in status.table(list(rows.values()))
+
+
+def test_a_host_that_never_had_a_network_is_switched_off(settings: Settings) -> None:
+    machines = replace(settings, machines=True)
+
+    power.off(machines, machines.hosts[0])
+
+    assert not power.is_on(machines, machines.hosts[0])
