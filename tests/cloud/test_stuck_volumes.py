@@ -82,14 +82,32 @@ def test_a_detach_of_which_no_compute_service_was_told_is_asked_for_again(
 
 
 def test_a_detach_that_got_lost_on_its_way_to_the_compute_service_is_asked_for_again(
-    cloud: Any, pair: Any, emulator: Any, monkeypatch: pytest.MonkeyPatch
+    cloud: Any, pair: Any, emulator: Any
 ) -> None:
-    """Nova accepted it, and the broker of its messages lost it."""
+    """Nova accepted it, and the broker of its messages lost it: no compute service took it up."""
     attach(cloud, pair.volume, pair.a, 5)
-    monkeypatch.setattr(detaching, "UNPLUG", 0.3)
-    cloud.settings = dataclasses.replace(cloud.settings, repeat_after=0.2)
-    emulator.api_fault("detach", "stuck")
+    emulator.api_fault("detach", "unsent", status=202, times=2)
 
+    detach(cloud, pair.volume, pair.a, 20)
+
+    assert detaches(emulator) == 1
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_a_detach_that_a_compute_service_may_work_on_gets_the_time_that_a_stubborn_guest_takes(
+    cloud: Any, pair: Any, emulator: Any, monkeypatch: pytest.MonkeyPatch, hidden: bool
+) -> None:
+    """It took the detach up and never ended it, or the project may not see whether it did."""
+    attach(cloud, pair.volume, pair.a, 5)
+    cloud.settings = dataclasses.replace(cloud.settings, repeat_after=0.2)
+    if hidden:
+        emulator.api_fault("server_actions", "error", status=403, times=99)
+        emulator.api_fault("detach", "unsent", status=202)
+    else:
+        emulator.api_fault("detach", "stuck")
+
+    stuck(detach, cloud, pair.volume, pair.a, 1.2)
+    monkeypatch.setattr(detaching, "UNPLUG", 0.3)
     detach(cloud, pair.volume, pair.a, 20)
 
     assert detaches(emulator) == 1
@@ -154,14 +172,14 @@ def test_only_a_stop_that_never_ends_tells_of_a_dead_host(
     attach(cloud, pair.volume, pair.a, 5)
     words = f"Cannot 'detach_volume' instance {pair.a} while it is in task_state {task}"
 
-    asked = cloud.nova
+    asked = cloud.send_nova
 
     def refuse(method: str, *given: Any) -> Any:
         if method == "DELETE":
             raise exceptions.ConflictException(words, http_status=409)
         return asked(method, *given)
 
-    monkeypatch.setattr(cloud, "nova", refuse)
+    monkeypatch.setattr(cloud, "send_nova", refuse)
     release = Release(off="it is off", fenced=True, delete_server=True)
 
     if deleted:

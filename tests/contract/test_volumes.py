@@ -100,6 +100,22 @@ def test_an_attach_whose_process_died_after_the_request_is_adopted(counted, demo
     assert changes == []
 
 
+def test_nova_shows_the_owner_that_a_compute_service_took_a_detach_up(rig, demo, two, volume):
+    rig.attach(two.a, volume)
+    answer = demo.detach(two.a, volume)
+    path = f"/servers/{two.a}/os-instance-actions/{answer.headers['x-openstack-request-id']}"
+
+    def event() -> Any:
+        action = demo.nova("GET", path).json()["instanceAction"]
+        assert action["action"] == "detach_volume"
+        return action["events"][0] if action["events"] else None
+
+    rig.until(event)
+    rig.until(lambda: rig.volume_status(volume) == "available")
+    rig.until(lambda: event()["result"] == "Success")
+    assert event()["event"] == "compute_detach_volume"
+
+
 def test_a_detach_whose_process_died_after_the_request_is_adopted(counted, rig, demo, two, volume):
     cloud, changes = counted
     rig.attach(two.a, volume)

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
+import requests
 from cinderclient import api_versions
 from cinderclient.v3 import client as cinder
 from heatclient.v1 import client as heat
@@ -77,9 +78,16 @@ class Cloud:
         """Send Nova a plain request and return the body of the answer. For what is asked often:
         openstacksdk takes 3 ms of CPU to make an object of a server. Raises as openstacksdk does.
         """
-        answer = self._nova.request(path, method, json=body, raise_exc=False)
-        exceptions.raise_from_response(answer)
+        answer = self.send_nova(method, path, body)
         return dict(answer.json()) if answer.content else {}
+
+    def send_nova(
+        self, method: str, path: str, body: dict[str, Any] | None = None
+    ) -> requests.Response:
+        """As `nova`, for the whole answer."""
+        answer: requests.Response = self._nova.request(path, method, json=body, raise_exc=False)
+        exceptions.raise_from_response(answer)
+        return answer
 
     def read_nova(self, path: str) -> dict[str, Any]:
         """As `nova` with GET; operations that ask at the same time share an answer, so callers must

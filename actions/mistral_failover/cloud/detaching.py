@@ -30,6 +30,7 @@ UNPLUG = 200.0
 _DEAD = 1.0
 """Seconds between two questions whether Nova has found out that a host is dead."""
 _TASK_ENDS = 6  # after so many patiences a live compute service has ended a server's task
+_TAKES_UP = 2  # after so many patiences a live compute service has taken up what Nova accepted
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,8 @@ class Detach(VolumeMove):
         self._busy_since: float | None = None
         self._stopped = False
         self._asked = 0.0
+        self._request_id: str | None = None  # of the last request, if Nova accepted it
+        self._lost = 0  # requests that no compute service took up
 
     def step(self) -> ProbeResult:
         """See :class:`Steps`."""
@@ -165,15 +168,16 @@ class Detach(VolumeMove):
             with self.repeats.sending(
                 f"detach volume {self.volume_id} from server {self.server_id}"
             ):
-                self.cloud.nova(
+                answer = self.cloud.send_nova(
                     "DELETE", f"/servers/{self.server_id}/os-volume_attachments/{self.volume_id}"
                 )
         except CloudError as error:
-            self._failure = error if error.unknown else self._failure
+            if error.unknown:
+                self._failure, self._request_id = error, None
             return self._refused(error, state)
         reach("detach.after")
         self.accepted += 1
-        self._failure = None
+        self._failure, self._request_id = None, answer.headers.get("x-openstack-request-id")
         return ProbeResult("Nova has just accepted the request")
 
     def _refused(self, error: CloudError, state: str) -> ProbeResult:
@@ -212,9 +216,7 @@ class Detach(VolumeMove):
         the mark it accepts the next one. If a compute service does work on the first one, it ends
         that, and finds nothing to do for the second one.
         """
-        settings = self.cloud.settings
-        quiet = settings.repeat_after if self._failure else max(UNPLUG, settings.repeat_after)
-        if not self._detaching or time.monotonic() - self.since < quiet:
+        if not self._detaching or not self._is_lost():
             return None
         try:
             with translated(f"take the detach of volume {self.volume_id} back", changes=True):
@@ -222,11 +224,22 @@ class Detach(VolumeMove):
         except CloudError as error:
             if error.code != "FORBIDDEN":
                 raise
-            self._failure = None
+            self._failure = self._request_id = None
             return None
         self.accepted = 0  # no guest was asked
+        self._lost += 1
         LOG.warning("Volume %s: retrying a stalled detach", self.volume_id)
         return ProbeResult("a detach that no compute service works on: retrying")
+
+    def _is_lost(self) -> bool:
+        """Return whether it is certain, or likely enough, that no compute service works on the last
+        request. Each that was lost doubles the time for the next one."""
+        since, repeat_after = time.monotonic() - self.since, self.cloud.settings.repeat_after
+        if since >= (repeat_after if self._failure else max(UNPLUG, repeat_after)):
+            return True
+        if self._request_id is None or since < self.patience * _TAKES_UP * 2**self._lost:
+            return False
+        return not servers.is_taken_up(self.cloud, self.server_id, self._request_id)
 
     def _why_it_stands_still(self) -> CloudError | None:
         """Return why nothing moves: Nova's own failure, as long as the package can repeat the

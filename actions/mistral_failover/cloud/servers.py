@@ -310,6 +310,22 @@ def _deletion(cloud: Cloud, server_id: str, host_status: str | None, rung: str) 
     return Evidence(False, rung, words)
 
 
+def is_taken_up(cloud: Cloud, server_id: str, request_id: str) -> bool:
+    """Return whether a compute service has begun what Nova's API accepted by this request, or may
+    have: where the project may not see that, the answer is True.
+
+    A compute service records an event as soon as it has the message. Nova API: os-instance-actions.
+    """
+    try:
+        with translated(f"read the actions of server {server_id}"):
+            shown = cloud.nova("GET", f"/servers/{server_id}/os-instance-actions/{request_id}")
+    except CloudError as error:
+        if error.code not in ("NOT_FOUND", "FORBIDDEN", "BAD_REQUEST"):
+            raise
+        return True
+    return bool(shown["instanceAction"].get("events") != [])
+
+
 def _deletion_event(cloud: Cloud, server_id: str) -> dict[str, Any] | None:
     """Return the compute service's latest event of deleting the server, after it finished, if it
     finishes.

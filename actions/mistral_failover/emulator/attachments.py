@@ -10,7 +10,7 @@ import time
 
 from mistral_failover.emulator import nodes
 from mistral_failover.emulator.core import Emulation, transition
-from mistral_failover.emulator.state import Attachment, Server, Volume, new_id
+from mistral_failover.emulator.state import Attachment, Server, ServerAction, Volume, new_id
 from mistral_failover.emulator.web import take_fault
 
 ROOT_DEVICE = "/dev/vda"
@@ -84,12 +84,15 @@ def attach_at_boot(
     emulation.audit.record("attach_begin", volume=volume.id, server=server.id)
 
 
-def detach(emulation: Emulation, server: Server, attachment: Attachment) -> None:
-    """Lets the compute service detach the volume."""
+def detach(
+    emulation: Emulation, server: Server, attachment: Attachment, action: ServerAction
+) -> None:
+    """Lets the compute service detach the volume, by a request of Nova's API."""
     begin_detaching(emulation, attachment)
     volume = emulation.state.volumes[attachment.volume_id]
     operation = emulation.begin("detach", server=server.id, volume=volume.id)
     emulation.audit.record("detach_begin", volume=volume.id, server=server.id)
+    action.operation = operation
     _queue(emulation, server, "detach", attachment, operation)
 
 
@@ -123,12 +126,20 @@ def _queue(
         emulation.fire(f"{verb}.run", **args)
 
 
+def _finish(emulation: Emulation, operation: str, outcome: str = "done") -> None:
+    """Ends what the compute service did, and its own record of that."""
+    for action in emulation.state.server_actions.values():
+        if action.operation == operation:
+            action.finish("Success" if outcome == "done" else "Error")
+    emulation.finish(operation, outcome)
+
+
 def _reachable(emulation: Emulation, attachment_id: str, operation: str, name: str) -> bool:
     """Whether this step can happen now; if not, it waits for its host or ends with its
     attachment."""
     attachment = emulation.state.attachments.get(attachment_id)
     if attachment is None:
-        emulation.finish(operation, "gone")
+        _finish(emulation, operation, "gone")
         return False
     if not emulation.state.host_up(attachment.host):
         emulation.defer(attachment.host, name, attachment_id=attachment_id, operation=operation)
@@ -209,10 +220,10 @@ def _detach_done(emulation: Emulation, attachment_id: str, operation: str) -> No
         emulation.audit.record(
             "detach_failed", volume=attachment.volume_id, server=attachment.server_id
         )
-        emulation.finish(operation, "failed")
+        _finish(emulation, operation, "failed")
     elif fault is None:
         release(emulation, attachment)
-        emulation.finish(operation)
+        _finish(emulation, operation)
     elif fault.fault == "torn":
         nodes.unplug(emulation, attachment.server_id, attachment.volume_id)
         attachment.in_cinder = False

@@ -256,7 +256,7 @@ def _root_volume(call: Call, asked: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _delete(call: Call) -> Any:
-    servers.delete(call.emulation, find_server(call))
+    servers.delete(call.emulation, find_server(call), call.request_id)
     return 204, None
 
 

@@ -172,10 +172,15 @@ def _detach(call: Call) -> Any:
                 "attach_status must be 'attached' to detach."
             ),
         )
-    if fault := take_fault(call.emulation, "detach", ("unsent",)):
+    fault = take_fault(call.emulation, "detach", ("unsent",))
+    event = None if fault else "compute_detach_volume"
+    action = call.emulation.state.accept(server, call.request_id, "detach_volume", event)
+    if fault is None:
+        attachments.detach(call.emulation, server, attachment, action)
+    else:
         attachments.begin_detaching(call.emulation, attachment)
-        raise refused(fault.status, "Timed out waiting for a reply to message ID 4711")
-    attachments.detach(call.emulation, server, attachment)
+        if fault.status >= 400:
+            raise refused(fault.status, "Timed out waiting for a reply to message ID 4711")
     return 202, None
 
 

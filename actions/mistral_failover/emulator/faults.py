@@ -160,7 +160,8 @@ def inject(emulation: Emulation, body: dict[str, object]) -> None:
     queue, of an attach: Nova's API takes it, and it waits for `seconds` in the queue of the compute
     service; Nova gives up after `rpc_timeout`, and what the compute service then reserves belongs
     to no attachment. unsent, of a detach: Nova's API marks the volume as detaching, and the broker
-    of its messages is away, so the compute service hears nothing; the answer is `status`.
+    of its messages is away, so the compute service hears nothing; the answer is `status`. It is 202
+    if the broker took the message and lost it.
     fail: accepted, and fails when it should have finished. stuck: accepted, and never finishes.
     torn, of a detach: the compute service ends between Cinder's record and Nova's. cancel, of an
     update of a stack: it fails when it should have finished, as one does that superseded another

@@ -235,7 +235,7 @@ def reset(emulation: Emulation, server: Server, state: str) -> None:
     emulation.changed()
 
 
-def delete(emulation: Emulation, server: Server) -> None:
+def delete(emulation: Emulation, server: Server, request_id: str) -> None:
     """Deletes a server. If its host is down, this is Nova's local delete: server and attachments
     are gone at once, but a guest that still runs there continues to run."""
     by_service = emulation.state.host_up(server.host)
@@ -243,17 +243,8 @@ def delete(emulation: Emulation, server: Server) -> None:
         return
     operation = emulation.begin("delete", server=server.id)
     server.task_state, server.updated = "deleting", time.time()
-    emulation.state.deletions.setdefault(server.id, []).append(
-        {
-            "request_id": f"req-{new_id()}",
-            "project_id": server.project_id,
-            "user_id": server.user_id,
-            "started_at": server.updated,
-            "finished_at": None,
-            "by_service": by_service,
-            "host": server.host,
-        }
-    )
+    event = "compute_terminate_instance" if by_service else None
+    emulation.state.accept(server, request_id, "delete", event)
     if by_service:
         emulation.after(
             emulation.latency.of("delete_server"),
@@ -299,9 +290,10 @@ def _remove(emulation: Emulation, server: Server, operation: str, *, local: bool
 
 def _record(emulation: Emulation, server_id: str) -> None:
     """The compute service's own record that it deleted a server."""
-    for row in emulation.state.deletions.get(server_id, []):
-        if row["by_service"] and row["finished_at"] is None:
-            row["finished_at"] = time.time()
+    for action in emulation.state.server_actions.values():
+        mine = (action.server_id, action.action) == (server_id, "delete")
+        if mine and action.event and action.finished_at is None:
+            action.finish()
             return
 
 

@@ -160,7 +160,7 @@ def unmake(emulation: Emulation, physical_id: str) -> str:
     """Starts the deletion of a server or volume; the answer is why it cannot be, or empty."""
     server = emulation.state.servers.get(physical_id)
     if server is not None:
-        servers.delete(emulation, server)
+        servers.delete(emulation, server, f"req-{new_id()}")
     ports.remove(emulation, physical_id)
     balancing.remove(emulation, physical_id)
     found = emulation.state.volumes.get(physical_id)

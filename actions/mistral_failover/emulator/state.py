@@ -144,6 +144,33 @@ class Server:
 
 
 @dataclass
+class ServerAction:
+    """A request that Nova accepted for a server: ``delete`` or ``detach_volume``. It outlives the
+    server.
+
+    `event`: by which name the compute service records what it does, None if it heard nothing.
+    `operation`: what it does, if that is an operation of the emulator's.
+    `finished_at`, `result`: when that ended, and how.
+    """
+
+    request_id: str
+    server_id: str
+    action: str
+    project_id: str
+    user_id: str
+    host: str
+    event: str | None
+    started_at: float
+    operation: str | None = None
+    finished_at: float | None = None
+    result: str | None = None
+
+    def finish(self, result: str = "Success") -> None:
+        """Record how the compute service ended it."""
+        self.finished_at, self.result = time.time(), result
+
+
+@dataclass
 class Volume:
     """A Cinder volume."""
 
@@ -442,7 +469,7 @@ class CloudState:
     servers: dict[str, Server] = field(default_factory=dict)
     volumes: dict[str, Volume] = field(default_factory=dict)
     attachments: dict[str, Attachment] = field(default_factory=dict)
-    deletions: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    server_actions: dict[str, ServerAction] = field(default_factory=dict)
     networks: dict[str, Network] = field(default_factory=dict)
     ports: dict[str, Port] = field(default_factory=dict)
     floating_ips: dict[str, FloatingIp] = field(default_factory=dict)
@@ -499,6 +526,15 @@ class CloudState:
         self.users[user.id] = user
         return user
 
+    def accept(
+        self, server: Server, request_id: str, action: str, event: str | None
+    ) -> ServerAction:
+        """Records that Nova accepted a request for a server."""
+        owner, now = (server.project_id, server.user_id), time.time()
+        made = ServerAction(request_id, server.id, action, *owner, server.host, event, now)
+        self.server_actions[request_id] = made
+        return made
+
     def host_up(self, name: str) -> bool:
         """Whether a host exists and its compute service is up."""
         return name in self.hosts and self.hosts[name].up
@@ -525,6 +561,7 @@ _KINDS: dict[str, type] = {
     "trusts": Trust,
     "hosts": Host,
     "servers": Server,
+    "server_actions": ServerAction,
     "volumes": Volume,
     "attachments": Attachment,
     "networks": Network,

@@ -6,7 +6,7 @@ import datetime
 import json
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
@@ -46,6 +46,7 @@ class Call:
     body: Any
     token: Token | None = None
     user: User | None = None
+    request_id: str = field(default_factory=lambda: f"req-{new_id()}")
 
     @property
     def project_id(self) -> str:
@@ -118,7 +119,7 @@ def endpoint(
         call = Call(emulation, request, {})
         if service.delayed:
             await asyncio.sleep(emulation.latency.of("api"))
-        headers = {"x-openstack-request-id": f"req-{new_id()}"}
+        headers = {"x-openstack-request-id": call.request_id}
         name = operation if isinstance(operation, str) else request.method.lower()
         fault: ApiFault | None = None
         try:
