@@ -72,7 +72,6 @@ class Detach(VolumeMove):
         self._stopped = False
         self._asked = 0.0
         self._request_id: str | None = None  # of the last request, if Nova accepted it
-        self._lost = 0  # requests that no compute service took up
 
     def step(self) -> ProbeResult:
         """See :class:`Steps`."""
@@ -227,17 +226,16 @@ class Detach(VolumeMove):
             self._failure = self._request_id = None
             return None
         self.accepted = 0  # no guest was asked
-        self._lost += 1
         LOG.warning("Volume %s: retrying a stalled detach", self.volume_id)
         return ProbeResult("a detach that no compute service works on: retrying")
 
     def _is_lost(self) -> bool:
         """Return whether it is certain, or likely enough, that no compute service works on the last
-        request. Each that was lost doubles the time for the next one."""
+        request."""
         since, repeat_after = time.monotonic() - self.since, self.cloud.settings.repeat_after
         if since >= (repeat_after if self._failure else max(UNPLUG, repeat_after)):
             return True
-        if self._request_id is None or since < self.patience * _TAKES_UP * 2**self._lost:
+        if self._request_id is None or since < self.patience * _TAKES_UP:
             return False
         return not servers.is_taken_up(self.cloud, self.server_id, self._request_id)
 
