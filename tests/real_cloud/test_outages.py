@@ -98,7 +98,7 @@ def test_a_failover_ends_by_itself_though_a_service_was_away(
     dies(stack, operator, first)
     until_under_way(watch, service.during)
     returned = take_away(where, service, seconds)
-    limit = service.returns + calm if seconds == SHORT else max(LIMIT, service.returns)
+    limit = service.returns + calm if seconds == SHORT else LIMIT
     reached = until_reached(watch, before, max(LIMIT, limit))
 
     after = max(0.0, reached["ended_at"] - returned)

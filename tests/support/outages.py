@@ -50,10 +50,9 @@ SERVICES = {
     "memcached": Service(("memcached",), ("fence", "create")),
     "MariaDB": Service(("mariadb",), ("stack_parameters", "update")),
     # It may take along what Mistral was told. Then a sweep, which runs once a minute, has to find
-    # the execution that did nothing for a minute. It may also take along the detach that Nova
-    # accepted, and a report of nova-compute: then the host counts as down for a minute, and the
-    # detach is taken back later still (289 s measured).
-    "RabbitMQ": Service(("rabbitmq",), ("volume_attachment", "delete"), 330.0),
+    # the execution that did nothing for a minute. It may also take along a report of nova-compute:
+    # then the host counts as down for a minute.
+    "RabbitMQ": Service(("rabbitmq",), ("volume_attachment", "delete"), 180.0),
 }
 
 
