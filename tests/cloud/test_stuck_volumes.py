@@ -113,6 +113,28 @@ def test_a_detach_that_a_compute_service_may_work_on_gets_the_time_that_a_stubbo
     assert detaches(emulator) == 1
 
 
+def test_the_detach_of_another_client_is_not_taken_back_in_place_of_a_lost_one(
+    cloud: Any, pair: Any, emulator: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other client is quicker, and its detach is taken up."""
+    attach(cloud, pair.volume, pair.a, 5)
+    volumes, taken_back = cloud.volumes.volumes, []
+    roll_detaching = volumes.roll_detaching
+
+    def another_is_quicker(volume: str) -> None:
+        roll_detaching(volume)
+        taken_back.append(volume)
+        emulator.api_fault("detach", "stuck")
+        cloud.nova("DELETE", f"/servers/{pair.a}/os-volume_attachments/{volume}")
+
+    monkeypatch.setattr(volumes, "roll_detaching", another_is_quicker)
+    emulator.api_fault("detach", "unsent", status=202)
+
+    stuck(detach, cloud, pair.volume, pair.a, 1.5)
+
+    assert taken_back == [pair.volume]
+
+
 def test_a_detach_that_nova_keeps_failing_is_transient(
     cloud: Any, pair: Any, emulator: Any
 ) -> None:

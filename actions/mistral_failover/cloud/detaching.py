@@ -225,7 +225,7 @@ class Detach(VolumeMove):
                 raise
             self._failure = self._request_id = None
             return None
-        self.accepted = 0  # no guest was asked
+        self.accepted, self._request_id = 0, None  # no guest was asked
         LOG.warning("Volume %s: retrying a stalled detach", self.volume_id)
         return ProbeResult("a detach that no compute service works on: retrying")
 
