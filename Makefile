@@ -56,7 +56,7 @@ test-outages: $(STAMP)
 # zsh and fish (Debian's, installed if they are missing and you are root).
 drills: $(STAMP)
 	PYTHONPATH=tests:. $(BIN)/python -m support.shells
-	$(BIN)/pytest -m drills tests -n 2 --dist loadfile --durations=10
+	$(BIN)/pytest -m drills tests -n 2 --dist loadfile --timeout=300 --durations=10
 
 # Then the properties of the core, and every interleaving, further than make test searches them.
 faults: $(STAMP)

@@ -24,9 +24,12 @@ from mistral_failover.store.tables import groups, journal, operations
 DRILL = [sys.executable, "-m", "mistral_failover.cli.main", "drill"]
 
 pytestmark = pytest.mark.drills
+HANGS = 280.0
+"""Seconds after which a drill counts as hung. It takes some 25, and many times that beside other
+lanes on a busy machine."""
 
 
-def drill(*options: str, timeout: float = 110) -> tuple[int, dict[str, Any], str]:
+def drill(*options: str, timeout: float = HANGS) -> tuple[int, dict[str, Any], str]:
     """Exit code, outcome, and what was told."""
     done = subprocess.run(
         [*DRILL, "-f", "json", *options], capture_output=True, text=True, timeout=timeout
@@ -100,7 +103,7 @@ def test_a_drill_killed_in_its_failback_is_finished_by_the_next_one(tmp_path: Pa
 @pytest.mark.parametrize("options", [["--agents"], ["--fault", "host"], ["--broker", "amqp://b"]])
 def test_active_active_is_played_with_what_it_can_be_played_with(options: list[str]) -> None:
     done = subprocess.run(
-        [*DRILL, "--active-active", *options], capture_output=True, text=True, timeout=60
+        [*DRILL, "--active-active", *options], capture_output=True, text=True, timeout=HANGS
     )
     assert done.returncode == 2
     assert (
@@ -111,7 +114,10 @@ def test_active_active_is_played_with_what_it_can_be_played_with(options: list[s
 
 def test_plain_lines_and_a_table_are_for_people() -> None:
     done = subprocess.run(
-        [*DRILL, "--latency", "zero", "--fault", "app"], capture_output=True, text=True, timeout=110
+        [*DRILL, "--latency", "zero", "--fault", "app"],
+        capture_output=True,
+        text=True,
+        timeout=HANGS,
     )
     assert done.returncode == 0, done.stderr
     assert "Done: " in done.stdout
@@ -120,7 +126,7 @@ def test_plain_lines_and_a_table_are_for_people() -> None:
 
 
 def test_a_bad_option_is_refused_with_exit_code_2() -> None:
-    done = subprocess.run([*DRILL, "--volumes", "0"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*DRILL, "--volumes", "0"], capture_output=True, text=True, timeout=HANGS)
     assert done.returncode == 2
     assert "0 is not between 1 and 100" in done.stderr
 
