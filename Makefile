@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 # Tests start thousands of programs: each starts in half the time if Python keeps what it compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: drill test docs drills test-cloud test-cloud-together test-cloud-alone test-octavia test-designate test-outages test-broker test-ui pictures test-package agent-deb faults lint bench bench-cloud mutants cloud-up cloud-down cloud-status machines-up machines-down test-machines test-machines-down machines-soak bench-machines test-losses clean
+.PHONY: drill test test-cli docs drills test-cloud test-cloud-together test-cloud-alone test-octavia test-designate test-outages test-broker test-ui pictures test-package agent-deb faults lint bench bench-cloud mutants cloud-up cloud-down cloud-status machines-up machines-down test-machines test-machines-down machines-soak bench-machines test-losses clean
 
 $(STAMP): setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -22,7 +22,11 @@ drill: $(STAMP)
 # Debian's fence agents are installed if they are missing and you are root.
 test: $(STAMP)
 	PYTHONPATH=tests:. $(BIN)/python -m support.fence_agents
-	$(BIN)/pytest -n 3 --dist worksteal --durations=10
+	$(BIN)/pytest -n 4 --dist worksteal --durations=10
+
+# The command line before a Mistral that is served, in a process of its own.
+test-cli: $(STAMP)
+	$(BIN)/pytest -m served tests/cli -n 3 --dist worksteal --durations=10
 
 # The contract of the cloud, and whole failovers, on real services: see docs/developing.md.
 test-cloud:
@@ -60,7 +64,7 @@ drills: $(STAMP)
 
 # Then the properties of the core, and every interleaving, further than make test searches them.
 faults: $(STAMP)
-	$(BIN)/pytest -m faults tests/faults -n 3 --dist worksteal --durations=10
+	$(BIN)/pytest -m faults tests -n 3 --dist worksteal --durations=10
 	HYPOTHESIS_PROFILE=deep $(BIN)/pytest tests/convergence tests/store/test_totals.py -n 3 --dist worksteal
 
 # The agents and their channel on a real RabbitMQ, and everybody killed at every point.

@@ -100,6 +100,14 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "400")
 
 
+@pytest.hookimpl(tryfirst=True)  # before those that were not chosen are taken out
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs a deployment: ``make test-cli``."""
+    for item in items:
+        if "deployment" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.served)
+
+
 @contextmanager
 def deploy(folders: pytest.TempPathFactory) -> Iterator[Deployment]:
     """Deploy the example's group, and fail it over by hand once: two goals."""

@@ -22,6 +22,8 @@ from mistral_failover.store.database import Database
 from support.databases import fresh_url
 from support.pages import ROOT
 
+pytestmark = pytest.mark.faults
+
 VERSIONS = "actions/mistral_failover/store/migrations/versions"
 WORKER = ROOT / "tests" / "support" / "version_worker.py"
 NEEDED = ("actions", "workflows", "examples", "tests/support")

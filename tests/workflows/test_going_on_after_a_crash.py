@@ -15,6 +15,8 @@ from mistral_failover.convergence.records import Outcome, Step
 from mistral_failover.runtime.request import DEFAULT_PROJECT
 from mistral_failover.store import groups, views
 
+pytestmark = pytest.mark.faults
+
 
 def begin(group: Any, **facts: Any) -> dict[str, Any]:
     """Begin, as a process that died right after."""

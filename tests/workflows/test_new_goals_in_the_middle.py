@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.faults
+
 SLOW = 0.4
 ATTACHING = "Attach data to db_b: started"
 DETACHING = "Detach data from db_a: started"

@@ -24,6 +24,8 @@ from mistral_failover.store.groups import group_id
 from mistral_failover.testing.engine import TestEngine
 from support.own_chain import CHAIN, ExternalServices
 
+pytestmark = pytest.mark.faults
+
 
 @pytest.fixture
 def house() -> Iterator[ExternalServices]:

@@ -32,6 +32,8 @@ from mistral_failover.testing.workflows import Workflows
 from support.activation import activate
 from support.as_user import run_as
 
+pytestmark = pytest.mark.faults
+
 PROJECT = stable_hex("project", "demo")
 _SERVER = {
     "type": "OS::Nova::Server",

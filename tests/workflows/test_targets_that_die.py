@@ -25,6 +25,8 @@ from mistral_failover.store.transaction import SqlTransaction
 from support.operators import Operator
 from support.waiting import until
 
+pytestmark = pytest.mark.faults
+
 SLOW = 0.5
 DETACHING = "Detach data from db_a: started"
 ATTACHING = "Attach data to db_b: started"

@@ -20,6 +20,8 @@ from mistral_failover.store.tables import operations
 from support.operators import Operator
 from support.waiting import until
 
+pytestmark = pytest.mark.faults
+
 CONFIRMED = "I pulled the plug"
 STRANGER = "0b5e9d2c-9a4f-4e0f-9a53-0d5f0c1e7a11"
 ACTIVE = {"get_param": "active"}

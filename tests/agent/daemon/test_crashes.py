@@ -13,6 +13,8 @@ from mistral_failover.agent.channel.interface import ChannelError
 from mistral_failover.agent.daemon.main import main
 from support.agents import Node, killed_at_the_end, shell, until
 
+pytestmark = pytest.mark.faults
+
 BEFORE_IT_RAN = ["agent.received"]
 ALMOST = ["agent.journaled", "agent.acknowledged"]
 UNDER_WAY = ["agent.running", "agent.ended"]

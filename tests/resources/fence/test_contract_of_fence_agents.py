@@ -29,6 +29,8 @@ from mistral_failover.resources.fence.devices import Device, load
 from support.fencing import PASSWORD, SIMULATORS, Fencing
 from testcloud.machines import fences
 
+pytestmark = pytest.mark.faults
+
 LIMIT = 30.0
 LOOKS = 4
 """Seconds for which an agent looks, once a second, whether the host is off."""
