@@ -149,7 +149,7 @@ bench-machines: machines-up
 
 # The two that count most.
 test-losses: machines-up
-	$(BIN)/pytest -m machines tests/machines/test_power.py tests/machines/test_partitions.py -n 2 --dist loadfile \
+	$(BIN)/pytest -m machines tests/machines/test_power.py tests/machines/test_storage.py -n 2 --dist loadfile \
 	  -k 'power_loss_and or partition_while' --timeout=600
 
 clean:

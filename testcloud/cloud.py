@@ -8,6 +8,7 @@ import fcntl
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from testcloud import (
@@ -50,20 +51,26 @@ def up(settings: Settings, tell: Tell) -> bool:
     """
     with alone(settings):
         check_disk(settings)
-        begun = time.monotonic()
         with installing(settings):
-            packages.install(settings, lambda what: tell(what, None))
-            if not package_archive.installed(settings):
-                package_archive.install(settings)
-                tell("pack installed", time.monotonic() - begun)
-            if settings.machines:
-                image.build(settings, tell)
+            packages.install_programs(settings, lambda what: tell(what, None))
+            jobs = [_install, *([image.build] if settings.machines else [])]
+            with ThreadPoolExecutor() as pool:
+                for done in [pool.submit(job, settings, tell) for job in jobs]:
+                    done.result()
         if settings.machines:
             # Only now: packages come from outside.
             network.up(settings)
             network.enter(settings)
         check_ports(settings)
         return _start(settings, tell)
+
+
+def _install(settings: Settings, tell: Tell) -> None:
+    begun = time.monotonic()
+    packages.install_services(settings, lambda what: tell(what, None))
+    if not package_archive.installed(settings):
+        package_archive.install(settings)
+        tell("pack installed", time.monotonic() - begun)
 
 
 def down(settings: Settings, *, wipe: bool = False) -> None:

@@ -83,6 +83,15 @@ def install(settings: Settings, tell: Callable[[str], None]) -> None:
 
     :raises CloudError: PACKAGES_MISSING, NO_UV, INSTALL_FAILED.
     """
+    install_programs(settings, tell)
+    install_services(settings, tell)
+
+
+def install_programs(settings: Settings, tell: Callable[[str], None]) -> None:
+    """Install what is missing of Debian's.
+
+    :raises CloudError: PACKAGES_MISSING, INSTALL_FAILED, WRONG_MACHINE.
+    """
     programs, files = DEBIAN, HEADERS
     if settings.machines:
         check_machine()
@@ -91,6 +100,13 @@ def install(settings: Settings, tell: Callable[[str], None]) -> None:
     install_debian(programs, settings, tell, also=missing)
     if settings.machines:
         _link_modules(places.bindings(settings))
+
+
+def install_services(settings: Settings, tell: Callable[[str], None]) -> None:
+    """Install the services' environment, if it is missing or old.
+
+    :raises CloudError: NO_UV, INSTALL_FAILED.
+    """
     stamp = settings.venv / ".installed"
     if hashes.stamped(stamp, key()):
         return

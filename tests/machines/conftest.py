@@ -66,25 +66,87 @@ def rack(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
+def start(demo: Tenant, rack: str, request: pytest.FixtureRequest) -> Callable[..., Service]:
+    """Make a service with a ladder of fences. Its outages are printed now, and at the end of all
+    tests; of one that could not be made nothing is left."""
+
+    def started(*fence: Any, volume_type: str | None = None) -> Service:
+        name = f"machines-{os.getpid()}-{next(_numbers)}"
+        try:
+            return Service(demo, name, fence, rack, _teller(request), volume_type)
+        except BaseException:
+            machines.tidy(demo, name)
+            raise
+
+    return started
+
+
+@pytest.fixture
 def protect(
-    where: Settings, demo: Tenant, operator: Tenant, rack: str, request: pytest.FixtureRequest
+    start: Callable[..., Service], where: Settings, demo: Tenant, operator: Tenant, rack: str
 ) -> Iterator[Callable[..., Service]]:
     """Make a service with a ladder of fences. Afterwards hosts and stacks are as before."""
-    names: list[str] = []
     made: list[Service] = []
 
-    def tell(line: str) -> None:
-        print(f"\n{line}", flush=True)
-        request.node.user_properties.append((MEASURED, line))
-
     def make(*fence: Any, volume_type: str | None = None) -> Service:
-        names.append(f"machines-{os.getpid()}-{next(_numbers)}")
-        made.append(Service(demo, names[-1], fence, rack, tell, volume_type))
+        made.append(start(*fence, volume_type=volume_type))
         return made[-1]
 
     yield make
     for service in made:
         service.ledger.stop()
     machines.restore_hosts(where, operator, rack)
-    for name in names:
-        machines.tidy(demo, name)
+    for service in made:
+        machines.tidy(demo, service.name)
+
+
+@pytest.fixture(scope="module")
+def kept(demo: Tenant) -> Iterator[dict[str, Service]]:
+    """The services of a file that several of its tests use, by their ladders."""
+    services: dict[str, Service] = {}
+    yield services
+    for service in services.values():
+        machines.tidy(demo, service.name)
+
+
+@pytest.fixture
+def protected(
+    start: Callable[..., Service],
+    kept: dict[str, Service],
+    where: Settings,
+    demo: Tenant,
+    operator: Tenant,
+    rack: str,
+    request: pytest.FixtureRequest,
+) -> Iterator[Callable[..., Service]]:
+    """A service with a ladder of fences: the one of an earlier test of the file, with a new server
+    in place of the lost one, or a new one. Afterwards the hosts are as before; a test that fails
+    leaves no service."""
+    failed = request.session.testsfailed
+    used: list[str] = []
+
+    def find(*fence: Any) -> Service:
+        used.append(repr(fence))
+        if (service := kept.get(used[-1])) is None:
+            service = kept[used[-1]] = start(*fence)
+        else:
+            service.make_whole(_teller(request))
+        return service
+
+    yield find
+    services = {ladder: kept[ladder] for ladder in used if ladder in kept}
+    for service in services.values():
+        service.ledger.stop()
+    machines.restore_hosts(where, operator, rack)
+    if request.session.testsfailed > failed:
+        for ladder, service in services.items():
+            del kept[ladder]
+            machines.tidy(demo, service.name)
+
+
+def _teller(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    def tell(line: str) -> None:
+        print(f"\n{line}", flush=True)
+        request.node.user_properties.append((MEASURED, line))
+
+    return tell

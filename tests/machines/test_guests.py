@@ -14,12 +14,14 @@ from support.machines import QUIESCE, STOP, STORAGE, Service
 pytestmark = pytest.mark.machines
 
 RACK = "rack3"
+LADDER = ({**QUIESCE, "longest": 15}, STOP)
+"""`longest` ends the wait for an agent that answers and stops nothing."""
 
 
-def test_planned_switchovers_lose_no_row(protect: Callable[..., Service]) -> None:
+def test_planned_switchovers_lose_no_row(protected: Callable[..., Service]) -> None:
     """Also one in which the standby's agent is killed: it starts again, as its unit has it, and
     finds in its journal what it did."""
-    service = protect(QUIESCE, STOP)
+    service = protected(*LADDER)
     service.write()
     with service.fault("planned switchover"):
         machines.move(service)
@@ -29,9 +31,9 @@ def test_planned_switchovers_lose_no_row(protect: Callable[..., Service]) -> Non
         machines.move_while_the_agent_is_killed(service)
 
 
-def test_a_panicking_kernel(protect: Callable[..., Service]) -> None:
+def test_a_panicking_kernel(protected: Callable[..., Service]) -> None:
     """Nova says ACTIVE; it can stop the guest, and that is the proof."""
-    service = protect(QUIESCE, STOP)
+    service = protected(*LADDER)
     service.write()
 
     with service.fault("kernel panic"):
@@ -53,9 +55,9 @@ def test_a_guest_that_is_frozen_and_thawed_after_the_failover(
     assert service.proof().rung == "storage"
 
 
-def test_a_host_without_its_storage(protect: Callable[..., Service]) -> None:
-    """The agent answers, and its commands hang in their writes: `longest` ends the wait."""
-    service = protect({**QUIESCE, "longest": 15}, STOP)
+def test_a_host_without_its_storage(protected: Callable[..., Service]) -> None:
+    """The agent answers, and its commands hang in their writes."""
+    service = protected(*LADDER)
     service.write()
 
     with service.fault("storage cut"):

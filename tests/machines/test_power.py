@@ -21,10 +21,10 @@ RACK = "rack1"
 
 
 def test_power_loss_and_the_role_goes_back_when_the_power_returned(
-    protect: Callable[..., Service],
+    protected: Callable[..., Service],
 ) -> None:
     """The operator's board proves it: IPMI, a real fence agent."""
-    service = protect(QUIESCE, HOST_POWER, STOP)
+    service = protected(QUIESCE, HOST_POWER, STOP)
     service.write()
     first = service.active
 
@@ -67,16 +67,3 @@ def test_a_second_loss_while_the_first_is_under_way(
     for service, rung in ((first, "host_power"), (second, "storage")):
         assert service.home[service.active] == stays
         assert service.proof().rung == rung
-
-
-def test_a_guest_that_hangs_until_an_operator_fences_its_host(
-    protect: Callable[..., Service], operator: Tenant
-) -> None:
-    """The proof is there at once; the volume is not released before."""
-    service = protect(QUIESCE, STORAGE, STOP)
-    service.write(inside=True)
-
-    with service.fault("hung guest", untold=1):
-        machines.hang_until_the_host_is_fenced(service, operator)
-
-    assert service.proof().rung == "storage"

@@ -250,6 +250,12 @@ class Service:
         """Bring every host of the rack back: cables, power, Ceph, Nova."""
         restore_hosts(self.where, Tenant(self.where, "admin"), self.rack)
 
+    def make_whole(self, tell: Callable[[str], None]) -> None:
+        """Have both members able to serve, for another test, which is told the outages."""
+        self._tell = tell
+        for member in self.group.status()["lost"]:
+            self.replace_server(member)
+
     def replace_server(self, member: str) -> None:
         """Have Heat make the server of a member anew, as docs/volumes.md says, confirm that it is
         healthy, and wait until it could serve."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host is cut off, and its guest writes on until the storage refuses it."""
+"""A host is cut off, or its guest hangs: the storage refuses what the old server writes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ RACK = "rack2"
 
 
 def test_partition_while_the_guest_writes_on(
-    protect: Callable[..., Service], operator: Tenant
+    protected: Callable[..., Service], operator: Tenant
 ) -> None:
     """The storage refuses its writes. What it acknowledged until then is there. The block is lifted
     only after the host was off."""
-    service = protect(QUIESCE, STORAGE, STOP)
+    service = protected(QUIESCE, STORAGE, STOP)
     service.write(inside=True)
     host = service.home[service.active]
 
@@ -34,15 +34,28 @@ def test_partition_while_the_guest_writes_on(
 
 
 def test_a_guest_that_hangs_behind_a_partition_and_runs_on_after_the_failover(
-    protect: Callable[..., Service],
+    protected: Callable[..., Service],
 ) -> None:
     """No power switch has ended it. It may tell one row that was acknowledged when it stopped; what
     it writes then is refused."""
-    service = protect(QUIESCE, STORAGE, STOP)
+    service = protected(QUIESCE, STORAGE, STOP)
     service.write(inside=True)
 
     with service.fault("hung guest behind a partition", untold=1):
         machines.hang_behind_a_partition(service)
+
+    assert service.proof().rung == "storage"
+
+
+def test_a_guest_that_hangs_until_an_operator_fences_its_host(
+    protected: Callable[..., Service], operator: Tenant
+) -> None:
+    """The proof is there at once; the volume is not released before."""
+    service = protected(QUIESCE, STORAGE, STOP)
+    service.write(inside=True)
+
+    with service.fault("hung guest", untold=1):
+        machines.hang_until_the_host_is_fenced(service, operator)
 
     assert service.proof().rung == "storage"
 
