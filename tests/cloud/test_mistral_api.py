@@ -6,6 +6,7 @@ What Mistral itself does with these requests is shown in tests/embedded.
 
 from __future__ import annotations
 
+import itertools
 import re
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -160,9 +161,27 @@ def test_a_long_list_is_asked_for_in_pages(server: ScriptedServer) -> None:
 
 
 def test_a_list_has_an_end_even_where_mistral_gives_it_none(server: ScriptedServer) -> None:
-    server.reply = lambda request: (200, {}, {"executions": [row(n) for n in range(PAGE)]})
+    numbers = itertools.count()
+    server.reply = lambda request: (
+        200,
+        {},
+        {"executions": [row(next(numbers)) for _ in range(PAGE)]},
+    )
 
     assert len(list(without_token(server).running("failover."))) == 10 * PAGE
+
+
+def test_a_mistral_that_refuses_a_row_that_it_lists_is_an_error(server: ScriptedServer) -> None:
+    def reply(request: Request) -> Reply:
+        if "marker=" in request.path:
+            return 404, {}, {"faultstring": "Workflow execution not found"}
+        return 200, {}, {"executions": [row(n) for n in range(PAGE)]}
+
+    server.reply = reply
+
+    with pytest.raises(CloudError, match="Workflow execution not found"):
+        list(without_token(server).running("failover."))
+    assert len(server.calls) == 4, "the list was begun anew once"
 
 
 def test_only_names_that_begin_so_count(server: ScriptedServer) -> None:

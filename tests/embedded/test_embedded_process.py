@@ -13,6 +13,7 @@ import requests
 
 from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.embedded.process import MistralProcess
+from mistral_failover.mistral import client as client_module
 from mistral_failover.mistral.client import MistralClient, MistralError
 from support.waiting import until
 
@@ -113,6 +114,22 @@ def test_the_executions_below_one_are_found(client):
     found = client.sub_executions(execution["id"])
     assert {e["workflow_name"] for e in found} == {"parent", "hang"}
     client.set_state(execution["id"], "CANCELLED")
+
+
+def test_each_row_of_a_list_counts_once_if_the_row_that_ended_a_page_is_deleted(
+    client, monkeypatch
+):
+    """Mistral answers the next page with 404."""
+    monkeypatch.setattr(client_module, "PAGE", 2)
+    note = str(uuid.uuid4())
+    ran = [client.run("greet", description=note)["id"] for _ in range(5)]
+    rows = client.rows("executions", description=note)
+
+    found = [next(rows)["id"] for _ in range(2)]
+    client.request("DELETE", f"executions/{found[-1]}")
+    found += [row["id"] for row in rows]
+
+    assert sorted(found) == sorted(ran)
 
 
 def test_waiting_ends_when_the_time_is_over(client):

@@ -205,14 +205,28 @@ class MistralClient:
             raise self._failure(error, "GET") from None
 
     def rows(self, path: str, **query: Any) -> Iterator[Any]:
-        """A list, asked for in pages, 1000 rows at most. Raises as :meth:`request`."""
+        """A list, asked for in pages, 1000 rows at most. Raises as :meth:`request`.
+
+        If the row that ended a page is deleted before the next page is read, the list is read anew,
+        once. Each row counts once.
+        """
         key = path.rpartition("/")[2]
+        seen: set[str] = set()
         marker: dict[str, str] = {}
-        for _ in range(_PAGES):
+        anew = False
+        for _ in range(2 * _PAGES):
             asked = {"limit": PAGE, **query, **marker}
-            rows = self.request("GET", path, params=asked)[key]
-            yield from rows
-            if len(rows) < PAGE:
+            if marker and not anew:
+                answer = self.find(path, **asked)
+            else:
+                answer = self.request("GET", path, params=asked)
+            if answer is None:  # Mistral does not find the marker
+                marker, anew = {}, True
+                continue
+            rows = answer[key]
+            yield from (row for row in rows if row["id"] not in seen)
+            seen.update(row["id"] for row in rows)
+            if len(rows) < PAGE or len(seen) >= PAGE * _PAGES:
                 return
             marker = {"marker": rows[-1]["id"]}
 
