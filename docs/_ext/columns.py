@@ -196,7 +196,8 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "proven_at": "when it was proven",
         "claimed_at": "when the fence that is running, or the last one, began",
         "nova_seen": "set while Nova counts the host as down because a fence told it: the last "
-        "report of its compute service that Nova showed since, empty before the first look",
+        "report of its compute service that Nova showed since, empty before the first look; "
+        "the year 9999 while Nova is to be told, because it could not be asked",
     },
     "blocked_clients": {
         "client": "address, port and nonce, as Ceph names it",

@@ -23,7 +23,7 @@ from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.emulator.state import stable_hex
 from mistral_failover.orders import unfence_host
 from mistral_failover.recovery import lift_fences
-from mistral_failover.resources.fence import lifting
+from mistral_failover.resources.fence import lifting, power
 from mistral_failover.runtime.request import DEFAULT_PROJECT
 from mistral_failover.store import blocked_clients, host_fences
 from support.emulated import Pair, cloud, connect, emulated, emulator, pair
@@ -104,12 +104,26 @@ def dies(stored: Stored, ago: float = 60.0) -> None:
     stored.fencing.emulated.emulation.state.hosts[stored.fencing.host].reported -= ago
 
 
-def fence(stored: Stored) -> None:
-    """Switch the host off, as an operator does."""
-    answer = FenceHost(host=stored.fencing.host, because="it burns", even_if_up=True).run(
-        context_of(stored, "admin")
-    )
+def fence(stored: Stored, nova_away: str = "") -> str:
+    """Switch the host off, as an operator does; return the proof. ``nova_away``: the call that Nova
+    does not answer once the host is off."""
+    client, tell_nova = stored.fencing.emulated.client, power.tell_nova
+
+    def away(switch: power.Switch, host: str) -> str:
+        client.api_fault(nova_away, times=100)
+        try:
+            return tell_nova(switch, host)
+        finally:
+            client.clear_api_faults()
+
+    with pytest.MonkeyPatch.context() as patch:
+        if nova_away:
+            patch.setattr(power, "tell_nova", away)
+        answer = FenceHost(host=stored.fencing.host, because="it burns", even_if_up=True).run(
+            context_of(stored, "admin")
+        )
     assert not isinstance(answer, Result), answer.error
+    return str(answer["proof"])
 
 
 def sweep(stored: Stored, user: str = "demo") -> Any:
@@ -337,6 +351,37 @@ def test_nova_is_told_again_of_a_fence_that_it_does_not_know(stored: Stored) -> 
     assert stored.fencing.forced_down()
 
 
+@pytest.mark.parametrize("operation", ["service_list", "service_update"])
+def test_nova_is_told_later_of_a_fence_if_it_was_away(stored: Stored, operation: str) -> None:
+    dies(stored)
+    proof = fence(stored, nova_away=operation)
+    assert "Nova did not accept that (" in proof
+    assert not stored.fencing.forced_down()
+
+    sweep(stored)
+    assert stored.fencing.forced_down()
+
+    sweep(stored)
+    returns(stored)
+    sweep(stored)
+    assert not stored.fencing.forced_down()
+
+
+def test_a_host_that_is_fenced_again_while_nova_is_away_stays_down(stored: Stored) -> None:
+    """Its reports from before the second fence are no return."""
+    dies(stored)
+    fence(stored)
+    sweep(stored)
+    returns(stored)
+    dies(stored, ago=0)
+    fence(stored, nova_away="service_list")
+
+    for _ in range(2):
+        sweep(stored)
+
+    assert stored.fencing.forced_down()
+
+
 def test_a_report_that_waited_in_the_broker_is_no_return(
     stored: Stored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -353,10 +398,15 @@ def test_a_report_that_waited_in_the_broker_is_no_return(
     assert stored.fencing.forced_down()
 
 
-def test_a_host_that_somebody_else_has_forced_down_stays_so(stored: Stored, unfence: Run) -> None:
+@pytest.mark.parametrize("nova_away", ["", "service_list"])
+@pytest.mark.parametrize("fences", [1, 2])
+def test_a_host_that_somebody_else_has_forced_down_stays_so(
+    stored: Stored, unfence: Run, nova_away: str, fences: int
+) -> None:
     stored.fencing.emulated.emulation.state.hosts[stored.fencing.host].forced_down = True
 
-    fence(stored)
+    for _ in range(fences):
+        fence(stored, nova_away=nova_away)
     unfence(because="it is on again")
     sweep(stored)
 

@@ -162,7 +162,7 @@ def _done(found: Leftovers, back: bool) -> str:
     if found.clients:
         done.append(f"Ceph accepts {counted(len(found.clients), 'client')} again")
     if found.down_in_nova and back:
-        done.append("Nova no longer counts the host as down")
+        done.append("Nova no longer counts the host as down because of a fence")
     elif found.down_in_nova:
         done.append(
             "Nova counts the host as down until its compute service reports; the sweep tells Nova"

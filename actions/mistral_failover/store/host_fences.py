@@ -19,6 +19,9 @@ from mistral_failover.store.tables import blocked_clients, host_fences, incident
 _reports = incidents.alias("report")
 _OWNER = 255  # characters that the column holds
 _TICK = 0.001  # seconds
+NOT_TOLD = "9999-12-31T23:59:59"
+"""In place of a report: Nova could not be asked whether the host is down already. It is a time,
+since older versions read it as one; no report is later."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,8 @@ class HostFence:
     it was off; None while there is none. ``claimed_at``: when the fence with this proof began;
     later than every block of a client before it, whatever the clock says.
     ``nova_seen``: None unless Nova was told by us that the host is down; then what Nova showed
-    as its last report after that, empty before the first look."""
+    as its last report after that, empty before the first look. `NOT_TOLD` if Nova could not be
+    asked."""
 
     owner: str | None
     proof: str | None
@@ -120,9 +124,15 @@ def record_forced_down(tx: Session, host: str) -> None:
     tx.execute(host_fences.update().where(host_fences.c.host == host).values(nova_seen=""))
 
 
+def record_not_told(tx: Session, host: str) -> None:
+    """Record that Nova is to be told that a host is down, unless we recorded that we tell it."""
+    untold = sa.and_(host_fences.c.host == host, host_fences.c.nova_seen.is_(None))
+    tx.execute(host_fences.update().where(untold).values(nova_seen=NOT_TOLD))
+
+
 def fenced_again(tx: Session, host: str) -> None:
     """Record that what Nova shows of a host that we told it is down was not looked at since."""
-    told = sa.and_(host_fences.c.host == host, host_fences.c.nova_seen.is_not(None))
+    told = sa.and_(host_fences.c.host == host, host_fences.c.nova_seen != NOT_TOLD)
     tx.execute(host_fences.update().where(told).values(nova_seen=""))
 
 
@@ -134,7 +144,7 @@ def record_nova_report(tx: Session, host: str, before: str, seen: str | None) ->
 
 
 def forced_down_hosts(tx: Session) -> list[str]:
-    """Return the hosts that we told Nova are down."""
+    """Return the hosts that we told Nova are down, or could not."""
     query = sa.select(host_fences.c.host).where(host_fences.c.nova_seen.is_not(None))
     return sorted(tx.connection.execute(query).scalars())
 

@@ -38,7 +38,8 @@ was cut off, reports wait in the broker."""
 @dataclass(frozen=True)
 class Leftovers:
     """What fences left behind on a host. ``clients``: those that Ceph blocks. ``safe``: of them
-    those that are certainly dead. ``down_in_nova``: whether a fence told Nova that it is down."""
+    those that are certainly dead. ``down_in_nova``: whether a fence told Nova that it is down,
+    or could not."""
 
     host: str
     clients: tuple[BlockedClient, ...]
@@ -103,9 +104,12 @@ def tell_nova_back(store: Database, nova: Cloud, host: str) -> bool:
     service = hosts.compute_service(nova, host)
     if service is None:
         return False
-    if not service.forced_down and not seen:
+    if seen == host_fences.NOT_TOLD and service.forced_down:  # by somebody else
+        return store.atomically(lambda tx: host_fences.record_nova_report(tx, host, seen, None))
+    if not service.forced_down and seen in ("", host_fences.NOT_TOLD):
         # The fence could not tell Nova, or another sweep told it of a return during the fence.
-        hosts.force_down(nova, service)
+        if store.atomically(lambda tx: host_fences.record_nova_report(tx, host, seen, "")):
+            hosts.force_down(nova, service)
         return False
     if service.forced_down:
         if not seen:

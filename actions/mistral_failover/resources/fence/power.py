@@ -156,15 +156,12 @@ def _lost() -> ClaimLost:
 
 def tell_nova(switch: Switch, host: str) -> str:
     """Tell Nova that the host is fenced. Return the result as a clause; a refusal changes nothing
-    about the proof."""
+    about the proof, and what lifts fences tells Nova later."""
     try:
         switch.guard.permit("PUT")
+        # Before the look at Nova: no report from before this fence may count as the host's return.
+        switch.store.atomically(partial(host_fences.fenced_again, host=host))
         service = hosts.compute_service(switch.nova, host)
-        if service is not None and service.forced_down:
-            # No report from before this fence may count as the host's return; but what lifts fences
-            # may just have told Nova of one.
-            switch.store.atomically(partial(host_fences.fenced_again, host=host))
-            service = hosts.compute_service(switch.nova, host)
         if service is None:
             return "Nova has no compute service there"
         if not service.forced_down:
@@ -175,6 +172,7 @@ def tell_nova(switch: Switch, host: str) -> str:
     except CloudError as error:
         if error.code == "LEASE_LOST" or error.code == "HANDED_BACK":
             raise
+        switch.store.atomically(partial(host_fences.record_not_told, host=host))
         LOG.warning("Nova did not accept that %s is fenced: %s", host, error.message)
         return f"Nova did not accept that ({error.code})"
 
