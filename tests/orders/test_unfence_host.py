@@ -432,6 +432,42 @@ def test_a_sweep_lifts_what_is_safe_and_tells_the_project_nothing(
     assert not stored.fencing.forced_down()
 
 
+def test_nova_is_told_of_a_return_while_ceph_hangs(
+    stored: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lift_fences, "LIMIT", 1.0)  # less than that of a command of Ceph
+    stored.cluster(SUSPECT)
+    stored.prove()
+    dies(stored)
+    fence(stored)
+    stored.cluster(modes=("hangs",), blocklist=[SUSPECT])
+    sweep(stored)
+    returns(stored)
+
+    sweep(stored)
+    assert not stored.fencing.forced_down()
+    assert blocked(stored) == [SUSPECT]
+
+    stored.cluster(blocklist=[SUSPECT])
+    sweep(stored)
+    assert blocked(stored) == []
+
+
+def test_a_block_is_lifted_while_nova_hangs(
+    stored: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lift_fences, "LIMIT", 1.0)
+    stored.cluster(SUSPECT)
+    stored.prove()
+    fence(stored)
+    stored.fencing.emulated.client.api_fault("service_list", "hold", seconds=5)
+
+    sweep(stored)
+
+    assert blocked(stored) == []
+    assert stored.fencing.forced_down()
+
+
 def test_a_sweep_of_a_project_that_may_not_use_the_devices_lifts_nothing(stored: Stored) -> None:
     stored.cluster(SUSPECT)
     stored.prove()

@@ -12,9 +12,12 @@ import time
 from weakref import WeakKeyDictionary
 
 from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.guard import Guard
 from mistral_failover.cloud.hosts import operator_cloud
 from mistral_failover.resources.fence import devices, lifting, power
 from mistral_failover.resources.fence.ceph import Cluster
+from mistral_failover.resources.fence.devices import Devices
+from mistral_failover.resources.fence.lifting import Leftovers
 from mistral_failover.runtime.deadlines import DeadlineGuard
 from mistral_failover.runtime.request import Request
 from mistral_failover.store.database import Database
@@ -23,7 +26,7 @@ LOG = logging.getLogger(__name__)
 EVERY = 60.0
 """Seconds between two times that a process looks, for whatever project."""
 LIMIT = 10.0
-"""Seconds for all hosts; the next sweep continues."""
+"""Seconds for Nova, and for Ceph, of all hosts; the next sweep continues."""
 
 _looked: WeakKeyDictionary[Database, float] = WeakKeyDictionary()
 
@@ -41,15 +44,24 @@ def lift_fences(request: Request, *, at_once: bool = False) -> None:
     except devices.NoDevices:
         return
     _looked[database] = began
-    guard = DeadlineGuard(began + LIMIT, settings.http_timeout)
-    for host in lifting.hosts_with_leftovers(database, known):
-        try:
-            found = lifting.leftovers(database, known, host)
-            if found.safe and known.ceph is not None:
-                cluster = Cluster(known.ceph, lambda limit: min(limit, guard.permit("POST")))
-                lifting.unblock(database, cluster, found.safe)
-            if found.down_in_nova:
-                nova = operator_cloud(known.cloud, guard, settings)
-                lifting.tell_nova_back(database, nova, host)
-        except (CloudError, power.Unproven) as error:
-            LOG.warning("The fence of host %s is not lifted: %s", host, error)
+    found = lifting.hosts_with_leftovers(database, known)
+    for lift in (_tell_nova_back, _unblock):  # neither waits for the service of the other
+        guard = DeadlineGuard(time.monotonic() + LIMIT, settings.http_timeout)
+        for host in found:
+            try:
+                lift(request, known, lifting.leftovers(database, known, host), guard)
+            except (CloudError, power.Unproven) as error:
+                LOG.warning("The fence of host %s is not lifted: %s", host, error)
+
+
+def _tell_nova_back(request: Request, known: Devices, found: Leftovers, guard: Guard) -> None:
+    runtime = request.runtime
+    if found.down_in_nova:
+        nova = operator_cloud(known.cloud, guard, runtime.settings)
+        lifting.tell_nova_back(runtime.database, nova, found.host)
+
+
+def _unblock(request: Request, known: Devices, found: Leftovers, guard: Guard) -> None:
+    if found.safe and known.ceph is not None:
+        cluster = Cluster(known.ceph, lambda limit: min(limit, guard.permit("POST")))
+        lifting.unblock(request.runtime.database, cluster, found.safe)
