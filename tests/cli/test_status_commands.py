@@ -143,12 +143,54 @@ def test_watching_until_rest_waits_for_the_failover_of_an_admitted_alarm(
 
     done = deployment.failover("watch", group, "--until-rest")
 
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == (3 if held else 0), done.stderr
     assert looks > 0
     assert deployment.status(group)["unstarted"] == []
     assert deployment.status(group)["held"] == int(held)
     last = done.stdout.splitlines()[-1]
-    assert last.endswith("is COMPLETE" if held else "is COMPLETE; active on db_a")
+    assert ("is COMPLETE; 1 alarm held; " if held else "is COMPLETE; active on db_a") in last
+
+
+def test_watching_until_rest_ends_if_the_failover_of_an_admitted_alarm_does_not_start(
+    deployment: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = "never-started"
+    deployment.protect(group)
+    deployment.run("failover", group=group, lost=["db_a"])  # no other member can take over
+    deployment.hear(group, "db_b-is-gone", member="db_b")
+    monkeypatch.setattr(follow, "PATIENCE", 0.5)
+    looks = iter(range(100))
+
+    def soon(_: float) -> None:
+        assert next(looks, None) is not None, "it does not end"
+        time.sleep(0.1)
+
+    monkeypatch.setattr(follow, "time", SimpleNamespace(sleep=soon))
+
+    done = deployment.failover("watch", group, "--until-rest")
+
+    assert done.returncode == 3, done.stderr
+    assert next(looks) > 1, "it was not given up at once"
+    last = done.stdout.splitlines()[-1]
+    assert "waits for the start of a failover, since " in last
+    assert f"failover sweep {group}   (starts the failover of the alarm, or says why" in last
+
+
+def test_a_watch_that_ends_with_a_held_alarm_says_why_and_which_command_helps(
+    deployment: Any, held: tuple[str, str]
+) -> None:
+    group, incident = held
+
+    done = deployment.failover("watch", group, "--until-rest")
+
+    assert done.returncode == 3, done.stderr
+    *_, step, last = done.stdout.splitlines()
+    assert "HELD: " in step
+    assert "has been paused since" in step
+    assert "is COMPLETE; active on db_a; 1 alarm held; failover resume" in last
+    assert f"failover alarms {group}" in last
+    deployment.shown("dismiss", incident, "--because", "we looked")
+    assert deployment.failover("watch", group, "--until-rest").returncode == 0
 
 
 def test_a_watcher_sees_each_step_and_a_mistral_that_goes_away_for_a_while(

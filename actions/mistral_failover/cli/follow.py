@@ -16,6 +16,9 @@ if TYPE_CHECKING:  # a command starts without the code of the actions
     from mistral_failover.store.views import JournalRow
 
 _AT_REST = frozenset({"COMPLETE", "FAILED", "BLOCKED", "DEFINED"})
+PATIENCE = 90.0
+"""Seconds at rest after which the failover of an admitted alarm does not start by itself: a sweep
+tries that every minute."""
 _MOST = 1000
 
 
@@ -56,17 +59,12 @@ class WatchUpdate:
     steps: list[JournalRow] = field(default_factory=list)
     away: str = ""
 
-    @property
-    def word(self) -> str:
-        """COMPLETE and the like; empty without an answer."""
-        return str(self.status["status"]) if self.status else ""
-
 
 def watch_updates(
     app: Any, group: str, interval: float, until_rest: bool, shown: int = 5
 ) -> Iterator[WatchUpdate]:
     """Look every ``interval`` seconds; with ``until_rest`` until nothing is running, and no
-    admitted alarm waits for its failover to start.
+    admitted alarm waits for its failover to start, or has waited for `PATIENCE`.
 
     The first look has the ``shown`` latest steps. One look reports that Mistral is down; the next
     comes when it is back. Raises CommandFailed if Mistral is down from the start, for an unknown
@@ -75,6 +73,7 @@ def watch_updates(
     from mistral_failover.mistral.client import MistralError
 
     after, away, seen = 0, False, False
+    rests_since: float | None = None
     with connection.mistral(app) as client:
         while True:
             asked = {"group": group, "after": after, "limit": _MOST if seen else shown}
@@ -91,7 +90,13 @@ def watch_updates(
             else:
                 after, away, seen = max((row["id"] for row in steps), default=after), False, True
                 yield WatchUpdate(clean_value(status), clean_value(steps))
+                at_rest = status["status"] in _AT_REST
+                rests_since = (rests_since or status["now"]) if at_rest else None
                 # An older server does not say what has not started.
-                if until_rest and status["status"] in _AT_REST and not status.get("unstarted"):
+                if (
+                    until_rest
+                    and rests_since is not None
+                    and (not status.get("unstarted") or status["now"] - rests_since > PATIENCE)
+                ):
                     return
             time.sleep(interval)

@@ -16,7 +16,7 @@ from cliff.show import ShowOne
 from mistral_failover.cli import base, status_screen
 from mistral_failover.cli.base import ActionCommand, for_people, lasted, when
 from mistral_failover.cli.connection import CommandFailed
-from mistral_failover.cli.follow import Journal, WatchUpdate, watch_updates
+from mistral_failover.cli.follow import PATIENCE, Journal, WatchUpdate, watch_updates
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.model.text import clean, counted
 
@@ -125,7 +125,8 @@ class Watch(ActionCommand, Command):
     Elsewhere each change of its status has a line, too. Ctrl-C only ends the watching.
 
     If Mistral is down, it is asked again until it is back. The exit code tells the group's last
-    status: 0 COMPLETE (or no goal yet), 1 FAILED, 3 BLOCKED, 4 still running.
+    status: 0 COMPLETE (or no goal yet), 1 FAILED, 3 waits for an operator (BLOCKED, or an alarm is
+    held or its failover has not started), 4 still running.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -135,8 +136,8 @@ class Watch(ActionCommand, Command):
         parser.add_argument(
             "--until-rest",
             action="store_true",
-            help="end as soon as nothing is running, and no failover waits for its start: "
-            "COMPLETE, FAILED or BLOCKED",
+            help="end as soon as nothing is running, and no failover waits for its start, or one "
+            f"waits for more than {PATIENCE:.0f} s",
         )
         parser.add_argument(
             "--interval",
@@ -152,19 +153,31 @@ class Watch(ActionCommand, Command):
         looks = watch_updates(
             self.app, parsed_args.group, max(0.1, parsed_args.interval), parsed_args.until_rest
         )
-        last = ""
+        code = base.FAILED
         try:
             if self.app.stdout.isatty():
                 from mistral_failover.cli.live import live
 
-                for look in live(looks, self.app.stdout):
-                    last = look.word or last
+                looks = live(looks, self.app.stdout)
             else:
-                for look in _told(looks, self.app.stdout):
-                    last = look.word or last
+                looks = _told(looks, self.app.stdout)
+            for look in looks:
+                if look.status:
+                    code = _end(look.status)
         except KeyboardInterrupt:
             self.app.stdout.write("\n")
-        return ENDS.get(last, base.FAILED)
+        return code
+
+
+def _end(status: StatusReport) -> int:
+    """Return the exit code for a group's status."""
+    code = ENDS.get(status["status"], base.FAILED)
+    return base.BLOCKED if code == base.COMPLETE and _alarms_wait(status) else code
+
+
+def _alarms_wait(status: StatusReport) -> bool:
+    """Return whether alarms are held, or their failovers have not started."""
+    return bool(status["held"] or status.get("unstarted"))  # an older server does not say it
 
 
 def _told(looks: Iterator[WatchUpdate], stream: Any) -> Iterator[WatchUpdate]:
@@ -191,12 +204,15 @@ def _stands(status: StatusReport, told: Container[str] = ()) -> str:
         f"{status['group']} is {status['status']}",
         status_screen.role_holders(status),
         *(f"waits for {each}" for each in status_screen.awaited_starts(status)),
+        *([f"{counted(status['held'], 'alarm')} held"] if status["held"] else []),
     ]
     if status["status"] in (TraversalStatus.BLOCKED, TraversalStatus.FAILED):
         # In the answers of older versions failure is missing.
         short = status_screen.short_reason(status["reason"], status.get("failure"))
         why = short if status["reason"] in told else status_screen.why(status)
         words += [why, *status_screen.help_lines(status)]
+    elif status["status"] != TraversalStatus.IN_PROGRESS and _alarms_wait(status):
+        words += status_screen.help_lines(status)
     return "; ".join(filter(None, words))
 
 
