@@ -8,7 +8,10 @@ from collections.abc import Mapping
 from shlex import quote
 from typing import Any
 
+from oslo_utils import uuidutils
+
 from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.stacks import stack_shown
 from mistral_failover.convergence.errors import UnknownGroup
 from mistral_failover.mistral.api import mistral_of
 from mistral_failover.model.differences import in_documents
@@ -25,6 +28,8 @@ from mistral_failover.store.transaction import ProjectTransaction
 
 ASK = 3.0
 """The limit for questions to Mistral, in seconds."""
+HEAT = 20.0
+"""The limit for the question to Heat, in seconds."""
 
 
 def define(
@@ -36,7 +41,7 @@ def define(
     defined before), ``differences`` and ``lines`` (its changes, for machines and for people, as for
     two goals), and ``missing``: the workflows that it names and Mistral does not have, sorted, as
     far as Mistral answered. Raises InvalidDocument, also if the file names servers that belong to
-    another group of the project.
+    another group of the project; CloudError if only Heat can tell that and does not.
     """
     given = [] if types is None else types
     if not isinstance(given, list):
@@ -45,12 +50,13 @@ def define(
     group = parse_group(definition, name=name, types=loaded)
     for problem in template_problems(group):
         raise problem
+    stacks = _ways_to_write_the_stack(request, group)
     stored = {"document": group.definition, "types": [t.to_dict() for t in loaded]}
 
     def store(tx: ProjectTransaction) -> tuple[str, Any]:
         identity = group_id(request.project_id, group.name)
         known = tx.definition(identity) if groups.get(tx, identity) else None
-        _refuse_shared(tx, group, known["document"] if known else None)
+        _refuse_shared(tx, group, stacks, known["document"] if known else None)
         if not dry_run:
             groups.define(tx, group.name, stored)
             observations.forget_alarms(tx, identity)
@@ -72,30 +78,59 @@ def define(
     }
 
 
-def _refuse_shared(tx: ProjectTransaction, group: Group, known: Mapping[str, Any] | None) -> None:
+def _ways_to_write_the_stack(request: Request, group: Group) -> set[str]:
+    """Return how group files may write a group's stack: its name and its id, if another file that
+    names the same members writes a stack in the other way. Raises CloudError."""
+    own, names = group.stack, _members(group.definition)
+    by_id = uuidutils.is_uuid_like(own)
+    documents = request.store.reading(groups.documents)
+    if not any(
+        uuidutils.is_uuid_like(document["stack"]) != by_id and names & _members(document)
+        for document in documents.values()
+    ):
+        return {own}
+    guard = DeadlineGuard(time.monotonic() + HEAT, request.runtime.settings.http_timeout)
+    try:
+        shown = stack_shown(request.cloud(guard), own)
+    except CloudError as error:
+        if error.code != "NOT_FOUND":
+            raise
+        return {own}
+    if shown.stack_status.startswith("DELETE"):  # another stack may have its name by now
+        return {own}
+    return {own, str(shown.stack_name), str(shown.id)}
+
+
+def _refuse_shared(
+    tx: ProjectTransaction, group: Group, stacks: set[str], known: Mapping[str, Any] | None
+) -> None:
     """Refuse members that another group of the project has: both would start and stop what runs on
     these servers, and fence them under each other. A group keeps those that it shares already,
-    because it has to be operated. Raises InvalidDocument."""
-    wanted = _members(group.definition) - (_members(known) if known is not None else set())
+    because it has to be operated. ``stacks``: the ways to write its stack. Raises
+    InvalidDocument."""
+
+    def of_stack(document: Mapping[str, Any] | None) -> set[str]:
+        return _members(document) if document and document["stack"] in stacks else set()
+
+    wanted = _members(group.definition) - of_stack(known)
     if not wanted:
         return
     for name, document in groups.documents(tx).items():
-        shared = wanted & _members(document) if name != group.name else None
+        shared = wanted & of_stack(document) if name != group.name else None
         if shared:
             raise InvalidDocument(
                 "members",
-                f"{', '.join(sorted(member for _, member in shared))} of stack {group.stack} "
-                f"belong to the group {name}",
+                f"{', '.join(sorted(shared))} of stack {group.stack} belong to the group {name}",
                 f"Add the resources to {name}, with a role of their own if they move alone; or "
                 f"delete that group first: failover group delete {quote(name)}",
             )
 
 
-def _members(document: Mapping[str, Any]) -> set[tuple[str, str]]:
-    """Return what a group file names as its members, each as (stack, resource)."""
+def _members(document: Mapping[str, Any]) -> set[str]:
+    """Return the resources of its stack that a group file names as its members."""
     of = document["members"]
     named = [*of.get("servers", ()), of.get("autoscaling_group")]
-    return {(str(document["stack"]), str(each)) for each in named if each}
+    return {str(each) for each in named if each}
 
 
 def _missing_workflows(request: Request, group: Group) -> list[str]:

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two groups on the same servers are noticed, whether their files name the stack or give its id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from mistral_lib.actions import Result
+
+from mistral_failover.actions.groups import Define
+from mistral_failover.emulator.server import EmulatedCloud
+from support.scaled_groups import ScaledGroup, definition, emulated, of, shared, stack, state
+
+__all__ = ["emulated", "of", "shared", "state"]
+
+AN_ID_OF_NO_STACK = "4f8f1c1e-6a0e-4c1f-9c3c-0d8f4c0b7a11"
+
+
+@pytest.fixture
+def group(of: Callable[..., ScaledGroup]) -> ScaledGroup:
+    """A group whose file names its stack."""
+    return of(2)
+
+
+def stack_id(emulated: EmulatedCloud, name: str) -> str:
+    """The id of the stack of this name, which is made if there is none."""
+    return str(emulated.client.create_stack(name, stack(2), adopt=True)["id"])
+
+
+def defined(group: ScaledGroup, name: str, stack: str) -> Any:
+    """Define a group of this name over a stack; its answer, or the error it is refused with."""
+    answer = group.run(Define(definition(stack), name=name))
+    return answer.error if isinstance(answer, Result) else answer
+
+
+def test_a_group_that_gives_the_id_of_a_stack_does_not_get_servers_of_one_that_names_it(
+    group: ScaledGroup, emulated: EmulatedCloud
+) -> None:
+    refused = defined(group, f"{group.name}-again", stack_id(emulated, group.name))
+
+    assert refused["code"] == "INVALID_DOCUMENT"
+    assert f"belong to the group {group.name}" in refused["message"]
+
+
+def test_a_group_that_names_a_stack_does_not_get_servers_of_one_that_gives_its_id(
+    group: ScaledGroup, emulated: EmulatedCloud
+) -> None:
+    other = f"{group.name}-other"
+    assert defined(group, f"{other}-by-id", stack_id(emulated, other))["created"]
+
+    refused = defined(group, other, other)
+
+    assert refused["code"] == "INVALID_DOCUMENT"
+    assert f"belong to the group {other}-by-id" in refused["message"]
+
+
+def test_members_of_the_same_names_in_another_stack_are_others(
+    group: ScaledGroup, emulated: EmulatedCloud
+) -> None:
+    other = f"{group.name}-other"
+
+    assert defined(group, other, stack_id(emulated, other))["created"]
+
+
+@pytest.mark.parametrize("gone", ["no-such-stack", AN_ID_OF_NO_STACK])
+def test_a_stack_that_does_not_exist_is_no_other_one(group: ScaledGroup, gone: str) -> None:
+    assert defined(group, f"{group.name}-of-{gone}", gone)["created"]
+
+
+def test_a_group_may_give_the_id_of_the_stack_that_it_named(
+    group: ScaledGroup, emulated: EmulatedCloud
+) -> None:
+    changed = defined(group, group.name, stack_id(emulated, group.name))
+
+    assert changed["created"] is False
