@@ -13,7 +13,7 @@ from contract.rig import UNKNOWN_ID, Made, Rig
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.guard import LeaseLost
 from mistral_failover.cloud.stacks import VOLUME
-from mistral_failover.cloud.volumes import attach, detach, resolve_volume
+from mistral_failover.cloud.volumes import attach, detach, name_id, resolve_volume
 from mistral_failover.fault_points import arm, disarm
 
 NOT_ATTACHED = (
@@ -91,6 +91,18 @@ def test_the_answer_to_an_attach_names_the_device_and_not_the_attachment(rig, de
     path = f"/servers/{two.a}/os-volume_attachments/{volume}"
     assert demo.nova("GET", path).json()["volumeAttachment"]["attachment_id"]
     rig.until(lambda: rig.volume_status(volume) == "in-use")
+
+
+def test_only_an_operator_is_shown_which_name_a_volume_has_in_its_backend(
+    rig, cloud, demo, admin, volume
+):
+    key = "os-vol-mig-status-attr:name_id"
+    shown = admin.cinder("GET", f"/volumes/{volume}").json()["volume"]
+    assert (key in shown, shown.get(key)) == (True, None), "it was not migrated in use"
+    assert key not in demo.volume(volume)
+
+    operator = rig.connect("admin", token=admin.session.get_token())
+    assert name_id(operator, volume) == name_id(cloud, volume) == volume
 
 
 def test_an_attach_whose_process_died_after_the_request_is_adopted(counted, demo, two, volume):

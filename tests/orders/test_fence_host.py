@@ -252,6 +252,25 @@ def test_ceph_blocks_the_clients_on_the_host_and_no_others(stored: Stored, run: 
     assert not stored.fencing.forced_down(), "the host may live; only its clients are blocked"
 
 
+def test_clients_of_a_volume_that_was_migrated_in_use_are_blocked(stored: Stored, run: Run) -> None:
+    stored.migrated()
+    stored.cluster(SUSPECT)
+
+    found = run(host=stored.fencing.host, rung="storage", because="its rack is cut off")
+
+    assert found["fenced"] is True, found
+    assert stored.state["blocklist"] == [SUSPECT]
+
+
+def test_a_cinder_that_does_not_answer_leaves_the_images_of_the_volumes_own_ids(
+    stored: Stored, run: Run
+) -> None:
+    stored.cluster(SUSPECT)
+    stored.fencing.emulated.client.api_fault("volume_show", status=503, times=100)
+
+    assert run(host=stored.fencing.host, rung="storage", because="its rack is cut off")["fenced"]
+
+
 def test_a_repeat_goes_on_with_the_clients_that_are_not_blocked_yet(
     stored: Stored, run: Run
 ) -> None:

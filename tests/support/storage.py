@@ -31,7 +31,13 @@ class Stored:
     @property
     def image(self) -> str:
         """The volume's image."""
-        return f"volumes/volume-{self.pair.volume}"
+        volume = self.fencing.emulated.emulation.state.volumes[self.pair.volume]
+        return f"volumes/volume-{volume.name_id or volume.id}"
+
+    def migrated(self) -> None:
+        """Cinder has migrated the volume in use: its image has the name of another volume."""
+        volume = self.fencing.emulated.emulation.state.volumes[self.pair.volume]
+        volume.name_id = "5d0c0f4e-8f0e-4f53-9d63-3b1c7f5a9e21"
 
     @property
     def state(self) -> dict[str, Any]:

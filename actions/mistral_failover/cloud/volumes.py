@@ -24,6 +24,7 @@ from mistral_failover.cloud.volume_holders import ANOTHER, volume_of
 from mistral_failover.cloud.volume_move import refuse_root
 
 _UNPROVEN = Release()
+_NAME_ID = "os-vol-mig-status-attr:name_id"
 
 
 def resolve_volume(cloud: Cloud, stack: str, name: str) -> str:
@@ -55,6 +56,19 @@ def exists(cloud: Cloud, volume_id: str) -> bool:
     except CloudError as error:
         return error.code != "NOT_FOUND"
     return True
+
+
+def name_id(cloud: Cloud, volume_id: str) -> str:
+    """Return the id in the name that a volume has in its backend. It is another one than the
+    volume's own if Cinder has migrated the volume in use. Cinder shows that only to operators; for
+    others this is the volume's own id. Raises `CloudError`."""
+    try:
+        volume = volume_of(cloud, volume_id)
+    except CloudError as error:
+        if error.code not in ("FORBIDDEN", "NOT_FOUND"):
+            raise
+        return volume_id
+    return getattr(volume, _NAME_ID, None) or volume_id
 
 
 def refuse_unmovable(cloud: Cloud, stack: str, wanted: Mapping[str, Collection[str]]) -> None:

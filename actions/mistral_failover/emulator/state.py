@@ -187,6 +187,7 @@ class Volume:
     metadata: dict[str, str] = field(default_factory=dict)
     user_id: str = ""
     owner: list[str] | None = None
+    name_id: str | None = None  # in the name of its image, once it was migrated in use
 
 
 @dataclass

@@ -65,6 +65,7 @@ def view(call: Call, volume: Volume) -> dict[str, Any]:
         for a in call.emulation.state.attachments_of(volume_id=volume.id)
         if a.status in ("attached", "detaching")
     ]
+    migration = {"migstat": None, "name_id": volume.name_id} if call.admin else {}
     href = f"{call.emulation.url}/volume/v3/{volume.project_id}/volumes/{volume.id}"
     return {
         "id": volume.id,
@@ -88,6 +89,7 @@ def view(call: Call, volume: Volume) -> dict[str, Any]:
         "updated_at": utc(volume.updated, TIME),
         "os-vol-tenant-attr:tenant_id": volume.project_id,
         "links": [{"rel": "self", "href": href}],
+        **{f"os-vol-mig-status-attr:{key}": value for key, value in migration.items()},
     }
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypedDict
 
-from mistral_failover.cloud import hosts
+from mistral_failover.cloud import hosts, volumes
+from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Guard
 from mistral_failover.model.rungs import HostRung
 from mistral_failover.model.text import counted
@@ -247,7 +248,11 @@ def _clients_on(order: HostOrder, cluster: Cluster, addresses: frozenset[str]) -
 
     def look(volume: str) -> None:
         try:
-            image = cluster.image_of(volume)
+            name_id = volumes.name_id(order.cloud, volume)
+        except CloudError:  # if it was migrated in use, it is named as not covered
+            name_id = volume
+        try:
+            image = cluster.image_of(volume, name_id)
         except NoImage:
             return
         if here := frozenset(each for each in image.clients if address_of(each) in addresses):

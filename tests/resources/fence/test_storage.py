@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,13 +13,14 @@ import pytest
 
 from mistral_failover.cloud import volumes
 from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.servers import Evidence
 from mistral_failover.model.group import parse_group
 from mistral_failover.resources.fence import power
 from mistral_failover.resources.fence.rung import Examined
 from mistral_failover.resources.fence.storage import Storage
 from support.emulated import Pair
-from support.fencing import PROJECT, Fencing, since
+from support.fencing import PROJECT, Fencing, clouds_of_an_operator, private, since
 from support.storage import STANDBY, SUSPECT, Stored
 
 CINDER = "172.31.251.5:0/555"
@@ -299,6 +301,65 @@ def test_a_volume_of_another_project_is_not_blocked(
     assert stored.state["calls"] == []
 
 
+# -- a volume that Cinder has migrated in use
+
+
+def test_the_clients_of_a_migrated_volume_are_found_at_its_present_image(stored: Stored) -> None:
+    stored.migrated()
+    stored.cluster(SUSPECT)
+
+    evidence = stored.prove()
+
+    assert evidence.proven, evidence.observed
+    assert evidence.observed == f"Ceph blocks 1 client of volume {stored.pair.volume}"
+    assert stored.state["blocklist"] == [SUSPECT]
+
+
+def test_an_image_that_a_migration_has_left_behind_proves_nothing(stored: Stored) -> None:
+    """The guest writes to another one."""
+    left = stored.image
+    stored.migrated()
+    stored.cluster(watchers={left: [STANDBY], stored.image: [SUSPECT]})
+
+    assert stored.prove().proven
+    assert stored.state["blocklist"] == [SUSPECT]
+
+
+@pytest.mark.parametrize("user", ["demo", "nobody"])
+def test_an_operator_to_whom_cinder_does_not_show_it_gets_the_image_of_the_volume_s_own_id(
+    stored: Stored, user: str
+) -> None:
+    """Keystone does not know the second one."""
+    clouds_of_an_operator(stored.fencing.emulated, stored.folder, user)
+    stored.cluster(SUSPECT)
+    assert stored.prove().proven
+
+    stored.migrated()
+    stored.cluster(SUSPECT)
+
+    assert "is in none of the operator's pools" in stored.prove().observed
+
+
+def test_without_a_credential_of_an_operator_the_volume_s_own_id_counts(stored: Stored) -> None:
+    document = json.loads(stored.fencing.file.read_text("utf-8"))
+    del document["cloud"]
+    private(stored.fencing.file, json.dumps(document))
+    stored.cluster(SUSPECT)
+
+    assert stored.prove().proven
+
+
+def test_a_cinder_that_does_not_answer_the_operator_is_asked_again_later(stored: Stored) -> None:
+    stored.cluster(SUSPECT)
+    stored.fencing.emulated.client.api_fault("volume_show", status=503, times=100)
+
+    with pytest.raises(CloudError) as raised:
+        stored.prove()
+
+    assert raised.value.transient
+    assert stored.state["blocklist"] == []
+
+
 # -- volumes of several servers
 
 
@@ -376,6 +437,16 @@ def test_a_service_that_has_the_volume_open_does_not_contradict_the_board(stored
     stored.cluster(CINDER)
 
     assert power_off(stored, services=["172.31.251.5"]).proven
+
+
+def test_a_client_of_a_migrated_volume_contradicts_the_board(
+    stored: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(power, "WATCH", 0.5)
+    stored.migrated()
+    stored.cluster(SUSPECT)
+
+    assert "contradicted: a client still has volume" in power_off(stored).observed
 
 
 def test_a_cluster_that_cannot_be_asked_contradicts_nothing(stored: Stored) -> None:

@@ -54,13 +54,13 @@ class Cluster:
         self._permit = permit
         self._going = going
 
-    def image_of(self, volume_id: str) -> Image:
-        """Return the image of a volume with its clients. Raises NoImage if it is in none of the
-        pools, Unproven if it is in several."""
+    def image_of(self, volume_id: str, name_id: str) -> Image:
+        """Return the image of a volume with its clients. ``name_id``: the id in the image's name.
+        Raises NoImage if it is in none of the pools, Unproven if it is in several."""
         found = [
             image
             for pool in self._ceph.pools
-            if (image := self._image(f"{pool}/volume-{volume_id}")) is not None
+            if (image := self._image(f"{pool}/volume-{name_id}")) is not None
         ]
         if not found:
             raise NoImage(f"volume {volume_id} is in none of the operator's pools")

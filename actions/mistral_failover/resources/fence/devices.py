@@ -151,10 +151,10 @@ class Ceph:
 class Devices:
     """The operator's file.
 
-    ``cloud``: the entry of clouds.yaml with which Nova is asked for hosts; None: that of
-    ``[failover] cloud``. ``compute_must_be_down``: switch a host off only if Nova reports its
-    compute service down. ``listen``: seconds to wait for a sign of life after a host was switched
-    off, if its guest was heard shortly before.
+    ``cloud``: the entry of clouds.yaml with which Nova is asked for hosts, and Cinder for the names
+    of images; None: that of ``[failover] cloud``. ``compute_must_be_down``: switch a host off only
+    if Nova reports its compute service down. ``listen``: seconds to wait for a sign of life after a
+    host was switched off, if its guest was heard shortly before.
     """
 
     projects: frozenset[str]

@@ -79,7 +79,8 @@ def _watching(attempt: FenceAttempt, known: Devices) -> Callable[[Permit], tuple
         for volume_id in attempt.target.volumes:
             try:
                 own = storage.own_clients(attempt, known, volume_id)
-                image = cluster.image_of(volume_id)
+                name_id = storage.name_id_of(attempt, known, volume_id)
+                image = cluster.image_of(volume_id, name_id)
                 clients = own(cluster.watchers(image.name))
             except (power.ClaimLost, power.TimeOver, LeaseLost):
                 raise

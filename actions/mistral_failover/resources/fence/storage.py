@@ -99,7 +99,7 @@ def _fenced(attempt: FenceAttempt, known: Devices, cluster: Cluster, deadline: f
     blocking = Blocking(cluster, store, attempt.tools.cloud.guard, deadline, before)
     for volume_id in target.volumes:
         own = own_clients(attempt, known, volume_id)
-        image = cluster.image_of(volume_id)
+        image = cluster.image_of(volume_id, name_id_of(attempt, known, volume_id))
         suspects = own(image.clients | {row.client for row in rows if row.volume_id == volume_id})
         if not suspects:
             raise power.Unproven(
@@ -170,6 +170,25 @@ def blocked_before(cluster: Cluster, rows: Iterable[BlockedClient]) -> frozenset
     """Return those of the recorded clients that Ceph blocks now. Raises Unproven."""
     recorded = {row.client for row in rows}
     return cluster.blocked() & recorded if recorded else frozenset()
+
+
+def name_id_of(attempt: FenceAttempt, known: Devices, volume_id: str) -> str:
+    """Return the id in the name of a volume's image, as Cinder shows it to the operator; the
+    volume's own id without a credential that Keystone accepts. Raises CloudError."""
+    from mistral_failover.cloud.errors import CloudError
+    from mistral_failover.cloud.hosts import operator_cloud
+    from mistral_failover.cloud.tokens import NO_RIGHTS
+    from mistral_failover.cloud.volumes import name_id
+
+    runtime = attempt.tools.runtime
+    assert runtime is not None  # it has the devices
+    try:
+        operator = operator_cloud(known.cloud, attempt.tools.cloud.guard, runtime.settings)
+        return name_id(operator, volume_id)
+    except CloudError as error:
+        if error.code not in {"CONFIG", *NO_RIGHTS}:
+            raise
+        return volume_id
 
 
 def own_clients(attempt: FenceAttempt, known: Devices, volume_id: str) -> Own:
