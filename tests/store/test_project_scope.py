@@ -76,7 +76,7 @@ NAMED: dict[str, Any] = {
     "group_ids": [THEIRS],
     "held": Claim("cmp1", 1),
     "volume_id": "x",
-    "lifted": BlockedClient("a client", "x", 0.0),
+    "lifted": BlockedClient("a client", "x", 0.0, 1),
     "holder": "a worker",
     "identity": THEIRS,
     "incident": Incident("new", "theirs", THEIRS, "aodh", {}, {}, Decision.HELD, "new"),

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import pytest
 import yaml
 
@@ -26,6 +27,8 @@ from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.hosts import operator_cloud
 from mistral_failover.cloud.servers import Evidence
+from mistral_failover.convergence.graph import TraversalPlan
+from mistral_failover.convergence.records import Traversal, TraversalStatus
 from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.resources.fence import host_power, power
 from mistral_failover.resources.fence.devices import load
@@ -33,7 +36,8 @@ from mistral_failover.resources.fence.rung import FenceAttempt, FenceTarget
 from mistral_failover.resources.operation_context import OperationContext
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.settings import Settings
-from mistral_failover.store import host_fences
+from mistral_failover.store import groups, host_fences
+from mistral_failover.store.database import Database
 from mistral_failover.store.groups import MemberRow
 from support.databases import new_store
 from support.pages import ROOT
@@ -184,6 +188,19 @@ class Fencing:
             lease=settings.lease,
         )
         return power.switch_off(switch, self.host, self.now())
+
+    def begin(self, clock_ahead: float = 0.0) -> None:
+        """Begin the failover of the attempts, by a clock that is so many seconds ahead of the
+        present one."""
+        url = self.runtime.database.url.render_as_string(hide_password=False)
+        then = Database(url, clock=lambda: time.time() + clock_ahead)
+        group = then.for_project(PROJECT).atomically(
+            lambda tx: groups.define(tx, "payments", {"document": {}, "types": []})
+        )
+        begun = Traversal("t-1", group, "v", TraversalStatus.IN_PROGRESS)
+        nothing = TraversalPlan(nx.DiGraph(), {}, (), (), {}, (), {})
+        then.atomically(lambda tx: tx.open_traversal(begun, nothing))
+        then.close()
 
     def now(self) -> float:
         """Return the time by the clock of the state store."""

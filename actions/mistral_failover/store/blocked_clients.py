@@ -12,24 +12,29 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from mistral_failover.store.session import Session
-from mistral_failover.store.tables import blocked_clients, host_fences
+from mistral_failover.store.tables import blocked_clients, host_fences, incidents, traversals
+
+_reports = incidents.alias("report")
 
 
 @dataclass(frozen=True)
 class BlockedClient:
     """A client on the storage's blocklist. ``blocked_at``: right before it was put there, in
     seconds by the database's clock; never before a fence of a host that began earlier, whatever the
-    clock says."""
+    clock says. ``number``: the order of blocks, traversals and reports; 0 if a process of a version
+    without it blocked the client."""
 
     client: str
     volume_id: str
     blocked_at: float
+    number: int
 
 
 def record(tx: Session, client: str, volume_id: str) -> None:
     """Record that a client of a volume is about to be blocked, perhaps once more."""
     began = tx.connection.execute(sa.select(sa.func.max(host_fences.c.claimed_at))).scalar()
-    values = {"volume_id": volume_id, "blocked_at": max(tx.now(), began or 0.0)}
+    blocked_at = max(tx.now(), began or 0.0)
+    values = {"volume_id": volume_id, "blocked_at": blocked_at, "number": tx.number()}
     again = blocked_clients.update().where(blocked_clients.c.client == client)
     if not tx.changed(again.values(**values)):
         tx.insert(blocked_clients, client=client, **values)
@@ -39,6 +44,20 @@ def everywhere(tx: Session) -> list[BlockedClient]:
     """Return all that are blocked."""
     query = sa.select(blocked_clients).order_by(blocked_clients.c.client)
     return [BlockedClient(**row) for row in tx.connection.execute(query).mappings()]
+
+
+def since(tx: Session, traversal_id: str) -> list[BlockedClient]:
+    """Return those that were blocked after a traversal began, or after its host was first reported
+    lost, if that report started it; whatever the clock says. None for an unknown traversal."""
+    query = (
+        sa.select(traversals.c.number, _reports.c.number.label("reported"))
+        .outerjoin(incidents, incidents.c.id == traversals.c.incident_id)
+        .outerjoin(_reports, _reports.c.id == incidents.c.parent)
+        .where(traversals.c.id == traversal_id)
+    )
+    found = tx.connection.execute(query).one_or_none()
+    began = (found.reported or found.number) if found is not None else 0
+    return [each for each in everywhere(tx) if 0 < began < each.number]
 
 
 def forget(tx: Session, lifted: BlockedClient) -> bool:

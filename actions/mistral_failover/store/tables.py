@@ -334,6 +334,7 @@ blocked_clients = _table(
     sa.Column("client", sa.String(128), primary_key=True),
     sa.Column("volume_id", sa.String(64), nullable=False),
     sa.Column("blocked_at", _Time, nullable=False),
+    _number("number"),
 )
 
 plans = _table(

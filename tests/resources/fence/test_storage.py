@@ -75,43 +75,65 @@ def test_without_a_client_to_block_nothing_is_proven(stored: Stored) -> None:
     assert "open, so the storage can block none" in evidence.observed
 
 
+CLOCKS = pytest.mark.parametrize("clock_ahead", [-3600.0, 0.0, 3600.0])
+"""The clock of the state store when the failover began, against the present one."""
+
+
+@CLOCKS
 def test_a_process_that_takes_the_fence_over_finds_the_clients_blocked_and_proves_it(
-    stored: Stored,
+    stored: Stored, clock_ahead: float
 ) -> None:
     """The first one died before it recorded the proof. An image of a shared volume has no lock that
     would still name its owner."""
-    began = stored.fencing.now()
+    stored.fencing.begin(clock_ahead)
     stored.cluster(SUSPECT)
 
-    with since(began):
-        assert stored.prove().proven
-        evidence = stored.prove()
+    assert stored.prove().proven
+    evidence = stored.prove()
 
     assert evidence.proven, evidence.observed
     assert stored.state["blocklist"] == [SUSPECT], "it is there, and was not added again"
 
 
-def test_what_was_blocked_before_the_failover_began_proves_nothing(stored: Stored) -> None:
+@CLOCKS
+def test_what_was_blocked_before_the_failover_began_proves_nothing(
+    stored: Stored, clock_ahead: float
+) -> None:
     """The guest may have been started again, and then another client has the volume."""
     stored.cluster(SUSPECT)
     assert stored.prove().proven
-    began = stored.fencing.now() + 0.001
 
-    with since(began):
-        assert "so the storage can block none" in stored.prove().observed
+    stored.fencing.begin(clock_ahead)
+
+    assert "so the storage can block none" in stored.prove().observed
 
 
 def test_a_client_that_was_blocked_before_and_may_write_again_is_blocked_again(
     stored: Stored,
 ) -> None:
-    began = stored.fencing.now()
+    stored.fencing.begin()
     stored.cluster(SUSPECT)
 
-    with since(began):
-        assert stored.prove().proven
-        stored.cluster(SUSPECT)
-        assert stored.prove().proven
+    assert stored.prove().proven
+    stored.cluster(SUSPECT)
+    assert stored.prove().proven
 
+    assert stored.state["blocklist"] == [SUSPECT]
+
+
+@CLOCKS
+def test_a_client_that_was_blocked_before_the_failover_and_is_back_is_blocked_for_it(
+    stored: Stored, clock_ahead: float
+) -> None:
+    stored.cluster(SUSPECT)
+    assert stored.prove().proven
+    stored.fencing.begin(clock_ahead)
+    stored.cluster(SUSPECT)
+
+    assert stored.prove().proven
+    evidence = stored.prove()
+
+    assert evidence.proven, evidence.observed
     assert stored.state["blocklist"] == [SUSPECT]
 
 

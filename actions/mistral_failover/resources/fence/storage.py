@@ -82,7 +82,7 @@ class Storage(DeviceRung):
 def _fenced(attempt: FenceAttempt, known: Devices, cluster: Cluster, deadline: float) -> str:
     """Return the proof. Raises Unproven, CloudError."""
     from mistral_failover.resources.fence import power
-    from mistral_failover.store import blocked_clients, host_fences
+    from mistral_failover.store import blocked_clients
 
     target = attempt.target
     if not target.volumes:
@@ -92,9 +92,8 @@ def _fenced(attempt: FenceAttempt, known: Devices, cluster: Cluster, deadline: f
         raise power.Unproven(f"{named} of {target.member.name} is on no volume of the group")
     assert attempt.tools.runtime is not None  # it has the devices
     store, traversal = attempt.tools.runtime.database, attempt.operation["ticket"]["traversal_id"]
-    since = store.reading(lambda tx: host_fences.proofs_valid_from(tx, traversal))
     # A process that died may have blocked them, and only a lock would still name them.
-    rows = [row for row in store.reading(blocked_clients.everywhere) if row.blocked_at >= since]
+    rows = store.reading(lambda tx: blocked_clients.since(tx, traversal))
     before = blocked_before(cluster, rows)
     blocking = Blocking(cluster, store, attempt.tools.cloud.guard, deadline, before)
     for volume_id in target.volumes:

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which blocks of the storage count for a failover: those since its incident began."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import networkx as nx
+
+from mistral_failover.convergence.graph import TraversalPlan
+from mistral_failover.convergence.records import Traversal
+from mistral_failover.model.decisions import Decision
+from mistral_failover.store import blocked_clients, incidents
+from mistral_failover.store.database import Database
+from mistral_failover.store.incidents import Incident
+from mistral_failover.store.tables import blocked_clients as table
+
+
+def begin(database: Database, traversal: Traversal) -> None:
+    nothing = TraversalPlan(nx.DiGraph(), {}, (), (), {}, (), {})
+    database.atomically(lambda tx: tx.open_traversal(traversal, nothing))
+
+
+def block(database: Database, *clients: str) -> None:
+    for client in clients:
+        database.atomically(partial(blocked_clients.record, client=client, volume_id="v"))
+
+
+def counted(database: Database, traversal: str) -> list[str]:
+    found = database.reading(lambda tx: blocked_clients.since(tx, traversal))
+    return [each.client for each in found]
+
+
+def test_only_what_was_blocked_after_a_traversal_began_counts_for_it(
+    database: Database, traversal: Traversal
+) -> None:
+    block(database, "before", "again")
+    begin(database, traversal)
+    block(database, "again", "since")
+
+    assert counted(database, traversal.id) == ["again", "since"]
+    assert counted(database, "gone") == [], "of an unknown one nothing counts"
+
+
+def test_what_was_blocked_since_the_report_about_a_host_counts_for_a_traversal_that_it_starts(
+    database: Database, traversal: Traversal
+) -> None:
+    fact = {"host": "compute-1"}
+    report = Incident("report", "elsewhere", None, "nova", fact, {}, Decision.ADMITTED, "")
+    child = replace(report, id="child", group_id="g", parent="report")
+    own = database.for_project("elsewhere")
+
+    block(database, "before")
+    own.atomically(lambda tx: incidents.add(tx, report))
+    block(database, "since")
+    own.atomically(lambda tx: incidents.add(tx, child))
+    begin(database, replace(traversal, incident_id="child"))
+
+    assert counted(database, traversal.id) == ["since"]
+
+
+def test_what_a_version_without_an_order_has_blocked_counts_for_no_traversal(
+    database: Database, traversal: Traversal
+) -> None:
+    begin(database, traversal)
+    row = {"client": "a", "volume_id": "v", "blocked_at": 9e9}
+    database.atomically(lambda tx: tx.insert(table, **row))
+
+    assert counted(database, traversal.id) == []
