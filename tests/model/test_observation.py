@@ -128,6 +128,16 @@ def test_a_state_is_not_older_than_the_traversal_that_led_to_it(
     assert service_state(engine, seen(word), 150.0, 10.0).since == since
 
 
+@pytest.mark.parametrize("word", ["SERVING", "DEGRADED", "DOWN", "UNKNOWN"])
+@pytest.mark.parametrize(("made_at", "since"), [(5.0, 10.0), (95.0, 100.0)])
+def test_a_state_lasts_through_a_traversal_that_made_nothing_of_what_serves(
+    word: str, made_at: float, since: float
+) -> None:
+    """A start of a group that is down, and in which all is as recorded, ends no outage."""
+    engine = replace(AT_REST, made_at=made_at)
+    assert service_state(engine, seen(word), 150.0, 10.0).since == since
+
+
 @pytest.mark.parametrize("before", ["SERVING", "DOWN"])
 def test_once_a_running_failover_has_made_what_serves_an_earlier_look_says_nothing(
     before: str,

@@ -302,6 +302,20 @@ def test_after_a_move_the_group_serves_since_its_end(serving: Any) -> None:
     assert found["service"]["since"] == found["traversal"]["ended_at"]
 
 
+def test_a_start_that_changes_nothing_ends_no_outage(serving: Any, operator: Operator) -> None:
+    detach(serving, operator)
+    observe(serving)
+    down = serving.status()["service"]
+    before = serving.status()["traversal"]
+
+    serving.run("failover", group=serving.name, lost=[]).assert_succeeded()
+    observe(serving)
+
+    found = serving.status()
+    assert found["traversal"]["id"] != before["id"]
+    assert (found["service"]["status"], found["service"]["since"]) == ("DOWN", down["since"])
+
+
 def test_after_a_move_during_a_maintenance_the_group_is_not_protected(serving: Any) -> None:
     context = ActionContext(SecurityContext(), ExecutionContext())
     done = suspensions.Maintenance(serving.name, members=["db_a"], minutes=5, because="work").run(

@@ -227,7 +227,14 @@ def service_state(
         known = judged(engine.roles, engine.members, ())
         return ServiceState(known.service, known.reasons, changed, None)
     service = Service(stored["service"])
-    still_down = service is Service.DOWN and not engine.reached
-    if since is not None and changed is not None and not still_down:
+    if since is not None and changed is not None and not _lasts(service, engine, since):
         since = max(since, changed)  # the group did not serve like this during the traversal
     return ServiceState(service, tuple(stored["reasons"]), since, at)
+
+
+def _lasts(service: Service, engine: EngineView, since: float) -> bool:
+    """Return whether a service that was seen since then was the same during the last traversal: it
+    has made nothing of what serves, or the group was down and the goal is not reached."""
+    if service is Service.DOWN and not engine.reached:
+        return True
+    return engine.made_at is not None and engine.made_at <= since
