@@ -26,7 +26,7 @@ LOG = logging.getLogger(__name__)
 EVERY = 60.0
 """Seconds between two times that a process looks, for whatever project."""
 LIMIT = 10.0
-"""Seconds for Nova, and for Ceph, of all hosts; the next sweep continues."""
+"""Seconds for Ceph, then for Nova, of all hosts; the next sweep continues."""
 
 _looked: WeakKeyDictionary[Database, float] = WeakKeyDictionary()
 
@@ -45,7 +45,8 @@ def lift_fences(request: Request, *, at_once: bool = False) -> None:
         return
     _looked[database] = began
     found = lifting.hosts_with_leftovers(database, known)
-    for lift in (_tell_nova_back, _unblock):  # neither waits for the service of the other
+    # The storage first: then Nova may use the host. A Ceph that hangs does not keep Nova waiting.
+    for lift in (_unblock, _tell_nova_back):
         guard = DeadlineGuard(time.monotonic() + LIMIT, settings.http_timeout)
         for host in found:
             try:
