@@ -124,6 +124,9 @@ def _nova(settings: Settings, host: str) -> Sections:
             "filter_scheduler": {
                 "ram_weight_multiplier": "10.0",
                 "build_failure_weight_multiplier": "0.0",
+                # Otherwise a server that was deleted while its host was down keeps its place there
+                # for two minutes, and its successor finds no host.
+                "track_instance_changes": False,
             },
             "quota": {"driver": "nova.quota.NoopQuotaDriver"},
             "notifications": {"notify_on_state_change": "vm_and_task_state"},

@@ -9,7 +9,7 @@ import pytest
 
 from support import machines
 from support.machines import QUIESCE, STOP, STORAGE, Service
-from testcloud.machines import network
+from testcloud.machines import ceph, network
 from testcloud.tenant import Tenant, until
 
 pytestmark = pytest.mark.machines
@@ -77,12 +77,13 @@ def test_the_storage_refuses_the_lost_member_alone(
     service.share_volume()
     service.write(inside=True)
     lost, other = service.active, service.standby()
+    before = ceph.blocked(service.where)
 
     with service.fault("partition, the volume shared"):
         machines.partition(service)
 
     assert service.proof().rung == "storage"
-    assert service.blocked() == {lost}
+    assert service.blocked(before) == {lost}
     assert service.clients() == {other}
 
 
@@ -93,15 +94,16 @@ def test_an_operator_has_the_storage_refuse_a_host(
     service = protect(QUIESCE, STOP)
     service.write(inside=True)
     member, host = service.active, service.home[service.active]
+    before = ceph.blocked(service.where)
     network.plug(service.where, host, "management", connected=False)
 
     planned = operator.action("failover.fence_host", host=host, rung="storage", dry_run=True)
-    assert service.blocked() == set()
+    assert service.blocked(before) == set()
     because = "its rack is cut off"
     done = operator.action("failover.fence_host", host=host, rung="storage", because=because)
 
     assert done["fenced"]
     assert done["clients"] == planned["clients"]
-    assert service.blocked() == {member}
+    assert service.blocked(before) == {member}
     until(lambda: "I/O error" in service.console(member), "the guest to notice it", 60)
     assert service.clients() == set()

@@ -211,9 +211,10 @@ class Service:
         watching = ceph.watchers(self.where, self.group.volume())
         return {m for m, host in self.home.items() if _any_of(host, watching)}
 
-    def blocked(self) -> set[str]:
-        """The members with a client on their hosts that Ceph refuses."""
-        refused = ceph.blocked(self.where)
+    def blocked(self, before: Sequence[str] = ()) -> set[str]:
+        """The members with a client on their hosts that Ceph refuses, and did not refuse before: it
+        does so by itself, too, when a client takes over the lock of a dead one."""
+        refused = [client for client in ceph.blocked(self.where) if client not in before]
         return {m for m, host in self.home.items() if _any_of(host, refused)}
 
     def start_failover(self) -> None:
