@@ -102,9 +102,11 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before those that were not chosen are taken out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a deployment: ``make test-cli``."""
+    """Mark what needs a deployment, unless it is a drill: ``make test-cli``."""
     for item in items:
-        if "deployment" in getattr(item, "fixturenames", ()):
+        here = item.path.parent == Path(__file__).parent
+        needs_it = "deployment" in getattr(item, "fixturenames", ())
+        if here and needs_it and item.get_closest_marker("drills") is None:
             item.add_marker(pytest.mark.served)
 
 
