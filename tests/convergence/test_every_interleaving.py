@@ -113,7 +113,7 @@ SMALL: dict[str, Scenario] = {
         faults=RemainingEvents(crashes=1, doubles=1, overlaps=1, strays=1),
     ),
 }
-MORE: dict[str, Scenario] = {
+DEEP: dict[str, Scenario] = {
     "it comes to stand on something else, and all is removed": lambda: Explorer(
         *ON_OTHER_FEET, reached=1, faults=RemainingEvents(crashes=1)
     ),
@@ -136,8 +136,6 @@ MORE: dict[str, Scenario] = {
     "the group is removed, with every fault": lambda: Explorer(
         *REMOVAL, reached=1, faults=EVERY_FAULT
     ),
-}
-DEEP: dict[str, Scenario] = {
     "a chain, there and back, with a crash and a freeze": lambda: Explorer(
         *there_and_back(CHAIN), reached=1, faults=RemainingEvents(crashes=1, freezes=1)
     ),
@@ -192,8 +190,8 @@ FURTHER: dict[str, Scenario] = {
     ),
 }
 SCENARIOS = {
-    "deep": SMALL | MORE | DEEP,
-    "thorough": SMALL | MORE | DEEP | FURTHER,
+    "deep": SMALL | DEEP,
+    "thorough": SMALL | DEEP | FURTHER,
 }.get(os.environ.get("HYPOTHESIS_PROFILE", ""), SMALL)
 
 
