@@ -6,20 +6,17 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-import networkx as nx
-
-from mistral_failover.convergence.graph import TraversalPlan
 from mistral_failover.convergence.records import Traversal
 from mistral_failover.model.decisions import Decision
 from mistral_failover.store import blocked_clients, incidents
 from mistral_failover.store.database import Database
 from mistral_failover.store.incidents import Incident
 from mistral_failover.store.tables import blocked_clients as table
+from support.samples import no_nodes
 
 
 def begin(database: Database, traversal: Traversal) -> None:
-    nothing = TraversalPlan(nx.DiGraph(), {}, (), (), {}, (), {})
-    database.atomically(lambda tx: tx.open_traversal(traversal, nothing))
+    database.atomically(lambda tx: tx.open_traversal(traversal, no_nodes()))
 
 
 def block(database: Database, *clients: str) -> None:

@@ -5,9 +5,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import networkx as nx
-
-from mistral_failover.convergence.graph import TraversalPlan
 from mistral_failover.convergence.records import Traversal
 from mistral_failover.model.decisions import Decision
 from mistral_failover.store import host_fences, incidents
@@ -16,6 +13,7 @@ from mistral_failover.store.host_fences import Claim, HostFence
 from mistral_failover.store.incidents import Incident
 from mistral_failover.store.tables import host_fences as table
 from mistral_failover.store.transaction import SqlTransaction
+from support.samples import no_nodes
 from support.together import together
 
 HOST = "compute-1"
@@ -39,8 +37,7 @@ def expire(database: Database) -> None:
 
 
 def begin(database: Database, traversal: Traversal) -> None:
-    nothing = TraversalPlan(nx.DiGraph(), {}, (), (), {}, (), {})
-    database.atomically(lambda tx: tx.open_traversal(traversal, nothing))
+    database.atomically(lambda tx: tx.open_traversal(traversal, no_nodes()))
 
 
 def counts_since(database: Database, traversal: str) -> float:

@@ -13,12 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import networkx as nx
 import pytest
 import sqlalchemy as sa
 
 from mistral_failover import store
-from mistral_failover.convergence.graph import TraversalPlan
 from mistral_failover.convergence.records import (
     JournalKind,
     Lock,
@@ -42,6 +40,7 @@ from mistral_failover.store.plans import StoredPlan
 from mistral_failover.store.project_scope import OF_NO_PROJECT, OutOfProject
 from mistral_failover.store.transaction import ProjectTransaction, SqlTransaction
 from support.databases import Clock, empty, fresh_url
+from support.samples import no_nodes
 from support.two_projects import GOAL, GROUP, NOW, fill, ids
 
 THEIRS = group_id("theirs", GROUP)
@@ -132,9 +131,9 @@ OF_FUNCTION: dict[str, dict[str, Any]] = {
     "suspensions.suspend": {"kind": "pause", "said": {"by": "me", "because": "", "since": 0.0}},
     "tx.acquire": {"owner": "me"},
     "tx.insert_record": {"record": Record("new", THEIRS, "new", "shared")},
-    "tx.insert_sync_points": {"plan": TraversalPlan(nx.DiGraph(), {}, (), (), {}, (), {})},
+    "tx.insert_sync_points": {"plan": no_nodes()},
     "tx.journal": {"kind": JournalKind.HELD, "token": None, "owner": None},
-    "tx.open_traversal": {"plan": TraversalPlan(nx.DiGraph(), {}, (), (), {}, (), {})},
+    "tx.open_traversal": {"plan": no_nodes()},
     "tx.records_of": {"kind": "volume_attachment"},
     "tx.swap_traversal": {"new": "mine-traversal"},
     "tx.goal": {"version": "theirs-goal"},

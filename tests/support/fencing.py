@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import networkx as nx
 import pytest
 import yaml
 
@@ -27,7 +26,6 @@ from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.hosts import operator_cloud
 from mistral_failover.cloud.servers import Evidence
-from mistral_failover.convergence.graph import TraversalPlan
 from mistral_failover.convergence.records import Traversal, TraversalStatus
 from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.resources.fence import host_power, power
@@ -41,6 +39,7 @@ from mistral_failover.store.database import Database
 from mistral_failover.store.groups import MemberRow
 from support.databases import new_store
 from support.pages import ROOT
+from support.samples import no_nodes
 
 SIMULATORS = ROOT / "tests" / "resources" / "fence" / "simulators"
 AGENT = str(SIMULATORS / "fence_simulated")
@@ -198,8 +197,7 @@ class Fencing:
             lambda tx: groups.define(tx, "payments", {"document": {}, "types": []})
         )
         begun = Traversal("t-1", group, "v", TraversalStatus.IN_PROGRESS)
-        nothing = TraversalPlan(nx.DiGraph(), {}, (), (), {}, (), {})
-        then.atomically(lambda tx: tx.open_traversal(begun, nothing))
+        then.atomically(lambda tx: tx.open_traversal(begun, no_nodes()))
         then.close()
 
     def now(self) -> float:

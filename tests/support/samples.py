@@ -6,6 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import networkx as nx
+
+from mistral_failover.convergence.graph import TraversalPlan
 from mistral_failover.convergence.records import Operation, Outcome
 from mistral_failover.store import views
 from support.simulation import Simulation, failure
@@ -50,3 +53,8 @@ def failing(
         return simulation.world.operate(operation)
 
     return operate
+
+
+def no_nodes() -> TraversalPlan:
+    """The plan of a traversal that has nothing to do."""
+    return TraversalPlan(nx.DiGraph(), {}, (), (), {}, (), {})

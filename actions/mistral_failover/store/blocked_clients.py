@@ -11,10 +11,9 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
+from mistral_failover.store.host_fences import beginning_of
 from mistral_failover.store.session import Session
-from mistral_failover.store.tables import blocked_clients, host_fences, incidents, traversals
-
-_reports = incidents.alias("report")
+from mistral_failover.store.tables import blocked_clients, host_fences
 
 
 @dataclass(frozen=True)
@@ -49,15 +48,8 @@ def everywhere(tx: Session) -> list[BlockedClient]:
 def since(tx: Session, traversal_id: str) -> list[BlockedClient]:
     """Return those that were blocked after a traversal began, or after its host was first reported
     lost, if that report started it; whatever the clock says. None for an unknown traversal."""
-    query = (
-        sa.select(traversals.c.number, _reports.c.number.label("reported"))
-        .outerjoin(incidents, incidents.c.id == traversals.c.incident_id)
-        .outerjoin(_reports, _reports.c.id == incidents.c.parent)
-        .where(traversals.c.id == traversal_id)
-    )
-    found = tx.connection.execute(query).one_or_none()
-    began = (found.reported or found.number) if found is not None else 0
-    return [each for each in everywhere(tx) if 0 < began < each.number]
+    began = beginning_of(tx, traversal_id)
+    return [each for each in everywhere(tx) if began is not None and 0 < began.number < each.number]
 
 
 def forget(tx: Session, lifted: BlockedClient) -> bool:

@@ -33,6 +33,15 @@ class Claim:
 
 
 @dataclass(frozen=True)
+class Beginning:
+    """When a failover began: in seconds by the database's clock, and by the ``number`` that orders
+    traversals, reports and blocks, whatever the clock says."""
+
+    at: float
+    number: int
+
+
+@dataclass(frozen=True)
 class HostFence:
     """``owner``: who fences the host now, or None. ``proof`` and ``proven_at``: the last proof that
     it was off; None while there is none. ``claimed_at``: when the fence with this proof began;
@@ -153,15 +162,29 @@ def proofs_valid_from(tx: Session, traversal_id: str) -> float:
     """Return when a traversal began, or when its host was first reported lost, if that report
     started it. No proof from before counts for its fences: one proof serves all groups of a report,
     however late their failovers begin."""
+    found = beginning_of(tx, traversal_id)
+    return found.at if found is not None else tx.now()
+
+
+def beginning_of(tx: Session, traversal_id: str) -> Beginning | None:
+    """Return when a traversal began, or when its host was first reported lost, if that report
+    started it; None for an unknown traversal."""
     query = (
-        sa.select(traversals.c.started_at, _reports.c.first_at)
+        sa.select(
+            traversals.c.started_at,
+            traversals.c.number,
+            _reports.c.first_at,
+            _reports.c.number.label("reported"),
+        )
         .outerjoin(incidents, incidents.c.id == traversals.c.incident_id)
         .outerjoin(_reports, _reports.c.id == incidents.c.parent)
         .where(traversals.c.id == traversal_id)
     )
-    found = tx.connection.execute(query).one_or_none()
-    times = [float(time) for time in found or () if time is not None]
-    return min(times, default=tx.now())
+    row = tx.connection.execute(query).one_or_none()
+    if row is None:
+        return None
+    times = [float(time) for time in (row.started_at, row.first_at) if time is not None]
+    return Beginning(min(times), row.reported or row.number)
 
 
 def _held(held: Claim) -> sa.Update:
