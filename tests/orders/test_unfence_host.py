@@ -26,6 +26,7 @@ from mistral_failover.recovery import lift_fences
 from mistral_failover.resources.fence import lifting, power
 from mistral_failover.runtime.request import DEFAULT_PROJECT
 from mistral_failover.store import blocked_clients, host_fences
+from mistral_failover.store.tables import host_fences as table
 from support.emulated import Pair, cloud, connect, emulated, emulator, pair
 from support.fencing import PROJECT, Fencing, Machines, clouds_of_an_operator, runtime_for
 from support.storage import STANDBY, SUSPECT, Stored
@@ -367,6 +368,24 @@ def test_nova_is_told_later_of_a_fence_if_it_was_away(stored: Stored, operation:
     assert not stored.fencing.forced_down()
 
 
+@pytest.mark.parametrize("operation", ["service_list", "service_update"])
+def test_a_host_that_is_back_before_nova_could_be_told_is_not_forced_down(
+    stored: Stored, operation: str
+) -> None:
+    dies(stored)
+    fence(stored, nova_away=operation)
+    returns(stored)
+    earlier = table.update().values(proven_at=table.c.proven_at - 600)
+    stored.fencing.runtime.database.atomically(lambda tx: tx.execute(earlier))
+
+    for _ in range(2):
+        sweep(stored)
+        assert not stored.fencing.forced_down()
+
+    kept = stored.fencing.runtime.database.reading(host_fences.forced_down_hosts)
+    assert kept == [], "there is nothing left to tell"
+
+
 def test_a_host_that_is_fenced_again_while_nova_is_away_stays_down(stored: Stored) -> None:
     """Its reports from before the second fence are no return."""
     dies(stored)
@@ -400,7 +419,7 @@ def test_a_report_that_waited_in_the_broker_is_no_return(
 
 @pytest.mark.parametrize("nova_away", ["", "service_list"])
 @pytest.mark.parametrize("fences", [1, 2])
-def test_a_host_that_somebody_else_has_forced_down_stays_so(
+def test_a_host_that_an_operator_has_forced_down_stays_so(
     stored: Stored, unfence: Run, nova_away: str, fences: int
 ) -> None:
     stored.fencing.emulated.emulation.state.hosts[stored.fencing.host].forced_down = True

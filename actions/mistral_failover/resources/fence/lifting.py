@@ -7,7 +7,7 @@ client is on follows from its address alone, by the operator's file: Nova may na
 after an evacuation.
 
 `host_power` tells Nova that the host is down. Nova is told otherwise when the compute service there
-has reported again. A host that somebody else has forced down stays so.
+has reported again. A host that an operator has forced down stays so.
 """
 
 from __future__ import annotations
@@ -33,6 +33,11 @@ LOG = logging.getLogger(__name__)
 BACKLOG = 12.0
 """Seconds in which a report of a compute service may be one from before its fence: of a host that
 was cut off, reports wait in the broker."""
+
+
+OUTDATED = 180.0
+"""Seconds after a proof in which Nova may count a host as up by a report from before its fence:
+three times the default of Nova's `service_down_time`."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +100,7 @@ def tell_nova_back(store: Database, nova: Cloud, host: str) -> bool:
     """Tell Nova that a host is back, if its compute service has reported since we told Nova that it
     is down, and no fence of it is under way. Return whether Nova no longer counts the host as down
     because of us; False at the first look, which has nothing to compare. Raises CloudError."""
-    fence = store.reading(lambda tx: host_fences.of_host(tx, host))
+    fence, now = store.reading(lambda tx: (host_fences.of_host(tx, host), tx.now()))
     seen = fence.nova_seen
     if seen is None:
         return True
@@ -104,11 +109,16 @@ def tell_nova_back(store: Database, nova: Cloud, host: str) -> bool:
     service = hosts.compute_service(nova, host)
     if service is None:
         return False
-    if seen == host_fences.NOT_TOLD and service.forced_down:  # by somebody else
+    if seen == host_fences.NOT_TOLD and service.forced_down:  # by an operator
         return store.atomically(lambda tx: host_fences.record_nova_report(tx, host, seen, None))
     if not service.forced_down and seen in ("", host_fences.NOT_TOLD):
-        # The fence could not tell Nova, or another sweep told it of a return during the fence.
-        if store.atomically(lambda tx: host_fences.record_nova_report(tx, host, seen, "")):
+        # The fence could not tell Nova, or another sweep told it of a return during the fence. If
+        # the host is back by now, the next look ends it, unless the host was fenced again.
+        outdated = fence.proven_at is None or now - fence.proven_at < OUTDATED
+        back = service.up and not outdated
+        now_seen = service.seen if back else ""
+        told = store.atomically(lambda tx: host_fences.record_nova_report(tx, host, seen, now_seen))
+        if told and not back:
             hosts.force_down(nova, service)
         return False
     if service.forced_down:
