@@ -62,9 +62,9 @@ drills: $(STAMP)
 	PYTHONPATH=tests:. $(BIN)/python -m support.shells
 	$(BIN)/pytest -m drills tests -n 2 --dist loadfile --timeout=300 --durations=10
 
-# What dies, hangs or loses its rights in the middle; drills with one Mistral or two, which a process
-# of the tests cannot have beside another; then the properties of the core, and every interleaving,
-# further than make test searches them.
+# What dies, hangs or loses its rights in the middle. tests/faults starts Mistrals of its own, and a
+# process has one at most, so they run by themselves. Then the properties of the core, and every
+# interleaving, further than make test searches them.
 faults: $(STAMP)
 	$(BIN)/pytest -m faults tests --ignore=tests/faults -n 3 --dist worksteal --durations=10
 	$(BIN)/pytest -m faults tests/faults -n 3 --dist worksteal --durations=10
