@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import socket
 import stat
 import subprocess
@@ -181,7 +182,7 @@ def test_a_group_of_your_own_fails_over_with_its_own_commands(
 
 def test_an_alarm_is_played_as_the_page_says(server: ServerProcess, tmp_path: Path) -> None:
     """The lines of docs/alarms.md; those for OpenStack's client as docs/server.md sets it up."""
-    play, start, back = blocks(section(page("alarms"), "Play an alarm"), "sh")
+    play, watch, start, back = blocks(section(page("alarms"), "Play an alarm"), "sh")
     own_group(server, "played", tmp_path)
     (lost,) = [
         row["server"]
@@ -201,14 +202,19 @@ def test_an_alarm_is_played_as_the_page_says(server: ServerProcess, tmp_path: Pa
     }
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
-    def typed(block: str) -> None:
+    def lines(block: str) -> Iterator[tuple[str, dict[str, str]]]:
+        """Each, and the environment of the shell in which it is typed."""
         for line in block.replace("\\\n", "").splitlines():
             line = line.replace("SERVER", lost).replace("db_a", "web_a")
             line = line.replace("payments", "played")
             (own,) = [own for start, own in variables.items() if line.startswith(start)]
+            yield line, os.environ | {"PATH": programs} | own
+
+    def typed(block: str) -> None:
+        for line, environment in lines(block):
             ran = subprocess.run(
                 ["bash", "-c", line],
-                env=os.environ | {"PATH": programs} | own,
+                env=environment,
                 input="y\n",
                 capture_output=True,
                 text=True,
@@ -216,11 +222,26 @@ def test_an_alarm_is_played_as_the_page_says(server: ServerProcess, tmp_path: Pa
             )
             assert ran.returncode == 0, (line, ran.stdout, ran.stderr)
 
+    def watched_until(shown: str) -> bool:
+        """Whether the watching shows it; then Ctrl-C is pressed."""
+        ((line, environment),) = lines(watch)
+        argv = ["bash", "-c", f"exec {line}"]
+        with subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, text=True) as seen:
+            assert seen.stdout is not None
+            try:
+                found = any(shown in told for told in seen.stdout)
+                seen.send_signal(signal.SIGINT)
+                seen.communicate(timeout=60)
+            finally:
+                seen.kill()
+        return found
+
     def runs() -> bool:
         shown = openstack(server, "server", "show", lost, "-f", "json")
         return bool(json.loads(shown.stdout)["status"] == "ACTIVE")
 
     typed(play)
+    assert watched_until("Done: web_b is active")
     until(lambda: active_on(server, "played", "web_b"))
     typed(start)
     until(runs)

@@ -124,6 +124,7 @@ class Simulation:
         self.database, self.clock = shared(kind)
         self.store = self.database.for_project(PROJECT)
         empty(self.database)
+        self.clock.set_back()
         self.engine = self._observed(self.database, LEASE)
         self.world = World()
         self.group: Group | None = None
