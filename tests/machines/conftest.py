@@ -126,9 +126,12 @@ def protected(
     used: list[str] = []
 
     def find(*fence: Any) -> Service:
-        used.append(repr(fence))
-        if (service := kept.get(used[-1])) is None:
-            service = kept[used[-1]] = start(*fence)
+        ladder = repr(fence)
+        used.append(ladder)
+        if ladder in kept and not kept[ladder].runs():
+            machines.tidy(demo, kept.pop(ladder).name)
+        if (service := kept.get(ladder)) is None:
+            service = kept[ladder] = start(*fence)
         else:
             service.make_whole(_teller(request))
         return service

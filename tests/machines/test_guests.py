@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens to a guest: it hangs, panics, loses its disk or its agent; or nothing is wrong, and
-the service moves as planned."""
+"""A group that has no rung of an operator: its guest panics, loses its disk or its agent; nothing
+is wrong, and the service moves as planned; or an operator fences the host."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from support import machines
-from support.machines import QUIESCE, STOP, STORAGE, Service
+from support.machines import QUIESCE, STOP, Service
+from testcloud.machines import ceph, network
+from testcloud.tenant import Tenant, until
 
 pytestmark = pytest.mark.machines
 
@@ -42,19 +44,6 @@ def test_a_panicking_kernel(protected: Callable[..., Service]) -> None:
     assert service.proof().rung == "stop"
 
 
-def test_a_guest_that_is_frozen_and_thawed_after_the_failover(
-    protect: Callable[..., Service],
-) -> None:
-    """Thawed, it does not know that time has passed, and writes on: the storage refuses it."""
-    service = protect(QUIESCE, STORAGE, STOP)
-    service.write(inside=True)
-
-    with service.fault("frozen guest", untold=1):
-        machines.freeze_and_thaw(service)
-
-    assert service.proof().rung == "storage"
-
-
 def test_a_host_without_its_storage(protected: Callable[..., Service]) -> None:
     """The agent answers, and its commands hang in their writes."""
     service = protected(*LADDER)
@@ -64,3 +53,25 @@ def test_a_host_without_its_storage(protected: Callable[..., Service]) -> None:
         machines.cut_storage(service)
 
     assert service.proof().rung == "stop"
+
+
+def test_an_operator_has_the_storage_refuse_a_host(
+    protected: Callable[..., Service], operator: Tenant
+) -> None:
+    """The host is cut off, and no group has the rung. The group is not told."""
+    service = protected(*LADDER)
+    service.write(inside=True)
+    member, host = service.active, service.home[service.active]
+    before = ceph.blocked(service.where)
+    network.plug(service.where, host, "management", connected=False)
+
+    planned = operator.action("failover.fence_host", host=host, rung="storage", dry_run=True)
+    assert service.blocked(before) == set()
+    because = "its rack is cut off"
+    done = operator.action("failover.fence_host", host=host, rung="storage", because=because)
+
+    assert done["fenced"]
+    assert done["clients"] == planned["clients"]
+    assert service.blocked(before) == {member}
+    until(lambda: "I/O error" in service.console(member), "the guest to notice it", 60)
+    assert service.clients() == set()

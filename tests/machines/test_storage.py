@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host is cut off, or its guest hangs: the storage refuses what the old server writes."""
+"""A host is cut off, or its guest stands still: the storage refuses what the old server writes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from support import machines
 from support.machines import QUIESCE, STOP, STORAGE, Service
-from testcloud.machines import ceph, network
-from testcloud.tenant import Tenant, until
+from testcloud.tenant import Tenant
 
 pytestmark = pytest.mark.machines
 
@@ -60,50 +59,14 @@ def test_a_guest_that_hangs_until_an_operator_fences_its_host(
     assert service.proof().rung == "storage"
 
 
-@pytest.fixture
-def shared(operator: Tenant) -> Iterator[str]:
-    """A type of volumes that several servers may have at the same time."""
-    volumes = operator.cloud.block_storage
-    made = volumes.create_type(name="shared", extra_specs={"multiattach": "<is> True"})
-    yield made.name
-    volumes.delete_type(made)
-
-
-def test_the_storage_refuses_the_lost_member_alone(
-    shared: str, protect: Callable[..., Service]
+def test_a_guest_that_is_frozen_and_thawed_after_the_failover(
+    protected: Callable[..., Service],
 ) -> None:
-    """The clients of a shared volume are told apart by the addresses of their hosts."""
-    service = protect(QUIESCE, STORAGE, STOP, volume_type=shared)
-    service.share_volume()
+    """Thawed, it does not know that time has passed, and writes on: the storage refuses it."""
+    service = protected(QUIESCE, STORAGE, STOP)
     service.write(inside=True)
-    lost, other = service.active, service.standby()
-    before = ceph.blocked(service.where)
 
-    with service.fault("partition, the volume shared"):
-        machines.partition(service)
+    with service.fault("frozen guest", untold=1):
+        machines.freeze_and_thaw(service)
 
     assert service.proof().rung == "storage"
-    assert service.blocked(before) == {lost}
-    assert service.clients() == {other}
-
-
-def test_an_operator_has_the_storage_refuse_a_host(
-    protect: Callable[..., Service], operator: Tenant
-) -> None:
-    """The host is cut off, and no group has the rung."""
-    service = protect(QUIESCE, STOP)
-    service.write(inside=True)
-    member, host = service.active, service.home[service.active]
-    before = ceph.blocked(service.where)
-    network.plug(service.where, host, "management", connected=False)
-
-    planned = operator.action("failover.fence_host", host=host, rung="storage", dry_run=True)
-    assert service.blocked(before) == set()
-    because = "its rack is cut off"
-    done = operator.action("failover.fence_host", host=host, rung="storage", because=because)
-
-    assert done["fenced"]
-    assert done["clients"] == planned["clients"]
-    assert service.blocked(before) == {member}
-    until(lambda: "I/O error" in service.console(member), "the guest to notice it", 60)
-    assert service.clients() == set()

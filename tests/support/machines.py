@@ -251,6 +251,16 @@ class Service:
         """Bring every host of the rack back: cables, power, Ceph, Nova."""
         restore_hosts(self.where, Tenant(self.where, "admin"), self.rack)
 
+    def runs(self) -> bool:
+        """Whether the guests of the members that are not lost run. Another test of the rack may
+        have taken the power of their hosts, and no server starts by itself when it is back."""
+        lost = self.group.status()["lost"]
+        return all(
+            self.servers[member] in guests.running(self.where, self.home[member])
+            for member in MEMBERS
+            if member not in lost
+        )
+
     def make_whole(self, tell: Callable[[str], None]) -> None:
         """Have both members able to serve, for another test, which is told the outages."""
         self._tell = tell

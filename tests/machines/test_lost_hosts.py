@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host loses its power: no acknowledged row is lost, and never do two servers acknowledge rows at
-once."""
+"""A host is lost, by its power or its network: no acknowledged row is lost with it, and never do
+two servers acknowledge rows at once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from support import machines
 from support.machines import HOST_POWER, QUIESCE, STOP, STORAGE, Service
-from testcloud.machines import power
+from testcloud.machines import ceph, power
 from testcloud.settings import RACKS
 from testcloud.tenant import Tenant, until
 
@@ -40,18 +40,21 @@ def test_power_loss_and_the_role_goes_back_when_the_power_returned(
     assert service.active == first
 
 
-@pytest.mark.timeout(1200)  # two stacks, and up to three planned moves before
+@pytest.mark.timeout(1200)  # two stacks, and a planned move before
 def test_a_second_loss_while_the_first_is_under_way(
-    protect: Callable[..., Service], operator: Tenant, rack: str
+    protected: Callable[..., Service],
+    protect: Callable[..., Service],
+    operator: Tenant,
+    rack: str,
 ) -> None:
     """Two groups, whose standbys are on the only host that stays."""
-    first_host, stays, second_host = RACKS[rack]
-    with machines.without(operator, second_host):
-        first = protect(QUIESCE, HOST_POWER, STOP)
+    first = protected(QUIESCE, HOST_POWER, STOP)
+    first_host, stays = first.home[first.active], first.home[first.standby()]
+    (second_host,) = set(RACKS[rack]) - {first_host, stays}
     with machines.without(operator, first_host):
         second = protect(QUIESCE, STORAGE, STOP)
-    for service, host in ((first, first_host), (second, second_host)):
-        service.make_active(service.member_on(host))
+    second.make_active(second.member_on(second_host))
+    for service in (first, second):
         service.write()
 
     with first.fault("power loss"), second.fault("power loss of another host meanwhile"):
@@ -67,3 +70,30 @@ def test_a_second_loss_while_the_first_is_under_way(
     for service, rung in ((first, "host_power"), (second, "storage")):
         assert service.home[service.active] == stays
         assert service.proof().rung == rung
+
+
+@pytest.fixture
+def shared(operator: Tenant) -> Iterator[str]:
+    """A type of volumes that several servers may have at the same time."""
+    volumes = operator.cloud.block_storage
+    made = volumes.create_type(name="shared", extra_specs={"multiattach": "<is> True"})
+    yield made.name
+    volumes.delete_type(made)
+
+
+def test_the_storage_refuses_the_lost_member_alone(
+    shared: str, protect: Callable[..., Service]
+) -> None:
+    """The clients of a shared volume are told apart by the addresses of their hosts."""
+    service = protect(QUIESCE, STORAGE, STOP, volume_type=shared)
+    service.share_volume()
+    service.write(inside=True)
+    lost, other = service.active, service.standby()
+    before = ceph.blocked(service.where)
+
+    with service.fault("partition, the volume shared"):
+        machines.partition(service)
+
+    assert service.proof().rung == "storage"
+    assert service.blocked(before) == {lost}
+    assert service.clients() == {other}
