@@ -58,7 +58,7 @@ def test_a_host_without_its_storage(protected: Callable[..., Service]) -> None:
 def test_an_operator_has_the_storage_refuse_a_host(
     protected: Callable[..., Service], operator: Tenant
 ) -> None:
-    """The host is cut off, and no group has the rung. The group is not told."""
+    """The host is cut off, and no group has the rung."""
     service = protected(*LADDER)
     service.write(inside=True)
     member, host = service.active, service.home[service.active]
