@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -11,6 +13,8 @@ from mistral_lib.actions import Result
 
 from mistral_failover.actions.groups import Define
 from mistral_failover.emulator.server import EmulatedCloud
+from mistral_failover.store.database import ProjectStore
+from mistral_failover.store.transaction import ProjectTransaction
 from support.scaled_groups import ScaledGroup, definition, emulated, of, shared, stack, state
 
 __all__ = ["emulated", "of", "shared", "state"]
@@ -75,3 +79,23 @@ def test_a_group_may_give_the_id_of_the_stack_that_it_named(
     changed = defined(group, group.name, stack_id(emulated, group.name))
 
     assert changed["created"] is False
+
+
+def test_of_two_groups_that_are_defined_at_the_same_moment_one_is_refused(
+    group: ScaledGroup, emulated: EmulatedCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = f"{group.name}-at-once"
+    written = {other: other, f"{other}-by-id": stack_id(emulated, other)}
+    both, before, first = threading.Barrier(2), ProjectStore.atomically, threading.local()
+
+    def atomically(store: ProjectStore, function: Callable[[ProjectTransaction], Any]) -> Any:
+        if not vars(first):  # neither has written; what they have read by now is outdated soon
+            first.waited = both.wait(timeout=30)
+        return before(store, function)
+
+    monkeypatch.setattr(ProjectStore, "atomically", atomically)
+    with ThreadPoolExecutor(2) as pool:
+        answers = list(pool.map(lambda one: defined(group, *one), written.items()))
+
+    ends = sorted(answer.get("code", "defined") for answer in answers)
+    assert ends == ["INVALID_DOCUMENT", "defined"]

@@ -50,20 +50,29 @@ def define(
     group = parse_group(definition, name=name, types=loaded)
     for problem in template_problems(group):
         raise problem
-    stacks = _ways_to_write_the_stack(request, group)
     stored = {"document": group.definition, "types": [t.to_dict() for t in loaded]}
+    stacks: set[str] | None = None  # not asked for yet
 
     def store(tx: ProjectTransaction) -> tuple[str, Any]:
         identity = group_id(request.project_id, group.name)
         known = tx.definition(identity) if groups.get(tx, identity) else None
-        _refuse_shared(tx, group, stacks, known["document"] if known else None)
         if not dry_run:
             groups.define(tx, group.name, stored)
             observations.forget_alarms(tx, identity)
+        # Afterwards: of two groups that are defined at the same moment, one sees the other.
+        others = groups.documents(tx, locked=not dry_run)
+        others.pop(group.name, None)
+        if stacks is None and _written_otherwise(group, others):
+            raise _AskHeat
+        _refuse_shared(group, others, stacks or {group.stack}, known["document"] if known else None)
         return identity, known
 
-    database = request.store
-    identity, known = database.reading(store) if dry_run else database.atomically(store)
+    run = request.store.reading if dry_run else request.store.atomically
+    try:
+        identity, known = run(store)
+    except _AskHeat:
+        stacks = _ways_to_write(request, group.stack)
+        identity, known = run(store)
     changed = in_documents(_named(known), _named(stored)) if known else []
     return {
         "group": group.name,
@@ -78,46 +87,51 @@ def define(
     }
 
 
-def _ways_to_write_the_stack(request: Request, group: Group) -> set[str]:
-    """Return how group files may write a group's stack: its name and its id, if another file that
-    names the same members writes a stack in the other way. Raises CloudError."""
-    own, names = group.stack, _members(group.definition)
-    by_id = uuidutils.is_uuid_like(own)
-    documents = request.store.reading(groups.documents)
-    if not any(
+class _AskHeat(Exception):  # noqa: N818 - no error: the transaction runs again
+    """Only Heat can tell whether two group files mean the same stack."""
+
+
+def _written_otherwise(group: Group, others: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Return whether a file of another group names the same members, and one of the two names its
+    stack while the other one gives its id."""
+    by_id, names = uuidutils.is_uuid_like(group.stack), _members(group.definition)
+    return any(
         uuidutils.is_uuid_like(document["stack"]) != by_id and names & _members(document)
-        for document in documents.values()
-    ):
-        return {own}
+        for document in others.values()
+    )
+
+
+def _ways_to_write(request: Request, stack: str) -> set[str]:
+    """Return how group files may write a stack: its name and its id. Raises CloudError."""
     guard = DeadlineGuard(time.monotonic() + HEAT, request.runtime.settings.http_timeout)
     try:
-        shown = stack_shown(request.cloud(guard), own)
+        shown = stack_shown(request.cloud(guard), stack)
     except CloudError as error:
         if error.code != "NOT_FOUND":
             raise
-        return {own}
+        return {stack}
     if shown.stack_status.startswith("DELETE"):  # another stack may have its name by now
-        return {own}
-    return {own, str(shown.stack_name), str(shown.id)}
+        return {stack}
+    return {stack, str(shown.stack_name), str(shown.id)}
 
 
 def _refuse_shared(
-    tx: ProjectTransaction, group: Group, stacks: set[str], known: Mapping[str, Any] | None
+    group: Group,
+    others: Mapping[str, Mapping[str, Any]],
+    stacks: set[str],
+    known: Mapping[str, Any] | None,
 ) -> None:
     """Refuse members that another group of the project has: both would start and stop what runs on
     these servers, and fence them under each other. A group keeps those that it shares already,
-    because it has to be operated. ``stacks``: the ways to write its stack. Raises
-    InvalidDocument."""
+    because it has to be operated. ``others``: the files of the other groups; ``stacks``: the ways
+    to write the group's stack; ``known``: its file until now. Raises InvalidDocument."""
 
     def of_stack(document: Mapping[str, Any] | None) -> set[str]:
         return _members(document) if document and document["stack"] in stacks else set()
 
     wanted = _members(group.definition) - of_stack(known)
-    if not wanted:
-        return
-    for name, document in groups.documents(tx).items():
-        shared = wanted & of_stack(document) if name != group.name else None
-        if shared:
+    for name, document in others.items():
+        if shared := wanted & of_stack(document):
             raise InvalidDocument(
                 "members",
                 f"{', '.join(sorted(shared))} of stack {group.stack} belong to the group {name}",

@@ -139,11 +139,14 @@ def names(tx: ProjectSession) -> list[str]:
     return list(tx.connection.execute(query.order_by(groups.c.name)).scalars())
 
 
-def documents(tx: ProjectSession) -> dict[str, Mapping[str, Any]]:
-    """Return the group file of each group of the project, by the group's name."""
+def documents(tx: ProjectSession, *, locked: bool = False) -> dict[str, Mapping[str, Any]]:
+    """Return the group file of each group of the project, by the group's name. ``locked``: wait for
+    transactions that define groups at the same time, and keep further ones waiting."""
     query = sa.select(groups.c.name, groups.c.definition).where(
         groups.c.project_id == tx.project_id
     )
+    if locked:
+        query = query.with_for_update(read=True)
     rows = tx.connection.execute(query.order_by(groups.c.name))
     return {row.name: row.definition["document"] for row in rows}
 
