@@ -93,6 +93,29 @@ def test_a_detach_that_got_lost_on_its_way_to_the_compute_service_is_asked_for_a
     assert detaches(emulator) == 1
 
 
+def test_a_lost_detach_that_another_try_requested_is_asked_for_again(
+    cloud: Any, pair: Any, emulator: Any
+) -> None:
+    """That one did not hear that Nova accepted it, or its process died."""
+    attach(cloud, pair.volume, pair.a, 5)
+    emulator.api_fault("detach", "unsent", status=202)
+    cloud.nova("DELETE", f"/servers/{pair.a}/os-volume_attachments/{pair.volume}")
+
+    detach(cloud, pair.volume, pair.a, 20)
+
+    assert detaches(emulator) == 1
+
+
+def test_a_detach_that_another_try_requested_and_a_compute_service_works_on_is_waited_for(
+    cloud: Any, pair: Any, emulator: Any
+) -> None:
+    attach(cloud, pair.volume, pair.a, 5)
+    emulator.api_fault("detach", "stuck")
+    cloud.nova("DELETE", f"/servers/{pair.a}/os-volume_attachments/{pair.volume}")
+
+    stuck(detach, cloud, pair.volume, pair.a, 1.2)
+
+
 @pytest.mark.parametrize("hidden", [False, True])
 def test_a_detach_that_a_compute_service_may_work_on_gets_the_time_that_a_stubborn_guest_takes(
     cloud: Any, pair: Any, emulator: Any, monkeypatch: pytest.MonkeyPatch, hidden: bool

@@ -235,9 +235,12 @@ class Detach(VolumeMove):
         since, repeat_after = time.monotonic() - self.since, self.cloud.settings.repeat_after
         if since >= (repeat_after if self._failure else max(UNPLUG, repeat_after)):
             return True
-        if self._request_id is None or since < self.patience * _TAKES_UP:
+        if since < self.patience * _TAKES_UP:
             return False
-        return not servers.is_taken_up(self.cloud, self.server_id, self._request_id)
+        if self._request_id is not None:
+            return not servers.is_taken_up(self.cloud, self.server_id, self._request_id)
+        # Another client's, or one of an earlier try, which may not have heard that it was accepted.
+        return not servers.is_detaching(self.cloud, self.server_id)
 
     def _why_it_stands_still(self) -> CloudError | None:
         """Return why nothing moves: Nova's own failure, as long as the package can repeat the
