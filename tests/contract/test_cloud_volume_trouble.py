@@ -255,18 +255,13 @@ def test_a_volume_on_its_way_to_no_server_is_stuck(
     assert attach(cloud, volume, two.a, limit(rig))["server_id"] == two.a
 
 
-def test_a_detach_without_a_worker_is_stuck_after_its_time(
+def test_a_detach_on_which_no_compute_service_works_is_requested_again(
     rig: Rig, cloud: Cloud, admin: Api, two: Two, held: str
 ) -> None:
     admin.reset_volume(held, "detaching")
 
-    error = blocked(detach, cloud, held, two.a, rig.seconds(10))
-
-    assert error.code == "VOLUME_STUCK"
-    assert two.a in error.message
-    assert f"openstack volume set --state in-use --attached {held}" in error.remedy
-    admin.reset_volume(held, "in-use", attach_status="attached")
     detach(cloud, held, two.a, limit(rig))
+
     assert rig.holders(held) == []
 
 

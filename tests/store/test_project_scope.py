@@ -74,6 +74,7 @@ NAMED: dict[str, Any] = {
     "goal_version": "theirs-goal",
     "group_ids": [THEIRS],
     "held": Claim("cmp1", 1),
+    "locked": True,
     "volume_id": "x",
     "lifted": BlockedClient("a client", "x", 0.0, 1),
     "holder": "a worker",
