@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -336,3 +339,25 @@ def test_only_admitted_alarms_count_towards_the_limits(database: Database) -> No
     latest = database.for_project("mine").reading(lambda tx: incidents.of_group(tx, "g", 2))
     assert len(latest) == 2
     assert latest[0].first_at >= latest[1].first_at, "newest first"
+
+
+def test_of_two_groups_that_are_defined_at_the_same_moment_one_reads_the_other(
+    kind: str, database: Database
+) -> None:
+    both = threading.Barrier(2)
+
+    def see(name: str) -> list[str]:
+        attempts = itertools.count()
+
+        def store(tx: ProjectTransaction) -> list[str]:
+            groups.define(tx, name, definition())
+            if kind == "server" and next(attempts) == 0:  # SQLite's writers take turns
+                both.wait(30)
+            return [other for other in groups.documents(tx, locked=True) if other != name]
+
+        return database.for_project("p").atomically(store)
+
+    with ThreadPoolExecutor(2) as pool:
+        seen = list(pool.map(see, ("one", "two")))
+
+    assert sorted(seen) in ([[], ["one"]], [[], ["two"]])

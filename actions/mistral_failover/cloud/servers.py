@@ -13,6 +13,7 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from mistral_failover.cloud.clients import Cloud
@@ -26,7 +27,6 @@ _LIVE = ("UP", "MAINTENANCE")  # host_status; MAINTENANCE: disabled for scheduli
 _DELETIONS = ("compute_terminate_instance", "compute_soft_delete_instance")
 _AGAIN = 10.0  # seconds after which a stalled deletion is requested again
 _LATEST = 8  # detaches of a server that are looked at, the newest first
-_UNSEEN = ("NOT_FOUND", "FORBIDDEN", "BAD_REQUEST")  # what a project may not see of a server
 _RECORD = 5.0  # seconds between a server's disappearance and the end of the event that records it
 # Failures that mean "this rung yields no proof", as opposed to "try again".
 _NO_PROOF = ("CONFLICT", "HOST_DOWN", "FORBIDDEN", "BAD_REQUEST")
@@ -323,22 +323,15 @@ def is_taken_up(cloud: Cloud, server_id: str, request_id: str) -> bool:
 
 def is_detaching(cloud: Cloud, server_id: str) -> bool:
     """Return whether a compute service detaches a volume from the server, or may do so: where the
-    project may not see that, the answer is True. It sees only the latest requests.
+    project may not see that, the answer is True. Only the latest requests are looked at.
 
     Nova API: os-instance-actions.
     """
-    try:
-        with translated(f"read the actions of server {server_id}"):
-            shown = cloud.nova("GET", f"/servers/{server_id}/os-instance-actions")
-    except CloudError as error:
-        if error.code not in _UNSEEN:
-            raise
+    if (shown := _recorded(cloud, server_id)) is None:
         return True
-    requests = [
-        each["request_id"] for each in shown["instanceActions"] if each["action"] == "detach_volume"
-    ]
-    for request_id in requests[:_LATEST]:
-        events = _events(cloud, server_id, request_id)
+    detaches = (each for each in shown["instanceActions"] if each["action"] == "detach_volume")
+    for detach in islice(detaches, _LATEST):
+        events = _events(cloud, server_id, detach["request_id"])
         if events is None or any(not event.get("finish_time") for event in events):
             return True
     return False
@@ -347,15 +340,20 @@ def is_detaching(cloud: Cloud, server_id: str) -> bool:
 def _events(cloud: Cloud, server_id: str, request_id: str) -> list[dict[str, Any]] | None:
     """Return what a compute service recorded of a request; None where the project may not see
     it."""
+    shown = _recorded(cloud, server_id, f"/{request_id}")
+    return None if shown is None else shown["instanceAction"].get("events")
+
+
+def _recorded(cloud: Cloud, server_id: str, which: str = "") -> dict[str, Any] | None:
+    """Return a server's actions, the newest first, or one of them; None where the project may not
+    see that."""
     try:
         with translated(f"read the actions of server {server_id}"):
-            shown = cloud.nova("GET", f"/servers/{server_id}/os-instance-actions/{request_id}")
+            return cloud.nova("GET", f"/servers/{server_id}/os-instance-actions{which}")
     except CloudError as error:
-        if error.code not in _UNSEEN:
+        if error.code not in ("NOT_FOUND", "FORBIDDEN", "BAD_REQUEST"):
             raise
         return None
-    events: list[dict[str, Any]] | None = shown["instanceAction"].get("events")
-    return events
 
 
 def _deletion_event(cloud: Cloud, server_id: str) -> dict[str, Any] | None:
