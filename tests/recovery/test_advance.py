@@ -291,7 +291,7 @@ def test_a_second_trigger_of_a_node_in_the_same_process_adds_nothing(
 
     assert workers.submit("g", ready, wait, no_need) is True
     assert workers.submit("g", ready, wait, no_need) is False
-    ended = workers.ended("g")
+    ended = workers.ended()
     go_on.set()
     workers.wait("g", ended, 60)
 

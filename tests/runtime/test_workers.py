@@ -37,7 +37,7 @@ def test_a_node_that_became_ready_and_can_not_be_put_in_costs_no_thread(workers:
     workers.settle("g", 60)
 
     assert workers.busy("g") == 0
-    assert workers.ended("g") == 1
+    assert workers.ended() == 1
 
     def work(_ready: Ready) -> list[Ready]:
         ran.set()

@@ -170,24 +170,25 @@ def _store_is_back(request: Request, deadline: float) -> bool:
 def _advanced(request: Request, traversal_id: str, through: Stage, *, hold: bool) -> Any:
     """Return the result of :func:`advance`; None if the call gives its thread back before
     the end."""
+    count = request.runtime.workers.ended()
     entered = request.store.reading(lambda tx: _entered(request, tx, traversal_id))
     if entered is None:
         return _unknown(traversal_id)
-    state, first, view = entered
+    state, after, view = entered
     reach("advance.before")
     worker = NodeWorker(request, state.id)
-    _open(request, view.traversal, through, hold=hold)
+    gated = _open(request, view.traversal, through, hold=hold)
     said: list[str] = []
     if not view.settled(through):  # mostly the workers are faster than Mistral
         if through is Stage.END:
             # An earlier stage has just been refused: do not count another attempt.
             worker.ended = rights.still_ended(request, state.id)
+        loop = _Loop(worker, traversal_id, through, after)
         with request.runtime.workers.loop():
-            worked_off = _worked_off(worker, traversal_id, through)
+            worked_off = loop.worked_off(None if gated else _Look(view, (), count))
         if worked_off is None:
             return None
-        view = worked_off
-        said = _said(request, state.id, first)
+        view, said = worked_off.view, list(worked_off.said)
     reach("advance.after")
     facts = {
         "traversal": view.traversal.id,
@@ -207,41 +208,72 @@ def _advanced(request: Request, traversal_id: str, through: Stage, *, hold: bool
     return facts
 
 
-def _worked_off(worker: NodeWorker, traversal_id: str, through: Stage) -> TraversalView | None:
-    """Loop until nothing of the stages is left to do. Return None if the thread is given back
-    earlier."""
-    workers, group_id = worker.request.runtime.workers, worker.group_id
-    pause, idle_since = POLL_FIRST, time.monotonic()
-    tried: set[tuple[Node, float | None]] = set()
-    while True:
-        ended = workers.ended(group_id)
-        view = _look(worker.request, traversal_id)
-        if workers.stopping:
-            return None
-        if worker.ended or view.settled(through):
-            return view
-        failures = {(row.node, row.next_try) for row in view.waiting()} - tried
-        tried |= failures
-        if failures and choose_other_target(worker.request, view.traversal.id):
-            continue
-        began = [worker.submit(Ready(view.traversal.id, row.node)) for row in view.due()]
-        if any(began):
-            pause, idle_since = POLL_FIRST, time.monotonic()
-        if workers.busy(group_id):
-            # Workers wake this loop; the timeout is for what other processes do. Wait a moment, so
-            # that workers that end together cause only one look.
-            workers.wait(group_id, ended, POLL_LONGEST)
-            workers.settle(group_id, SETTLED)
-            idle_since = time.monotonic()
-        else:
-            if time.monotonic() - idle_since > PATIENT:
+@dataclass(frozen=True)
+class _Look:
+    """One look at a traversal. ``said``: what the journal has about the call so far, if the loop
+    ends with this look; ``count``: how many nodes the process had worked on before it."""
+
+    view: TraversalView
+    said: Sequence[str]
+    count: int
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """The loop of one call. ``after``: the id of the journal's last row before it."""
+
+    worker: NodeWorker
+    traversal_id: str
+    through: Stage
+    after: int
+
+    def worked_off(self, look: _Look | None) -> _Look | None:
+        """Loop until nothing of the stages is left to do; return the last look. Return None if the
+        thread is given back earlier. ``look``: the first one, if there was one already."""
+        worker, through = self.worker, self.through
+        workers, group_id = worker.request.runtime.workers, worker.group_id
+        pause, idle_since = POLL_FIRST, time.monotonic()
+        tried: set[tuple[Node, float | None]] = set()
+        while True:
+            now, look = look or self._look(), None
+            view = now.view
+            if workers.stopping:
                 return None
-            workers.wait(group_id, ended, min(pause, view.next_try(through) + 0.01))
-            pause = min(pause * POLL_GROWTH, POLL_LONGEST)
+            if worker.ended or view.settled(through):
+                return now
+            failures = {(row.node, row.next_try) for row in view.waiting()} - tried
+            tried |= failures
+            if failures and choose_other_target(worker.request, view.traversal.id):
+                continue
+            began = [worker.submit(Ready(view.traversal.id, row.node)) for row in view.due()]
+            if any(began):
+                pause, idle_since = POLL_FIRST, time.monotonic()
+            if workers.busy(group_id):
+                # Workers wake this loop; the timeout is for what other processes do. Wait a moment,
+                # so that workers that end together cause only one look.
+                workers.wait(group_id, now.count, POLL_LONGEST)
+                workers.settle(group_id, SETTLED)
+                idle_since = time.monotonic()
+            else:
+                if time.monotonic() - idle_since > PATIENT:
+                    return None
+                workers.wait(group_id, now.count, min(pause, view.next_try(through) + 0.01))
+                pause = min(pause * POLL_GROWTH, POLL_LONGEST)
 
+    def _look(self) -> _Look:
+        count = self.worker.request.runtime.workers.ended()
 
-def _look(request: Request, traversal_id: str) -> TraversalView:
-    return request.store.reading(lambda tx: _view(tx, traversal_id))
+        def read(tx: ProjectTransaction) -> _Look:
+            view = _view(tx, self.traversal_id)
+            last = self.worker.ended or view.settled(self.through)
+            return _Look(view, self._said(tx) if last else (), count)
+
+        return self.worker.request.store.reading(read)
+
+    def _said(self, tx: ProjectTransaction) -> list[str]:
+        """Return the group's journal entries since the call began."""
+        rows = views.history(tx, self.worker.group_id, after=self.after, limit=SAID)
+        return [row["sentence"] for row in rows]
 
 
 def _view(tx: ProjectTransaction, traversal_id: str) -> TraversalView:
@@ -252,21 +284,24 @@ def _view(tx: ProjectTransaction, traversal_id: str) -> TraversalView:
 def _entered(
     request: Request, tx: ProjectTransaction, traversal_id: str
 ) -> tuple[GroupState, int, TraversalView] | None:
-    """Return the group of a traversal, the id of the journal's last row, and then what
-    :func:`_look` does; None if the request's project has no such traversal."""
+    """Return the group of a traversal, the id of the journal's last row, and the traversal; None if
+    the request's project has none with that id."""
     state = ownership.group_of(request, tx, traversal_id)
     if state is None:
         return None
     return state, views.last_entry(tx, state.id), _view(tx, traversal_id)
 
 
-def _open(request: Request, current: Traversal, through: Stage, *, hold: bool) -> None:
-    """Open the stages up to ``through``, and record which execution drives the traversal."""
+def _open(request: Request, current: Traversal, through: Stage, *, hold: bool) -> bool:
+    """Open the stages up to ``through``, and record which execution drives the traversal. Return
+    whether some may have been closed until now."""
     chain = request.execution
-    if current.through is not None:
+    gated = current.through is not None
+    if gated:
         request.engine.open_through(current.id, through if hold else None)
     if chain is not None and chain != current.chain:
         request.store.atomically(lambda tx: tx.driven_by(current.id, chain))
+    return gated
 
 
 # -- the result of a call
@@ -318,9 +353,3 @@ def _unknown(traversal_id: str) -> Result:
             "remedy": "Pass the traversal that failover.begin or failover.admit returned.",
         }
     )
-
-
-def _said(request: Request, group_id: str, after: int) -> list[str]:
-    """Return the group's journal entries since then."""
-    rows = request.store.reading(lambda tx: views.history(tx, group_id, after=after, limit=SAID))
-    return [row["sentence"] for row in rows]

@@ -59,7 +59,8 @@ class Workers:
         self._ended_of: WeakValueDictionary[str, threading.Condition] = WeakValueDictionary()
         self._nodes: set[Ready] = set()
         self._busy: Counter[str] = Counter()
-        self._ended: Counter[str] = Counter()
+        self._count = 0
+        self._last: dict[str, int] = {}
         self._loops = 0
         self._stopping = False
         self._pool: ThreadPoolExecutor | None = None
@@ -96,11 +97,10 @@ class Workers:
         if closed:
             _later(closed, self._go_on)
 
-    def ended(self, group_id: str) -> int:
-        """Return how many nodes of a group this process has processed; only grows, see
-        :meth:`wait`."""
+    def ended(self) -> int:
+        """Return how many nodes this process has processed; only grows, see :meth:`wait`."""
         with self._lock:
-            return self._ended[group_id]
+            return self._count
 
     def busy(self, group_id: str) -> int:
         """Return how many nodes of a group are in the pool."""
@@ -108,11 +108,11 @@ class Workers:
             return self._busy[group_id]
 
     def wait(self, group_id: str, ended: int, seconds: float) -> None:
-        """Wait until more than ``ended`` nodes of a group were processed, the process stops, or the
-        time is over."""
+        """Wait until a node of a group was processed since :meth:`ended` returned ``ended``, the
+        process stops, or the time is over."""
         with self._lock:
             self._end_of(group_id).wait_for(
-                lambda: self._ended[group_id] > ended or self.stopping, timeout=seconds
+                lambda: self._last.get(group_id, 0) > ended or self.stopping, timeout=seconds
             )
 
     def settle(self, group_id: str, seconds: float) -> None:
@@ -208,7 +208,8 @@ class Workers:
         self._busy[group_id] -= 1
         if not self._busy[group_id]:
             del self._busy[group_id]
-        self._ended[group_id] += 1
+        self._count += 1
+        self._last[group_id] = self._count
         if (waiting := self._ended_of.get(group_id)) is not None:
             waiting.notify_all()
 
