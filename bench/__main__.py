@@ -35,7 +35,10 @@ PARTS: dict[str, tuple[Callable[..., Any], str]] = {
     "admission": (admission.main, "one alarm delivered 10,000 times among 100 different ones"),
     "webhook": (webhook.main, "the same through a server's webhook, which decides (--alarms)"),
     "flood": (flood.main, "a project's flood of alarms while another one fails over (--alarms)"),
-    "zone": (zone.main, "a host with many groups dies (--groups, --pairs, --faults)"),
+    "zone": (
+        zone.main,
+        "a host with many groups dies (--groups, --pairs, --faults, --guard, --rounds)",
+    ),
     "capacity": (capacity.main, "what further volumes cost: CPU and the state store"),
     "core": (core.main, "the convergence core without Mistral: size of the graph"),
     "broker": (broker.main, "commands to 1,000 members on one broker, and its memory"),
@@ -58,6 +61,8 @@ def main() -> int:
         help="engines, with an executor each; 0: one process; may be repeated",
     )
     parser.add_argument("--faults", action="store_true", help="let parts fail meanwhile")
+    parser.add_argument("--guard", action="store_true", help="let the storm guard hold alarms")
+    parser.add_argument("--rounds", type=int, metavar="N", help="so often one after the other")
     options = parser.parse_args()
     given = {name: value for name, value in vars(options).items() if value and name != "parts"}
     chosen = options.parts or list(PARTS)

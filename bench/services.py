@@ -255,10 +255,14 @@ class SeparateProcesses(Scene):
     :ivar services: the processes.
     """
 
-    def __init__(self, state_dir: Path, *, pairs: int, **options: Any) -> None:
+    def __init__(
+        self, state_dir: Path, *, pairs: int, more: Mapping[str, Any], **options: Any
+    ) -> None:
+        """``more``: further options of ``[failover]``."""
         self.services = Services(state_dir / "services", pairs)
         settings = {
             **SETTINGS,
+            **more,
             "database": self.services.state_store,
             "mistral_url": self.services.url,
         }

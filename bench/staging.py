@@ -29,7 +29,7 @@ from mistral_failover.store.tables import incidents, traversals
 CLOUD: dict[str, Any] = {"idle_exit": 3600.0, "save_every": 10.0}
 """Of the scene's cloud. It does not end while duplicates ask it nothing, and does not write
 thousands of servers at each change."""
-SETTINGS = {"lease": 30.0, "lease_margin": 2.0, "storm_groups": 0}
+SETTINGS: dict[str, Any] = {"lease": 30.0, "lease_margin": 2.0, "storm_groups": 0}
 """Of ``[failover]``. All groups fail at once here, and shall be failed over."""
 
 
@@ -56,12 +56,13 @@ class Usage:
 
 
 @contextlib.contextmanager
-def stage(latency: str = "zero") -> Iterator[Scene]:
-    """A scene in which groups are made without latency; see :func:`set_latency`."""
+def stage(latency: str = "zero", **more: Any) -> Iterator[Scene]:
+    """A scene in which groups are made without latency; see :func:`set_latency`. ``more``: further
+    options of ``[failover]``."""
     logging.getLogger().setLevel(logging.ERROR)
     with (
         tempfile.TemporaryDirectory(prefix="failover-bench-") as folder,
-        Scene(Path(folder), latency=latency, settings=SETTINGS, **CLOUD) as scene,
+        Scene(Path(folder), latency=latency, settings={**SETTINGS, **more}, **CLOUD) as scene,
     ):
         yield scene
 

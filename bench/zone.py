@@ -11,7 +11,9 @@ Memory is that of the engines and executors. *waits* and *deadlocks* are those o
 transactions for rows.
 
 ``--faults``: meanwhile an executor and an engine are killed, MariaDB is killed and starts again,
-and RabbitMQ is cut off.
+and RabbitMQ is cut off. ``--guard``: the servers crash, and the storm guard holds the alarms until
+its evidence says so; otherwise it is off. ``--rounds``: so often one after the other, with all
+groups moved home in between.
 """
 
 from __future__ import annotations
@@ -23,12 +25,13 @@ import logging
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import openstack
 import sqlalchemy as sa
 
 from bench.services import SeparateProcesses, Services, check_installed
@@ -38,14 +41,17 @@ from bench.staging import (
     activate,
     add,
     cpu,
+    must,
     set_latency,
     stage,
     under_way,
     used_here,
 )
+from mistral_failover.drill.scene import CLOUD as CLOUD_NAME
 from mistral_failover.drill.scene import Scene
 from mistral_failover.emulator.state import HOSTS
 from mistral_failover.mistral.client import ENDED
+from mistral_failover.settings import Settings
 from mistral_failover.store.tables import groups as known
 from mistral_failover.store.tables import operations, resources, traversals
 from testcloud.errors import CloudError
@@ -55,14 +61,20 @@ T = TypeVar("T")
 GROUPS = (10, 100)
 PAIRS = (0, 1, 2)
 LIMIT = 3600.0  # seconds for everything
-_AT_ONCE = 8  # first activations
+_AT_ONCE = 8  # first activations, and moves home
+_GUARD = {"storm_groups": Settings().storm_groups}
+_NO_LIMITS = {"cooldown": 0, "per_hour": 100}  # several rounds follow each other at once
 _OUTAGE = 5.0  # seconds of each fault
 _AWAY = 60.0  # seconds that the state store may be away
 _SHOWN = 5  # groups that were lost
 
 
 def main(
-    groups: Sequence[int] = GROUPS, pairs: Sequence[int] = PAIRS, faults: bool = False
+    groups: Sequence[int] = GROUPS,
+    pairs: Sequence[int] = PAIRS,
+    faults: bool = False,
+    guard: bool = False,
+    rounds: int = 1,
 ) -> None:
     """Print the table."""
     if any(pairs):
@@ -80,41 +92,62 @@ def main(
     )
     for several in pairs:
         for count in groups:
-            with _scene(several) as scene:
+            with _scene(several, _GUARD if guard else {}) as scene:
                 set_latency(scene, "zero")
                 names = [f"zone-{number}" for number in range(count)]
                 for name in names:  # one after the other: the active servers come to one host
-                    add(scene, name, priority=_priority(name))
+                    add(scene, name, priority=_priority(name), limits=_NO_LIMITS)
                 with ThreadPoolExecutor(_AT_ONCE) as pool:
                     list(pool.map(lambda name: activate(scene, name), names))
-                set_latency(scene, "measured")
-                _measure(scene, names, several, faults=faults)
+                for number in range(rounds):
+                    if number:
+                        _move_home(scene, names)
+                    set_latency(scene, "measured")
+                    _measure(scene, names, several, faults=faults, guard=guard)
 
 
 @contextlib.contextmanager
-def _scene(pairs: int) -> Iterator[Scene]:
+def _scene(pairs: int, settings: Mapping[str, Any]) -> Iterator[Scene]:
     if not pairs:
-        with stage("measured") as scene:
+        with stage("measured", **settings) as scene:
             yield scene
         return
     logging.getLogger().setLevel(logging.ERROR)
     with (
         tempfile.TemporaryDirectory(prefix="failover-bench-") as folder,
-        SeparateProcesses(Path(folder), pairs=pairs, **CLOUD) as separate,
+        SeparateProcesses(Path(folder), pairs=pairs, more=settings, **CLOUD) as separate,
     ):
         yield separate
 
 
-def _measure(scene: Scene, names: Sequence[str], pairs: int, *, faults: bool) -> None:
+def _move_home(scene: Scene, names: Sequence[str]) -> None:
+    """Boot the servers that failed, and take the roles back."""
+    set_latency(scene, "zero")
+    servers = {scene.server(name, "db_a") for name in names}
+    with openstack.connect(cloud=CLOUD_NAME) as cloud:
+        for server in cloud.compute.servers():
+            if server.id in servers and server.status == "SHUTOFF":
+                cloud.compute.start_server(server)
+    while not all(scene.cloud.nodes()[server]["answers"] for server in servers):
+        time.sleep(0.5)
+
+    def move(name: str) -> None:
+        must(scene.run("failover.failback", group=name, recovered=["db_a"]))
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        list(pool.map(move, names))
+
+
+def _measure(scene: Scene, names: Sequence[str], pairs: int, *, faults: bool, guard: bool) -> None:
     for name in names:
-        scene.cloud.fault("server", scene.server(name, "db_a"), "app")
+        scene.cloud.fault("server", scene.server(name, "db_a"), "crash" if guard else "app")
     services = scene.services if isinstance(scene, SeparateProcesses) else None
     before, locks = _usage(scene, services), services.row_locks() if services else (0, 0)
     at = time.time()
-    body = {"host": HOSTS[0], "id": "the zone failed", "because": "the zone failed"}
+    body = {"host": HOSTS[0], "id": f"the zone failed at {at}", "because": "the zone failed"}
     execution = scene.start("failover.on_event", body=body)
     with _faults(services if faults else None):
-        _wait(scene, execution, len(names), at, faults=faults)
+        _wait(scene, execution, len(names), at, faults=faults, guard=guard)
     used = _usage(scene, services)
     found = services.row_locks() if services else (0, 0)
     if faults:
@@ -151,9 +184,12 @@ def _usage(scene: Scene, services: Services | None) -> Usage:
     return replace(services.usage() if services else used_here(), cloud=cloud)
 
 
-def _wait(scene: Scene, execution: str, count: int, at: float, *, faults: bool) -> None:
-    """Wait until so many failovers have started, or their execution has ended, and none is under
-    way any more; without faults also for the end of the execution."""
+def _wait(
+    scene: Scene, execution: str, count: int, at: float, *, faults: bool, guard: bool
+) -> None:
+    """Wait until so many failovers have started, and none is under way any more. Without a guard
+    that holds some: until then, or until their execution has ended. Without faults also for the end
+    of the execution."""
     started = sa.select(sa.func.count()).where(traversals.c.started_at >= at)
     deadline = time.monotonic() + LIMIT
     complete = False
@@ -162,7 +198,7 @@ def _wait(scene: Scene, execution: str, count: int, at: float, *, faults: bool) 
         complete = complete or count <= _patiently(
             lambda: scene.read(lambda tx: int(tx.connection.execute(started).scalar_one()))
         )
-        if not complete:
+        if not complete and not guard:
             complete = scene.client.execution(execution)["state"] in ENDED
         if complete and not _patiently(lambda: under_way(scene)):
             break
