@@ -13,7 +13,7 @@ import sys
 import time
 from typing import Any
 
-from testcloud import cloud, packages, settings, status
+from testcloud import cloud, settings, status
 from testcloud.errors import CloudError
 from testcloud.machines import guests, network, power
 from testcloud.settings import Settings
@@ -81,7 +81,7 @@ def _stop(where: Settings, chosen: argparse.Namespace) -> int:
 
 def _install(where: Settings, chosen: argparse.Namespace) -> int:
     del chosen
-    packages.install(where, _say)
+    cloud.install(where, _tell)
     return 0
 
 
@@ -133,7 +133,7 @@ def _parser() -> argparse.ArgumentParser:
 
     command("up", _up, "start what does not run; install and initialise it the first time")
     command("down", _down, "stop everything").add_argument(
-        "--wipe", action="store_true", help="forget its data; the saved initial state stays"
+        "--wipe", action="store_true", help="forget its data; the saved databases stay"
     )
     command("status", _status, "show every process").add_argument(
         "-f", "--format", choices=("table", "json"), default="table"
@@ -158,7 +158,7 @@ def _parser() -> argparse.ArgumentParser:
         if name == "link":
             made.add_argument("leg", choices=("management", "storage"))
         made.add_argument("name", help="the server's id" if name == "guest" else "the host")
-    command("install", _install, "install what is missing, and no more")
+    command("install", _install, "install what is missing, and start nothing")
     return parser
 
 

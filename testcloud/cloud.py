@@ -18,10 +18,10 @@ from testcloud import (
     hashes,
     identity,
     infrastructure,
-    initial_state,
     package_archive,
     packages,
     readiness,
+    saved_databases,
     seed,
     service_processes,
     serving,
@@ -50,13 +50,7 @@ def up(settings: Settings, tell: Tell) -> bool:
     :raises CloudError: what is in the way.
     """
     with alone(settings):
-        check_disk(settings)
-        with installing(settings):
-            packages.install_programs(settings, lambda what: tell(what, None))
-            jobs = [_install, *([image.build] if settings.machines else [])]
-            with ThreadPoolExecutor() as pool:
-                for done in [pool.submit(job, settings, tell) for job in jobs]:
-                    done.result()
+        install(settings, tell)
         if settings.machines:
             # Only now: packages come from outside.
             network.up(settings)
@@ -65,7 +59,21 @@ def up(settings: Settings, tell: Tell) -> bool:
         return _start(settings, tell)
 
 
-def _install(settings: Settings, tell: Tell) -> None:
+def install(settings: Settings, tell: Tell) -> None:
+    """Install what is missing, and build the image of real guests; start nothing.
+
+    :raises CloudError: what is in the way.
+    """
+    check_disk(settings)
+    with installing(settings):
+        packages.install_programs(settings, lambda what: tell(what, None))
+        jobs = [_install_services, *([image.build] if settings.machines else [])]
+        with ThreadPoolExecutor() as pool:
+            for done in [pool.submit(job, settings, tell) for job in jobs]:
+                done.result()
+
+
+def _install_services(settings: Settings, tell: Tell) -> None:
     begun = time.monotonic()
     packages.install_services(settings, lambda what: tell(what, None))
     if not package_archive.installed(settings):
@@ -174,46 +182,55 @@ def _start(settings: Settings, tell: Tell) -> bool:
     if not missing and not infra and _initialised(settings):
         return False
     first = not _initialised(settings)
-    restored = first and initial_state.exists(settings)
+    saved = first and saved_databases.exist(settings)
     if first:
         _fresh(settings, processes)
-        if restored:
+        if saved:
             begun = time.monotonic()
-            initial_state.restore(settings)
-            tell("saved state unpacked", time.monotonic() - begun)
+            saved_databases.restore(settings)
+            tell("saved databases unpacked", time.monotonic() - begun)
     configuration.write(settings)
     access.write_clouds_yaml(settings)
-    if first and not restored:
-        carry_out(first_steps(settings), tell, at_once=_TOOLS_AT_ONCE)
+    if first and not saved:
+        carry_out(schema_steps(settings), tell, at_once=_TOOLS_AT_ONCE)
         begun = time.monotonic()
         processes.stop("mariadb", grace=60)
-        initial_state.save(settings)
-        tell("state saved", time.monotonic() - begun)
+        saved_databases.save(settings)
+        tell("databases saved", time.monotonic() - begun)
     if first:
+        carry_out(account_steps(settings), tell)
         hashes.stamp_with(_initialised_stamp(settings), "yes")
     carry_out(steps(settings), tell)
     return True
 
 
-def first_steps(settings: Settings) -> list[Step]:
-    """What is done once: schemas, accounts, catalog."""
+def schema_steps(settings: Settings) -> list[Step]:
+    """What is done once for clouds of both kinds: the schemas, and the package's workflows."""
     return [
         Step("mariadb", lambda: infrastructure.start_mariadb(settings)),
-        Step("memcached", lambda: infrastructure.start_memcached(settings)),
-        Step("rabbitmq", lambda: infrastructure.start_rabbitmq(settings)),
         Step("databases", lambda: infrastructure.create_databases(settings), ("mariadb",)),
-        Step("schema of keystone", lambda: databases.keystone(settings), ("databases",)),
-        Step(
-            "keystone",
-            lambda: _start_and_wait(settings, "keystone"),
-            ("schema of keystone", "memcached"),
-        ),
-        Step("accounts and catalog", lambda: identity.set_up(settings), ("keystone",)),
         *(
             Step(f"schema of {name}", lambda make=make: make(settings), ("databases",))  # type: ignore[misc]
             for name, make in databases.SCHEMAS.items()
         ),
         Step("workflows", lambda: package_archive.populate(settings), ("schema of mistral",)),
+    ]
+
+
+def account_steps(settings: Settings) -> list[Step]:
+    """What is done once for each cloud: its accounts, its catalog, its cells."""
+    return [
+        Step("mariadb", lambda: infrastructure.start_mariadb(settings)),
+        Step("memcached", lambda: infrastructure.start_memcached(settings)),
+        Step("database account", lambda: infrastructure.create_databases(settings), ("mariadb",)),
+        Step("cells", lambda: databases.cells(settings), ("database account",)),
+        Step("administrator", lambda: databases.bootstrap(settings), ("database account",)),
+        Step(
+            "keystone",
+            lambda: _start_and_wait(settings, "keystone"),
+            ("administrator", "memcached"),
+        ),
+        Step("accounts and catalog", lambda: identity.set_up(settings), ("keystone",)),
     ]
 
 

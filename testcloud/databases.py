@@ -49,14 +49,13 @@ def tool(settings: Settings, *command: str, secrets: dict[str, str] | None = Non
     return time.monotonic() - begun
 
 
-def keystone(settings: Settings) -> None:
-    """Keystone's schema, keys and first administrator."""
+def bootstrap(settings: Settings) -> None:
+    """Make Keystone's keys and its first administrator."""
     for repository in ("fernet-keys", "credential-keys"):
         for key in ("0", "1"):
             text = base64.urlsafe_b64encode(os.urandom(32)).decode()
             write_private(settings.data / "keystone" / repository / key, text)
         (settings.data / "keystone" / repository).chmod(0o700)
-    tool(settings, "keystone-manage", "db_sync")
     public = settings.auth_url
     tool(
         settings,
@@ -69,13 +68,12 @@ def keystone(settings: Settings) -> None:
     )
 
 
-def nova_api(settings: Settings) -> None:
-    """Nova's API schema, its cells, and which hypervisors belong to them.
+def cells(settings: Settings) -> None:
+    """Make Nova's cells, and say which hypervisors belong to them.
 
     `nova-manage cell_v2 discover_hosts` would need the hypervisors to be up first.
     """
-    tool(settings, "nova-manage", "api_db", "sync")
-    cells = (
+    wanted = (
         ("0", "cell0", "none:///", settings.database_url("nova_cell0")),
         ("1", "cell1", settings.messages_url, settings.database_url("nova")),
     )
@@ -88,7 +86,7 @@ def nova_api(settings: Settings) -> None:
                 " VALUES (CONCAT('00000000-0000-0000-0000-00000000000', %s), %s, %s, %s)",
                 cell,
             )
-            for cell in cells
+            for cell in wanted
         ),
         *(
             (
@@ -119,10 +117,11 @@ def _one(*command: str) -> Callable[[Settings], None]:
 
 
 SCHEMAS: dict[str, Callable[[Settings], None]] = {
-    "nova_api": nova_api,
+    "nova_api": _one("nova-manage", "api_db", "sync"),
     "nova": _one("nova-manage", "db", "sync", "--local_cell"),
     "nova_cell0": nova_cell0,
     "mistral": _one("mistral-db-manage", "upgrade", "head"),
+    "keystone": _one("keystone-manage", "db_sync"),
     "neutron": _one("neutron-db-manage", "upgrade", "head"),
     "cinder": _one("cinder-manage", "db", "sync"),
     "glance": _one("glance-manage", "db_sync"),
@@ -130,4 +129,4 @@ SCHEMAS: dict[str, Callable[[Settings], None]] = {
     "heat": _one("heat-manage", "db_sync"),
     "placement": _one("placement-manage", "db", "sync"),
 }
-"""How each database but Keystone's is brought up; what takes longest comes first."""
+"""How each database is brought up; what takes longest comes first."""

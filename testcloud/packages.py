@@ -78,15 +78,6 @@ def key() -> str:
     return hashes.of_files([REQUIREMENTS, CONSTRAINTS, DRIVER], python)
 
 
-def install(settings: Settings, tell: Callable[[str], None]) -> None:
-    """Install what is missing; nothing happens when all is there.
-
-    :raises CloudError: PACKAGES_MISSING, NO_UV, INSTALL_FAILED.
-    """
-    install_programs(settings, tell)
-    install_services(settings, tell)
-
-
 def install_programs(settings: Settings, tell: Callable[[str], None]) -> None:
     """Install what is missing of Debian's.
 

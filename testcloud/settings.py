@@ -144,8 +144,8 @@ class Settings:
 
     @property
     def saved(self) -> Path:
-        """The folder of saved initial states."""
-        return self.state / "saved"
+        """The folder of saved databases."""
+        return self.shared / "saved"
 
     @property
     def etc(self) -> Path:

@@ -105,7 +105,7 @@ def test_without_root_the_missing_packages_are_named(
     monkeypatch.setattr("os.getuid", lambda: 1000)
 
     with pytest.raises(CloudError) as refused:
-        packages.install(settings, print)
+        packages.install_programs(settings, print)
 
     assert refused.value.code == "PACKAGES_MISSING"
     assert refused.value.remedy.startswith("sudo apt-get install")

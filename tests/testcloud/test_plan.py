@@ -94,9 +94,15 @@ def test_the_cloud_is_seeded_when_everything_else_is_done(settings: Settings) ->
     assert everything_before(steps, "seed") == {step.name for step in steps} - {"seed"}
 
 
-def test_the_first_start_ends_with_all_schemas_and_accounts(settings: Settings) -> None:
-    steps = cloud.first_steps(settings)
+def test_the_schemas_are_made_beside_each_other(settings: Settings) -> None:
+    steps = cloud.schema_steps(settings)
     order(steps)
 
     assert everything_before(steps, "schema of nova_api") == {"mariadb", "databases"}
-    assert {"keystone", "databases"} <= everything_before(steps, "accounts and catalog")
+
+
+def test_accounts_are_made_when_keystone_serves(settings: Settings) -> None:
+    steps = cloud.account_steps(settings)
+    order(steps)
+
+    assert {"keystone", "administrator"} <= everything_before(steps, "accounts and catalog")

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from testcloud import hashes, initial_state, package_archive, packages
+from testcloud import hashes, package_archive, packages, saved_databases
 from testcloud.settings import Settings
 
 
 @pytest.fixture
 def initialised(settings: Settings) -> Settings:
-    for part in initial_state.PARTS:
+    for part in saved_databases.PARTS:
         path = settings.state / part
         if path.suffix:
             settings.secret("admin")
@@ -24,47 +24,48 @@ def initialised(settings: Settings) -> Settings:
     return settings
 
 
-def test_a_saved_state_comes_back_as_it_was(initialised: Settings) -> None:
+def test_saved_databases_come_back_as_they_were(initialised: Settings) -> None:
     admin = initialised.secret("admin")
-    initial_state.save(initialised)
-    for part in initial_state.PARTS:
+    saved_databases.save(initialised)
+    for part in saved_databases.PARTS:
         path = initialised.state / part
         (path / "file" if path.is_dir() else path).unlink()
     initialised.forget_secrets()
 
-    initial_state.restore(initialised)
+    saved_databases.restore(initialised)
 
     assert initialised.secret("admin") == admin
     assert (initialised.data / "mariadb" / "file").read_text() == "data/mariadb"
 
 
-def test_a_saved_state_is_private_and_the_only_one(initialised: Settings) -> None:
+def test_saved_databases_are_private_and_the_only_ones(initialised: Settings) -> None:
     initialised.saved.mkdir()
     (initialised.saved / "older.tar").touch()
 
-    initial_state.save(initialised)
+    saved_databases.save(initialised)
 
     (only,) = initialised.saved.iterdir()
     assert stat.S_IMODE(only.stat().st_mode) == 0o600
 
 
-def test_other_ports_need_another_saved_state(initialised: Settings) -> None:
-    initial_state.save(initialised)
+def test_a_cloud_of_the_other_kind_and_with_other_ports_takes_the_same_databases(
+    initialised: Settings,
+) -> None:
+    saved_databases.save(initialised)
+    machines = Settings(initialised.state / "machines", initialised.first_port + 100, machines=True)
 
-    assert initial_state.exists(initialised)
-    assert not initial_state.exists(Settings(initialised.state, initialised.first_port + 100))
-    assert not initial_state.exists(
-        Settings(initialised.state, initialised.first_port, "a password")
-    )
+    assert saved_databases.exist(initialised)
+    assert saved_databases.exist(machines)
+    assert not saved_databases.exist(Settings(initialised.state, password="another"))
 
 
-def test_other_versions_need_another_saved_state(
+def test_other_versions_need_other_databases(
     initialised: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    initial_state.save(initialised)
+    saved_databases.save(initialised)
     monkeypatch.setattr(packages, "key", lambda: "newer")
 
-    assert not initial_state.exists(initialised)
+    assert not saved_databases.exist(initialised)
 
 
 def test_a_hash_sees_content_place_and_text_but_not_what_was_built(tmp_path: Path) -> None:
@@ -86,8 +87,8 @@ def test_nothing_is_installed_twice(settings: Settings, monkeypatch: pytest.Monk
     monkeypatch.setattr(packages, "DEBIAN", {})
     monkeypatch.setattr(packages, "run", lambda command, *rest: ran.append(command))
 
-    packages.install(settings, print)
-    packages.install(settings, print)
+    packages.install_services(settings, print)
+    packages.install_services(settings, print)
 
     assert [command[1] for command in ran] == ["venv", "pip"]
 

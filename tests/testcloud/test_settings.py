@@ -70,10 +70,10 @@ def test_a_given_password_is_everybodys(settings: Settings) -> None:
     assert len(given.secret("heat_key")) == 32
 
 
-def test_secrets_that_came_with_a_saved_state_are_read_anew(settings: Settings) -> None:
+def test_secrets_that_came_with_saved_databases_are_read_anew(settings: Settings) -> None:
     settings.secret("admin")
-    settings.secrets_file.write_text(json.dumps({"admin": "from the saved state"}))
+    settings.secrets_file.write_text(json.dumps({"admin": "from the archive"}))
 
     settings.forget_secrets()
 
-    assert settings.secret("admin") == "from the saved state"
+    assert settings.secret("admin") == "from the archive"
