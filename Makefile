@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 # Tests start thousands of programs: each starts in half the time if Python keeps what it compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: drill test test-cli docs drills test-cloud test-cloud-together test-cloud-alone test-octavia test-designate test-outages test-broker test-ui pictures test-package agent-deb faults lint bench bench-cloud mutants cloud-up cloud-down cloud-status machines-up machines-down test-machines test-machines-down machines-soak bench-machines test-losses clean
+.PHONY: drill test test-cli docs drills test-cloud test-cloud-together test-cloud-alone test-octavia test-designate test-outages test-broker test-ui pictures test-package agent-deb faults test-deep lint bench bench-cloud mutants cloud-install cloud-up cloud-down cloud-status machines-install machines-up machines-down test-machines test-machines-down machines-soak bench-machines test-losses clean
 
 $(STAMP): setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -63,12 +63,15 @@ drills: $(STAMP)
 	$(BIN)/pytest -m drills tests -n 2 --dist loadfile --timeout=300 --durations=10
 
 # What dies, hangs or loses its rights in the middle. tests/faults starts Mistrals of its own, and a
-# process has one at most, so they run by themselves. Then the properties of the core, and every
-# interleaving, further than make test searches them.
+# process has one at most, so they run by themselves. They mostly wait for leases to end.
 faults: $(STAMP)
-	$(BIN)/pytest -m faults tests --ignore=tests/faults -n 3 --dist worksteal --durations=10
-	$(BIN)/pytest -m faults tests/faults -n 3 --dist worksteal --durations=10
-	HYPOTHESIS_PROFILE=deep $(BIN)/pytest tests/convergence tests/store/test_totals.py -n 3 --dist worksteal
+	$(BIN)/pytest -m faults tests --ignore=tests/faults -n 4 --dist worksteal --durations=10
+	$(BIN)/pytest -m faults tests/faults -n 5 --dist worksteal --durations=10
+
+# The properties of the core, and every interleaving, further than make test searches them.
+test-deep: $(STAMP)
+	HYPOTHESIS_PROFILE=deep $(BIN)/pytest tests/convergence tests/store/test_totals.py \
+	  -n 2 --dist worksteal --durations=10
 
 # The agents and their channel on a real RabbitMQ, and everybody killed at every point.
 test-broker: $(STAMP)
@@ -117,6 +120,10 @@ mutants: $(STAMP)
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[mutants]'
 	$(BIN)/python -m bench.mutants
 
+# What cloud-up does first, and machines-up too; nothing is started.
+cloud-install: $(STAMP)
+	$(BIN)/python -m testcloud install
+
 cloud-up: $(STAMP)
 	$(BIN)/python -m testcloud up
 
@@ -127,6 +134,9 @@ cloud-status: $(STAMP)
 	$(BIN)/python -m testcloud status
 
 # Real guests, disks and power switches: see docs/machines.md. As root, on Debian 12.
+machines-install: $(STAMP)
+	$(MACHINES) install
+
 machines-up: $(STAMP)
 	$(MACHINES) up
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every interleaving of two or three engines on small groups, with all that may go wrong meanwhile.
 
-``HYPOTHESIS_PROFILE=deep`` (in ``make faults``) and ``thorough`` explore far more scenarios.
+``HYPOTHESIS_PROFILE=deep`` (in ``make test-deep``) and ``thorough`` explore far more scenarios.
 ``-rP`` shows how many states there were.
 """
 
@@ -103,6 +103,8 @@ SMALL: dict[str, Scenario] = {
     "what is replaced create-first, there and back": lambda: Explorer(
         *there_and_back(CREATE_FIRST), reached=1, faults=RemainingEvents(crashes=1, doubles=1)
     ),
+}
+DEEP: dict[str, Scenario] = {
     "a replacement that shows late, there and back": lambda: Explorer(
         *there_and_back(FOUND_LATE), reached=1, faults=RemainingEvents(crashes=1, overlaps=1)
     ),
@@ -112,8 +114,6 @@ SMALL: dict[str, Scenario] = {
         engines=3,
         faults=RemainingEvents(crashes=1, doubles=1, overlaps=1, strays=1),
     ),
-}
-DEEP: dict[str, Scenario] = {
     "it comes to stand on something else, and all is removed": lambda: Explorer(
         *ON_OTHER_FEET, reached=1, faults=RemainingEvents(crashes=1)
     ),

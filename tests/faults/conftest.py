@@ -22,6 +22,12 @@ def pytest_configure() -> None:
     os.environ.setdefault("FAULT_SEED", str(int(time.time())))
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the random schedules first: they last longest, and mostly wait."""
+    items.sort(key=lambda item: "test_whatever_happens_the_group_comes_to_rest" not in item.nodeid)
+
+
 def pytest_report_header() -> str:
     seconds = os.environ.get("FAULT_SECONDS", "60")
     return f"random schedules: FAULT_SECONDS={seconds} FAULT_SEED={os.environ['FAULT_SEED']}"
