@@ -22,7 +22,7 @@ drill: $(STAMP)
 # Debian's fence agents are installed if they are missing and you are root.
 test: $(STAMP)
 	PYTHONPATH=tests:. $(BIN)/python -m support.fence_agents
-	$(BIN)/pytest -n 4 --dist worksteal --durations=10
+	$(BIN)/pytest -n 5 --dist worksteal --durations=10
 
 # The command line before a Mistral that is served, in a process of its own.
 test-cli: $(STAMP)
