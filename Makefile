@@ -66,7 +66,7 @@ drills: $(STAMP)
 # process has one at most, so they run by themselves. They mostly wait for leases to end.
 faults: $(STAMP)
 	$(BIN)/pytest -m faults tests --ignore=tests/faults -n 4 --dist worksteal --durations=10
-	$(BIN)/pytest -m faults tests/faults -n 5 --dist worksteal --durations=10
+	$(BIN)/pytest -m faults tests/faults -n 4 --dist worksteal --durations=10
 
 # The properties of the core, and every interleaving, further than make test searches them.
 test-deep: $(STAMP)

@@ -17,7 +17,7 @@ from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.mistral.client import MistralError
 
 LIMIT = 90.0  # seconds within which a group must have come to rest
-SWEEP_EVERY = 0.3  # seconds, at least
+SWEEP_EVERY = 1.0  # seconds, at least
 
 
 @dataclass(frozen=True)
