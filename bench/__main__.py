@@ -62,7 +62,7 @@ def main() -> int:
     )
     parser.add_argument("--faults", action="store_true", help="let parts fail meanwhile")
     parser.add_argument("--guard", action="store_true", help="let the storm guard hold alarms")
-    parser.add_argument("--rounds", type=int, metavar="N", help="so often one after the other")
+    parser.add_argument("--rounds", type=int, metavar="N", help="how often the zone fails")
     options = parser.parse_args()
     given = {name: value for name, value in vars(options).items() if value and name != "parts"}
     chosen = options.parts or list(PARTS)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import time
 from typing import Any
@@ -24,6 +25,8 @@ _CHANGES = {"power": ("on", "off"), "link": ("cut", "connect"), "guest": tuple(g
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; return the exit code."""
     chosen = _parser().parse_args(arguments)
+    # An installation that is stopped removes what it has unpacked.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         return int(chosen.run(settings.load(), chosen))
     except CloudError as error:

@@ -84,7 +84,7 @@ def _install_services(settings: Settings, tell: Tell) -> None:
 def down(settings: Settings, *, wipe: bool = False) -> None:
     """Stop everything, the infrastructure last; nothing is left running.
 
-    `wipe`: remove all that the cloud has kept, but for the environment and the saved state.
+    `wipe`: remove all that the cloud has kept, but for the environment and the saved databases.
     """
     with alone(settings):
         processes = Processes(settings)

@@ -3,8 +3,8 @@
 them, which keeps two cores busy for a minute. Clouds of both kinds share them.
 
 They hold the package's workflows and no accounts of the cloud, but the secrets that belong to them,
-so only their owner may read them. They are valid for the same versions, configuration and password,
-which are in the name.
+so only their owner may read them. They are valid for the same versions, password and modules, a
+hash of which is their name.
 """
 
 from __future__ import annotations
@@ -39,13 +39,16 @@ def save(settings: Settings) -> None:
     path = _path(settings)
     temporary = path.with_suffix(f".{os.getpid()}")  # another cloud may save the same
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w") as archive:
-        for part in PARTS:
-            archive.add(settings.state / part, arcname=part)
+    try:
+        with os.fdopen(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w") as archive:
+            for part in PARTS:
+                archive.add(settings.state / part, arcname=part)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
     for old in settings.saved.glob("*.tar"):
         if old != path:
             old.unlink(missing_ok=True)
-    temporary.replace(path)
 
 
 def restore(settings: Settings) -> None:

@@ -185,7 +185,8 @@ def _advanced(request: Request, traversal_id: str, through: Stage, *, hold: bool
             worker.ended = rights.still_ended(request, state.id)
         loop = _Loop(worker, traversal_id, through, after)
         with request.runtime.workers.loop():
-            worked_off = loop.worked_off(None if gated else _Look(view, (), count))
+            ended = worker.ended is not None
+            worked_off = loop.worked_off(None if gated else _Look(view, count, ended))
         if worked_off is None:
             return None
         view, said = worked_off.view, list(worked_off.said)
@@ -210,12 +211,14 @@ def _advanced(request: Request, traversal_id: str, through: Stage, *, hold: bool
 
 @dataclass(frozen=True)
 class _Look:
-    """One look at a traversal. ``said``: what the journal has about the call so far, if the loop
-    ends with this look; ``count``: how many nodes the process had worked on before it."""
+    """One look at a traversal. ``count``: how many nodes the process had worked on before it.
+    ``last``: whether the loop ends with it; then ``said`` has what the journal says about the
+    call."""
 
     view: TraversalView
-    said: Sequence[str]
     count: int
+    last: bool
+    said: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -239,8 +242,10 @@ class _Loop:
             view = now.view
             if workers.stopping:
                 return None
-            if worker.ended or view.settled(through):
+            if now.last:
                 return now
+            if worker.ended:  # since this look
+                continue
             failures = {(row.node, row.next_try) for row in view.waiting()} - tried
             tried |= failures
             if failures and choose_other_target(worker.request, view.traversal.id):
@@ -265,8 +270,8 @@ class _Loop:
 
         def read(tx: ProjectTransaction) -> _Look:
             view = _view(tx, self.traversal_id)
-            last = self.worker.ended or view.settled(self.through)
-            return _Look(view, self._said(tx) if last else (), count)
+            last = self.worker.ended is not None or view.settled(self.through)
+            return _Look(view, count, last, self._said(tx) if last else ())
 
         return self.worker.request.store.reading(read)
 
