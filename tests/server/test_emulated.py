@@ -20,6 +20,7 @@ import pytest
 import requests
 import yaml
 
+from support.commands import heeds_ctrl_c
 from support.pages import blocks, page, section
 from support.servers import ServerProcess
 from support.waiting import until
@@ -226,7 +227,13 @@ def test_an_alarm_is_played_as_the_page_says(server: ServerProcess, tmp_path: Pa
         """Whether the watching shows it; then Ctrl-C is pressed."""
         ((line, environment),) = lines(watch)
         argv = ["bash", "-c", f"exec {line}"]
-        with subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, text=True) as seen:
+        with subprocess.Popen(
+            argv,
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            preexec_fn=heeds_ctrl_c,
+        ) as seen:
             assert seen.stdout is not None
             try:
                 found = any(shown in told for told in seen.stdout)
