@@ -25,8 +25,6 @@ _CHANGES = {"power": ("on", "off"), "link": ("cut", "connect"), "guest": tuple(g
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; return the exit code."""
     chosen = _parser().parse_args(arguments)
-    # An installation that is stopped removes what it has unpacked.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         return int(chosen.run(settings.load(), chosen))
     except CloudError as error:
@@ -166,4 +164,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    # An installation that is stopped removes what it has unpacked.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     sys.exit(main())

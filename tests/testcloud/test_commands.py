@@ -5,7 +5,11 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import socket
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -109,3 +113,31 @@ def test_without_root_the_missing_packages_are_named(
 
     assert refused.value.code == "PACKAGES_MISSING"
     assert refused.value.remedy.startswith("sudo apt-get install")
+
+
+INSTALLING = """
+import runpy, sys, tempfile, time
+from testcloud import cloud
+
+def install(settings, tell):
+    with tempfile.TemporaryDirectory(dir=settings.state) as folder:
+        print(folder, flush=True)
+        time.sleep(60)
+
+cloud.install = install
+sys.argv[1:] = ["install"]
+runpy.run_module("testcloud", run_name="__main__")
+"""
+
+
+def test_an_installation_that_is_stopped_removes_what_it_has_unpacked(settings: Settings) -> None:
+    settings.state.mkdir(parents=True, exist_ok=True)
+    argv = [sys.executable, "-c", INSTALLING]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as installing:
+        assert installing.stdout is not None
+        unpacked = Path(installing.stdout.readline().strip())
+        assert unpacked.is_dir()
+        installing.terminate()
+
+    assert installing.returncode == 128 + signal.SIGTERM
+    assert not unpacked.exists()

@@ -11,9 +11,10 @@ lost, the next turn of a loop lists them; if there is no loop, a sweep starts on
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from shlex import quote
 from typing import Any
@@ -183,10 +184,10 @@ def _advanced(request: Request, traversal_id: str, through: Stage, *, hold: bool
         if through is Stage.END:
             # An earlier stage has just been refused: do not count another attempt.
             worker.ended = rights.still_ended(request, state.id)
-        loop = _Loop(worker, traversal_id, through, after)
+        # Where stages were opened only now, the view is out of date.
+        first = [] if gated else [_Look(view, count, worker.ended is not None)]
         with request.runtime.workers.loop():
-            ended = worker.ended is not None
-            worked_off = loop.worked_off(None if gated else _Look(view, count, ended))
+            worked_off = _Loop(worker, traversal_id, through, after).worked_off(first)
         if worked_off is None:
             return None
         view, said = worked_off.view, list(worked_off.said)
@@ -230,22 +231,19 @@ class _Loop:
     through: Stage
     after: int
 
-    def worked_off(self, look: _Look | None) -> _Look | None:
+    def worked_off(self, first: Iterable[_Look]) -> _Look | None:
         """Loop until nothing of the stages is left to do; return the last look. Return None if the
-        thread is given back earlier. ``look``: the first one, if there was one already."""
+        thread is given back earlier. ``first``: the first look, if there was one already."""
         worker, through = self.worker, self.through
         workers, group_id = worker.request.runtime.workers, worker.group_id
         pause, idle_since = POLL_FIRST, time.monotonic()
         tried: set[tuple[Node, float | None]] = set()
-        while True:
-            now, look = look or self._look(), None
-            view = now.view
+        for look in itertools.chain(first, iter(self._look, None)):
+            view = look.view
             if workers.stopping:
                 return None
-            if now.last:
-                return now
-            if worker.ended:  # since this look
-                continue
+            if look.last:
+                return look
             failures = {(row.node, row.next_try) for row in view.waiting()} - tried
             tried |= failures
             if failures and choose_other_target(worker.request, view.traversal.id):
@@ -256,14 +254,15 @@ class _Loop:
             if workers.busy(group_id):
                 # Workers wake this loop; the timeout is for what other processes do. Wait a moment,
                 # so that workers that end together cause only one look.
-                workers.wait(group_id, now.count, POLL_LONGEST)
+                workers.wait(group_id, look.count, POLL_LONGEST)
                 workers.settle(group_id, SETTLED)
                 idle_since = time.monotonic()
             else:
                 if time.monotonic() - idle_since > PATIENT:
                     return None
-                workers.wait(group_id, now.count, min(pause, view.next_try(through) + 0.01))
+                workers.wait(group_id, look.count, min(pause, view.next_try(through) + 0.01))
                 pause = min(pause * POLL_GROWTH, POLL_LONGEST)
+        raise AssertionError("unreachable: there is always another look")
 
     def _look(self) -> _Look:
         count = self.worker.request.runtime.workers.ended()
