@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import re
 import shlex
@@ -46,11 +47,13 @@ def texts(tree: ast.AST) -> Iterator[str]:
             yield str(node.value)
 
 
-def written() -> Iterator[tuple[str, str]]:
-    for path in sorted(PACKAGE.rglob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        for text in texts(tree):
-            yield str(path.relative_to(PACKAGE)), text
+@functools.cache
+def written() -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (str(path.relative_to(PACKAGE)), text)
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for text in texts(ast.parse(path.read_text(encoding="utf-8")))
+    )
 
 
 def commands(said: str) -> list[list[str]]:

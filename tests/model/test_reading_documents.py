@@ -16,16 +16,12 @@ from mistral_failover.model.documents import (
     MAX_DEPTH,
     check_document,
     load_document,
-    load_template,
     read_document,
 )
 from mistral_failover.model.errors import InvalidDocument
 
 AT_ONCE = 10.0
 """Seconds of CPU. To expand the document takes hours."""
-
-PAIRS = tuple(zip("abcdefgh", "bcdefghi", strict=True))
-"""Each anchor with the next one, which has it many times."""
 
 
 @pytest.fixture(params=["libyaml", "pure Python"], autouse=True)
@@ -283,35 +279,3 @@ json_values = st.recursive(
 def test_json_means_the_same_in_yaml(content: dict[str, object]) -> None:
     text = json.dumps(content)
     assert load_document(text, "file") == check_document(json.loads(text)) == content
-
-
-def test_a_heat_template_may_have_aliases_and_its_dates_are_text() -> None:
-    text = "heat_template_version: 2021-04-16\na: &a {flavor: m1}\nb: *a\n"
-
-    found = load_template(text, "template")
-
-    assert found == {
-        "heat_template_version": "2021-04-16",
-        "a": {"flavor": "m1"},
-        "b": {"flavor": "m1"},
-    }
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "a: &a [1]\n" + "".join(f"{c}: &{c} [{', '.join([f'*{p}'] * 20)}]\n" for p, c in PAIRS),
-        "a: &a {k: 1}\n"
-        + "".join(f"{c}: &{c} {{<<: [{', '.join([f'*{p}'] * 20)}]}}\n" for p, c in PAIRS),
-        "a: &a [*a]",
-        "[" * 5_000,
-        "a: " + "[" * 5_000,
-        "a: !!python/object/apply:os.system [id]",
-        "- a list",
-        "a: \x00",
-    ],
-    ids=["aliases", "merges", "itself", "deep", "deep inside", "a tag", "a list", "control"],
-)
-def test_a_heat_template_is_bounded_too(text: str) -> None:
-    with pytest.raises(InvalidDocument):
-        load_template(text, "template")
