@@ -4,8 +4,9 @@ that no worker works on."""
 
 from __future__ import annotations
 
+import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from mistral_failover.actions import reports as report_actions
 from mistral_failover.convergence.records import Ready, Record
 from mistral_failover.model.decisions import Decision
 from mistral_failover.recovery import sweep as sweeping
+from mistral_failover.runtime.budgets import Need
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.store import groups
 from mistral_failover.store import incidents as incident_store
@@ -340,6 +342,33 @@ def test_many_ready_nodes_of_a_traversal_are_one_chain(
 
     assert len(ready_nodes(state, found["chains"][0]["traversal"])) == 2
     assert len(found["chains"]) == len(found["restarted"]) == 1
+
+
+@pytest.fixture
+def queued(state: Runtime, begun: Ready, project: str) -> Iterator[None]:
+    """The node waits for its turn in this process, which has no free thread."""
+    group_id, turn = groups.group_id(project, "payments"), threading.Event()
+
+    def work(_: Ready) -> Iterable[Ready]:
+        turn.wait()
+        return ()
+
+    state.workers.submit(group_id, begun, work, lambda _: Need())
+    yield
+    turn.set()
+    state.workers.settle(group_id, 10.0)
+
+
+def test_a_traversal_that_waits_for_its_turn_in_this_process_is_left_alone(
+    state: Runtime, queued: None, context: ActionContext
+) -> None:
+    assert recovery.Sweep().run(context)["restarted"] == []
+
+
+def test_an_operator_who_names_its_group_gets_another_chain(
+    state: Runtime, queued: None, context: ActionContext
+) -> None:
+    assert len(recovery.Sweep("payments").run(context)["restarted"]) == 1
 
 
 def test_of_many_sweeps_at_once_one_takes_a_traversal_up(

@@ -23,7 +23,7 @@ from mistral_failover.alarms import host_events
 from mistral_failover.embedded.server import EmbeddedMistral
 from mistral_failover.mistral import event_hooks
 from mistral_failover.mistral.api import Mistral, mistral_for
-from mistral_failover.recovery import observe, retention, stuck_executions
+from mistral_failover.recovery import observe, retention, stuck_executions, sweep
 from mistral_failover.recovery.lift_fences import lift_fences
 from mistral_failover.runtime import process
 from mistral_failover.runtime.process import Runtime
@@ -159,7 +159,7 @@ def _store(state: Runtime) -> ProjectStore:
 
 def _in_the_store(tx: ProjectTransaction, state: Runtime) -> str | None:
     quiet = state.settings.sweep_after
-    if found := stalled_work.stalled(tx, None, quiet):
+    if found := sweep.stalled(state, tx):
         return f"{found[0].resource} of {found[0].group} is ready, and no worker has it"
     if words := stalled_work.confirmed_fences(tx, None):
         return (

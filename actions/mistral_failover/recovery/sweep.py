@@ -31,6 +31,7 @@ from mistral_failover.recovery.lift_fences import lift_fences
 from mistral_failover.recovery.retry_blocked_volumes import retry_blocked
 from mistral_failover.recovery.retry_held_alarms import retry_held
 from mistral_failover.runtime.errors import ActionError, describe
+from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, stalled_work, totals, views
 from mistral_failover.store.transaction import ProjectTransaction
@@ -305,11 +306,28 @@ def _stalled(request: Request, group_id: str | None) -> list[Row]:
     """Take over the traversals that no worker carries out."""
     quiet = request.runtime.settings.sweep_after
 
-    def look(where: str | None, tx: ProjectTransaction) -> list[stalled_work.Stalled]:
-        return stalled_work.stalled(tx, where, quiet)
+    def look(tx: ProjectTransaction) -> list[stalled_work.Stalled]:
+        if group_id is None:
+            return stalled(request.runtime, tx)
+        return stalled_work.stalled(tx, group_id, quiet)  # an operator wants another try
 
-    found = request.store.reading(partial(look, group_id))
-    return _taken_up(request, found, _stalled_row, lambda tx, each: look(each.group_id, tx))
+    def again(
+        tx: ProjectTransaction, each: stalled_work.Stalled
+    ) -> Sequence[stalled_work.Stalled]:
+        return stalled_work.stalled(tx, each.group_id, quiet)
+
+    return _taken_up(request, request.store.reading(look), _stalled_row, again)
+
+
+def stalled(runtime: Runtime, tx: ProjectTransaction) -> list[stalled_work.Stalled]:
+    """Return the traversals of the project that no worker carries out. One whose nodes wait in this
+    process for their turn has a worker: where many groups fail over, that can take minutes, and
+    another chain for each would make it take longer."""
+    return [
+        each
+        for each in stalled_work.stalled(tx, None, runtime.settings.sweep_after)
+        if each.dead is not None or not runtime.workers.busy(each.group_id)
+    ]
 
 
 def _stalled_row(tx: ProjectTransaction, found: stalled_work.Stalled) -> Row:
