@@ -51,9 +51,8 @@ ALLOWED = {
     "cloud/detaching.py:_while_busy": FOREIGN,
     "cloud/errors.py:unreachable_behind": FOREIGN,
     "cloud/patches.py:cancelled": FOREIGN,
-    "cloud/servers.py:tolerant": FOREIGN,
+    "cloud/servers.py:has_a_task": FOREIGN,
     "cloud/tokens.py:_catalog": FOREIGN,
-    "cloud/volume_move.py:busy": FOREIGN,
     "model/operation_words.py:operation_words": TEMPLATE,
     "model/types.py:_check_words": TEMPLATE,
 }

@@ -291,7 +291,7 @@ def test_who_holds_a_role_is_told_only_of_a_goal_that_is_reached() -> None:
 def test_watch_and_the_lists_say_no_sooner_who_holds_a_role() -> None:
     failed = status("FAILED", reason="it broke")
 
-    lines = [status_commands._stands(each) for each in (status(), status("BLOCKED"), failed)]
+    lines = [status_commands._status_line(each) for each in (status(), status("BLOCKED"), failed)]
 
     assert lines[0] == "payments is COMPLETE; active on db_a"
     assert lines[1].startswith("payments is BLOCKED; active will be on db_a; ")

@@ -48,7 +48,7 @@ class AdmitEvent(FailoverAction):
 
 
 class StartAdmitted(FailoverAction):
-    """Start the failovers of alarms that a webhook admitted."""
+    """Start the failovers of alarms that were admitted elsewhere."""
 
     def __init__(self, incidents: Any) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class AdmitHeld(FailoverAction):
 
 
 class DismissHeld(FailoverAction):
-    """Dismiss several held alarms."""
+    """Dismiss the held alarms of a group, a host, a zone or an incident."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ def _selection(group: Any, host: Any, incident: Any, zone: Any) -> held_alarms.S
 
 
 class Dismiss(FailoverAction):
-    """Dismiss held alarms."""
+    """Dismiss held alarms by their ids."""
 
     def __init__(self, incident: Any, because: Any) -> None:
         super().__init__()

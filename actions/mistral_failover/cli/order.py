@@ -214,7 +214,7 @@ class _ExecutionFollower:
             return self._rest(workflow, execution)
         except KeyboardInterrupt:
             again = f" Follow it again: {rejoin(self._group)}" if self._group else ""
-            self._tell(None, "steal", f"Not followed any more; it continues.{again}")
+            self._tell(None, "note", f"Not followed any more; it continues.{again}")
             return execution, {}
 
     def _rest(
@@ -227,12 +227,12 @@ class _ExecutionFollower:
         if cut_short and self._journal:
             why = f"its execution was ended ({execution['state']}), but what it began continues"
             facts = {"status": "IN_PROGRESS", "reason": why}
-            self._tell(None, "steal", why)
+            self._tell(None, "note", why)
         while self._journal and facts.get("status") == "IN_PROGRESS" and self._pause():
             if self._needs_a_command:
                 break
             self._told()
-            facts |= self._asked(lambda: self._stands(begun=not cut_short)) or {}
+            facts |= self._asked(lambda: self._group_status(begun=not cut_short)) or {}
         self._told()
         if self._away and execution["state"] not in _ENDED:
             raise connection.CommandFailed(
@@ -241,7 +241,7 @@ class _ExecutionFollower:
             )
         return execution, facts
 
-    def _stands(self, *, begun: bool) -> dict[str, Any]:
+    def _group_status(self, *, begun: bool) -> dict[str, Any]:
         """Return the group's status. ``begun``: the order has certainly begun something."""
         status = self._status()
         if not begun and not (self._journal and self._journal.tells_of(status["traversal"])):
@@ -280,7 +280,7 @@ class _ExecutionFollower:
             if error.code not in connection.AWAY:
                 raise
             if not self._away:
-                self._tell(None, "steal", f"{error.message}: it continues; retrying")
+                self._tell(None, "note", f"{error.message}: it continues; retrying")
             self._away = error.message
             return None
         self._away = ""

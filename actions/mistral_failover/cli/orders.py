@@ -12,7 +12,10 @@ from mistral_failover.cli import base, connection, order, plan
 from mistral_failover.cli.base import ActionCommand
 from mistral_failover.cli.connection import CommandFailed
 
-_LISTS = ("started", "held", "refused", "ended", "restarted", "unable")
+_LISTS = (
+    *("started", "released", "held", "dismissed", "refused"),
+    *("ended", "restarted", "observed", "told", "unable"),
+)
 
 
 class Rollback(plan.PlannableOrder):

@@ -14,11 +14,12 @@ from cliff.show import ShowOne
 from mistral_failover.cli import base, connection, order
 from mistral_failover.cli.base import for_people, lasted, when
 from mistral_failover.convergence.records import TraversalStatus
+from mistral_failover.model.decisions import OrderVerb
 
 if TYPE_CHECKING:  # a command starts without the code of the actions
     from mistral_failover.orders.plan.documents import PlanDocument, PlanStep, Risk
 
-VERBS = ("failover", "switchover", "failback", "replace", "rollback", "remove")
+VERBS = tuple(each.value for each in OrderVerb)
 _LOST = ("down", "lost", "dead", "gone", "failed", "broken", "unreachable", "not responding")
 _RECOVERED = ("recovered", "well", "back", "up", "repaired", "healthy")
 _SERVES = frozenset({"SERVING", "DEGRADED"})

@@ -19,6 +19,7 @@ _STYLES = {
     "started": "dim",
     "traversal": "bold",
     "steal": "yellow",
+    "note": "yellow",
 }
 
 

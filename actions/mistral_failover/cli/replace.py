@@ -33,14 +33,14 @@ class Replace(plan.PlannableOrder):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the member, and the extent."""
         parser.add_argument("member", nargs="?", help="the member")
-        whom = parser.add_mutually_exclusive_group()
-        whom.add_argument(
+        which = parser.add_mutually_exclusive_group()
+        which.add_argument(
             "--oldest", action="store_true", help="the oldest member; a failed one before it"
         )
-        whom.add_argument(
+        which.add_argument(
             "--newest", action="store_true", help="the newest member; a failed one before it"
         )
-        whom.add_argument("--all", action="store_true", help="all members, one by one")
+        which.add_argument("--all", action="store_true", help="all members, one by one")
         parser.add_argument(
             "--pause",
             type=int,

@@ -189,7 +189,7 @@ def _told(looks: Iterator[WatchUpdate], stream: Any) -> Iterator[WatchUpdate]:
         lines = [f"{when(row['at'])}  {row['sentence']}" for row in look.steps]
         if look.away:
             lines.append(f"{look.away}: retrying")
-        if look.status and (now := _stands(look.status, told)) != before:
+        if look.status and (now := _status_line(look.status, told)) != before:
             lines.append(f"{when(look.status['now'])}  -- {now}")
             before = now
         for line in lines:
@@ -198,7 +198,7 @@ def _told(looks: Iterator[WatchUpdate], stream: Any) -> Iterator[WatchUpdate]:
         yield look
 
 
-def _stands(status: StatusReport, told: Container[str] = ()) -> str:
+def _status_line(status: StatusReport, told: Container[str] = ()) -> str:
     """In one line; a reason that was ``told`` as a step is shortened."""
     words = [
         f"{status['group']} is {status['status']}",

@@ -12,14 +12,13 @@ from mistral_failover.alongside import alongside
 from mistral_failover.cloud import volume_errors
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.servers import ServerState, server_state
+from mistral_failover.cloud.servers import ServerState, has_a_task, server_state
 from mistral_failover.cloud.volume_holders import holders_of, leftover_device, volume_of
 from mistral_failover.cloud.volume_move import (
     ATTEMPTS,
     MOVING,
     TAKEN,
     VolumeMove,
-    busy,
     refuse_root,
 )
 from mistral_failover.cloud.waits import ProbeResult
@@ -59,7 +58,7 @@ class Attach(VolumeMove):
         self._looked_at_target = self.since
 
     def step(self) -> ProbeResult:
-        """See :class:`Steps`."""
+        """See :meth:`VolumeMove.step`."""
         look = self._look_and_ask() if self._looked else self._first_look()
         now = time.monotonic()
         if not look.done and now - max(self.since, self._looked_at_target) >= self.patience:
@@ -188,7 +187,7 @@ class Attach(VolumeMove):
         return ProbeResult("Nova has just accepted the request")
 
     def _refused(self, error: CloudError, state: str) -> ProbeResult:
-        if busy(error):
+        if has_a_task(error):
             return ProbeResult(f"{state}, and {error.message}")
         self._asked = True
         if error.code == "TIMEOUT":

@@ -96,7 +96,7 @@ class Cloud:
 
     def shared(self, question: tuple[Hashable, ...], send: Callable[[], T]) -> T:
         """Return what ``send`` reads; operations that ask the same question with the same rights at
-        the same time share an answer (`Coalescing.ask`), so callers must not change it."""
+        the same time share an answer (`RequestCoalescer.ask`), so callers must not change it."""
         limit = self.settings.http_timeout
         return _questions.ask((self._rights, *question), send, self.guard, limit)
 

@@ -17,7 +17,6 @@ from mistral_failover.cloud.volume_move import (
     MOVING,
     TAKEN,
     VolumeMove,
-    busy,
     refuse_root,
 )
 from mistral_failover.cloud.waits import ProbeResult
@@ -74,7 +73,7 @@ class Detach(VolumeMove):
         self._request_id: str | None = None  # of the last request, if Nova accepted it
 
     def step(self) -> ProbeResult:
-        """See :class:`Steps`."""
+        """See :meth:`VolumeMove.step`."""
         volume, mine, state = self.look()
         self._detaching = volume.status == "detaching"
         if mine is None:
@@ -187,7 +186,7 @@ class Detach(VolumeMove):
             return ProbeResult(said or f"{state}, though Nova does not know of it")
         if error.code == "HOST_DOWN":
             return self._without_its_host("the compute service of its host is down")
-        if busy(error):
+        if servers.has_a_task(error):
             return self._while_busy(error, state)
         if "vm_state error" in error.message:
             raise volume_errors.server_in_error(self.volume_id, self.server_id)

@@ -253,6 +253,11 @@ def deletion_proof(cloud: Cloud, server_id: str) -> Evidence:
     return _deletion(cloud, server_id, None, "delete")
 
 
+def has_a_task(error: CloudError) -> bool:
+    """Return whether Nova refuses only until the server's present task has ended."""
+    return error.code == "CONFLICT" and "task_state" in error.message
+
+
 def _climb(
     cloud: Cloud, step: Callable[[], ProbeResult], rung: str, what: str, limit: float
 ) -> Evidence:
@@ -263,7 +268,7 @@ def _climb(
         try:
             return step()
         except CloudError as error:
-            if error.code == "CONFLICT" and "task_state" in error.message:
+            if has_a_task(error):
                 return ProbeResult(error.message)
             if error.code in _NO_PROOF:
                 conflicts.append(error.message)

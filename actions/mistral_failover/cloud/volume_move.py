@@ -223,11 +223,6 @@ class VolumeMove:
         return " and ".join(done) or None
 
 
-def busy(error: CloudError) -> bool:
-    """Return whether Nova refuses only until the server's present task has ended."""
-    return error.code == "CONFLICT" and "task_state" in error.message
-
-
 def refuse_root(volume: Any, held: dict[str, Any]) -> None:
     """Raise VOLUME_IS_ROOT if an attachment is that of the disk that its server boots from."""
     if boots_from(volume, held):

@@ -21,9 +21,9 @@ from mistral_failover.store.transaction import ProjectTransaction
 class GroupSnapshot:
     """The state of a group. ``lost``: the members that are declared lost and have no other server
     yet. ``reached``: whether the current goal was reached. ``occupied``: the members that still
-    have resources of the group. ``hanging``: (name, volume) of the volumes that it has moved.
-    ``replacing``: by member, the unfinished replacements (``new_servers``); ``striking``: those
-    that a worker is carrying out."""
+    have resources of the group. ``attached_volumes``: (name, volume) of the volumes that it has
+    moved. ``replacing``: by member, the unfinished replacements (``unfinished_replacements``);
+    ``being_replaced``: those that a worker is carrying out."""
 
     state: GroupState
     group: Group
@@ -31,9 +31,9 @@ class GroupSnapshot:
     lost: frozenset[str]
     reached: bool
     occupied: frozenset[str]
-    hanging: frozenset[tuple[str, str]] = frozenset()
+    attached_volumes: frozenset[tuple[str, str]] = frozenset()
     replacing: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    striking: frozenset[str] = frozenset()
+    being_replaced: frozenset[str] = frozenset()
 
 
 def group_snapshot(request: Request, name: str) -> GroupSnapshot:
@@ -57,8 +57,9 @@ def group_snapshot_in(request: Request, tx: ProjectTransaction, state: GroupStat
     roles = goal.document["roles"] if goal else {}
     lost = goal.document["lost"] if goal else ()
     records = list(tx.records(state.id))
+    replaced = unfinished_replacements.replaced_lost_members(goal, records) if goal else frozenset()
     occupied = {record.member for record in records if record.member}
-    hanging = {
+    attached_volumes = {
         (record.name, str(record.properties["volume"]))
         for record in records
         if record.type == ATTACHMENT and record.properties
@@ -67,10 +68,10 @@ def group_snapshot_in(request: Request, tx: ProjectTransaction, state: GroupStat
         state,
         group,
         roles,
-        frozenset(lost) - (unfinished_replacements.healed(goal, records) if goal else frozenset()),
+        frozenset(lost) - replaced,
         traversal is not None and traversal.status == TraversalStatus.COMPLETE,
         frozenset(occupied),
-        frozenset(hanging),
+        frozenset(attached_volumes),
         unfinished_replacements.unfinished(goal, records) if goal else {},
         unfinished_replacements.being_replaced(records, tx.now()),
     )

@@ -23,7 +23,7 @@ def unfinished(goal: Goal, records: Iterable[Record]) -> ReplaceRequests:
     return {member: wish for member, wish, record in _asked_for(goal, records) if record is None}
 
 
-def healed(goal: Goal, records: Sequence[Record]) -> frozenset[str]:
+def replaced_lost_members(goal: Goal, records: Sequence[Record]) -> frozenset[str]:
     """Return the members that a goal declares lost but that have another server now, with no
     resources of the group left on the old one."""
     occupied = {record.member for record in records}

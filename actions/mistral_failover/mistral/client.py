@@ -508,11 +508,6 @@ class MistralClient:
             raise _failure(name, result)
         return result
 
-    def complete_action(self, id: str, output: Any, state: str = "SUCCESS") -> None:  # noqa: A002
-        """Report the result of an asynchronous action (``action_execution_id``)."""
-        body = {"state": state, "output": json.dumps(output)}
-        self.request("PUT", f"action_executions/{quoted(id)}", json=body)
-
     def _forget_action(self, id: str) -> None:  # noqa: A002
         with contextlib.suppress(MistralError):
             self.request("DELETE", f"action_executions/{quoted(id)}")

@@ -58,7 +58,7 @@ def goal_function(
     """Return the function that derives the goal of a failback. ``remember``: record members that
     were replaced.
 
-    Raises as :func:`failback`, and ThereAlready.
+    Raises as :func:`failback`, and AlreadyThere.
     """
 
     def derive(snapshot: GroupSnapshot) -> Goal:

@@ -59,7 +59,7 @@ class _Refusal:
 
 
 @dataclass(frozen=True)
-class _BlockedTraversal:
+class _TargetDownSituation:
     """A traversal whose target is down. ``roles``: those that the target cannot take;
     ``passed_over``: the earlier targets of the same failover; ``fenced``: whether the target must
     be fenced before another member gets the roles; ``refusal``: why it is not passed over, or
@@ -104,7 +104,7 @@ def choose_other_target(request: Request, traversal_id: str) -> bool:
     return False
 
 
-def _redirect(request: Request, found: _BlockedTraversal) -> _Refusal | None:
+def _redirect(request: Request, found: _TargetDownSituation) -> _Refusal | None:
     """Start the traversal to a goal with another member, or with another server of the same one;
     return why that is refused, or None."""
     member, snapshot = found.down.member, found.snapshot
@@ -147,7 +147,7 @@ def _redirect(request: Request, found: _BlockedTraversal) -> _Refusal | None:
     return None
 
 
-def _others(facts: Sequence[MemberFact], found: _BlockedTraversal) -> list[MemberFact]:
+def _others(facts: Sequence[MemberFact], found: _TargetDownSituation) -> list[MemberFact]:
     """Return the members' facts; those that this failover has tried can take nothing, but a new
     server of the target can."""
     down = found.down
@@ -162,7 +162,7 @@ def _others(facts: Sequence[MemberFact], found: _BlockedTraversal) -> list[Membe
 
 def _situation(
     request: Request, tx: ProjectTransaction, traversal_id: str
-) -> _BlockedTraversal | None:
+) -> _TargetDownSituation | None:
     """Return what to choose from; None if there is nothing to choose, or not now."""
     traversal = tx.traversal(traversal_id)
     state = groups.get(tx, traversal.group_id) if traversal else None
@@ -198,7 +198,7 @@ def _situation(
         )
     elif fenced and others:
         refusal = _Refusal(f"fencing it would end what it serves ({', '.join(sorted(others))})")
-    return _BlockedTraversal(
+    return _TargetDownSituation(
         snapshot,
         traversal,
         next((each for each in mine if each.held), mine[0]),
@@ -242,7 +242,7 @@ def _earlier_targets(tx: ProjectTransaction, traversal: Traversal) -> Iterator[f
         before = tx.traversal(before.follows) if before.follows else None
 
 
-def _say_once(tx: ProjectTransaction, found: _BlockedTraversal, refusal: str) -> None:
+def _say_once(tx: ProjectTransaction, found: _TargetDownSituation, refusal: str) -> None:
     resource = found.down.resource_id
     sentence = f"{found.down.member} can take nothing ({found.down.why}): {refusal}"
     if not views.count_journal_entries(

@@ -138,7 +138,8 @@ def goal_function(request: Request, wish: ReplaceRequest, *, remember: bool = Tr
 def choose(
     request: Request, snapshot: GroupSnapshot, members: Sequence[MemberFact], wish: ReplaceRequest
 ) -> ReplaceChoice:
-    """Choose the member, and check that it can be replaced now. Raises as :func:`replacing`."""
+    """Choose the member, and check that it can be replaced now. Raises as
+    :func:`replace_member`."""
     named = () if wish.member in (None, *POLICIES) else (str(wish.member),)
     failover.require_members(snapshot, {each.name for each in members}, "member", named)
     if not members:
@@ -259,6 +260,3 @@ def next_member(
         )
     )
     return answer | {"sentence": sentence}
-
-
-# -- the actions

@@ -81,7 +81,7 @@ def start_planned_move(
 ) -> StartedOrder:
     """Start the planned move that an operator orders, if there is a role to move.
 
-    Return as :func:`failover.begin`; raises what ``derive`` raises, except ThereAlready.
+    Return as :func:`failover.begin`; raises what ``derive`` raises, except AlreadyThere.
     """
     try:
         return operator_order.start_order(request, group, derive, asked_for, cause)
@@ -110,7 +110,7 @@ def goal_function(
     """Return the function that derives the goal of a planned move. ``giver``: the member that must
     hold the role now, None: any. ``remember``: record members that were replaced.
 
-    Raises as :func:`switchover`, and ThereAlready.
+    Raises as :func:`switchover`, and AlreadyThere.
     """
 
     def derive(snapshot: GroupSnapshot) -> Goal:

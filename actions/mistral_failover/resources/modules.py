@@ -5,12 +5,12 @@ Such a module is an entry point of the group ``mistral_failover.resources`` with
 type. It may have these functions:
 
 ``observe(view, record, group)``
-    Return a `model.observation.Look` at a resource of the group with this name: whether it still
-    exists as recorded. It only reads, and does not raise CloudError.
+    Return a `model.observation.ObservedPresence`: whether a resource of the group with this name
+    still exists as recorded. It only reads, and does not raise CloudError.
 
-``examine(subject)``
-    Return in a clause what is right about a resource of a group file, a `Candidate`. It only
-    reads. Raise CloudError for what would make a failover fail; the doctor shows it.
+``examine(resource)``
+    Return in a clause what is right about a resource of a group file, an `ExaminedResource`. It
+    only reads. Raise CloudError for what would make a failover fail; the doctor shows it.
 """
 
 from __future__ import annotations

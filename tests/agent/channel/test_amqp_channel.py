@@ -90,7 +90,7 @@ def test_an_agent_that_falls_silent_is_given_up_after_the_limit(memory, channel_
 def test_without_an_agent_there_is_no_answer_and_the_command_waits_in_its_queue(
     url, channel_to, to
 ):
-    error = failure(channel_to(url), command(to, limit=0.2))
+    error = failure(channel_to(url), command(to, limit=0.6))
     assert (error.code, error.heard) == ("NO_ANSWER", "")
     assert "db_a" in error.message
     with ScriptedAgent(url, SECRET, to, 3) as agent:

@@ -114,7 +114,7 @@ class Links:
     ) -> _T:
         """Call ``use`` with a connection, and again with another one if the broker failed it, until
         ``left`` returns no seconds. ``between``: called before every repeat; an exception from it
-        ends the attempts. Raises `Away`, and whatever else ``use`` raises.
+        ends the attempts. Raises `BrokerUnavailable`, and whatever else ``use`` raises.
 
         A refusal is tried again as well: a broker that is starting refuses what it will accept. If
         there was one, it is the reason, even if the last attempt ended otherwise."""

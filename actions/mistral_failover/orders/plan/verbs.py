@@ -72,7 +72,7 @@ _TEXTS = ("role", "goal", "member", "resource")
 
 
 @dataclass(frozen=True)
-class Verb:
+class PlannableOrder:
     """An operator's verb. ``takes``: its inputs. ``derive`` records nothing."""
 
     takes: tuple[str, ...]
@@ -112,13 +112,13 @@ def _remove(request: Request, asked: PlanRequest) -> Derive:
     return rollback.removal_goal_function(asked.lost or ())
 
 
-VERBS: Mapping[OrderVerb, Verb] = {
-    OrderVerb.FAILOVER: Verb(("to", "lost", "recovered"), _failover),
-    OrderVerb.SWITCHOVER: Verb(("to", "role"), _switchover),
-    OrderVerb.FAILBACK: Verb(("to", "role", "recovered"), _failback),
-    OrderVerb.REPLACE: Verb(("member", "resource"), _replace),
-    OrderVerb.ROLLBACK: Verb(("goal", "recovered"), _rollback),
-    OrderVerb.REMOVE: Verb(("lost",), _remove),
+VERBS: Mapping[OrderVerb, PlannableOrder] = {
+    OrderVerb.FAILOVER: PlannableOrder(("to", "lost", "recovered"), _failover),
+    OrderVerb.SWITCHOVER: PlannableOrder(("to", "role"), _switchover),
+    OrderVerb.FAILBACK: PlannableOrder(("to", "role", "recovered"), _failback),
+    OrderVerb.REPLACE: PlannableOrder(("member", "resource"), _replace),
+    OrderVerb.ROLLBACK: PlannableOrder(("goal", "recovered"), _rollback),
+    OrderVerb.REMOVE: PlannableOrder(("lost",), _remove),
 }
 
 

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a docstring refers to by name exists."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Iterator
+from types import ModuleType
+
+import pytest
+
+import mistral_failover
+
+REFERENCE = re.compile(r":(?:func|class|meth|data|mod):`~?([\w.]+)`")
+MODULES = [
+    each.name
+    for each in pkgutil.walk_packages(mistral_failover.__path__, "mistral_failover.")
+    if "migrations" not in each.name
+]
+
+
+def references(module: ModuleType) -> Iterator[tuple[str, str]]:
+    """Each name in a docstring, and the class around it, if there is one."""
+    for node in ast.walk(ast.parse(inspect.getsource(module))):
+        yield from ((name, "") for name in named(node))
+        if isinstance(node, ast.ClassDef):
+            yield from ((name, node.name) for each in ast.walk(node) for name in named(each))
+
+
+def named(node: ast.AST) -> list[str]:
+    is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+    return REFERENCE.findall(node.value) if is_text else []
+
+
+def leads_somewhere(module: ModuleType, name: str, around: str) -> bool:
+    """Whether a name stands for something: in the module, in the class, or by its path."""
+    if name.startswith("."):
+        return imported(f"{module.__package__}{name}")
+    here = [module, *([getattr(module, around)] if around else [])]
+    if any(follow(start, name.split(".")) for start in here):
+        return True
+    return imported(name) or imported(f"{mistral_failover.__name__}.{name}")
+
+
+def imported(path: str) -> bool:
+    parts = path.split(".")
+    for cut in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:cut]))
+        except ImportError:
+            continue
+        return follow(found, parts[cut:])
+    return False
+
+
+def follow(start: object, names: list[str]) -> bool:
+    """Whether the attributes lead on. A field of a dataclass may be an annotation alone."""
+    for name in names:
+        if not hasattr(start, name):
+            return name in getattr(start, "__annotations__", {}) and name == names[-1]
+        start = getattr(start, name)
+    return True
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_what_a_docstring_names_exists(module: str) -> None:
+    found = importlib.import_module(module)
+    named_in = set(references(found))
+    known = {name for name, around in named_in if leads_somewhere(found, name, around)}
+
+    assert {name for name, _ in named_in} - known == set()
