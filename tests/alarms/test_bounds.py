@@ -4,6 +4,7 @@ to decide is never deleted: what has no room is refused with words, and counted.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -152,5 +153,5 @@ def test_a_sweep_dismisses_a_limited_number_and_the_next_one_continues(
 
     request = Request(state, context)
 
-    assert len(retry_held_alarms.retry_held(request, None)["dismissed"]) == 2
-    assert len(retry_held_alarms.retry_held(request, None)["dismissed"]) == 1
+    assert len(retry_held_alarms.retry_held(request, None, math.inf)["dismissed"]) == 2
+    assert len(retry_held_alarms.retry_held(request, None, math.inf)["dismissed"]) == 1

@@ -14,6 +14,7 @@ from mistral_failover.alarms.storm import (
     LONGEST_WAIT,
     SETTLED,
     SILENT,
+    UNRELATED,
     Evidence,
     HeldAlarm,
     HeldAlarmStep,
@@ -99,7 +100,7 @@ def test_nothing_is_let_go_while_agents_on_several_hosts_are_heard_that_are_repo
     found = judge(alarms, Evidence(known))
 
     assert {each.step for each in found.values()} == {HeldAlarmStep.HOLD}
-    assert "agents on 2 hosts are heard" in found["a0"].why
+    assert "agents on several hosts are heard" in found["a0"].why
 
 
 def test_no_heartbeat_is_evidence_against_an_operator() -> None:
@@ -128,6 +129,17 @@ def test_silence_of_a_host_without_an_alarm_points_to_the_channel() -> None:
     assert (
         judged(g1=SILENT_ONE, g2=HEARD, g3=replace(quiet, lost=True)).step is HeldAlarmStep.RELEASE
     )
+
+
+def test_an_agent_that_was_silent_long_before_the_alarms_holds_none_of_them() -> None:
+    """Its member was stopped last week."""
+    old = replace(SILENT_ONE, host="h3", silent_for=AGE + UNRELATED + 1)
+    reported_again = replace(ALARM, age=5.0, first=AGE)
+
+    assert judged(reported_again, g1=SILENT_ONE, g2=HEARD, g3=old).step is HeldAlarmStep.RELEASE
+    recent = replace(old, silent_for=AGE + UNRELATED - 1)
+    held = judged(reported_again, g1=SILENT_ONE, g2=HEARD, g3=recent)
+    assert (held.step, "no alarm reports" in held.why) == (HeldAlarmStep.HOLD, True)
 
 
 def test_a_host_whose_alarms_have_all_started_does_not_hold_those_of_the_next_one() -> None:

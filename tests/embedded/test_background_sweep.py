@@ -207,6 +207,8 @@ def test_a_killed_mistral_s_executions_are_ended_and_their_work_goes_on(place: P
     assert sorted((e["workflow_name"], e["state"]) for e in after) == [
         ("failover._chain", "CANCELLED"),
         ("failover._chain", "CANCELLED"),
+        ("failover._chains", "CANCELLED"),
+        ("failover._chains", "CANCELLED"),
         ("failover.converge", "CANCELLED"),
         ("failover.converge", "CANCELLED"),
         ("failover.sweep", "ERROR"),

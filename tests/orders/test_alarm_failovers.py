@@ -128,7 +128,7 @@ def test_whom_an_alarm_is_about(
         lambda tx: incidents.get(tx, answer["incident"])
     )
     assert found is not None
-    assert found.fact == {"group": "payments", "lost": lost}
+    assert (found.fact["group"], found.fact["lost"]) == ("payments", lost)
 
 
 def test_an_admitted_alarm_whose_failover_can_not_be_started_is_kept(
@@ -234,11 +234,17 @@ def test_admitting_an_alarm_that_names_no_member_needs_a_name(
 @pytest.mark.parametrize(
     ("said", "facts"),
     [
-        ({"lost": ["db_a"], "to": "db_b"}, FailoverRequest(to="db_b", lost=("db_a",), heal=True)),
-        ({"recovered": ["db_b"]}, FailoverRequest(lost=("db_a",), recovered=("db_b",), heal=True)),
+        (
+            {"lost": ["db_a"], "to": "db_b"},
+            FailoverRequest(to="db_b", lost=("db_a",), from_alarm=True),
+        ),
+        (
+            {"recovered": ["db_b"]},
+            FailoverRequest(lost=("db_a",), recovered=("db_b",), from_alarm=True),
+        ),
         (
             {"to": {"active": "db_b"}},
-            FailoverRequest(to={"active": "db_b"}, lost=("db_a",), heal=True),
+            FailoverRequest(to={"active": "db_b"}, lost=("db_a",), from_alarm=True),
         ),
     ],
 )
@@ -358,6 +364,18 @@ def test_a_sweep_keeps_on_about_an_alarm_whose_failover_can_not_be_started(
 
     assert [r["error"]["code"] for r in swept["refused"]] == ["CONFIG"]
     assert [row["traversal"] for row in swept["chains"]] == [begun.traversal_id]
+
+
+def test_why_a_failover_can_not_be_started_is_kept_with_its_alarm(
+    hear: Callable[..., Any], begun: Ready, context: ActionContext
+) -> None:
+    """An operator sees it in the status, also where nobody follows the execution."""
+    hear(alarm())
+
+    (row,) = reports.Status("payments").run(context)["unstarted"]
+
+    assert "Keystone" in row["refusal"], "no cloud is configured here"
+    assert row["refusal"] not in row["sentence"]
 
 
 @pytest.fixture

@@ -137,7 +137,7 @@ def test_an_alarm_that_could_not_be_started_for_long_waits_for_a_person(
 
     assert refused == []
     assert incident["decision"] == "HELD"
-    assert incident["sentence"].endswith("it could not be started for 10 minutes")
+    assert "it could not be started for 10 minutes: " in incident["sentence"], "and why"
     kinds = [row["kind"] for row in report_actions.History("payments").run(context)]
     assert kinds.count("held") == 1
     assert sweep(context) == ([], incident), "once"
@@ -226,6 +226,23 @@ def test_what_a_person_admitted_a_moment_ago_is_not_taken_back(
 
     assert refused == [identity]
     assert incident["decision"] == "ADMITTED"
+
+
+def test_what_is_held_again_and_again_has_no_longer_sentence_each_time(
+    stuck: Callable[[float], str], state: Runtime, context: ActionContext
+) -> None:
+    identity = stuck(sweeping.STALE + 1)
+    _, first = sweep(context)
+    again = incidents.update().where(incidents.c.id == identity)
+    old = dict.fromkeys(("last_at", "decided_at"), incidents.c.decided_at - sweeping.STALE - 1)
+
+    state.database.atomically(
+        lambda tx: tx.execute(again.values(decision=Decision.ADMITTED, **old))
+    )
+    _, second = sweep(context)
+
+    assert second["decision"] == "HELD"
+    assert second["sentence"] == first["sentence"]
 
 
 def test_it_is_admitted_when_it_is_said_again(

@@ -79,6 +79,7 @@ NAMED: dict[str, Any] = {
     "lifted": BlockedClient("a client", "x", 0.0, 1),
     "holder": "a worker",
     "identity": THEIRS,
+    "refusal": "why",
     "incident": Incident("new", "theirs", THEIRS, "aodh", {}, {}, Decision.HELD, "new"),
     "intent": {},
     "key": "theirs-resource-started",

@@ -171,6 +171,10 @@ def _named_chain(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"workflow": "failover.converge", "traversal": known.traversal}
 
 
+def _named_chains(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
+    yield {"chains": list(_named_chain(known, own))}
+
+
 def _report(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"group": known.group, "traversal": known.traversal}
     yield {"group": own, "traversal": known.traversal}
@@ -356,6 +360,7 @@ WORKFLOWS: dict[str, Cases] = {
     "_move_first": _move_first,
     "replace_members": _next,
     "_chain": _named_chain,
+    "_chains": _named_chains,
     "converge": _chain,
     "activate_first": _group(),
     "failover": _failover,

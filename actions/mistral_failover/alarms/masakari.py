@@ -40,11 +40,11 @@ def from_masakari(body: Any) -> Alarm:
     server, detail = None, event
     if kind == "VM":
         server, detail = payload.needed("instance_uuid"), payload.text("vir_domain_event")
-        whom, firing = f"server {server}", detail in _LOST
+        target, firing = f"server {server}", detail in _LOST
     elif kind == "COMPUTE_HOST":
-        whom, firing = f"host {host}", event == "STOPPED"
+        target, firing = f"host {host}", event == "STOPPED"
     else:
-        whom, firing = f"process {payload.text('process_name')} of host {host}", False
+        target, firing = f"process {payload.text('process_name')} of host {host}", False
     identity = reader.text("notification_uuid")
     kept = reader.kept("type", "hostname", "generated_time", "payload", "notification_uuid")
     return Alarm(
@@ -52,7 +52,7 @@ def from_masakari(body: Any) -> Alarm:
         key=digest(["masakari", identity or kept]),
         firing=firing,
         unique=bool(identity or when),
-        sentence=plain(f"Masakari reports for {whom}: {detail or 'nothing'}"),
+        sentence=plain(f"Masakari reports for {target}: {detail or 'nothing'}"),
         servers=(server,) if server else (),
         payload=kept,
         host=(host or None) if kind == "COMPUTE_HOST" else None,

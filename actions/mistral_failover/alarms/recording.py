@@ -124,8 +124,8 @@ def count_repeats(
 def _waits(
     request: Request, tx: ProjectTransaction, alarm: Alarm, identity: str, times: int
 ) -> RecordedAlarm | None:
-    """As :func:`again`, of an admitted alarm that has not begun. In a flood many repeats arrive
-    before it has."""
+    """As :func:`count_final_repeats`, of an admitted alarm that has not begun. In a flood many
+    repeats arrive before it has."""
     found = incidents.count_waiting(tx, identity, times)
     return None if found is None else RecordedAlarm(_repeated(alarm), identity, None, found)
 
@@ -143,15 +143,15 @@ def record_in(
         known := count_final_repeats(request, tx, alarm, incident_id(request, alarm, group))
     ):
         return known
-    whom = _target(request, tx, alarm, group, member)
-    if whom.state is None:
-        return _about_no_member(request, tx, alarm, group, whom.member)
-    if not alarm.unique and (known := _said_again(request, tx, alarm, group, whom, whom.state)):
+    target = _target(request, tx, alarm, group, member)
+    if target.state is None:
+        return _about_no_member(request, tx, alarm, group, target.member)
+    if not alarm.unique and (known := _said_again(request, tx, alarm, group, target, target.state)):
         return known
-    state = tx.lock_group(whom.state.id, shared=False)
+    state = tx.lock_group(target.state.id, shared=False)
     if state is None:  # it was deleted a moment ago
-        return _about_no_member(request, tx, alarm, group, whom.member)
-    return _judged(request, tx, alarm, group, whom, group_snapshot_in(request, tx, state))
+        return _about_no_member(request, tx, alarm, group, target.member)
+    return _judged(request, tx, alarm, group, target, group_snapshot_in(request, tx, state))
 
 
 def incident_id(request: Request, alarm: Alarm, group: str | None, epoch: int = 0) -> str:
@@ -174,15 +174,15 @@ def _said_again(
     tx: ProjectTransaction,
     alarm: Alarm,
     group: str | None,
-    whom: AlarmTarget,
+    target: AlarmTarget,
     state: GroupState,
 ) -> RecordedAlarm | None:
-    """As :func:`again`, for an alarm without an id of its own."""
+    """As :func:`count_final_repeats`, for an alarm without an id of its own."""
     if alarm.still:
         latest = incidents.latest_of_series(tx, state.id, alarm.series)
         told = latest.id if latest is not None and latest.firing else None
     else:
-        member = whom.member or (None if whom.strangers else _active(tx, state))
+        member = target.member or (None if target.strangers else _active(tx, state))
         told = incident_id(request, alarm, group, tx.epochs(state.id).get(member or "", 0))
     return count_final_repeats(request, tx, alarm, told) if told else None
 
@@ -268,11 +268,11 @@ def _judged(
     tx: ProjectTransaction,
     alarm: Alarm,
     group: str | None,
-    whom: AlarmTarget,
+    target: AlarmTarget,
     snapshot: GroupSnapshot,
 ) -> RecordedAlarm:
     state, epochs = snapshot.state, tx.epochs(snapshot.state.id)
-    member, strangers = whom.member, whom.strangers
+    member, strangers = target.member, target.strangers
     if member is None and not strangers:
         member = _holder(snapshot.roles)
     elif member is not None and member not in epochs:
@@ -297,7 +297,8 @@ def _judged(
     )
     verdict = admit(alarm, situation)
     # Whose loss is not said of a server that no group has.
-    fact = {"group": snapshot.group.name, **_lost_fact(alarm, member)}
+    lost = _lost_fact(alarm, member)
+    fact = {"group": snapshot.group.name, **lost, "reported": alarm.sentence}
     first = _first(tx, state, verdict, member, under_way)
     if known is not None:
         return _known(request, tx, state, known, verdict, fact, first)
@@ -385,7 +386,7 @@ def release(request: Request, tx: ProjectTransaction, held: Incident, why: str) 
         key=found.id,
         firing=True,
         unique=True,
-        sentence=f"{found.sentence}; {why}",
+        sentence=f"{found.reported}; {why}",
         servers=(),
         payload={},
         member=member,

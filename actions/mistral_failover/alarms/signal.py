@@ -43,8 +43,8 @@ def from_signal(body: Any) -> Alarm:
     reason = because or reader.text("reason")
     kept = reader.kept(*_KEYS)
     place = (f"host {host}" if host else None) or (f"zone {zone}" if zone else None)
-    whom = member or server or place or group
-    said = f"a signal reports {whom} as {state}"
+    target = member or server or place or group
+    said = f"a signal reports {target} as {state}"
     return Alarm(
         source="signal",
         key=digest(["signal", state, _about(reader, identity) if identity else kept]),

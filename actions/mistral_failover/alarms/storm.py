@@ -21,6 +21,9 @@ SILENT = 60.0
 SETTLED = 30.0
 """Seconds after an alarm from which on a heartbeat shows that it is over: an earlier one may have
 been sent before the server died."""
+UNRELATED = 3600.0
+"""Seconds before the first of the held alarms. An agent that is silent for longer, as that of a
+member that was stopped last week, says nothing about them."""
 LONGEST_WAIT = 900.0
 """Seconds after which an alarm starts before those with a higher priority."""
 WITHIN = 600.0
@@ -107,9 +110,9 @@ class HeldAlarm:
     """A held alarm of a group.
 
     ``lost``: the members that it reports, at least one. ``rule``: the rule that holds it. ``age``:
-    seconds since it was last reported. ``of_server``: whether it reports that a server or its host
-    failed; of any other alarm a running server is no news. ``by_operator``: an operator reports it,
-    so no heartbeat is evidence against it.
+    seconds since it was last reported; ``first``: since it was first reported. ``of_server``:
+    whether it reports that a server or its host failed; of any other alarm a running server is no
+    news. ``by_operator``: an operator reports it, so no heartbeat is evidence against it.
     """
 
     id: str
@@ -119,6 +122,7 @@ class HeldAlarm:
     age: float
     of_server: bool
     by_operator: bool = False
+    first: float = 0.0
 
     @property
     def keys(self) -> tuple[MemberKey, ...]:
@@ -153,8 +157,8 @@ def judge(held: Collection[HeldAlarm], evidence: Evidence) -> dict[str, Judgemen
     - HOLD: everything else.
     """
     suspicion = control_plane(held, evidence)
-    deaths = _silent_hosts(held, evidence)
-    return {each.id: _judged(each, evidence, suspicion, deaths) for each in held}
+    silent = _silent_hosts(held, evidence)
+    return {each.id: _judged(each, evidence, suspicion, silent) for each in held}
 
 
 def control_plane(held: Iterable[HeldAlarm], evidence: Evidence) -> str | None:
@@ -170,12 +174,13 @@ def control_plane(held: Iterable[HeldAlarm], evidence: Evidence) -> str | None:
         and (known := evidence.of(key)).heard_since(each.age)
     }
     if len(alive) > 1:
-        return f"agents on {len(alive)} hosts are heard although their members are reported as lost"
+        # Without their number: it changes from look to look, and each change is recorded.
+        return "agents on several hosts are heard although their members are reported as lost"
     return None
 
 
 def _judged(
-    each: HeldAlarm, evidence: Evidence, suspicion: str | None, silent_hosts: Collection[str]
+    each: HeldAlarm, evidence: Evidence, suspicion: str | None, silent: _SilentHosts
 ) -> Judgement:
     known = [evidence.of(key) for key in each.keys]
     doubted = each.of_server and not each.by_operator
@@ -187,9 +192,11 @@ def _judged(
         return Judgement(HeldAlarmStep.HOLD, "another rule holds it")
     if suspicion is not None:
         return Judgement(HeldAlarmStep.HOLD, suspicion)
-    deaths = [_death(one, each.age, silent_hosts) for one in known]
+    deaths = [_death(one, each.age, silent.died) for one in known]
     if not deaths or None in deaths:
-        return Judgement(HeldAlarmStep.HOLD, "it is not known that its server died")
+        doubt = any(one.host in silent.doubted for one in known)
+        why = f": {_ALSO_SILENT}" if doubt else ""
+        return Judgement(HeldAlarmStep.HOLD, f"it is not known that its server died{why}")
     return Judgement(HeldAlarmStep.RELEASE, " and ".join(dict.fromkeys(filter(None, deaths))))
 
 
@@ -208,10 +215,26 @@ def _death(known: MemberEvidence, age: float, silent_hosts: Collection[str]) -> 
     return None
 
 
-def _silent_hosts(held: Iterable[HeldAlarm], evidence: Evidence) -> frozenset[str]:
-    """Return the hosts all of whose agents are silent, if agents of other hosts are heard, and no
-    other host is silent without an alarm: then these hosts died, and not the agents' network. A
-    host with a member that is declared lost had its alarm."""
+_ALSO_SILENT = (
+    "the agents on a host that no alarm reports became silent too, so the agents' channel may be "
+    "failing"
+)
+
+
+@dataclass(frozen=True)
+class _SilentHosts:
+    """The hosts all of whose agents are silent. ``died``: those of which that proves it;
+    ``doubted``: those that also may be cut off."""
+
+    died: frozenset[str] = frozenset()
+    doubted: frozenset[str] = frozenset()
+
+
+def _silent_hosts(held: Collection[HeldAlarm], evidence: Evidence) -> _SilentHosts:
+    """Return the hosts all of whose agents are silent, if agents of other hosts are heard. If no
+    other host became silent without an alarm, these hosts died, and not the agents' network. A host
+    with a member that is declared lost had its alarm."""
+    longest = max((each.first for each in held), default=0.0) + UNRELATED
     alarmed = {evidence.of(key).host for each in held for key in each.keys}
     alarmed |= {known.host for known in evidence.members.values() if known.lost}
     silent: set[str] = set()
@@ -219,9 +242,15 @@ def _silent_hosts(held: Iterable[HeldAlarm], evidence: Evidence) -> frozenset[st
     for known in evidence.members.values():
         if known.host is None or known.silent_for is None or known.lost:
             continue
+        if known.silent_for > longest and known.host not in alarmed:
+            continue
         (heard if known.silent_for <= SILENT else silent).add(known.host)
     silent -= heard
-    return frozenset(silent) if heard and silent <= alarmed else frozenset()
+    if not heard:
+        return _SilentHosts()
+    if silent <= alarmed:
+        return _SilentHosts(died=frozenset(silent))
+    return _SilentHosts(doubted=frozenset(silent))
 
 
 def per_minute(alarms: int) -> int:

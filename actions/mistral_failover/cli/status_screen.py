@@ -128,7 +128,9 @@ def awaited(status: StatusReport) -> Iterable[str]:
 def awaited_starts(status: StatusReport) -> Iterable[str]:
     """Return which failovers of admitted alarms have not started."""
     for row in status.get("unstarted", ()):  # an older server does not say
-        yield f"the start of a failover, since {clock(row['at'])}: {row['sentence']}"
+        refusal = row.get("refusal")
+        why = f"; the last attempt failed: {refusal}" if refusal else ""
+        yield f"the start of a failover, since {clock(row['at'])}: {row['sentence']}{why}"
 
 
 def _awaited(status: GroupReport) -> Iterable[str]:
@@ -193,7 +195,7 @@ def facts(status: StatusReport, held: Iterable[HeldAlarmRow] = ()) -> Facts:
         "service": "\n".join((headline(status), *status["service"]["reasons"])),
         "waiting for": _listed(awaited(status)),
         "stack": str(status["stack"]),
-        "status": _stands(status),
+        "status": _status_words(status),
         "cause": cause(status),
         "observed": looked,
         "active": _holders(status),
@@ -226,7 +228,7 @@ def _engine(status: StatusReport) -> str:
     if status["status"] == TraversalStatus.COMPLETE:
         return ""
     words = why(status) or cause(status)
-    return f"{_stands(status)}: {words}" if words else _stands(status)
+    return f"{_status_words(status)}: {words}" if words else _status_words(status)
 
 
 def _numbered(number: str, each: Advice, width: int) -> list[str]:
@@ -260,7 +262,7 @@ def _moment(at: float, now: float) -> str:
 
 
 def why(status: StatusReport) -> str:
-    """Return the reason for its status, without the remedy whose command is among :func:`helps`."""
+    """Return the reason for its status, without the remedy whose command is in :func:`advice`."""
     if status["status"] == TraversalStatus.IN_PROGRESS and status["chain"]:
         return str(status["chain"]["sentence"])
     return _without_remedy(status)
@@ -397,7 +399,7 @@ def _on(status: GroupReport) -> str:
     return "on" if status["status"] == TraversalStatus.COMPLETE else "will be on"
 
 
-def _stands(status: StatusReport) -> str:
+def _status_words(status: StatusReport) -> str:
     word = str(status["status"])
     if (traversal := status["traversal"]) is None:
         return word

@@ -18,7 +18,7 @@ class Definitions:
     from memory.
     """
 
-    def __init__(self, size: int = 256) -> None:
+    def __init__(self, size: int = 2048) -> None:
         self._size = size
         self._parsed: OrderedDict[tuple[str, str], Group] = OrderedDict()
         self._mutex = Mutex()

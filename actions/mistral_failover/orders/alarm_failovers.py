@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
+
+from sqlalchemy.exc import SQLAlchemyError
 
 from mistral_failover.alarms import held_alarms, host_events, recording
 from mistral_failover.alarms.admission import Verdict
@@ -19,7 +22,7 @@ from mistral_failover.model.goal import Goal
 from mistral_failover.orders import failover
 from mistral_failover.orders.answers import AlarmAnswer, Started, StartedOrder
 from mistral_failover.orders.failover import FailoverRequest
-from mistral_failover.runtime.errors import ActionError, describe
+from mistral_failover.runtime.errors import ActionError, describe, explained
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents
 from mistral_failover.store.incidents import OPERATOR, Incident
@@ -29,6 +32,8 @@ BATCH = 25
 """Failovers that one action starts at most. So the first ones do not wait for the last one, every
 executor gets its share, and no task of Mistral has more items: each time one of them ends, Mistral
 reads all."""
+LONGEST_REFUSAL = 1_000
+"""The maximum number of characters that are kept of why a failover could not be started."""
 
 
 def on_alarm(request: Request, alarm: Alarm, group: str | None, member: str | None) -> AlarmAnswer:
@@ -161,11 +166,22 @@ def _begun_or_refused(request: Request, recorded: RecordedAlarm) -> AlarmAnswer:
 
 
 def start(request: Request, incident: Incident) -> Started:
-    """Start the traversal of an admitted incident, unless it was started before.
+    """Start the traversal of an admitted incident, unless it was started before. If that fails, the
+    reason is recorded with the incident: operators see it, and a sweep tries again.
 
     Raises what :func:`failover.begin` raises; ActionError NOT_IN_SERVICE if the group was taken out
     of service after the alarm was admitted, NOT_ADMITTED if the alarm was dismissed or held.
     """
+    try:
+        return _started(request, incident)
+    except Exception as error:
+        refusal = explained(error)[:LONGEST_REFUSAL]
+        with suppress(SQLAlchemyError):  # the reason to report is the error
+            request.store.atomically(lambda tx: incidents.keep_refusal(tx, incident.id, refusal))
+        raise
+
+
+def _started(request: Request, incident: Incident) -> Started:
     derive = failover.goal_function(request, _facts_in(incident))
     if "asked_for" not in incident.fact:  # only an operator may activate the group
         derive = _in_service(derive)
@@ -224,7 +240,7 @@ def admit(
     )
     reach("held.after")
     lost = held_alarms.lost_members(incident, facts.lost)
-    derive = failover.goal_function(request, replace(facts, lost=lost, heal=True))
+    derive = failover.goal_function(request, replace(facts, lost=lost, from_alarm=True))
     answer = _begin(request, group, derive, incident.id, cause)
     return {**answer, "incident": incident.id}
 
@@ -265,5 +281,7 @@ def _facts_in(incident: Incident) -> FailoverRequest:
     ActionError BAD_INPUT."""
     said = incident.fact.get("asked_for")
     if said is None:
-        return FailoverRequest(lost=held_alarms.lost_members(incident), heal=True)
-    return FailoverRequest(said["to"], tuple(said["lost"]), tuple(said["recovered"]), heal=True)
+        return FailoverRequest(lost=held_alarms.lost_members(incident), from_alarm=True)
+    return FailoverRequest(
+        said["to"], tuple(said["lost"]), tuple(said["recovered"]), from_alarm=True
+    )

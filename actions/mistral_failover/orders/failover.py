@@ -39,14 +39,14 @@ _ATTEMPTS = 5
 class FailoverRequest:
     """The facts that a caller gives. ``lost`` None: the members that hold a role are lost, if the
     goal that assigned them was reached; otherwise no member is lost, and the same goal is tried
-    again. ``heal``: the request comes from an alarm, so newly lost members are replaced if the
-    group wants that. ``replaced``: servers to replace in any case, in the form of
+    again. ``from_alarm``: an alarm requests it, so newly lost members are replaced if the group
+    wants that. ``replaced``: servers to replace in any case, in the form of
     ``model.goal.render_goal``."""
 
     to: str | Mapping[str, str] | None = None
     lost: tuple[str, ...] | None = None
     recovered: tuple[str, ...] = ()
-    heal: bool = False
+    from_alarm: bool = False
     replaced: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
@@ -88,7 +88,7 @@ def _refuse_gone_holders(
 
     An alarm is about another member, and comes through. So does a replacement of the server.
     """
-    if facts.heal or facts.replaced or dict(roles) != dict(snapshot.roles):
+    if facts.from_alarm or facts.replaced or dict(roles) != dict(snapshot.roles):
         return
     gone = {fact.name for fact in members if fact.gone} - snapshot.replacing.keys()
     for role, member in sorted(roles.items()):
@@ -116,7 +116,9 @@ def _assigned(
     :func:`next_goal`.
     """
     named = {facts.to} if isinstance(facts.to, str) else set((facts.to or {}).values())
-    left = set(replaced) & snapshot.replacing.keys() - facts.replaced.keys() - snapshot.striking
+    left = (
+        set(replaced) & snapshot.replacing.keys() - facts.replaced.keys() - snapshot.being_replaced
+    )
     for spared in (left & named, left):
         going = set(replaced) - spared
         able = [_being_replaced(fact) if fact.name in going else fact for fact in members]
@@ -124,7 +126,7 @@ def _assigned(
             return assign_roles(snapshot.group, able, snapshot.roles, set(lost), facts.to)
         except NoEligibleMember as error:
             refused = error
-    if under_way := sorted(going & snapshot.striking - set(lost)):
+    if under_way := sorted(going & snapshot.being_replaced - set(lost)):
         refused.remedy += (
             f" Heat is replacing {' and '.join(under_way)}: wait until it has finished. If the "
             "present server is healthy and stays, confirm that: failover start "
@@ -143,7 +145,7 @@ def _to_replace(
     wishes = {
         member: wish for member, wish in snapshot.replacing.items() if member not in facts.recovered
     }
-    if facts.heal and snapshot.group.members.replace == "lost":
+    if facts.from_alarm and snapshot.group.members.replace == "lost":
         newly = (lost - snapshot.lost) & servers.keys() - wishes.keys()
         wishes |= {member: {"server_id": servers[member]} for member in sorted(newly)}
     return {**wishes, **facts.replaced}
@@ -237,7 +239,7 @@ def refuse_unmovable_new_volumes(request: Request, snapshot: GroupSnapshot, goal
         if resource.type == ATTACHMENT:
             volume = str(resource.properties["volume"])
             wanted.setdefault(volume, set()).add(str(resource.properties["server"]))
-            if (resource.name, volume) not in snapshot.hanging:
+            if (resource.name, volume) not in snapshot.attached_volumes:
                 new.add(volume)
     if new:
         cloud = request.cloud(Unguarded())
@@ -341,7 +343,7 @@ def _begun(
     tx: ProjectTransaction, group_id: str, incident_id: str, traversal_id: str
 ) -> tuple[bool, Goal | None]:
     """Return whether an incident's traversal was begun before, and its goal, unless the goal was
-    deleted since (``store.goals.prune``)."""
+    deleted since (``store.goals.purge``)."""
     traversal = tx.traversal(traversal_id)
     if traversal is not None:
         return True, tx.goal(group_id, traversal.goal_version)

@@ -14,13 +14,12 @@ from mistral_failover.convergence.records import JournalKind
 from mistral_failover.fault_points import reach
 from mistral_failover.groups.snapshot import GroupSnapshot, locked
 from mistral_failover.model.decisions import Decision
-from mistral_failover.model.errors import with_reasons
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.ids import derived_id
 from mistral_failover.orders import failover
 from mistral_failover.orders.answers import StartedOrder
 from mistral_failover.orders.failover import FailoverRequest
-from mistral_failover.runtime.errors import ActionError, describe
+from mistral_failover.runtime.errors import ActionError, describe, explained
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import incidents
 from mistral_failover.store.incidents import OPERATOR, Incident
@@ -36,7 +35,7 @@ class NothingToDo(Exception):  # noqa: N818 - no error
 def failover_now(
     request: Request, group: str, facts: FailoverRequest, cause: str, after: str | None = None
 ) -> StartedOrder:
-    """Start the failover that an operator orders. Raises what :func:`ordered` raises.
+    """Start the failover that an operator orders. Raises what :func:`start_order` raises.
 
     ``after``: the traversal to which the order belongs; if the group has a newer one, the order
     fails with CONTENDED.
@@ -106,7 +105,7 @@ def _refused(request: Request, incident_id: str, cause: str, error: Exception) -
         facts = describe(error)
         if facts["code"] == "UNEXPECTED":  # not a refusal: an unexpected error, at an unknown point
             return
-        message = with_reasons(facts["message"], facts.get("reasons", {}))
+        message = explained(error)
         decision, why = Decision.REFUSED, f"{message} [{facts['code']}]"
 
     def refuse(tx: ProjectTransaction) -> None:

@@ -74,7 +74,7 @@ class TraversalView:
         return self.rows[0].at if self.rows else 0.0
 
     @property
-    def overtaken(self) -> bool:
+    def superseded(self) -> bool:
         """Whether another goal was given in the meantime."""
         return self.traversal.status == TraversalStatus.SUPERSEDED or not self.rows
 
@@ -84,7 +84,7 @@ class TraversalView:
 
     def settled(self, stage: Stage) -> bool:
         """Return whether nothing of the stages up to ``stage`` can be worked on, now or later."""
-        return self.overtaken or not self.left(stage)
+        return self.superseded or not self.left(stage)
 
     def waiting(self) -> list[NodeProgress]:
         """Return the nodes that wait for their next try."""
@@ -187,10 +187,10 @@ def _advanced(request: Request, traversal_id: str, through: Stage, *, hold: bool
         # Where stages were opened only now, the view is out of date.
         first = [] if gated else [_Look(view, count, worker.ended is not None)]
         with request.runtime.workers.loop():
-            worked_off = _Loop(worker, traversal_id, through, after).worked_off(first)
-        if worked_off is None:
+            last = _Loop(worker, traversal_id, through, after).run(first)
+        if last is None:
             return None
-        view, said = worked_off.view, list(worked_off.said)
+        view, said = last.view, list(last.said)
     reach("advance.after")
     facts = {
         "traversal": view.traversal.id,
@@ -231,7 +231,7 @@ class _Loop:
     through: Stage
     after: int
 
-    def worked_off(self, first: Iterable[_Look]) -> _Look | None:
+    def run(self, first: Iterable[_Look]) -> _Look | None:
         """Loop until nothing of the stages is left to do; return the last look. Return None if the
         thread is given back earlier. ``first``: the first look, if there was one already."""
         worker, through = self.worker, self.through

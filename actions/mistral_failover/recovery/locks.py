@@ -157,7 +157,7 @@ def _broken(
         raise ActionError(
             "LOCK_MOVED",
             f"the lock on {record.name} was taken by another owner just now",
-            "List the locks again: failover locks",
+            f"List the locks again: failover locks {group.name}",
         )
     tx.journal(
         group.id,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looking at groups at rest: is what the records say still so?
+"""Observe groups at rest: compare their records with what exists.
 
 One round lists a project's servers, volumes and stacks once, whatever the number of groups. It
 changes nothing but what is known: the last observation of each group, and a sentence in its journal
@@ -145,7 +145,8 @@ def observe_once(request: Request, group_id: str) -> Observation | None:
 def _facts(
     request: Request, group_id: str, begun: float, tx: ProjectTransaction
 ) -> _RestingGroup | None:
-    """What is known of a group at rest; None where it is not, or was not when the round began."""
+    """Return what is known of a group at rest; None if it is not, or was not when the round
+    began."""
     state = groups.get(tx, group_id)
     traversal = tx.traversal(state.current_traversal) if state and state.current_traversal else None
     if state is None or traversal is None or traversal.status == TraversalStatus.IN_PROGRESS:
@@ -161,7 +162,8 @@ def _facts(
         state,
         request.runtime.definitions.group(tx, state),
         goal.document["roles"],
-        frozenset(goal.document["lost"]) - unfinished_replacements.healed(goal, records),
+        frozenset(goal.document["lost"])
+        - unfinished_replacements.replaced_lost_members(goal, records),
         traversal.status == TraversalStatus.COMPLETE,
         groups.members_of(tx, group_id),
         records,
@@ -172,12 +174,12 @@ def _facts(
 
 
 def _servers(facts: _RestingGroup) -> dict[str, str | None]:
-    """The members' present servers."""
+    """Return the members' present servers."""
     return {member.name: member.server_id for member in facts.members.values()}
 
 
 def _hosts(view: ProjectView, facts: _RestingGroup) -> dict[str, list[str]]:
-    """Where the members' servers run, by server id; as last seen if Nova does not say it now."""
+    """Return the hosts of the members' servers, by server id; as last seen if Nova shows none."""
     before = facts.before.document.get("hosts", {}) if facts.before else {}
     found: dict[str, list[str]] = {}
     for member in facts.members.values():
@@ -188,8 +190,8 @@ def _hosts(view: ProjectView, facts: _RestingGroup) -> dict[str, list[str]]:
 
 
 def _zones(view: ProjectView, facts: _RestingGroup) -> dict[str, str]:
-    """The availability zones of the members' servers, by server id; as last seen if Nova does not
-    say it now."""
+    """Return the availability zones of the members' servers, by server id; as last seen if Nova
+    shows none."""
     before = facts.before.document.get("zones", {}) if facts.before else {}
     return {
         server: zone
@@ -199,8 +201,8 @@ def _zones(view: ProjectView, facts: _RestingGroup) -> dict[str, str]:
 
 
 def _heard(view: ProjectView, facts: _RestingGroup, now: float) -> dict[str, float]:
-    """When the members' agents were last heard, by server id. A broker drops a heartbeat after an
-    hour; the silence of the agent counts all the same."""
+    """Return when the members' agents were last heard, by server id. A broker drops a heartbeat
+    after an hour; the silence of the agent counts all the same."""
     before = facts.before.document.get("heard", {}) if facts.before else {}
     found: dict[str, float] = {}
     for member in facts.members.values():
@@ -220,8 +222,8 @@ def _agent_of(facts: _RestingGroup, member: MemberRow) -> Address:
 
 
 def _is_as_before(facts: _RestingGroup, seen: Observation, also: dict[str, Any]) -> bool:
-    """Whether a look found what the look before did, and nothing follows from it: of most groups,
-    most of the time."""
+    """Return whether a look found what the look before did, and nothing follows from it. That is so
+    for most groups, most of the time."""
     before = facts.before
     if before is None or seen.service in (Service.DEGRADED, Service.DOWN):
         return False
@@ -240,7 +242,7 @@ def _look(
 
 
 def _alarms(view: ProjectView, facts: _RestingGroup) -> Sequence[WatchingAlarm] | None:
-    """Aodh's alarms that signal the group's stack; None if Aodh cannot be asked."""
+    """Return Aodh's alarms that signal the group's stack; None if Aodh cannot be asked."""
     try:
         return view.listing.alarms(facts.group.stack)
     except CloudError:
@@ -248,15 +250,16 @@ def _alarms(view: ProjectView, facts: _RestingGroup) -> Sequence[WatchingAlarm] 
 
 
 def _alarmed(before: observations.StoredObservation | None) -> bool:
-    """Whether such an alarm was seen since the group file was last stored."""
+    """Return whether such an alarm was seen since the group file was last stored."""
     return before is not None and "alarmed" in before.document
 
 
 def _unguarded(
     view: ProjectView, facts: _RestingGroup, alarms: Sequence[WatchingAlarm]
 ) -> list[str]:
-    """Why these alarms would not notice the loss of the member that serves. An alarm that names no
-    server watches all of them. A group that never had an alarm may be watched by other means."""
+    """Return why these alarms would not notice the loss of the member that serves. An alarm that
+    names no server watches all of them. A group that never had an alarm may be watched by other
+    means."""
     if not alarms and _alarmed(facts.before):
         return [
             f"no alarm in Aodh signals stack {facts.group.stack} any more (if it is to have none: "
@@ -287,8 +290,8 @@ def _unguarded(
 
 
 def _as_declared(facts: _RestingGroup, alarms: Iterable[WatchingAlarm]) -> list[WatchingAlarm]:
-    """The alarms, of which those that the group file names watch what they should: if they do not,
-    their resources say so."""
+    """Return the alarms, with those that the group file names as if they watched what they should:
+    if they do not, their resources say so."""
     servers = _servers(facts)
     wanted: dict[str | None, str | None] = {}
     for record in facts.records:
@@ -388,8 +391,8 @@ def _save(
 def _heal(
     facts: _RestingGroup, seen: Observation, memory: dict[str, Any], tx: ProjectTransaction
 ) -> dict[str, Any] | None:
-    """The workflow that the group's policy asks for. A pause or a maintenance holds it back, and so
-    does the group's limit of moves in an hour."""
+    """Return the workflow that the group's policy asks for. A pause or a maintenance holds it back,
+    and so does the group's limit of moves in an hour."""
     group = facts.group
     if group.heal == "report" or suspensions.is_suspended(tx, facts.state.id):
         return None
@@ -403,7 +406,8 @@ def _heal(
 
 
 def _loss(facts: _RestingGroup, seen: Observation) -> dict[str, Any] | None:
-    """An alarm about an active member whose server is gone; admission judges it as any other."""
+    """Return an alarm about an active member whose server is gone. Admission judges it as any
+    other."""
     state = facts.state
     for member in seen.members:
         if not member.roles or member.observed.presence is not Presence.GONE:

@@ -9,6 +9,8 @@ host is back, so what waits for one is also retried from time to time, once: Nov
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -22,17 +24,20 @@ from mistral_failover.store import stalled_work
 from mistral_failover.store.transaction import ProjectTransaction
 
 
-def retry_blocked(request: Request, group_id: str | None) -> Iterator[dict[str, Any]]:
+def retry_blocked(request: Request, group_id: str | None, end: float) -> Iterator[dict[str, Any]]:
     """Reopen the nodes whose volume has changed since they were blocked, and those that are due for
     another try. Only one of two simultaneous sweeps does so. Yield ``traversal``, ``group``,
-    ``sentence``. Raises CloudError."""
+    ``sentence``. ``end``: when this must be over, on the monotonic clock. Raises CloudError."""
     database = request.store
     found = database.reading(lambda tx: stalled_work.blocked_by_volume(tx, group_id))
     if not found:
         return
     cloud = request.cloud(Unguarded())
     trouble: CloudError | None = None
+    random.shuffle(found)  # if the time is not enough for all, each gets its turn
     for held in found:
+        if time.monotonic() > end:
+            break
         try:
             seen = volume_fingerprint(cloud, held.volume, held.server)
         except CloudError as error:

@@ -8,6 +8,7 @@ the agents' heartbeats. `alarms.storm` judges it. Any number of sweeps may do th
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -74,17 +75,18 @@ class _Candidate:
     alarm: HeldAlarm
 
 
-def retry_held(request: Request, group_id: str | None) -> dict[str, list[Any]]:
+def retry_held(request: Request, group_id: str | None, end: float) -> dict[str, list[Any]]:
     """Judge the waiting alarms of the project by the present evidence; act on those of one group,
     or on all of them.
 
     Return ``released`` and ``dismissed``, each row with ``incident``, ``group`` and ``sentence``;
     and ``unable``, sentences about what could not be checked. Released alarms are admitted, and
-    their failovers have not begun.
+    their failovers have not begun. ``end``: when to ask about no further host event, on the
+    monotonic clock.
     """
     found: dict[str, list[Any]] = {"released": [], "dismissed": [], "unable": []}
     if group_id is None:
-        found["unable"] += _host_events(request)
+        found["unable"] += _host_events(request, end)
     candidates = request.store.reading(partial(_candidates, request))
     held = [each.item for each in candidates]
     if not any(group_id in (None, each.alarm.group_id) for each in held):
@@ -98,27 +100,28 @@ def retry_held(request: Request, group_id: str | None) -> dict[str, list[Any]]:
             continue
         if not left:
             break
-        if judgement.step is HeldAlarmStep.DISMISS:
-            left -= 1
-            found["dismissed"] += _dismiss(request, each.row, judgement.why)
-        elif judgement.step is HeldAlarmStep.RELEASE and room:
-            try:
+        try:
+            if judgement.step is HeldAlarmStep.DISMISS:
+                left -= 1
+                found["dismissed"] += _dismiss(request, each.row, judgement.why)
+            elif judgement.step is HeldAlarmStep.RELEASE and room:
                 rows = _release(request, each.row, judgement.why, rate)
-            except InvalidDocument as error:  # its group cannot be read any more
-                found["unable"].append(f"{each.row.group}: {error}")
-                continue
-            room = rows is not None
-            found["released"] += rows or []
-        elif judgement.step is HeldAlarmStep.HOLD and each.alarm.rule == AdmissionRule.STORM:
-            left -= _note(request, each.row, judgement)
+                room = rows is not None
+                found["released"] += rows or []
+            elif judgement.step is HeldAlarmStep.HOLD and each.alarm.rule == AdmissionRule.STORM:
+                left -= _note(request, each.row, judgement)
+        except Exception as error:  # noqa: BLE001 - one alarm must not stop the others
+            found["unable"].append(f"{each.row.group}: {describe(error)['message']}")
     return found
 
 
-def _host_events(request: Request) -> list[str]:
+def _host_events(request: Request, end: float) -> list[str]:
     """Pass on the host events for which members were not known; return what went wrong."""
     database = request.store
     unable: list[str] = []
     for event in database.reading(host_events.unsettled):
+        if time.monotonic() > end:
+            break
         try:
             host_events.retry(request, event)
         except Exception as error:  # noqa: BLE001 - one event must not stop the others
@@ -154,6 +157,7 @@ def _judged_form(incident: Incident, now: float) -> HeldAlarm:
         now - incident.last_at,
         incident.parent is not None or is_of_server(incident.source, incident.payload),
         "because" in incident.fact,
+        now - incident.first_at,
     )
 
 
@@ -275,7 +279,7 @@ def _condition(view: ProjectView, server_id: str) -> tuple[ServerCondition, str]
 
 
 def _dismiss(request: Request, row: HeldOfGroup, why: str) -> list[Row]:
-    sentence = f"{row.incident.sentence}; dismissed by a sweep: {why}"
+    sentence = f"{row.incident.reported}; dismissed by a sweep: {why}"
 
     def dismiss(tx: ProjectTransaction) -> bool:
         if row.incident.decision == Decision.ADMITTED:

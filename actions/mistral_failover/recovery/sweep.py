@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Continue after a stop: what a crash left behind, and what waited for an operator.
 
-A sweep carries out nothing itself: it finds traversals and returns the workflows that carry them
-out. Any number of sweeps may run at the same time.
+A sweep carries out no operation of a traversal: it finds traversals and returns the workflows that
+carry them out. Any number of sweeps may run at the same time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from mistral_failover.groups.snapshot import group_snapshot, group_snapshot_in
 from mistral_failover.mistral import event_hooks
 from mistral_failover.mistral.api import Mistral, mistral_of
 from mistral_failover.model.decisions import AdmissionRule, Decision
-from mistral_failover.model.errors import with_reasons
 from mistral_failover.model.goal import REPLACE_TYPE, fence_name
 from mistral_failover.orders import alarm_failovers
 from mistral_failover.orders.failover import chain_of, traversal_of
@@ -30,7 +29,7 @@ from mistral_failover.recovery import observe, retention, stuck_executions
 from mistral_failover.recovery.lift_fences import lift_fences
 from mistral_failover.recovery.retry_blocked_volumes import retry_blocked
 from mistral_failover.recovery.retry_held_alarms import retry_held
-from mistral_failover.runtime.errors import ActionError, describe
+from mistral_failover.runtime.errors import ActionError, describe, explained
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, stalled_work, totals, views
@@ -43,6 +42,10 @@ STALE = 600.0
 longer be true."""
 BUSY = STALE / 2
 """Seconds for which a sweep leaves many admitted incidents to those who start them."""
+
+LASTS = 60.0
+"""Seconds after which a sweep leaves to the next one what asks the cloud. A cron trigger starts one
+every minute."""
 
 Row = dict[str, Any]
 T = TypeVar("T", stalled_work.Stalled, stalled_work.ChainWait)
@@ -73,15 +76,15 @@ def sweep(request: Request, group: str | None) -> dict[str, list[Any]]:
     """
     group_id = group_snapshot(request, group).state.id if group else None
     swept: dict[str, list[Any]] = {"restarted": [], "ended": [], "unable": []}
-    held = request.store.reading(lambda tx: _held(request, tx, group_id))
-    undriven = [each for each in held if each.chain is None]  # Mistral need not be asked
+    waiting = request.store.reading(lambda tx: _waiting_for_chain(request, tx, group_id))
+    undriven = [each for each in waiting if each.chain is None]  # Mistral need not be asked
     try:
         mistral, deadline = mistral_of(request), time.monotonic() + stuck_executions.LIMIT
         if mistral is None:
             sentence = "Mistral is not reachable: [failover] mistral_url is not set"
             swept["unable"].append(sentence)
         # An operator who names a group wants another try, whatever the number of tries before.
-        driven = [each for each in held if each.chain is not None]
+        driven = [each for each in waiting if each.chain is not None]
         undriven += stuck_executions.without_chain(
             driven, mistral, deadline, asked_for=group_id is not None
         )
@@ -89,13 +92,16 @@ def sweep(request: Request, group: str | None) -> dict[str, list[Any]]:
             swept["ended"] += _ended(request, mistral, deadline)
     except CloudError as error:
         swept["unable"].append(f"The request to Mistral failed: {describe(error)['message']}")
-    swept |= _held_alarms(request, group_id, swept["unable"])
-    swept |= _incidents(request, group)
-    swept["restarted"] += _taken_up(request, undriven, _undriven_row, partial(_still_held, request))
+    # First what needs only the state store: a service that hangs delays everything that asks it.
+    still = partial(_still_waiting_for_chain, request)
+    swept["restarted"] += _taken_up(request, undriven, _undriven_row, still)
     swept["restarted"] += _stalled(request, group_id)
     swept["restarted"] += _reopened(request, group_id)
+    end = time.monotonic() + LASTS
+    swept |= _held_alarms(request, group_id, swept["unable"], end)
+    swept |= _incidents(request, group, swept["unable"], end)
     try:
-        swept["restarted"] += retry_blocked(request, group_id)
+        swept["restarted"] += retry_blocked(request, group_id, end)
     except CloudError as error:
         swept["unable"].append(f"blocked volumes: {describe(error)['message']}")
     swept["restarted"] = list(_with_chain(request, swept["restarted"], swept["unable"]))
@@ -171,18 +177,18 @@ def _count(request: Request, swept: dict[str, list[Any]]) -> None:
     request.store.atomically(lambda tx: totals.swept(tx, found=found))
 
 
-def _held(
+def _waiting_for_chain(
     request: Request, tx: ProjectTransaction, group_id: str | None
 ) -> list[stalled_work.ChainWait]:
     quiet = request.runtime.settings.sweep_after
     return stalled_work.chain_waits(tx, group_id, quiet)
 
 
-def _still_held(
+def _still_waiting_for_chain(
     request: Request, tx: ProjectTransaction, found: stalled_work.ChainWait
 ) -> list[stalled_work.ChainWait]:
     """Return the traversal, unless another sweep or another chain has taken it over."""
-    return [each for each in _held(request, tx, found.group_id) if each == found]
+    return [each for each in _waiting_for_chain(request, tx, found.group_id) if each == found]
 
 
 def _undriven_row(tx: ProjectTransaction, found: stalled_work.ChainWait) -> Row:
@@ -234,10 +240,12 @@ def _unstarted(request: Request, tx: ProjectTransaction) -> list[Queued[incident
     ]
 
 
-def _held_alarms(request: Request, group_id: str | None, unable: list[str]) -> dict[str, list[Any]]:
+def _held_alarms(
+    request: Request, group_id: str | None, unable: list[str], end: float
+) -> dict[str, list[Any]]:
     """Judge held alarms again by the present evidence."""
     try:
-        found = retry_held(request, group_id)
+        found = retry_held(request, group_id, end)
     except Exception as error:  # noqa: BLE001 - what cannot be judged must not stop a sweep
         unable.append(f"held alarms: {describe(error)['message']}")
         return {"released": [], "dismissed": []}
@@ -245,14 +253,22 @@ def _held_alarms(request: Request, group_id: str | None, unable: list[str]) -> d
     return found
 
 
-def _incidents(request: Request, group: str | None) -> dict[str, list[Any]]:
+def _incidents(
+    request: Request, group: str | None, unable: list[str], end: float
+) -> dict[str, list[Any]]:
     """Start the traversals of admitted incidents that have none, or hold those that are too old.
-    Groups with a higher priority come first."""
+    Groups with a higher priority come first. ``end``: when this must be over, on the monotonic
+    clock; the next sweep continues."""
     found: dict[str, list[Any]] = {"started": [], "held": [], "refused": []}
     unstarted = request.store.reading(partial(_unstarted, request))
     for incident in in_order(unstarted):
         if group is not None and incident.fact.get("group") != group:
             continue
+        if time.monotonic() > end:
+            unable.append(
+                "The starts of failovers take long: the next sweep continues with the rest."
+            )
+            break
         row: Row = {"incident": incident.id}
         try:
             if sentence := _out_of_service(request, incident) or _too_old(request, incident):
@@ -271,8 +287,7 @@ def _incidents(request: Request, group: str | None) -> dict[str, list[Any]]:
             )
         except Exception as error:  # noqa: BLE001 - one group's error must not stop the others
             facts = describe(error)
-            why = with_reasons(facts["message"], facts.get("reasons", {}))
-            sentence = f"the failover for {incident.sentence} cannot start: {why}"
+            sentence = f"the failover for {incident.sentence} cannot start: {explained(error)}"
             about = {"group": incident.fact.get("group"), "error": facts, "sentence": sentence}
             found["refused"].append(row | about)
     return found
@@ -311,9 +326,7 @@ def _stalled(request: Request, group_id: str | None) -> list[Row]:
             return stalled(request.runtime, tx)
         return stalled_work.stalled(tx, group_id, quiet)  # an operator wants another try
 
-    def again(
-        tx: ProjectTransaction, each: stalled_work.Stalled
-    ) -> Sequence[stalled_work.Stalled]:
+    def again(tx: ProjectTransaction, each: stalled_work.Stalled) -> Sequence[stalled_work.Stalled]:
         return stalled_work.stalled(tx, each.group_id, quiet)
 
     return _taken_up(request, request.store.reading(look), _stalled_row, again)
@@ -379,11 +392,13 @@ def _too_old(request: Request, incident: incidents.Incident) -> str | None:
     def why(tx: ProjectTransaction, found: incidents.Incident) -> str | None:
         group_id = incident.group_id or ""
         state = groups.get(tx, group_id)
-        if state is not None and group_snapshot_in(request, tx, state).striking:
+        if state is not None and group_snapshot_in(request, tx, state).being_replaced:
             return None
         replaced_at = views.last_ended(tx, group_id, REPLACE_TYPE) or 0.0
-        late = tx.now() - max(found.last_at, found.decided_at, replaced_at) > STALE
-        return f"it could not be started for {STALE / 60:.0f} minutes" if late else None
+        if tx.now() - max(found.last_at, found.decided_at, replaced_at) <= STALE:
+            return None
+        why = f": {found.refusal}" if found.refusal else ""
+        return f"it could not be started for {STALE / 60:.0f} minutes{why}"
 
     return _held_back(request, incident, why, AdmissionRule.TOO_LATE)
 
@@ -411,7 +426,7 @@ def _held_back(
         why = judge(tx, found)
         if why is None:
             return None
-        sentence = f"{incident.sentence}; {why}"
+        sentence = f"{found.reported}; {why}"
         incidents.decide(tx, incident.id, Decision.HELD, sentence, rule=rule)
         tx.journal(group_id, f"HELD: {sentence}", kind=JournalKind.HELD, incident_id=incident.id)
         return sentence

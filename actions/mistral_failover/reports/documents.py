@@ -89,12 +89,14 @@ class ChainState(TypedDict):
 
 
 class ReportedIncident(TypedDict):
-    """An incident of a group, in short."""
+    """An incident of a group, in short. ``refusal``: why the last attempt to start its failover
+    failed, or empty."""
 
     id: str
     source: str
     decision: Decision
     sentence: str
+    refusal: str
     duplicates: int
     at: float
 

@@ -49,7 +49,7 @@ def compared(request: Request, name: str, before: str, after: str) -> dict[str, 
     """Return the differences between two goals of a group: ``{"from", "to", "differences": [{path,
     before, after}], "lines": [for people]}``; their versions may be shortened.
 
-    Raises UnknownGroup, and what :func:`returning.find` raises.
+    Raises UnknownGroup, and what :func:`find` raises.
     """
     snapshot = group_snapshot(request, name)
 

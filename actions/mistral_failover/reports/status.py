@@ -280,6 +280,7 @@ def _reported(incident: Incident) -> ReportedIncident:
         "source": incident.source,
         "decision": incident.decision,
         "sentence": incident.sentence,
+        "refusal": incident.refusal,
         "duplicates": incident.duplicates,
         "at": incident.first_at,
     }

@@ -134,7 +134,8 @@ class Budgets:
         if budget is None:
             return None
         before = budget.limit
-        if (closed := budget.overloaded(pause)) is not None:
+        closed = budget.overloaded(pause)
+        if budget.limit != before:
             LOG.warning(
                 "%s is overloaded: at most %d operations of project %s ask it at once, not %d",
                 *(service, budget.limit, project_id, before),

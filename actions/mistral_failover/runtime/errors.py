@@ -14,6 +14,7 @@ from oslo_utils import strutils
 from sqlalchemy import exc as sql
 
 from mistral_failover.cloud.errors import NO_CAUSE, cause, redact
+from mistral_failover.model.errors import with_reasons
 from mistral_failover.model.text import clean
 
 LOG = logging.getLogger(__name__)
@@ -99,6 +100,12 @@ def masked_body(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [masked_body(item) for item in value]
     return masked(value) if isinstance(value, str) else value
+
+
+def explained(error: BaseException) -> str:
+    """Return the message of an exception with the reason for each member, without secrets."""
+    facts = describe(error)
+    return with_reasons(facts["message"], facts.get("reasons", {}))
 
 
 def describe(error: BaseException) -> ErrorFacts:

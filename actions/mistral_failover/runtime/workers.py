@@ -19,6 +19,7 @@ from weakref import WeakValueDictionary
 
 from mistral_failover.convergence.records import Ready
 from mistral_failover.runtime.budgets import Budgets, Need, Queue
+from mistral_failover.runtime.timers import Timers
 
 LOG = logging.getLogger(__name__)
 
@@ -64,6 +65,7 @@ class Workers:
         self._loops = 0
         self._stopping = False
         self._pool: ThreadPoolExecutor | None = None
+        self._timers = Timers()
 
     @property
     def stopping(self) -> bool:
@@ -87,7 +89,7 @@ class Workers:
         self, group_id: str, ready: Ready, work: Work, needs: Needs, seconds: float
     ) -> None:
         """Put a node into the pool after a while, unless the process stops or ends before."""
-        _later(seconds, lambda: self.submit(group_id, ready, work, needs))
+        self._timers.after(seconds, lambda: self.submit(group_id, ready, work, needs))
 
     def overloaded(self, project_id: str, service: str, pause: float) -> None:
         """Start fewer operations of a project that ask a service, because it is overloaded, and
@@ -95,7 +97,7 @@ class Workers:
         with self._lock:
             closed = self._budgets.overloaded(project_id, service, pause)
         if closed:
-            _later(closed, self._go_on)
+            self._timers.after(closed, self._go_on)
 
     def ended(self) -> int:
         """Return how many nodes this process has processed; only grows, see :meth:`wait`."""
@@ -167,7 +169,10 @@ class Workers:
         while self._free and (next_one := self._queue.start()) is not None:
             self._free -= 1
             self._pool = self._pool or ThreadPoolExecutor(self._limit, "failover-worker")
-            self._pool.submit(self._run, *next_one)
+            try:
+                self._pool.submit(self._run, *next_one)
+            except RuntimeError:  # no thread can be started; it waits for one of those there are
+                LOG.warning("No further worker thread can be started", exc_info=True)
 
     def _go_on(self) -> None:
         with self._lock:
@@ -185,8 +190,8 @@ class Workers:
             with self._lock:
                 self._free += 1
                 self._queue.ended(need)
-                self._start()
                 self._end(job.group_id)
+                self._start()
 
     def _worked(self, job: _Job) -> Iterable[Ready]:
         """Process a node. Return the nodes that became ready by that."""
@@ -226,9 +231,3 @@ class Workers:
         lock."""
         if self._stopping:
             self._stopped.notify_all()
-
-
-def _later(seconds: float, function: Callable[[], object]) -> None:
-    timer = threading.Timer(seconds, function)
-    timer.daemon = True
-    timer.start()

@@ -224,10 +224,11 @@ class Intake:
         """Return whether one of these alarms reports the failure of a known member, and none about
         this member was accepted for that reason within `ALWAYS`. Raises Refused."""
         firing = [each for each in reports if each.alarm.firing or each.alarm.still]
+        # Outside the lock, which every request needs: a store that is away answers after seconds.
+        if firing and time.monotonic() - self._members_at >= KNOWN:
+            self._members, self._members_at = self._read_members(), time.monotonic()
         with self._lock:
             now = time.monotonic()
-            if firing and now - self._members_at >= KNOWN:
-                self._members, self._members_at = self._read_members(), now
             about = {each for report in firing for each in _about(report, self._members)}
             first = {each for each in about if now - self._first.get(each, -ALWAYS) >= ALWAYS}
             self._first |= dict.fromkeys(first, now)

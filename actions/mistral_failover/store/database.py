@@ -43,6 +43,9 @@ ANSWERS_WITHIN = 10.0
 """Seconds within which MySQL must answer. One that does not, as behind a partition, counts as away.
 It is a third of a lease, so a renewal without an answer is repeated before the lease ends."""
 _ROW_LOCK = 0.8  # of that: within it a statement gets its row lock, or an error that is repeated
+IDLE = 60
+"""Seconds without a statement after which MySQL ends a session, and with it the transaction of a
+process that is frozen or behind a partition: by default its rows stay locked for hours."""
 _BUSY_SECONDS = 30
 _ATTEMPTS = 10
 _PAUSE = 0.01  # seconds that the first repeat waits at most
@@ -254,11 +257,12 @@ def bounded(url: sa.URL, seconds: float) -> dict[str, Any]:
     if url.get_driver_name() != "pymysql":
         return {}
     lock = max(1, int(seconds * _ROW_LOCK))
+    session = f"innodb_lock_wait_timeout = {lock}, SESSION wait_timeout = {IDLE}"
     return {
         "connect_timeout": seconds,
         "read_timeout": seconds,
         "write_timeout": seconds,
-        "init_command": f"SET SESSION innodb_lock_wait_timeout = {lock}",
+        "init_command": f"SET SESSION {session}",
     }
 
 

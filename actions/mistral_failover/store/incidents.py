@@ -29,11 +29,12 @@ class Incident:
     """One incident; times in seconds by the database's clock.
 
     ``group_id`` None: the group is not known yet. ``fact`` is ``{"group", "lost": member}`` or
-    whatever else was reported. ``rule`` names the rule of admission that decided, if any.
-    ``firing`` and ``series`` are the alarm's. A DUPLICATE of a known fact is kept so that its
-    repeat is recognised; it is counted on ``duplicate_of``. ``execution`` is the Mistral execution
-    that began the traversal, None for an action that ran by itself. ``number`` grows with each
-    incident. ``said`` grows with each report, also when an incident is reported again.
+    whatever else was reported, with :attr:`reported` and :attr:`refusal`. ``rule`` names the rule
+    of admission that decided, if any. ``firing`` and ``series`` are the alarm's. A DUPLICATE of a
+    known fact is kept so that its repeat is recognised; it is counted on ``duplicate_of``.
+    ``execution`` is the Mistral execution that began the traversal, None for an action that ran by
+    itself. ``number`` grows with each incident. ``said`` grows with each report, also when an
+    incident is reported again.
 
     ``parent`` is the host event that an incident is part of. A host event itself is ADMITTED, has
     no group and never a traversal; its fact names the ``host`` or the ``zone``. Each of its
@@ -61,6 +62,16 @@ class Incident:
     number: int = 0
     said: int = 0
     parent: str | None = None
+
+    @property
+    def reported(self) -> str:
+        """Return what its source reported, without what was decided since."""
+        return str(self.fact.get("reported") or self.sentence)
+
+    @property
+    def refusal(self) -> str:
+        """Return why the last attempt to start its failover failed; empty if none has failed."""
+        return str(self.fact.get("refusal") or "")
 
     @property
     def is_host_event(self) -> bool:
@@ -95,7 +106,7 @@ _SUPERSEDED = (
         _other.c.said > incidents.c.said,
     )
     .correlate(incidents)
-    .label("outdone")
+    .label("superseded")
 )
 """Whether a later report exists in an incident's series."""
 _IN_ORDER = (incidents.c.number, incidents.c.first_at, incidents.c.id)
@@ -164,7 +175,7 @@ def count_again(
         return None
     which = sa.select(incidents.c.duplicate_of, incidents.c.traversal_id, _SUPERSEDED)
     row = tx.connection.execute(which.where(incidents.c.id == incident_id)).one()
-    if row.outdone:
+    if row.superseded:
         _mark_latest_report(tx, incident_id)
     if row.duplicate_of is None:
         return incident_id, row.traversal_id
@@ -251,6 +262,13 @@ def replace_admitted_fact(tx: ProjectSession, incident_id: str, fact: Mapping[st
         )
         .values(fact=fact)
     )
+
+
+def keep_refusal(tx: ProjectSession, incident_id: str, refusal: str) -> None:
+    """Record why the failover of an admitted alarm could not be started, unless it is known."""
+    found = get(tx, incident_id)
+    if found is not None and found.refusal != refusal:
+        replace_admitted_fact(tx, incident_id, {**found.fact, "refusal": refusal})
 
 
 def replace_host_event_fact(tx: ProjectSession, incident_id: str, fact: Mapping[str, Any]) -> None:

@@ -157,7 +157,8 @@ def _wrong(status: StatusReport) -> tuple[Level, str, float | None]:
         )
     if unstarted := status.get("unstarted"):  # an older server does not say
         first = unstarted[0]
-        return Level.TROUBLE, f"A failover has not started: {first['sentence']}", first["at"]
+        why = first.get("refusal") or first["sentence"]
+        return Level.TROUBLE, f"A failover has not started: {why}", first["at"]
     if status["held"]:
         said = f"{counted(status['held'], 'alarm')} held: decide whether to admit or dismiss"
         return Level.ATTENTION, f"Waiting for you: {said}", None

@@ -29,7 +29,7 @@ def serving(
     announce: Callable[[str], None],
 ) -> Iterator[str]:
     """Serve while the block lasts; yield the address. ``port`` 0 takes a free one. ``announce`` is
-    given each link for a login, see `Door`.
+    given each link for a login, see `AccessGuard`.
 
     Raises NotLoopback, and OSError if the port is taken.
     """

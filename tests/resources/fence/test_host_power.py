@@ -582,6 +582,44 @@ def test_a_process_that_waits_for_another_one_in_vain_has_no_proof(fencing: Fenc
     assert fencing.actions() == []
 
 
+def test_a_proof_stays_while_the_devices_do_not_say_whether_the_host_is_still_off(
+    fencing: Fencing,
+) -> None:
+    """A board has few sessions, and many groups ask it at once."""
+    fencing.dies()
+    busy = fencing.folder / "busy"
+    sometimes = fencing.folder / "fence_sometimes"
+    sometimes.write_text(f"#!/bin/sh\n[ ! -e {busy} ] || {{ rm {busy}; exit 1; }}\nexec {AGENT}\n")
+    sometimes.chmod(0o755)
+    fencing.configure([fencing.device(fencing.machines.board(), agent=str(sometimes))])
+    fencing.begin()
+    assert fencing.prove().proven
+    before = fencing.actions()
+    busy.touch()
+
+    assert fencing.prove().proven
+
+    assert fencing.actions() == [*before, "status"], "it was not switched off once more"
+
+
+def test_without_an_answer_a_proof_of_another_process_proves_nothing(fencing: Fencing) -> None:
+    fencing.dies()
+    never = fencing.folder / "never"
+    silent = fencing.folder / "fence_silent"
+    silent.write_text(f"#!/bin/sh\n[ ! -e {never} ] || exit 1\nexec {AGENT}\n")
+    silent.chmod(0o755)
+    fencing.configure([fencing.device(fencing.machines.board(), agent=str(silent))])
+    fencing.begin()
+    assert fencing.prove().proven
+    never.touch()
+
+    evidence = fencing.prove(limit=2)
+
+    assert not evidence.proven
+    assert "no fence device says whether it still is" in evidence.observed
+    assert recorded_proof(fencing) is not None, "the others may use it"
+
+
 def test_a_process_that_lost_its_lease_records_no_proof(fencing: Fencing) -> None:
     fencing.dies()
     slow = fencing.folder / "fence_slow"

@@ -11,9 +11,11 @@ another one looks for its own before.
 from __future__ import annotations
 
 import logging
+import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -62,6 +64,16 @@ class Unproven(Exception):  # noqa: N818 - it names the finding
 
 class ClaimLost(Unproven):
     """The claim of the host ended before there was a proof."""
+
+
+class NoAnswer(Unproven):
+    """No device says whether the host is still off."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__(
+            "its host was proven off, and no fence device says whether it still is",
+            f"no fence device says whether {host} is still off",
+        )
 
 
 class TimeOver(Unproven):
@@ -226,7 +238,16 @@ def _claim(switch: Switch, host: str, levels: Levels, since: float) -> Claim | s
     while True:
         found = switch.store.reading(lambda tx: host_fences.of_host(tx, host))
         if found.owner is None:
-            if (proof := _usable(switch, host, found, levels, since)) is not None:
+            try:
+                proof = _usable(switch, host, found, levels, since)
+            except NoAnswer:
+                # A claim would void the proof for all groups, and prove nothing: a device that does
+                # not answer is often only busy with the questions of the others.
+                if switch.left <= _PAUSE * 4:
+                    raise
+                switch.sleep(_PAUSE * 4)
+                continue
+            if proof is not None:
                 if switch.store.reading(lambda tx: host_fences.of_host(tx, host)) == found:
                     return proof
                 continue  # another process has found it contradicted meanwhile
@@ -248,7 +269,7 @@ def _usable(
     switch: Switch, host: str, found: HostFence, levels: Levels, since: float
 ) -> str | None:
     """Return a proof of another process if it is recent enough, the host is still off (it may have
-    been switched on again), and nothing that this process knows contradicts it."""
+    been switched on again), and nothing that this process knows contradicts it. Raises NoAnswer."""
     if found.proof is None or found.proven_at is None or found.proven_at < since:
         return None
 
@@ -263,10 +284,16 @@ def _usable(
 
     age = switch.store.reading(lambda tx: tx.now()) - found.proven_at
     try:
-        if not _still_off(levels, permit, switch.going):
+        with _turn(switch, host):
+            power = _reported(levels, permit, switch.going)
+        if power is Power.ON:
             return None
+        if power is Power.UNKNOWN:
+            raise NoAnswer(host)
         _Signs(switch, host).contradict(hold)
         _contradicted_by_storage(switch, permit, hold, max(0.0, WATCH - age))
+    except NoAnswer:
+        raise
     except Unproven as error:
         if switch.left <= _PAUSE:
             raise
@@ -275,16 +302,34 @@ def _usable(
     return found.proof
 
 
-def _still_off(levels: Levels, permit: agents.Permit, going: agents.Going) -> bool:
-    """Return whether a level reports the host off, and no device of the levels before reports it
-    on."""
+_turns: dict[str, threading.Lock] = {}
+"""By host: which group of this process asks its devices. A board has few sessions."""
+
+
+@contextmanager
+def _turn(switch: Switch, host: str) -> Iterator[None]:
+    """Wait until no other group of this process asks the devices of the host. Raises TimeOver."""
+    lock = _turns.setdefault(host, threading.Lock())
+    while not lock.acquire(timeout=_PAUSE):
+        switch.guard.permit("GET")
+        if switch.left <= _PAUSE:
+            raise TimeOver
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _reported(levels: Levels, permit: agents.Permit, going: agents.Going) -> Power:
+    """Return what the devices report: OFF if a level does, and no device of the levels before
+    reports ON."""
     for level in levels:
         said = [agents.status(device, permit, going).power for device in level]
         if all(power is Power.OFF for power in said):
-            return True
+            return Power.OFF
         if Power.ON in said:
-            return False
-    return False
+            return Power.ON
+    return Power.UNKNOWN
 
 
 def _statuses(
