@@ -142,6 +142,26 @@ def test_an_agent_that_was_silent_long_before_the_alarms_holds_none_of_them() ->
     assert (held.step, "no alarm reports" in held.why) == (HeldAlarmStep.HOLD, True)
 
 
+def test_what_was_silent_long_before_the_alarms_proves_no_death_either() -> None:
+    """A rack lost the agents' broker hours ago, and its servers run."""
+    cut_off = replace(SILENT_ONE, silent_for=AGE + UNRELATED + 1)
+    alarm = replace(ALARM, first=AGE)
+
+    found = judged(alarm, g1=cut_off, g2=HEARD, g3=replace(cut_off, host="h3"))
+
+    assert found.step is HeldAlarmStep.HOLD
+
+
+def test_an_alarm_that_a_pause_holds_for_weeks_does_not_make_old_silence_new() -> None:
+    paused = replace(ALARM, id="p", group_id="g2", rule=AdmissionRule.PAUSED, first=1e6)
+    old = replace(SILENT_ONE, host="h3", silent_for=1e5)
+    known = {("g1", "db_a"): SILENT_ONE, ("g2", "db_a"): HEARD, ("g3", "db_a"): old}
+
+    found = judge([replace(ALARM, first=AGE), paused], Evidence(known))
+
+    assert found["a"].step is HeldAlarmStep.RELEASE
+
+
 def test_a_host_whose_alarms_have_all_started_does_not_hold_those_of_the_next_one() -> None:
     """Its members are declared lost, and the standbys on it are silent."""
     started = replace(SILENT_ONE, host="h3", lost=True)

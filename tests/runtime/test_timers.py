@@ -40,7 +40,7 @@ def test_a_thread_that_has_ended_is_replaced() -> None:
     timers, called = Timers(), SimpleQueue[str]()
     timers.after(0.0, lambda: called.put("first"))
     assert called.get(timeout=10) == "first"
-    until(lambda: "failover-timers" not in {each.name for each in threading.enumerate()})
+    until(lambda: timers._thread is None)
 
     timers.after(0.0, lambda: called.put("second"))
 

@@ -227,7 +227,7 @@ def admit(
             members = lost_members(known, lost)  # what cannot be started is not admitted
             # Record the whole request, because a sweep may have to start it.
             asked_for = {"to": to, "lost": members, "recovered": recovered}
-            fact = {**known.fact, "asked_for": asked_for}
+            fact = {**known.fact, "asked_for": asked_for, "refusal": ""}
             by = request.caller
             sentence = f"{known.sentence}; nevertheless admitted by {by}: {because}"
             incidents.decide(tx, known.id, Decision.ADMITTED, sentence, fact)

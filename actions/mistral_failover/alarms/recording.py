@@ -34,7 +34,7 @@ from mistral_failover.model.ids import derived_id
 from mistral_failover.runtime.errors import masked, masked_body
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, suspensions, totals
-from mistral_failover.store.incidents import OPERATOR, Incident
+from mistral_failover.store.incidents import LONGEST_REPORT, OPERATOR, Incident
 from mistral_failover.store.transaction import ProjectTransaction
 
 MOST_HELD = 1000
@@ -298,7 +298,7 @@ def _judged(
     verdict = admit(alarm, situation)
     # Whose loss is not said of a server that no group has.
     lost = _lost_fact(alarm, member)
-    fact = {"group": snapshot.group.name, **lost, "reported": alarm.sentence}
+    fact = {"group": snapshot.group.name, **lost, "reported": alarm.sentence[:LONGEST_REPORT]}
     first = _first(tx, state, verdict, member, under_way)
     if known is not None:
         return _known(request, tx, state, known, verdict, fact, first)
@@ -406,7 +406,7 @@ def release(request: Request, tx: ProjectTransaction, held: Incident, why: str) 
         found.id,
         verdict.decision,
         verdict.sentence,
-        {**found.fact, **_lost_fact(alarm, member)},
+        {**found.fact, **_lost_fact(alarm, member), "refusal": ""},
         rule=verdict.rule,
         duplicate_of=first,
     )
@@ -574,7 +574,10 @@ def incident_of(
         request.project_id,
         group_id,
         alarm.source,
-        {key: value[:_NAME] if isinstance(value, str) else value for key, value in fact.items()},
+        {
+            key: value[:_NAME] if isinstance(value, str) and key != "reported" else value
+            for key, value in fact.items()
+        },
         _capped(masked_body(alarm.payload)),
         verdict.decision,
         verdict.sentence,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from math import ceil
+from math import ceil, inf
 from typing import Generic, TypeVar
 
 from mistral_failover.model.decisions import AdmissionRule
@@ -22,8 +22,8 @@ SETTLED = 30.0
 """Seconds after an alarm from which on a heartbeat shows that it is over: an earlier one may have
 been sent before the server died."""
 UNRELATED = 3600.0
-"""Seconds before the first of the held alarms. An agent that is silent for longer, as that of a
-member that was stopped last week, says nothing about them."""
+"""Seconds before an alarm was first reported. Silence that began earlier says nothing about it: the
+member may have been stopped last week, or the agents' network may have failed then."""
 LONGEST_WAIT = 900.0
 """Seconds after which an alarm starts before those with a higher priority."""
 WITHIN = 600.0
@@ -157,8 +157,8 @@ def judge(held: Collection[HeldAlarm], evidence: Evidence) -> dict[str, Judgemen
     - HOLD: everything else.
     """
     suspicion = control_plane(held, evidence)
-    silent = _silent_hosts(held, evidence)
-    return {each.id: _judged(each, evidence, suspicion, silent) for each in held}
+    silence = _silence(held, evidence)
+    return {each.id: _judged(each, evidence, suspicion, silence) for each in held}
 
 
 def control_plane(held: Iterable[HeldAlarm], evidence: Evidence) -> str | None:
@@ -180,7 +180,7 @@ def control_plane(held: Iterable[HeldAlarm], evidence: Evidence) -> str | None:
 
 
 def _judged(
-    each: HeldAlarm, evidence: Evidence, suspicion: str | None, silent: _SilentHosts
+    each: HeldAlarm, evidence: Evidence, suspicion: str | None, silence: _Silence
 ) -> Judgement:
     known = [evidence.of(key) for key in each.keys]
     doubted = each.of_server and not each.by_operator
@@ -192,10 +192,13 @@ def _judged(
         return Judgement(HeldAlarmStep.HOLD, "another rule holds it")
     if suspicion is not None:
         return Judgement(HeldAlarmStep.HOLD, suspicion)
-    deaths = [_death(one, each.age, silent.died) for one in known]
+    said = [silence.of(one.host, each.first) for one in known]
+    deaths = [
+        _death(one, each.age, silent is _Verdict.DIED)
+        for one, silent in zip(known, said, strict=True)
+    ]
     if not deaths or None in deaths:
-        doubt = any(one.host in silent.doubted for one in known)
-        why = f": {_ALSO_SILENT}" if doubt else ""
+        why = f": {_ALSO_SILENT}" if _Verdict.DOUBTED in said else ""
         return Judgement(HeldAlarmStep.HOLD, f"it is not known that its server died{why}")
     return Judgement(HeldAlarmStep.RELEASE, " and ".join(dict.fromkeys(filter(None, deaths))))
 
@@ -204,13 +207,13 @@ def _cleared(known: MemberEvidence, age: float) -> bool:
     return known.condition is ServerCondition.RUNNING and known.heard_since(age - SETTLED)
 
 
-def _death(known: MemberEvidence, age: float, silent_hosts: Collection[str]) -> str | None:
+def _death(known: MemberEvidence, age: float, host_died: bool) -> str | None:
     """Return the evidence that a member died, as a clause; None if there is none."""
     if known.heard_since(age):
         return None
     if known.condition in (ServerCondition.ENDED, ServerCondition.HOST_DOWN):
         return known.why
-    if known.host in silent_hosts:
+    if host_died:
         return "the agents on its host are silent while those on other hosts are heard"
     return None
 
@@ -221,36 +224,48 @@ _ALSO_SILENT = (
 )
 
 
+class _Verdict(StrEnum):
+    """What the silence of a host's agents says."""
+
+    NOTHING = "nothing"
+    DIED = "died"
+    DOUBTED = "doubted"
+    """The agents' channel may have failed."""
+
+
 @dataclass(frozen=True)
-class _SilentHosts:
-    """The hosts all of whose agents are silent. ``died``: those of which that proves it;
-    ``doubted``: those that also may be cut off."""
+class _Silence:
+    """The hosts of which no agent is heard: for how many seconds none was. ``unexplained``: the
+    shortest silence of a host that no alarm reports. ``heard``: whether other agents are."""
 
-    died: frozenset[str] = frozenset()
-    doubted: frozenset[str] = frozenset()
+    hosts: Mapping[str, float]
+    unexplained: float
+    heard: bool
+
+    def of(self, host: str | None, first: float) -> _Verdict:
+        """Return what the silence of a host says about an alarm that was first reported ``first``
+        seconds ago. It proves that the host died if agents of other hosts are heard, and no other
+        host became silent without an alarm: then it is not the agents' network. What was silent
+        long before says nothing, neither way."""
+        since = first + UNRELATED
+        quiet = None if host is None else self.hosts.get(host)
+        if quiet is None or quiet > since or not self.heard:
+            return _Verdict.NOTHING
+        return _Verdict.DOUBTED if self.unexplained <= since else _Verdict.DIED
 
 
-def _silent_hosts(held: Collection[HeldAlarm], evidence: Evidence) -> _SilentHosts:
-    """Return the hosts all of whose agents are silent, if agents of other hosts are heard. If no
-    other host became silent without an alarm, these hosts died, and not the agents' network. A host
-    with a member that is declared lost had its alarm."""
-    longest = max((each.first for each in held), default=0.0) + UNRELATED
+def _silence(held: Iterable[HeldAlarm], evidence: Evidence) -> _Silence:
+    """Return the hosts of which no agent is heard. A host with a member that is declared lost had
+    its alarm."""
     alarmed = {evidence.of(key).host for each in held for key in each.keys}
     alarmed |= {known.host for known in evidence.members.values() if known.lost}
-    silent: set[str] = set()
-    heard: set[str] = set()
+    last: dict[str, float] = {}
     for known in evidence.members.values():
-        if known.host is None or known.silent_for is None or known.lost:
-            continue
-        if known.silent_for > longest and known.host not in alarmed:
-            continue
-        (heard if known.silent_for <= SILENT else silent).add(known.host)
-    silent -= heard
-    if not heard:
-        return _SilentHosts()
-    if silent <= alarmed:
-        return _SilentHosts(died=frozenset(silent))
-    return _SilentHosts(doubted=frozenset(silent))
+        if known.host is not None and known.silent_for is not None and not known.lost:
+            last[known.host] = min(known.silent_for, last.get(known.host, inf))
+    silent = {host: seconds for host, seconds in last.items() if seconds > SILENT}
+    unexplained = min((s for host, s in silent.items() if host not in alarmed), default=inf)
+    return _Silence(silent, unexplained, heard=len(silent) < len(last))
 
 
 def per_minute(alarms: int) -> int:

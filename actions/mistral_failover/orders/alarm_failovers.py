@@ -176,8 +176,14 @@ def start(request: Request, incident: Incident) -> Started:
         return _started(request, incident)
     except Exception as error:
         refusal = explained(error)[:LONGEST_REFUSAL]
+
+        def keep(tx: ProjectTransaction) -> None:
+            if incident.group_id is not None:
+                tx.lock_group(incident.group_id, shared=False)  # as whoever else changes the fact
+            incidents.keep_refusal(tx, incident.id, refusal)
+
         with suppress(SQLAlchemyError):  # the reason to report is the error
-            request.store.atomically(lambda tx: incidents.keep_refusal(tx, incident.id, refusal))
+            request.store.atomically(keep)
         raise
 
 

@@ -16,6 +16,8 @@ from functools import partial
 from itertools import chain, zip_longest
 from typing import Any
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from mistral_failover.agent.wire import Address
 from mistral_failover.alarms import host_events, recording, storm
 from mistral_failover.alarms.adapters import is_of_server
@@ -64,6 +66,9 @@ RETRIED = (
 """The rules whose held alarms are dismissed when their cause has cleared. The others hold an alarm
 because it is not clear what it is about."""
 
+FRESH = 60.0
+"""Seconds for which a sweep acts on the evidence that it gathered."""
+
 Row = dict[str, Any]
 
 
@@ -93,12 +98,12 @@ def retry_held(request: Request, group_id: str | None, end: float) -> dict[str, 
         return found
     judged = judge([each.alarm for each in held], _evidence(request, held))
     rate = request.runtime.settings.storm_release or _rate(request)
-    room, left = True, DECIDED
+    room, left, end = True, DECIDED, time.monotonic() + FRESH
     for each in in_order(candidates):
         judgement = judged[each.alarm.id]
         if group_id not in (None, each.alarm.group_id):
             continue
-        if not left:
+        if not left or time.monotonic() > end:
             break
         try:
             if judgement.step is HeldAlarmStep.DISMISS:
@@ -110,6 +115,10 @@ def retry_held(request: Request, group_id: str | None, end: float) -> dict[str, 
                 found["released"] += rows or []
             elif judgement.step is HeldAlarmStep.HOLD and each.alarm.rule == AdmissionRule.STORM:
                 left -= _note(request, each.row, judgement)
+        except SQLAlchemyError as error:
+            if describe(error).get("transient"):  # the state store is away, also for the others
+                raise
+            found["unable"].append(f"{each.row.group}: {describe(error)['message']}")
         except Exception as error:  # noqa: BLE001 - one alarm must not stop the others
             found["unable"].append(f"{each.row.group}: {describe(error)['message']}")
     return found

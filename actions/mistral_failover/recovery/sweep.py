@@ -43,9 +43,9 @@ longer be true."""
 BUSY = STALE / 2
 """Seconds for which a sweep leaves many admitted incidents to those who start them."""
 
-LASTS = 60.0
-"""Seconds after which a sweep leaves to the next one what asks the cloud. A cron trigger starts one
-every minute."""
+LASTS = 20.0
+"""Seconds that a sweep spends on each kind of work for which it asks the cloud; the next sweep
+continues. A service that hangs takes ten for one answer."""
 
 Row = dict[str, Any]
 T = TypeVar("T", stalled_work.Stalled, stalled_work.ChainWait)
@@ -92,16 +92,16 @@ def sweep(request: Request, group: str | None) -> dict[str, list[Any]]:
             swept["ended"] += _ended(request, mistral, deadline)
     except CloudError as error:
         swept["unable"].append(f"The request to Mistral failed: {describe(error)['message']}")
-    # First what needs only the state store: a service that hangs delays everything that asks it.
+    # First what asks the cloud, which may take long: what is taken up is protected from other
+    # sweeps for `sweep_after`, and its chain starts when this returns.
+    swept |= _held_alarms(request, group_id, swept["unable"])
+    swept |= _incidents(request, group, swept["unable"])
     still = partial(_still_waiting_for_chain, request)
     swept["restarted"] += _taken_up(request, undriven, _undriven_row, still)
     swept["restarted"] += _stalled(request, group_id)
     swept["restarted"] += _reopened(request, group_id)
-    end = time.monotonic() + LASTS
-    swept |= _held_alarms(request, group_id, swept["unable"], end)
-    swept |= _incidents(request, group, swept["unable"], end)
     try:
-        swept["restarted"] += retry_blocked(request, group_id, end)
+        swept["restarted"] += retry_blocked(request, group_id, time.monotonic() + LASTS)
     except CloudError as error:
         swept["unable"].append(f"blocked volumes: {describe(error)['message']}")
     swept["restarted"] = list(_with_chain(request, swept["restarted"], swept["unable"]))
@@ -240,12 +240,10 @@ def _unstarted(request: Request, tx: ProjectTransaction) -> list[Queued[incident
     ]
 
 
-def _held_alarms(
-    request: Request, group_id: str | None, unable: list[str], end: float
-) -> dict[str, list[Any]]:
+def _held_alarms(request: Request, group_id: str | None, unable: list[str]) -> dict[str, list[Any]]:
     """Judge held alarms again by the present evidence."""
     try:
-        found = retry_held(request, group_id, end)
+        found = retry_held(request, group_id, time.monotonic() + LASTS)
     except Exception as error:  # noqa: BLE001 - what cannot be judged must not stop a sweep
         unable.append(f"held alarms: {describe(error)['message']}")
         return {"released": [], "dismissed": []}
@@ -253,15 +251,14 @@ def _held_alarms(
     return found
 
 
-def _incidents(
-    request: Request, group: str | None, unable: list[str], end: float
-) -> dict[str, list[Any]]:
+def _incidents(request: Request, group: str | None, unable: list[str]) -> dict[str, list[Any]]:
     """Start the traversals of admitted incidents that have none, or hold those that are too old.
-    Groups with a higher priority come first. ``end``: when this must be over, on the monotonic
-    clock; the next sweep continues."""
+    Groups with a higher priority come first, those that could not be started before last. After
+    `LASTS` seconds the rest is left to the next sweep."""
+    end = time.monotonic() + LASTS
     found: dict[str, list[Any]] = {"started": [], "held": [], "refused": []}
     unstarted = request.store.reading(partial(_unstarted, request))
-    for incident in in_order(unstarted):
+    for incident in sorted(in_order(unstarted), key=lambda each: bool(each.refusal)):
         if group is not None and incident.fact.get("group") != group:
             continue
         if time.monotonic() > end:

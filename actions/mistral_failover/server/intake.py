@@ -176,6 +176,7 @@ class Intake:
         """By member, when an alarm was accepted above the rate of its sender."""
         self._members: Mapping[str, set[tuple[str, str]]] = {}
         self._members_at = -KNOWN
+        self._reading = threading.Lock()
         self._lock = threading.Lock()
         self._deciding: Batches[_AlarmRequest, _DecidedRequest] = Batches(self._decide, DECIDED)
         self._starting: Batches[tuple[str, ...], str] = Batches(self._start, STARTED)
@@ -224,15 +225,24 @@ class Intake:
         """Return whether one of these alarms reports the failure of a known member, and none about
         this member was accepted for that reason within `ALWAYS`. Raises Refused."""
         firing = [each for each in reports if each.alarm.firing or each.alarm.still]
-        # Outside the lock, which every request needs: a store that is away answers after seconds.
         if firing and time.monotonic() - self._members_at >= KNOWN:
-            self._members, self._members_at = self._read_members(), time.monotonic()
+            self._refresh_members()
         with self._lock:
             now = time.monotonic()
             about = {each for report in firing for each in _about(report, self._members)}
             first = {each for each in about if now - self._first.get(each, -ALWAYS) >= ALWAYS}
             self._first |= dict.fromkeys(first, now)
         return bool(first)
+
+    def _refresh_members(self) -> None:
+        """Read the members, unless another request is reading them. Not under the lock that every
+        request needs: a store that is away answers after seconds. Raises Refused."""
+        if not self._reading.acquire(blocking=False):
+            return
+        try:
+            self._members, self._members_at = self._read_members(), time.monotonic()
+        finally:
+            self._reading.release()
 
     def _read_members(self) -> Mapping[str, set[tuple[str, str]]]:
         """Return the members of the project, as group and name, by their group and by their server.

@@ -16,6 +16,8 @@ from mistral_failover.store.session import ProjectSession
 from mistral_failover.store.tables import groups, incidents
 
 OPERATOR = "operator"
+LONGEST_REPORT = 1_000
+"""The maximum number of characters that are kept of what a source reported."""
 """The source of incidents that an operator started."""
 RETRIED = 3600.0
 """Seconds for which an open host event looks for members. Later the host may be up again, with
@@ -66,7 +68,7 @@ class Incident:
     @property
     def reported(self) -> str:
         """Return what its source reported, without what was decided since."""
-        return str(self.fact.get("reported") or self.sentence)
+        return str(self.fact.get("reported") or self.sentence[:LONGEST_REPORT])
 
     @property
     def refusal(self) -> str:

@@ -13,9 +13,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -243,7 +242,7 @@ def _claim(switch: Switch, host: str, levels: Levels, since: float) -> Claim | s
             except NoAnswer:
                 # A claim would void the proof for all groups, and prove nothing: a device that does
                 # not answer is often only busy with the questions of the others.
-                if switch.left <= _PAUSE * 4:
+                if switch.left <= _PAUSE * 8:
                     raise
                 switch.sleep(_PAUSE * 4)
                 continue
@@ -284,8 +283,7 @@ def _usable(
 
     age = switch.store.reading(lambda tx: tx.now()) - found.proven_at
     try:
-        with _turn(switch, host):
-            power = _reported(levels, permit, switch.going)
+        power = _shared_report(switch, host, found, levels, permit)
         if power is Power.ON:
             return None
         if power is Power.UNKNOWN:
@@ -302,22 +300,39 @@ def _usable(
     return found.proof
 
 
-_turns: dict[str, threading.Lock] = {}
-"""By host: which group of this process asks its devices. A board has few sessions."""
+@dataclass
+class _Report:
+    """What the devices of a host last reported to this process. ``asked_at``: on the monotonic
+    clock, None before the first time; ``about``: the fence whose proof was to be used."""
+
+    turn: threading.Lock = field(default_factory=threading.Lock)
+    asked_at: float | None = None
+    about: HostFence | None = None
+    power: Power = Power.UNKNOWN
 
 
-@contextmanager
-def _turn(switch: Switch, host: str) -> Iterator[None]:
-    """Wait until no other group of this process asks the devices of the host. Raises TimeOver."""
-    lock = _turns.setdefault(host, threading.Lock())
-    while not lock.acquire(timeout=_PAUSE):
+_reports: dict[str, _Report] = {}
+
+
+def _shared_report(
+    switch: Switch, host: str, found: HostFence, levels: Levels, permit: agents.Permit
+) -> Power:
+    """Return what the devices of the host report. A board has few sessions, so one group of this
+    process asks at a time, and those that waited take its answer. Raises TimeOver."""
+    began = time.monotonic()
+    last = _reports.setdefault(host, _Report())
+    while not last.turn.acquire(timeout=_PAUSE):
         switch.guard.permit("GET")
         if switch.left <= _PAUSE:
             raise TimeOver
     try:
-        yield
+        if last.asked_at is None or last.asked_at < began or last.about != found:
+            asked_at = time.monotonic()
+            last.power = _reported(levels, permit, switch.going)
+            last.asked_at, last.about = asked_at, found
+        return last.power
     finally:
-        lock.release()
+        last.turn.release()
 
 
 def _reported(levels: Levels, permit: agents.Permit, going: agents.Going) -> Power:
