@@ -8,7 +8,7 @@ STAMP  := $(VENV)/.installed
 # Tests start thousands of programs: each starts in half the time if Python keeps what it compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: drill test test-cli docs drills test-cloud test-cloud-together test-cloud-alone test-octavia test-designate test-outages test-broker test-ui pictures test-package agent-deb faults test-deep lint bench bench-cloud mutants cloud-install cloud-up cloud-down cloud-status machines-install machines-up machines-down test-machines test-machines-down machines-soak bench-machines test-losses clean
+.PHONY: drill test test-cli docs drills test-cloud test-cloud-together test-cloud-alone test-octavia test-designate test-outages test-broker test-ui pictures test-package agent-deb faults fault-tests fault-drills test-deep lint bench bench-cloud mutants cloud-install cloud-up cloud-down cloud-status machines-install machines-up machines-down test-machines test-machines-down machines-soak bench-machines test-losses clean
 
 $(STAMP): setup.cfg pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -64,8 +64,14 @@ drills: $(STAMP)
 
 # What dies, hangs or loses its rights in the middle. tests/faults starts Mistrals of its own, and a
 # process has one at most, so they run by themselves. They mostly wait for leases to end.
-faults: $(STAMP)
+faults:
+	$(MAKE) fault-tests
+	$(MAKE) fault-drills
+
+fault-tests: $(STAMP)
 	$(BIN)/pytest -m faults tests --ignore=tests/faults -n 4 --dist worksteal --durations=10
+
+fault-drills: $(STAMP)
 	$(BIN)/pytest -m faults tests/faults -n 4 --dist worksteal --durations=10
 
 # The properties of the core, and every interleaving, further than make test searches them.
