@@ -203,7 +203,8 @@ def _stolen(row: Mapping[str, Any]) -> bool:
 
 def effects_once(events: Sequence[Mapping[str, Any]], state: State) -> Iterator[Violation]:
     """4. No operation takes effect twice. A detach that Nova gives up, because the guest keeps the
-    device, has no effect."""
+    device, has no effect. Nor has a command that died with its guest, or that the agent killed when
+    it learned of a newer epoch: under the same id it runs again."""
     by_id = {row["id"]: row for row in state.resources}
     wanted: Counter[tuple[str, str | None]] = Counter()
     for row in state.operations:
@@ -221,6 +222,7 @@ def effects_once(events: Sequence[Mapping[str, Any]], state: State) -> Iterator[
         if count > wanted[effect] + wanted[effect[0], None]:
             yield Violation(4, f"{effect} happened {count} times for {wanted[effect]} operations")
     commands = Counter(event["id"] for event in events if event["kind"] == "command_started")
+    commands.subtract(event["id"] for event in events if event["kind"] == "command_died")
     for command, count in commands.items():
         if count > 1:
             yield Violation(4, f"command {command} ran {count} times")

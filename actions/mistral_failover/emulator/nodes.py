@@ -277,6 +277,8 @@ def _accept(emulation: Emulation, guest: Guest, wanted: dict[str, Any]) -> bool:
             "command_replayed", server=guest.server_id, command=wanted["name"], id=wanted["id"]
         )
         return True
+    if journaled:
+        emulation.audit.record("command_died", server=guest.server_id, id=wanted["id"])
     found = _allowed(emulation, guest, wanted["name"])
     if found is None:
         raise plain_error(

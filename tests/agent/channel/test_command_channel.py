@@ -221,6 +221,25 @@ def test_who_is_deposed_at_work_takes_no_effect_any_more(channel, pair, emulator
     assert emulator.audit(kind="application_started") == []
 
 
+def test_a_command_that_was_killed_runs_again_under_its_id_in_a_newer_epoch(
+    channel, pair, emulator
+):
+    emulator.set_latency(command_start=0.4)
+    thread = threading.Thread(
+        target=lambda: pytest.raises(ChannelError, channel.run, command(pair.a))
+    )
+    thread.start()
+    until(lambda: emulator.audit(kind="command_started"))
+    channel.depose(address(pair.a), 4)
+    thread.join()
+
+    channel.run(command(pair.a, epoch=4))
+
+    (died,) = emulator.audit(kind="command_died")
+    first, second = emulator.audit(kind="command_started")
+    assert first["id"] == died["id"] == second["id"]
+
+
 def test_a_deposed_member_takes_a_newer_command_once_everything_is_stopped(channel, pair, emulator):
     channel.run(command(pair.a))
     emulator.set_latency(command_stop=0.3)
