@@ -185,8 +185,8 @@ def test_a_killed_mistral_s_executions_are_ended_and_their_work_goes_on(place: P
         mistral.client.start("house.on_lost", {"group": place.names[second]})
         for group in (first, second):
             until(lambda group=group: place.operation(group))
-        # Of each group a sweep, _chain, converge and house.open; and on_lost.
-        until(lambda: len(trees(mistral)) == 9)
+        # Of each group a sweep, _chains, _chain, converge and house.open; and on_lost.
+        until(lambda: len(trees(mistral)) == 11)
         left = trees(mistral)
         assert max(map(place.left, (first, second))) <= LEASE, "renewed by the worker that polls"
         mistral.kill()
@@ -269,7 +269,7 @@ def test_two_mistrals_on_one_store_do_everything_once_and_rest_where_all_is_well
         for group in quick:
             until(lambda group=group: (place.operation(group) or {}).get("ended_at"))
         until(lambda: place.operation(slow))
-        until(lambda: sum(e["state"] == "RUNNING" for e in executions()) == 4)  # those of slow
+        until(lambda: sum(e["state"] == "RUNNING" for e in executions()) == 5)  # those of slow
 
         def no_sweep() -> bool:
             """None began while each looked several times (the last of the quick ones may have
