@@ -133,25 +133,68 @@ def test_a_long_list_is_read_in_pages(
     assert alarms.DismissHeld("done", limit=4).run(context)["left"] == 1
 
 
-def test_a_sweep_dismisses_a_limited_number_and_the_next_one_continues(
-    paused: Any,
-    hear: Any,
-    state: Runtime,
-    context: ActionContext,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def cleared(
+    paused: Any, hear: Any, state: Runtime, context: ActionContext, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], dict[str, Any]]:
+    """The causes of three held alarms have cleared; judge them."""
     name = paused("payments")
     for number in range(3):
         hear(number, group=name, member="db_a")
-    cleared = retry_held_alarms.Judgement(retry_held_alarms.HeldAlarmStep.DISMISS, "it runs")
-    monkeypatch.setattr(retry_held_alarms, "DECIDED", 2)
+    runs = retry_held_alarms.Judgement(retry_held_alarms.HeldAlarmStep.DISMISS, "it runs")
     monkeypatch.setattr(retry_held_alarms, "is_of_server", lambda source, payload: True)
     monkeypatch.setattr(retry_held_alarms, "_evidence", lambda request, held: None)
     monkeypatch.setattr(
-        retry_held_alarms, "judge", lambda held, evidence: {each.id: cleared for each in held}
+        retry_held_alarms, "judge", lambda held, evidence: {each.id: runs for each in held}
     )
+    return lambda: retry_held_alarms.retry_held(Request(state, context), None, math.inf)
 
-    request = Request(state, context)
 
-    assert len(retry_held_alarms.retry_held(request, None, math.inf)["dismissed"]) == 2
-    assert len(retry_held_alarms.retry_held(request, None, math.inf)["dismissed"]) == 1
+def test_a_sweep_dismisses_a_limited_number_and_the_next_one_continues(
+    cleared: Callable[[], dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retry_held_alarms, "DECIDED", 2)
+
+    assert len(cleared()["dismissed"]) == 2
+    assert len(cleared()["dismissed"]) == 1
+
+
+def test_a_sweep_acts_on_no_evidence_that_has_become_old(
+    cleared: Callable[[], dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retry_held_alarms, "FRESH", -1.0)
+
+    assert cleared()["dismissed"] == []
+
+
+def fails_first(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """The first dismissal raises an error."""
+    dismiss, errors = retry_held_alarms._dismiss, [error]
+
+    def failing(*given: Any) -> Any:
+        if errors:
+            raise errors.pop()
+        return dismiss(*given)
+
+    monkeypatch.setattr(retry_held_alarms, "_dismiss", failing)
+
+
+def test_an_alarm_that_can_not_be_dismissed_does_not_stop_the_others(
+    cleared: Callable[[], dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fails_first(monkeypatch, sa.exc.DataError("UPDATE", {}, Exception(1406, "Data too long")))
+
+    found = cleared()
+
+    assert len(found["dismissed"]) == 2
+    assert len(found["unable"]) == 1
+
+
+def test_a_store_that_is_away_ends_the_judging(
+    cleared: Callable[[], dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each alarm would wait for it, and by then the evidence is old."""
+    fails_first(monkeypatch, sa.exc.OperationalError("UPDATE", {}, Exception(2003, "no server")))
+
+    with pytest.raises(sa.exc.OperationalError):
+        cleared()

@@ -369,7 +369,7 @@ def test_a_sweep_keeps_on_about_an_alarm_whose_failover_can_not_be_started(
 def test_why_a_failover_can_not_be_started_is_kept_with_its_alarm(
     hear: Callable[..., Any], begun: Ready, context: ActionContext
 ) -> None:
-    """An operator sees it in the status, also where nobody follows the execution."""
+    """An operator sees it in the status, although no command follows the execution."""
     hear(alarm())
 
     (row,) = reports.Status("payments").run(context)["unstarted"]

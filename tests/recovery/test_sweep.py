@@ -361,6 +361,18 @@ def test_many_ready_nodes_of_a_traversal_are_one_chain(
     assert len(found["chains"]) == len(found["restarted"]) == 1
 
 
+def test_starts_that_take_long_are_left_to_the_next_sweep(
+    stuck: Callable[[float], str], context: ActionContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stuck(60.0)
+    monkeypatch.setattr(sweeping, "LASTS", -1.0)
+
+    found = recovery.Sweep("payments").run(context)
+
+    assert found["refused"] == []
+    assert any("next sweep" in each for each in found["unable"])
+
+
 @pytest.fixture
 def queued(state: Runtime, begun: Ready, project: str) -> Iterator[None]:
     """The node waits for its turn in this process, which has no free thread."""

@@ -58,3 +58,30 @@ def test_a_node_that_became_ready_again_by_its_own_work_is_put_in_again(workers:
     workers.settle("g", 60)
 
     assert ran == [node("first")] * 3
+
+
+def test_where_no_thread_can_be_started_a_node_waits_for_one_that_there_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool, ran, go = Workers(2, Budgets({}, 8)), threading.Event(), threading.Event()
+
+    def blocks(_: Ready) -> list[Ready]:
+        go.wait(60)
+        return []
+
+    def runs(_: Ready) -> list[Ready]:
+        ran.set()
+        return []
+
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    pool.submit("g", node("first"), blocks, lambda _: Need())
+    with monkeypatch.context() as limited:
+        limited.setattr(threading.Thread, "start", refuse)
+        pool.submit("g", node("second"), runs, lambda _: Need())
+    go.set()
+
+    assert ran.wait(60)
+    pool.settle("g", 60)
+    assert pool.busy("g") == 0

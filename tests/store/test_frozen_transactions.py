@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -47,10 +46,8 @@ def test_the_rows_that_a_frozen_process_has_locked_are_free_again(
     thread = threading.Thread(target=frozen)
     thread.start()
     assert locked.wait(10)
-    began = time.monotonic()
 
     database.atomically(lambda tx: tx.connection.execute(row).all())
 
-    assert time.monotonic() - began < 10
     thawed.set()
     thread.join(10)

@@ -192,13 +192,10 @@ def _judged(
         return Judgement(HeldAlarmStep.HOLD, "another rule holds it")
     if suspicion is not None:
         return Judgement(HeldAlarmStep.HOLD, suspicion)
-    said = [silence.of(one.host, each.first) for one in known]
-    deaths = [
-        _death(one, each.age, silent is _Verdict.DIED)
-        for one, silent in zip(known, said, strict=True)
-    ]
+    deaths = [_death(one, each, silence) for one in known]
     if not deaths or None in deaths:
-        why = f": {_ALSO_SILENT}" if _Verdict.DOUBTED in said else ""
+        doubted = any(silence.is_doubted(one.host, each.first) for one in known)
+        why = f": {_ALSO_SILENT}" if doubted else ""
         return Judgement(HeldAlarmStep.HOLD, f"it is not known that its server died{why}")
     return Judgement(HeldAlarmStep.RELEASE, " and ".join(dict.fromkeys(filter(None, deaths))))
 
@@ -207,13 +204,13 @@ def _cleared(known: MemberEvidence, age: float) -> bool:
     return known.condition is ServerCondition.RUNNING and known.heard_since(age - SETTLED)
 
 
-def _death(known: MemberEvidence, age: float, host_died: bool) -> str | None:
+def _death(known: MemberEvidence, alarm: HeldAlarm, silence: _Silence) -> str | None:
     """Return the evidence that a member died, as a clause; None if there is none."""
-    if known.heard_since(age):
+    if known.heard_since(alarm.age):
         return None
     if known.condition in (ServerCondition.ENDED, ServerCondition.HOST_DOWN):
         return known.why
-    if host_died:
+    if silence.proves_death(known.host, alarm.first):
         return "the agents on its host are silent while those on other hosts are heard"
     return None
 
@@ -222,15 +219,6 @@ _ALSO_SILENT = (
     "the agents on a host that no alarm reports became silent too, so the agents' channel may be "
     "failing"
 )
-
-
-class _Verdict(StrEnum):
-    """What the silence of a host's agents says."""
-
-    NOTHING = "nothing"
-    DIED = "died"
-    DOUBTED = "doubted"
-    """The agents' channel may have failed."""
 
 
 @dataclass(frozen=True)
@@ -242,16 +230,19 @@ class _Silence:
     unexplained: float
     heard: bool
 
-    def of(self, host: str | None, first: float) -> _Verdict:
-        """Return what the silence of a host says about an alarm that was first reported ``first``
-        seconds ago. It proves that the host died if agents of other hosts are heard, and no other
-        host became silent without an alarm: then it is not the agents' network. What was silent
-        long before says nothing, neither way."""
-        since = first + UNRELATED
-        quiet = None if host is None else self.hosts.get(host)
-        if quiet is None or quiet > since or not self.heard:
-            return _Verdict.NOTHING
-        return _Verdict.DOUBTED if self.unexplained <= since else _Verdict.DIED
+    def proves_death(self, host: str | None, first: float) -> bool:
+        """Return whether the silence of a host proves that it died, for an alarm that was first
+        reported ``first`` seconds ago: agents of other hosts are heard, and no other host became
+        silent without an alarm, so it is not the agents' network."""
+        return self._is_recent(host, first) and self.unexplained > first + UNRELATED
+
+    def is_doubted(self, host: str | None, first: float) -> bool:
+        """Return whether it proves nothing only because another host became silent, too."""
+        return self._is_recent(host, first) and self.unexplained <= first + UNRELATED
+
+    def _is_recent(self, host: str | None, first: float) -> bool:
+        quiet = self.hosts.get(host or "", inf)
+        return self.heard and quiet <= first + UNRELATED
 
 
 def _silence(held: Iterable[HeldAlarm], evidence: Evidence) -> _Silence:

@@ -13,8 +13,16 @@ from mistral_failover.cli.base import ActionCommand
 from mistral_failover.cli.connection import CommandFailed
 
 _LISTS = (
-    *("started", "released", "held", "dismissed", "refused"),
-    *("ended", "restarted", "observed", "told", "unable"),
+    "started",
+    "released",
+    "held",
+    "dismissed",
+    "refused",
+    "ended",
+    "restarted",
+    "observed",
+    "told",
+    "unable",
 )
 
 

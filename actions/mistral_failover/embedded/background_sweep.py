@@ -159,7 +159,7 @@ def _store(state: Runtime) -> ProjectStore:
 
 def _in_the_store(tx: ProjectTransaction, state: Runtime) -> str | None:
     quiet = state.settings.sweep_after
-    if found := sweep.stalled(state, tx):
+    if found := sweep.stalled(state, tx, None):
         return f"{found[0].resource} of {found[0].group} is ready, and no worker has it"
     if words := stalled_work.confirmed_fences(tx, None):
         return (

@@ -277,8 +277,6 @@ def _accept(emulation: Emulation, guest: Guest, wanted: dict[str, Any]) -> bool:
             "command_replayed", server=guest.server_id, command=wanted["name"], id=wanted["id"]
         )
         return True
-    if journaled:
-        emulation.audit.record("command_died", server=guest.server_id, id=wanted["id"])
     found = _allowed(emulation, guest, wanted["name"])
     if found is None:
         raise plain_error(
@@ -288,6 +286,8 @@ def _accept(emulation: Emulation, guest: Guest, wanted: dict[str, Any]) -> bool:
             "Add it to the allow-list, or correct the name in the group file.",
         )
     verb, application = found
+    if journaled:
+        emulation.audit.record("command_died", server=guest.server_id, id=wanted["id"])
     operation = emulation.begin("command", server=guest.server_id, command=wanted["name"])
     guest.journal[wanted["id"]] = {
         "id": wanted["id"],

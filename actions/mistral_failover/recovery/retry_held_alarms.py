@@ -16,8 +16,6 @@ from functools import partial
 from itertools import chain, zip_longest
 from typing import Any
 
-from sqlalchemy.exc import SQLAlchemyError
-
 from mistral_failover.agent.wire import Address
 from mistral_failover.alarms import host_events, recording, storm
 from mistral_failover.alarms.adapters import is_of_server
@@ -46,7 +44,7 @@ from mistral_failover.model.decisions import AdmissionRule, Decision
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.observation import Presence
 from mistral_failover.orders.failover import traversal_of
-from mistral_failover.runtime.errors import ActionError, describe
+from mistral_failover.runtime.errors import STORE, ActionError, describe
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, observations
 from mistral_failover.store.incidents import HeldOfGroup, Incident, reported_lost
@@ -115,12 +113,11 @@ def retry_held(request: Request, group_id: str | None, end: float) -> dict[str, 
                 found["released"] += rows or []
             elif judgement.step is HeldAlarmStep.HOLD and each.alarm.rule == AdmissionRule.STORM:
                 left -= _note(request, each.row, judgement)
-        except SQLAlchemyError as error:
-            if describe(error).get("transient"):  # the state store is away, also for the others
+        except Exception as error:
+            facts = describe(error)
+            if facts.get("service") == STORE:  # it is away, for the other alarms, too
                 raise
-            found["unable"].append(f"{each.row.group}: {describe(error)['message']}")
-        except Exception as error:  # noqa: BLE001 - one alarm must not stop the others
-            found["unable"].append(f"{each.row.group}: {describe(error)['message']}")
+            found["unable"].append(f"{each.row.group}: {facts['message']}")
     return found
 
 

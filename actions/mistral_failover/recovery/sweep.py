@@ -316,28 +316,28 @@ def _tell_reopened(group_id: str, node: Ready, sentence: str, tx: ProjectTransac
 
 def _stalled(request: Request, group_id: str | None) -> list[Row]:
     """Take over the traversals that no worker carries out."""
-    quiet = request.runtime.settings.sweep_after
 
-    def look(tx: ProjectTransaction) -> list[stalled_work.Stalled]:
-        if group_id is None:
-            return stalled(request.runtime, tx)
-        return stalled_work.stalled(tx, group_id, quiet)  # an operator wants another try
+    def look(where: str | None, tx: ProjectTransaction) -> list[stalled_work.Stalled]:
+        return stalled(request.runtime, tx, where)
 
-    def again(tx: ProjectTransaction, each: stalled_work.Stalled) -> Sequence[stalled_work.Stalled]:
-        return stalled_work.stalled(tx, each.group_id, quiet)
-
-    return _taken_up(request, request.store.reading(look), _stalled_row, again)
+    found = request.store.reading(partial(look, group_id))
+    return _taken_up(request, found, _stalled_row, lambda tx, each: look(each.group_id, tx))
 
 
-def stalled(runtime: Runtime, tx: ProjectTransaction) -> list[stalled_work.Stalled]:
-    """Return the traversals of the project that no worker carries out. One whose nodes wait in this
-    process for their turn has a worker: where many groups fail over, that can take minutes, and
-    another chain for each would make it take longer."""
-    return [
-        each
-        for each in stalled_work.stalled(tx, None, runtime.settings.sweep_after)
-        if each.dead is not None or not runtime.workers.busy(each.group_id)
-    ]
+def stalled(
+    runtime: Runtime, tx: ProjectTransaction, group_id: str | None
+) -> list[stalled_work.Stalled]:
+    """Return the traversals that no worker carries out, of the project or of one group.
+
+    Of the project, one whose nodes wait in this process for their turn has a worker: where many
+    groups fail over, that can take minutes, and another chain for each would make it take longer.
+    An operator who names a group wants another try.
+    """
+    found = stalled_work.stalled(tx, group_id, runtime.settings.sweep_after)
+    if group_id is not None:
+        return found
+    busy = runtime.workers.busy
+    return [each for each in found if each.dead is not None or not busy(each.group_id)]
 
 
 def _stalled_row(tx: ProjectTransaction, found: stalled_work.Stalled) -> Row:

@@ -369,12 +369,10 @@ def test_a_level_that_hangs_leaves_time_for_the_next_one(fencing: Fencing) -> No
 
 def test_a_level_takes_its_whole_limit_if_the_time_is_enough_for_all(fencing: Fencing) -> None:
     fencing.dies()
-    slow = fencing.folder / "fence_slow"
-    slow.write_text(f"#!/bin/sh\nsleep 1.2\nexec {AGENT}\n")
-    slow.chmod(0o755)
+    slow = after(fencing, "sleep 1.2")
     board = fencing.machines.board()
     fencing.configure(
-        [fencing.device(board, agent=str(slow), limit=2.5)], [fencing.device(board, limit=2.5)]
+        [fencing.device(board, agent=slow, limit=2.5)], [fencing.device(board, limit=2.5)]
     )
 
     assert fencing.prove().proven
@@ -384,18 +382,16 @@ def test_a_level_takes_its_whole_limit_if_the_time_is_enough_for_all(fencing: Fe
 def test_a_server_that_is_elsewhere_after_the_fence_is_not_fenced(fencing: Fencing) -> None:
     """It was evacuated meanwhile; there it runs."""
     fencing.dies()
-    moving = fencing.folder / "fence_moving"
-    moving.write_text(f"#!/bin/sh\ntouch {moving}.ran\nexec {AGENT}\n")
-    moving.chmod(0o755)
-    fencing.configure([fencing.device(fencing.machines.board(), agent=str(moving))])
+    ran = fencing.folder / "ran"
+    agent = after(fencing, f"touch {ran}")
+    fencing.configure([fencing.device(fencing.machines.board(), agent=agent)])
     servers = fencing.emulated.emulation.state.servers
     elsewhere = next(
         name for name in fencing.emulated.emulation.state.hosts if name != fencing.host
     )
 
     def evacuate(_: int) -> Any:
-        while not Path(f"{moving}.ran").exists():
-            time.sleep(0.01)
+        until(ran.exists)
         servers[fencing.server].host = elsewhere
 
     def climb(_: int) -> Any:
@@ -537,6 +533,14 @@ def test_a_proof_of_others_is_contradicted_by_the_member_s_own_agent(fencing: Fe
     assert recorded_proof(fencing) is None, "nor does it count for others any more"
 
 
+def after(fencing: Fencing, script: str) -> str:
+    """Return the path of an agent that runs these lines of a shell first."""
+    agent = fencing.folder / "fence_after"
+    agent.write_text(f"#!/bin/sh\n{script}\nexec {AGENT}\n")
+    agent.chmod(0o755)
+    return str(agent)
+
+
 def recorded_proof(fencing: Fencing) -> str | None:
     """Return the proof that other groups with a member on the host would use."""
     return fencing.runtime.database.reading(lambda tx: host_fences.of_host(tx, fencing.host)).proof
@@ -590,10 +594,8 @@ def test_a_proof_stays_while_the_devices_do_not_say_whether_the_host_is_still_of
     """A board has few sessions, and many groups ask it at once."""
     fencing.dies()
     busy = fencing.folder / "busy"
-    sometimes = fencing.folder / "fence_sometimes"
-    sometimes.write_text(f"#!/bin/sh\n[ ! -e {busy} ] || {{ rm {busy}; exit 1; }}\nexec {AGENT}\n")
-    sometimes.chmod(0o755)
-    fencing.configure([fencing.device(fencing.machines.board(), agent=str(sometimes))])
+    agent = after(fencing, f"[ ! -e {busy} ] || {{ rm {busy}; exit 1; }}")
+    fencing.configure([fencing.device(fencing.machines.board(), agent=agent)])
     fencing.begin()
     assert fencing.prove().proven
     before = fencing.actions()
@@ -606,14 +608,12 @@ def test_a_proof_stays_while_the_devices_do_not_say_whether_the_host_is_still_of
 
 def test_without_an_answer_a_proof_of_another_process_proves_nothing(fencing: Fencing) -> None:
     fencing.dies()
-    never = fencing.folder / "never"
-    silent = fencing.folder / "fence_silent"
-    silent.write_text(f"#!/bin/sh\n[ ! -e {never} ] || exit 1\nexec {AGENT}\n")
-    silent.chmod(0o755)
-    fencing.configure([fencing.device(fencing.machines.board(), agent=str(silent))])
+    silent = fencing.folder / "silent"
+    agent = after(fencing, f"[ ! -e {silent} ] || exit 1")
+    fencing.configure([fencing.device(fencing.machines.board(), agent=agent)])
     fencing.begin()
     assert fencing.prove().proven
-    never.touch()
+    silent.touch()
 
     evidence = fencing.prove(limit=2)
 
@@ -622,12 +622,29 @@ def test_without_an_answer_a_proof_of_another_process_proves_nothing(fencing: Fe
     assert recorded_proof(fencing) is not None, "the others may use it"
 
 
+def test_groups_that_wait_for_a_device_take_the_answer_that_one_of_them_got(
+    fencing: Fencing,
+) -> None:
+    """The board died with its host: each question takes as long as it may."""
+    fencing.dies()
+    slow = fencing.folder / "slow"
+    agent = after(fencing, f"[ ! -e {slow} ] || sleep 1")
+    fencing.configure([fencing.device(fencing.machines.board(), agent=agent, limit=5)])
+    fencing.begin()
+    assert fencing.prove().proven
+    before = len(fencing.actions())
+    slow.touch()
+
+    proofs = together(6, lambda _: fencing.prove(limit=20))
+
+    assert all(evidence.proven for evidence in proofs)
+    assert len(fencing.actions()) - before < 6
+
+
 def test_a_process_that_lost_its_lease_records_no_proof(fencing: Fencing) -> None:
     fencing.dies()
-    slow = fencing.folder / "fence_slow"
-    slow.write_text(f"#!/bin/sh\nsleep 0.6\nexec {AGENT}\n")
-    slow.chmod(0o755)
-    fencing.configure([fencing.device(fencing.machines.board(), agent=str(slow))])
+    slow = after(fencing, "sleep 0.6")
+    fencing.configure([fencing.device(fencing.machines.board(), agent=slow)])
     store = fencing.runtime.database
 
     def take_over(_: int) -> Any:
