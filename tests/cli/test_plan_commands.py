@@ -11,7 +11,8 @@ import pytest
 
 from mistral_failover.cli import order
 from mistral_failover.cli.connection import CommandFailed
-from mistral_failover.cli.plan import Start, facts_said
+from mistral_failover.cli.plan import facts_said
+from mistral_failover.cli.start import Start
 from support.commands import failover
 
 

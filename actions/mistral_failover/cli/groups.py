@@ -175,37 +175,6 @@ class Update(_DefinitionCommand):
         return list(shown), list(shown.values())
 
 
-class Forget(ActionCommand, ShowOne):
-    """Forget a resource that is gone for good: its record, never its data.
-
-    For what the group cannot delete because it does not exist any more. What can be checked is
-    checked first: whatever still exists is not forgotten. The next goal creates the resource again
-    if it wants it; continue with 'failover start GROUP'. Your reason is recorded.
-    """
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the arguments: the resource and the reason."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("group", help="the group")
-        parser.add_argument("resource", help="its name in the group file, or the id of a record")
-        parser.add_argument(
-            "--because", required=True, metavar="TEXT", help="how you know that it is gone"
-        )
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
-        """Check and forget."""
-        answer = self.run_action(
-            "failover.forget",
-            group=parsed_args.group,
-            resource=parsed_args.resource,
-            because=parsed_args.because,
-        )
-        if for_people(parsed_args):
-            answer["forgotten"] = " ".join(answer["forgotten"]) or "nothing"
-        return list(answer), list(answer.values())
-
-
 class Validate(base.FittedOutput, Lister):
     """Check a group file and its types on this machine, without a server.
 

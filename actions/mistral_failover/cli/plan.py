@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``failover plan`` and ``failover start``: see what would happen before it does."""
+"""``failover plan``: see what would happen before it does."""
 
 from __future__ import annotations
 
 import argparse
-import shlex
-import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +11,6 @@ from cliff.show import ShowOne
 
 from mistral_failover.cli import base, connection, order
 from mistral_failover.cli.base import for_people, lasted, when
-from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.model.decisions import OrderVerb
 
 if TYPE_CHECKING:  # a command starts without the code of the actions
@@ -22,8 +19,6 @@ if TYPE_CHECKING:  # a command starts without the code of the actions
 VERBS = tuple(each.value for each in OrderVerb)
 _LOST = ("down", "lost", "dead", "gone", "failed", "broken", "unreachable", "not responding")
 _RECOVERED = ("recovered", "well", "back", "up", "repaired", "healthy")
-_SERVES = frozenset({"SERVING", "DEGRADED"})
-_UNFINISHED = frozenset({"IN_PROGRESS", "BLOCKED", "FAILED"})
 _FILLING = frozenset({"is", "has", "was", "been", "again"})
 _BEFORE = frozenset({"member", "server"})
 
@@ -198,134 +193,6 @@ class Plan(base.ActionCommand, ShowOne):
             for name in ("group", "plan", "verb", "role", "goal", "member", "resource")
         }
         return show_plan(self.app, parsed_args, **inputs, **given_facts(parsed_args))
-
-
-class Start(order.Order):
-    """Start a failover, or exactly what a plan shows, and follow it to its end.
-
-    With --plan it starts only the planned goal, and only if nothing has changed since (PLAN_STALE
-    names the change). Without --plan the goal follows from your options: the lost members, the
-    recovered ones, the target. Members count as lost only if you name them. With a group alone it
-    continues to the goal that was not reached (FAILED, BLOCKED); it is refused if the goal was
-    reached.
-
-    Ctrl-C stops following, not the failover.
-    """
-
-    workflow = "failover.failover"
-
-    def add_group(self, parser: argparse.ArgumentParser) -> None:
-        """A plan contains its group."""
-        parser.add_argument("group", nargs="?", help="the group's name; not needed with --plan")
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the plan, or the facts."""
-        parser.add_argument(
-            "--plan",
-            metavar="ID",
-            help="a plan's id, as 'failover plan' shows it, or its first 8 digits",
-        )
-        add_facts(parser)
-        parser.add_argument(
-            "--yes",
-            action="store_true",
-            help="do not ask, even if a member that is named as lost looks healthy",
-        )
-
-    def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        """For a plan, only its id."""
-        if parsed_args.plan:
-            return {"plan": parsed_args.plan, "group": None}
-        return given_facts(parsed_args)
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
-        """Find the plan's group, then start and follow."""
-        facts = given_facts(parsed_args)
-        said = any(value is not None for value in facts.values())
-        if parsed_args.plan and (parsed_args.group or said):
-            raise connection.CommandLineWrong("A plan is complete: give --plan alone. [USAGE]")
-        if parsed_args.plan:
-            self.workflow = "failover.start_plan"
-            # Its group, to show the steps of; the start reports its status.
-            parsed_args.group = self.run_action("failover.plan", plan=parsed_args.plan)["group"]
-        elif not parsed_args.group:
-            raise connection.CommandLineWrong("Give a group, or --plan with a plan's id. [USAGE]")
-        else:
-            if not said:
-                self._goes_on(parsed_args.group)
-            if facts["lost"] is None:
-                parsed_args.lost = [""]  # no new member is lost, whatever the group's present goal
-            elif sys.stdin.isatty() and not parsed_args.yes:
-                self._ask_for_the_healthy(parsed_args.group, facts["lost"])
-        return super().take_action(parsed_args)
-
-    def _ask_for_the_healthy(self, group: str, lost: Iterable[str]) -> None:
-        """Ask whether members are lost that served at the last look. Raises CommandFailed."""
-        status = self.run_action("failover.status", group=group)
-        service = status["service"]
-        if service["status"] not in _SERVES or service["seen_at"] is None:
-            return
-        for member in sorted(set(lost) & set(status["roles"].values())):
-            ago = lasted(status["now"] - service["seen_at"])
-            sys.stderr.write(
-                f"{member} looked healthy {ago} ago, and {group} serves there. It will be fenced, "
-                "and what it does is lost.\nTo move the role without a fence: failover switchover "
-                f"{shlex.quote(group)}\n"
-            )
-            base.confirm(f"Fence {member}", yes=False)
-
-    def _goes_on(self, group: str) -> None:
-        """Check that there is a goal to continue to. Raises CommandFailed."""
-        status = self.run_action("failover.status", group=group)
-        name = shlex.quote(group)
-        if status["traversal"] is not None and not status["roles"]:
-            raise connection.CommandFailed(
-                f"{group} is out of service, or on its way there. To bring it up: failover group "
-                f"activate {name}. To continue and delete it: failover group delete {name} "
-                "[BAD_INPUT]"
-            )
-        if status["status"] == TraversalStatus.COMPLETE:
-            raise connection.CommandFailed(
-                f"{group} has reached its goal, and no member is lost unless you name it. Use "
-                "--lost MEMBER or --fact \"MEMBER is down\" (--lost '' for no member). To move a "
-                f"role while all members are healthy: failover switchover {name} [BAD_INPUT]"
-            )
-
-
-class Recover(order.Order):
-    """Confirm that lost members are healthy again, so that they may take over.
-
-    No role moves. If a failover that treats a member as lost has not reached its goal, it asks,
-    because the order takes that failover back. To move the roles home, see failover failback, which
-    takes --recovered as well. A member that was replaced needs no confirmation.
-    """
-
-    workflow = "failover.failover"
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the members."""
-        parser.add_argument("member", nargs="+", help="a lost member that you found healthy")
-        base.add_yes(parser)
-
-    def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
-        """No further member is lost, and these are lost no more."""
-        return {"lost": [], "recovered": parsed_args.member}
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
-        """Ask if a failover would be taken back, then start and follow."""
-        group = parsed_args.group
-        status = self.run_action("failover.status", group=group)
-        going = status["status"] in _UNFINISHED and set(parsed_args.member) & set(status["lost"])
-        if going and not parsed_args.yes:
-            lost = ", ".join(sorted(going))
-            sys.stderr.write(
-                f"{group} is {status['status']}: a failover that treats {lost} as lost has not "
-                "reached its goal. This order takes it back.\n"
-            )
-            base.confirm(f"Does {lost} certainly serve again", yes=False)
-        if parsed_args.because is None:
-            parsed_args.because = f"declared healthy: {', '.join(parsed_args.member)}"
-        return super().take_action(parsed_args)
 
 
 def add_facts(parser: argparse.ArgumentParser) -> None:
