@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from mistral_failover.alarms.storm import (
     LONGEST_WAIT,
     SETTLED,
-    SILENT,
     UNRELATED,
     Evidence,
     HeldAlarm,
@@ -27,6 +26,7 @@ from mistral_failover.alarms.storm import (
     per_minute,
 )
 from mistral_failover.model.decisions import AdmissionRule
+from mistral_failover.model.heartbeats import SILENT
 
 AGE = 120.0
 ALARM = HeldAlarm("a", "g1", ("db_a",), AdmissionRule.STORM, AGE, of_server=True)

@@ -168,7 +168,7 @@ def heard(
         monkeypatch.setattr(Request, "channel", lambda self, cloud, guard: line)
         monkeypatch.setattr(Request, "cloud", lambda self, guard: SimpleNamespace(guard=guard))
         monkeypatch.setattr(agents, "_PAUSE", 0.0)
-        monkeypatch.setattr(agents, "LISTEN", listen)
+        monkeypatch.setattr(agents, "FIRST", listen)
         examination = Examination(Request(state, context))
         examination.settings = replace(examination.settings, command_channel="memory://")
         group = serve("commanded", resources=COMMANDED)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mistral_failover.groups.agent_health import SILENT
+from mistral_failover.model.heartbeats import SILENT
 from support.protected_stacks import findings, holders, look, refused, service, stands_on
 from testcloud import cloud, readiness
 from testcloud.settings import VICTIM, Settings

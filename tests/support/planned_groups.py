@@ -231,7 +231,7 @@ def state(emulated: EmulatedCloud, tmp_path_factory: pytest.TempPathFactory) -> 
         patch.setenv("OS_CLIENT_CONFIG_FILE", str(folder / "clouds.yaml"))
         patch.setattr(base, "runtime", lambda: runtime)
         patch.setattr(
-            agent_health, "LISTEN", 0.05
+            agent_health, "FIRST", 0.05
         )  # agents of the emulator are heard at once or never
         yield runtime
     runtime.database.close()

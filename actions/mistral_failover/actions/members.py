@@ -6,13 +6,13 @@ from __future__ import annotations
 from typing import Any
 
 from mistral_failover.actions.base import FailoverAction
+from mistral_failover.orders.confirm_fenced import confirm_fenced
 from mistral_failover.orders.replace import (
     LONGEST_PAUSE,
     ReplaceRequest,
     next_member,
     replace_member,
 )
-from mistral_failover.recovery import sweep
 from mistral_failover.reports import members as member_report
 from mistral_failover.runtime.inputs import bad_input, names, optional_text, text, whole
 from mistral_failover.runtime.request import Request
@@ -29,7 +29,7 @@ class ConfirmFenced(FailoverAction):
         self.because = because
 
     def answer(self, request: Request) -> Any:
-        return sweep.confirm_fenced(
+        return confirm_fenced(
             request,
             text("group", self.group),
             text("member", self.member),

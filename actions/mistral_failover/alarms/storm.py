@@ -15,9 +15,8 @@ from math import ceil, inf
 from typing import Generic, TypeVar
 
 from mistral_failover.model.decisions import AdmissionRule
+from mistral_failover.model.heartbeats import SILENT
 
-SILENT = 60.0
-"""Seconds without a heartbeat after which an agent counts as silent."""
 SETTLED = 30.0
 """Seconds after an alarm from which on a heartbeat shows that it is over: an earlier one may have
 been sent before the server died."""

@@ -11,17 +11,14 @@ from urllib.parse import urlsplit
 from mistral_failover.agent.channel.interface import Channel, ChannelError, Heartbeat
 from mistral_failover.agent.wire import Address
 from mistral_failover.doctor.checks import Examination, ExaminedGroup, Finding, error, ok, warn
-from mistral_failover.groups.agent_health import SILENT, commands_of, lacking, sends_commands
+from mistral_failover.groups.agent_health import commands_of, lacking, sends_commands
 from mistral_failover.loopback import is_loopback
+from mistral_failover.model.heartbeats import EVERY, FIRST, SILENT
 from mistral_failover.runtime.deadlines import within
 from mistral_failover.store import groups
 
-EVERY = 10.0
-"""Seconds between two heartbeats of an agent."""
 LATE = 1.5 * EVERY
 """Seconds after which a heartbeat is late: the agent is silent, or the clocks differ."""
-LISTEN = 12.0
-"""Seconds to wait for the next heartbeats of agents that are late, for all members together."""
 REACH = 16.0
 """Seconds that the first request over the channel may take: an unreachable broker is tried for
 15."""
@@ -84,7 +81,7 @@ def agents(subject: ExaminedGroup) -> Iterable[Finding]:
             "Check [failover] command_channel, and that the broker is running.",
         )
         return
-    shifted = within(min(LISTEN + 2, examination.left), lambda: _shifted(line, asked, beats)) or {}
+    shifted = within(min(FIRST + 2, examination.left), lambda: _shifted(line, asked, beats)) or {}
     for member in known.values():
         beat = beats.get(member.name)
         yield from _member(member, beat, shifted.get(member.name), snapshot.lost)
@@ -153,7 +150,7 @@ def _shifted(
     began = time.monotonic()
     late = {name: beat.ago for name, beat in beats.items() if beat.ago > LATE}
     found: dict[str, float] = {}
-    while late.keys() - found.keys() and time.monotonic() - began < LISTEN:
+    while late.keys() - found.keys() and time.monotonic() - began < FIRST:
         time.sleep(_PAUSE)
         for name in late.keys() - found.keys():
             again = line.heard(asked[name])

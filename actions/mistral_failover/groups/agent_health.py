@@ -15,22 +15,18 @@ from mistral_failover.convergence.records import Action
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.model.goal import ACTIVATION
 from mistral_failover.model.group import Group
+from mistral_failover.model.heartbeats import FIRST, SILENT
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
 from mistral_failover.store.groups import MemberRow
 from mistral_failover.store.transaction import ProjectTransaction
 
-SILENT = 60.0
-"""Seconds without a heartbeat after which an agent counts as silent: one comes every 10 s."""
 ASK = 5.0
 """Seconds after which no further agent is asked, however many members there are."""
 _COMMANDED = "failover.activate"
 _COMMANDS = ("start", "stop")
 """The properties of an activation that name commands."""
 
-LISTEN = 12.0
-"""Seconds to wait for the first heartbeat of an agent that was never asked before: one comes every
-10 s."""
 _PAUSE = 0.5
 
 
@@ -58,7 +54,7 @@ def why_unreachable(
     guard = Unguarded(request.runtime.settings.http_timeout)
     channel = request.channel(request.cloud(guard), guard)
     address = Address(snapshot.state.id, snapshot.group.name, name, server)
-    end = time.monotonic() + LISTEN
+    end = time.monotonic() + FIRST
     while True:
         beat, unable = _ask(channel, address)
         if unable:

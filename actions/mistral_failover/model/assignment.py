@@ -17,6 +17,8 @@ the order of the group file. So no role that was placed by load would share its 
 load elsewhere.
 """
 
+from __future__ import annotations
+
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -54,6 +56,11 @@ class MemberFact:
     """In words, that its agent is silent while other agents report."""
     lacks: Mapping[str, str] = field(default_factory=dict)
     """By role, in words, the commands for that role that its agent does not know."""
+
+    def ruled_out(self, why: str) -> MemberFact:
+        """Return the facts of a member that must take no role. Another fault of it is kept, because
+        it says more."""
+        return replace(self, healthy=False, why_not=why) if self.healthy else self
 
 
 def assign_roles(
@@ -188,10 +195,7 @@ def passed_over(
 def as_planned(members: Iterable[MemberFact]) -> list[MemberFact]:
     """Return the facts for a planned move. A member with a silent agent is no target, because a
     planned move can wait for the agent."""
-    return [
-        replace(fact, healthy=False, why_not=fact.silent) if fact.silent and fact.healthy else fact
-        for fact in members
-    ]
+    return [fact.ruled_out(fact.silent) if fact.silent else fact for fact in members]
 
 
 def require_eligible(

@@ -121,7 +121,10 @@ def _assigned(
     )
     for spared in (left & named, left):
         going = set(replaced) - spared
-        able = [_being_replaced(fact) if fact.name in going else fact for fact in members]
+        able = [
+            fact.ruled_out("its server will be replaced") if fact.name in going else fact
+            for fact in members
+        ]
         try:
             return assign_roles(snapshot.group, able, snapshot.roles, set(lost), facts.to)
         except NoEligibleMember as error:
@@ -149,14 +152,6 @@ def _to_replace(
         newly = (lost - snapshot.lost) & servers.keys() - wishes.keys()
         wishes |= {member: {"server_id": servers[member]} for member in sorted(newly)}
     return {**wishes, **facts.replaced}
-
-
-def _being_replaced(fact: MemberFact) -> MemberFact:
-    """Return the facts of a member that is to be replaced. Another fault of it is kept, because it
-    says more."""
-    if not fact.healthy:
-        return fact
-    return replace(fact, healthy=False, why_not="its server will be replaced")
 
 
 def require_members(

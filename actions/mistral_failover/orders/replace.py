@@ -160,15 +160,13 @@ def choose(
     if not failed:
         switchover.refuse_unreached(request, snapshot)
     if moves:
-        others = [_going(each) if each.name == name else each for each in members]
+        others = [
+            each.ruled_out("it will be replaced") if each.name == name else each for each in members
+        ]
         staying = {role: holder for role, holder in snapshot.roles.items() if role not in moves}
         assign_roles(snapshot.group, others, staying, snapshot.lost)
     kept_parts.refuse_marked(request, snapshot, {name} | snapshot.lost)
     return ReplaceChoice(choice, fact, moves, failed)
-
-
-def _going(fact: MemberFact) -> MemberFact:
-    return replace(fact, healthy=False, why_not="it will be replaced")
 
 
 def _ordered_before(request: Request, snapshot: GroupSnapshot) -> Mapping[str, Any] | None:

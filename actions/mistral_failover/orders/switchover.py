@@ -10,7 +10,6 @@ that the sweep could not continue.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from shlex import quote
 from typing import Any, TypedDict
 
@@ -280,13 +279,10 @@ def _assigned(
     if to is not None:
         return assign_roles(snapshot.group, members, snapshot.roles, lost, {role: to}), lost
     holder = snapshot.roles[role]
-    others = [_not(fact, role) if fact.name == holder else fact for fact in as_planned(members)]
+    why = f"it is giving up {role}"
+    others = [fact.ruled_out(why) if fact.name == holder else fact for fact in as_planned(members)]
     staying = {name: member for name, member in snapshot.roles.items() if name != role}
     return assign_roles(snapshot.group, others, staying, lost), lost
-
-
-def _not(fact: MemberFact, role: str) -> MemberFact:
-    return replace(fact, healthy=False, why_not=f"it is giving up {role}")
 
 
 # -- the outcome

@@ -22,7 +22,6 @@ from mistral_failover.alarms.adapters import is_of_server
 from mistral_failover.alarms.storm import (
     RELEASABLE,
     SETTLED,
-    SILENT,
     Evidence,
     HeldAlarm,
     HeldAlarmStep,
@@ -42,6 +41,7 @@ from mistral_failover.groups.project_view import REMEMBERED, ProjectView
 from mistral_failover.groups.snapshot import group_snapshot_in
 from mistral_failover.model.decisions import AdmissionRule, Decision
 from mistral_failover.model.errors import InvalidDocument
+from mistral_failover.model.heartbeats import SILENT
 from mistral_failover.model.observation import Presence
 from mistral_failover.orders.failover import traversal_of
 from mistral_failover.runtime.errors import STORE, ActionError, describe

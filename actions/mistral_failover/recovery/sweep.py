@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from shlex import quote
 from typing import Any, TypeVar
 
 from mistral_failover.alarms.storm import Queued, in_order
@@ -29,7 +28,7 @@ from mistral_failover.recovery import observe, retention, stuck_executions
 from mistral_failover.recovery.lift_fences import lift_fences
 from mistral_failover.recovery.retry_blocked_volumes import retry_blocked
 from mistral_failover.recovery.retry_held_alarms import retry_held
-from mistral_failover.runtime.errors import ActionError, describe, explained
+from mistral_failover.runtime.errors import describe, explained
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, stalled_work, totals, views
@@ -429,46 +428,3 @@ def _held_back(
         return sentence
 
     return request.store.atomically(hold)
-
-
-def confirm_fenced(request: Request, group: str, member: str, because: str) -> dict[str, Any]:
-    """Record an operator's confirmation that a member no longer writes, and reopen what waited for
-    it."""
-    snapshot = group_snapshot(request, group)
-
-    def record(tx: ProjectTransaction) -> bool:
-        known = groups.confirm_fenced(tx, snapshot.state.id, member, because)
-        sentence = f"an operator confirmed that {member} is fenced: {because}"
-        if known:
-            tx.journal(
-                snapshot.state.id,
-                sentence,
-                kind=JournalKind.CONFIRMED,
-                traversal_id=snapshot.state.current_traversal,
-            )
-        return known
-
-    if member not in snapshot.lost:
-        lost = " and ".join(sorted(snapshot.lost))
-        raise ActionError(
-            "NOT_LOST",
-            f"{member} is not declared lost in {group}, {lost or 'no member'} is",
-            f"Did you mean {lost}?"
-            if lost
-            else "No failover of the group waits for a confirmation.",
-        )
-    reach("confirm.before")
-    if not request.store.atomically(record):
-        raise ActionError(
-            "UNKNOWN_MEMBER",
-            f"{member} is not a member of {group}",
-            f"List the members: failover member list {quote(group)}",
-        )
-    reach("confirm.recorded")
-    request.engine.resume(snapshot.state.id)
-    reach("confirm.after")
-    return {
-        "group": group,
-        "traversal": snapshot.state.current_traversal,
-        "workflow": chain_of(snapshot.group),
-    }

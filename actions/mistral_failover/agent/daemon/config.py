@@ -31,6 +31,7 @@ from mistral_failover.agent.daemon.config_reader import (
 from mistral_failover.agent.daemon.identity import Identity
 from mistral_failover.agent.daemon.patterns import Pattern
 from mistral_failover.agent.wire import is_epoch
+from mistral_failover.model import heartbeats
 from mistral_failover.model.ids import group_id
 from mistral_failover.model.text import BIDI
 
@@ -114,7 +115,7 @@ class AgentConfig:
     commands: Mapping[str, CommandSpec]
     journal: Path
     epoch: int = 1
-    heartbeat: float = 10.0
+    heartbeat: float = heartbeats.EVERY
     on_deposed: tuple[str, ...] = ()
 
 
@@ -168,7 +169,7 @@ def _config(section: Section) -> AgentConfig:
         commands=commands,
         journal=_absolute(section, "journal", "/var/lib/failover-agent"),
         epoch=epoch,
-        heartbeat=section.seconds("heartbeat", 10.0, 0.1, 3600.0),
+        heartbeat=section.seconds("heartbeat", heartbeats.EVERY, 0.1, 3600.0),
         on_deposed=_on_deposed(section, commands),
     )
 

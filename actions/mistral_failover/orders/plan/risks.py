@@ -15,11 +15,12 @@ from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.convergence.records import Record, TraversalStatus
 from mistral_failover.groups import agent_health
-from mistral_failover.groups.agent_health import SILENT, sends_commands
+from mistral_failover.groups.agent_health import sends_commands
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.assignment import doubts
 from mistral_failover.model.decisions import Decision
 from mistral_failover.model.goal import ACTIVATION, Goal
+from mistral_failover.model.heartbeats import SILENT
 from mistral_failover.model.rungs import Rung, rung_kind
 from mistral_failover.model.text import format_time
 from mistral_failover.orders.plan.documents import PlannedFence, PlanStep, Risk
