@@ -363,7 +363,7 @@ def lost_fact(incident: Incident) -> list[str] | None:
     return list(incidents.reported_lost(incident)) or None
 
 
-def _row(held: incidents.HeldAlarm) -> HeldAlarmRow:
+def _row(held: incidents.HeldIncident) -> HeldAlarmRow:
     incident, group = held.incident, held.group
     words = commands(incident, group)
     return {

@@ -33,7 +33,7 @@ from mistral_failover.store.database import Database
 
 
 @dataclass(frozen=True)
-class Finding:
+class StartProblem:
     """``grave``: the server would not start, or would fail nothing over."""
 
     grave: bool
@@ -42,10 +42,10 @@ class Finding:
     remedy: str
 
 
-def run_checks(options: Options) -> list[Finding]:
+def run_checks(options: Options) -> list[StartProblem]:
     """Return all findings, grave or not."""
-    found: list[Finding] = []
-    for check in (_place, _doors, _secret, _certificate, _database, _cloud, _channel):
+    found: list[StartProblem] = []
+    for check in (_place, _addresses, _secret, _certificate, _database, _cloud, _channel):
         try:
             found += check(options)
         except (EmbeddedError, CloudError, ChannelError) as error:
@@ -53,14 +53,14 @@ def run_checks(options: Options) -> list[Finding]:
     return found
 
 
-def _place(options: Options) -> Iterator[Finding]:
+def _place(options: Options) -> Iterator[StartProblem]:
     folder = options.state_dir
     if not folder.exists():
         parent = next(each for each in folder.absolute().parents if each.exists())
         try:
             state_dir.try_writing(parent)
         except OSError as error:
-            yield Finding(
+            yield StartProblem(
                 True,
                 "STATE_DIR_UNUSABLE",
                 f"the state directory {folder} cannot be created in {parent}: {error.strerror}",
@@ -72,7 +72,7 @@ def _place(options: Options) -> Iterator[Finding]:
         access.token(folder)
 
 
-def _doors(options: Options) -> Iterator[Finding]:
+def _addresses(options: Options) -> Iterator[StartProblem]:
     asked: list[Callable[[], None]] = [
         partial(addresses.check_api, options.listen),
         partial(
@@ -95,17 +95,17 @@ def _doors(options: Options) -> Iterator[Finding]:
             yield _grave(error)
 
 
-def _secret(options: Options) -> Iterator[Finding]:
+def _secret(options: Options) -> Iterator[StartProblem]:
     if options.secret_file is not None or options.secret.exists():
         secret.read(options.secret)
     yield from ()
 
 
-def _certificate(options: Options) -> Iterator[Finding]:
+def _certificate(options: Options) -> Iterator[StartProblem]:
     if options.tls is None:
         return
     if why := tls.out_of_date(*options.tls):
-        yield Finding(
+        yield StartProblem(
             True,
             "TLS_CERTIFICATE",
             f"clients refuse {options.tls_cert}: {why}",
@@ -113,7 +113,7 @@ def _certificate(options: Options) -> Iterator[Finding]:
         )
 
 
-def _database(options: Options) -> Iterator[Finding]:
+def _database(options: Options) -> Iterator[StartProblem]:
     try:
         url = sa.engine.make_url(options.database)
         if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
@@ -124,7 +124,7 @@ def _database(options: Options) -> Iterator[Finding]:
             there, _ = schema.revisions(database)
     except (sa.exc.SQLAlchemyError, ImportError, OSError) as error:
         why = str(getattr(error, "orig", None) or type(error).__name__)
-        yield Finding(
+        yield StartProblem(
             True,
             "DATABASE",
             f"the state store is not reachable: {why}",
@@ -134,15 +134,15 @@ def _database(options: Options) -> Iterator[Finding]:
         return
     if there is not None and not (schema.knows(there) or schema.usable(there)):
         late = schema.SchemaTooNew(there)
-        yield Finding(True, "SCHEMA_UNKNOWN", late.message, late.remedy)
+        yield StartProblem(True, "SCHEMA_UNKNOWN", late.message, late.remedy)
 
 
-def _cloud(options: Options) -> Iterator[Finding]:
+def _cloud(options: Options) -> Iterator[StartProblem]:
     if options.emulated:
         return  # it starts with the server
     name = options.cloud
     if name is None:
-        yield Finding(
+        yield StartProblem(
             True,
             "NO_CLOUD",
             "no cloud is configured",
@@ -152,7 +152,7 @@ def _cloud(options: Options) -> Iterator[Finding]:
     yield from _clouds_file()
     cloud, found = credential.cloud_of(name)
     if lacking(found.roles):
-        yield Finding(
+        yield StartProblem(
             True,
             "ROLE_MISSING",
             f"the credential of {name} has the roles {listed(found.roles)}",
@@ -160,14 +160,14 @@ def _cloud(options: Options) -> Iterator[Finding]:
             f"--role {ROLE}",
         )
     if "admin" in found.roles:
-        yield Finding(
+        yield StartProblem(
             False,
             "TOO_MANY_RIGHTS",
             f"the credential of {name} has administrator rights",
             f"openstack application credential create failover --role {ROLE}",
         )
     if not found.application:
-        yield Finding(
+        yield StartProblem(
             False,
             "PASSWORD",
             f"{name} holds the password of {found.user}, which gives all rights of that user",
@@ -181,10 +181,10 @@ def _cloud(options: Options) -> Iterator[Finding]:
             yield _grave(error)
 
 
-def _clouds_file() -> Iterator[Finding]:
+def _clouds_file() -> Iterator[StartProblem]:
     file = clouds.OpenStackConfig().config_filename
     if file is not None and not secret.is_private(Path(file), Path(file).stat().st_mode):
-        yield Finding(
+        yield StartProblem(
             False, "CLOUDS_FILE_OPEN", (f"other users may read {file}"), f"chmod 600 {file}"
         )
 
@@ -200,12 +200,12 @@ _SERVICES: dict[str, Callable[[Cloud], Any]] = {
 }
 
 
-def _channel(options: Options) -> Iterator[Finding]:
+def _channel(options: Options) -> Iterator[StartProblem]:
     if options.emulated:
         return
     url = options.settings.get("command_channel")
     if not url:
-        yield Finding(
+        yield StartProblem(
             False,
             "NO_CHANNEL",
             "no command_channel is set, so no command can reach a member's agent",
@@ -218,12 +218,12 @@ def _channel(options: Options) -> Iterator[Finding]:
         yield from _broker(url)
 
 
-def _broker(url: str) -> Iterator[Finding]:
+def _broker(url: str) -> Iterator[StartProblem]:
     broker = Broker(url)
     try:
         forget(broker.connect())
     except ERRORS as error:
-        yield Finding(
+        yield StartProblem(
             True,
             "UNREACHABLE",
             str(BrokerUnavailable(broker.shown, error)),
@@ -231,5 +231,5 @@ def _broker(url: str) -> Iterator[Finding]:
         )
 
 
-def _grave(error: EmbeddedError | CloudError | ChannelError) -> Finding:
-    return Finding(True, error.code, error.message, error.remedy)
+def _grave(error: EmbeddedError | CloudError | ChannelError) -> StartProblem:
+    return StartProblem(True, error.code, error.message, error.remedy)

@@ -445,7 +445,7 @@ def _are_held(tx: ProjectSession, most: int, *of: sa.ColumnElement[bool]) -> boo
 
 
 @dataclass(frozen=True)
-class HeldAlarm:
+class HeldIncident:
     """A held alarm, or a host event with held children. ``group``: the group's name, None if it is
     unknown or a host event; ``children``: the number of held children."""
 
@@ -456,7 +456,7 @@ class HeldAlarm:
 
 def held_alarms(
     tx: ProjectSession, group_id: str | None, limit: int
-) -> tuple[int, list[HeldAlarm]]:
+) -> tuple[int, list[HeldIncident]]:
     """Return how many alarms of the project, or of one of its groups, are held, and the latest of
     them. The held children of a host event count as one alarm of the project."""
     children = (
@@ -483,7 +483,7 @@ def held_alarms(
     for row in tx.connection.execute(query):
         fields = dict(row._mapping)
         name, number = fields.pop("group_name"), fields.pop("children")
-        rows.append(HeldAlarm(_incident(fields), name, number))
+        rows.append(HeldIncident(_incident(fields), name, number))
     return int(total.scalar_one()), rows
 
 

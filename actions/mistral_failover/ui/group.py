@@ -48,7 +48,7 @@ class MemberRow:
 
 
 @dataclass(frozen=True)
-class HeldAlarm:
+class AlarmToDecide:
     """An alarm that waits for a decision, with the commands for both. ``guard``: why the storm
     guard still holds it, may be empty."""
 
@@ -85,7 +85,7 @@ class GroupView:
     facts: tuple[tuple[str, tuple[str, ...]], ...]
     members: tuple[MemberRow, ...]
     holders: tuple[str, ...]
-    held: tuple[HeldAlarm, ...]
+    held: tuple[AlarmToDecide, ...]
     incidents: tuple[RecentIncident, ...]
     paused: bool
     maintained: bool
@@ -210,12 +210,12 @@ def _recent_incident(row: ReportedIncident) -> RecentIncident:
     )
 
 
-def held_alarm(row: HeldAlarmRow) -> HeldAlarm:
+def held_alarm(row: HeldAlarmRow) -> AlarmToDecide:
     """Return the view of a row of failover.held."""
     children = row["children"]
     verb = "waits" if children == 1 else "wait"
     waiting = f": {counted(children, 'group')} {verb}" if children else ""
-    return HeldAlarm(
+    return AlarmToDecide(
         incident=row["incident"],
         sentence=f"{row['sentence']}{waiting}",
         heard=f"heard {counted(row['heard'], 'time')}, last {when(row['last_at'])}",
