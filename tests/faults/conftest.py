@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_report_header() -> str:
-    seconds = os.environ.get("FAULT_SECONDS", "60")
+    seconds = os.environ.get("FAULT_SECONDS", "30")
     return f"random schedules: FAULT_SECONDS={seconds} FAULT_SEED={os.environ['FAULT_SEED']}"
 
 

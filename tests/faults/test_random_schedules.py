@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random schedules of faults and events, for ``FAULT_SECONDS`` (60) seconds.
+"""Random schedules of faults and events, for ``FAULT_SECONDS`` (30) seconds.
 
 ``FAULT_SEED`` is printed at the start and gives the same schedules again; one of them alone is
 played by its own seed, which is printed when it fails.
@@ -27,7 +27,7 @@ def seeds(lane: int) -> Iterator[str]:
     if "." in given:
         yield from [given] if given.split(".")[1] == str(lane) else []
         return
-    deadline = time.monotonic() + float(os.environ.get("FAULT_SECONDS", "60"))
+    deadline = time.monotonic() + float(os.environ.get("FAULT_SECONDS", "30"))
     number = 0
     while time.monotonic() < deadline:
         yield f"{given}.{lane}.{number}"
