@@ -17,11 +17,13 @@ import yaml
 from mistral_failover.actions import orders
 from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.runtime.process import Runtime
+from mistral_failover.store import host_fences
 from support.fencing import AGENT, Machines, clouds_of_an_operator, private
 from support.planned_groups import PlannedGroup, emulated, protect, resources, state
+from support.waiting import until
 
 __all__ = ["emulated", "protect", "state"]
-LADDER = [{"kind": "host_power", "limit": 20}, "confirm"]
+LIMIT = 20  # seconds of the rung
 
 
 class House:
@@ -54,12 +56,12 @@ def house(
     monkeypatch.setattr(state, "settings", replace(state.settings, fence_devices_file=str(file)))
     machines = Machines(tmp_path)
 
-    def make(mode: str = "works") -> House:
+    def make(mode: str = "works", limit: int = LIMIT) -> House:
         wanted = resources(1, ["active"])
         for spec in wanted.values():
             if spec["type"] == "volume_attachment":
                 spec["properties"]["when_host_is_down"] = "delete_server"
-        group = protect(fence=LADDER, resources=wanted)
+        group = protect(fence=[{"kind": "host_power", "limit": limit}, "confirm"], resources=wanted)
         group.order(orders.Begin(group.name, lost=[]))
         found = House(group, emulated, machines)
         port, secret = machines.board(mode), private(tmp_path / "secret", "s3cret-of-the-board")
@@ -102,6 +104,25 @@ def test_a_dead_host_is_fenced_and_what_it_holds_is_released_without_an_operator
     assert here.host not in proof["attributes"]["observed"]
     assert here.machines.power(here.host) == "off"
     assert here.server not in here.cloud.emulation.state.servers, "deleted, to free its volume"
+
+
+def test_a_fence_of_the_host_by_another_group_is_awaited_beyond_the_limit_of_the_rung(
+    state: Runtime, house: Callable[..., House]
+) -> None:
+    """Its process died, and its claim lasts longer than the rung."""
+    here = house(limit=4)
+    here.cloud.client.fault("host", here.host, "power_off")
+    state.database.atomically(lambda tx: host_fences.claim(tx, here.host, "another group", 6.0))
+
+    begun = here.group.order(orders.Begin(here.group.name, lost=["db_a"]))
+    assert here.group.status()["status"] == "IN_PROGRESS"
+
+    def reached() -> bool:
+        here.group.carry(begun)
+        return bool(here.group.status()["status"] == "COMPLETE")
+
+    until(reached, "the goal", limit=30)
+    assert here.machines.power(here.host) == "off"
 
 
 @pytest.mark.parametrize("mode", ["refuses", "lies"])

@@ -61,11 +61,26 @@ class Unproven(Exception):  # noqa: N818 - it names the finding
         self.detail = detail or message
 
 
-class ClaimLost(Unproven):
+class Undecided(Unproven):
+    """Nothing contradicts a proof, and a later try may have it: another process fences the host, or
+    has proven it off."""
+
+
+class Claimed(Undecided):
+    """Another process fences the host."""
+
+    def __init__(self, host: str, owner: str | None) -> None:
+        super().__init__(
+            "another process is fencing its host, and has no proof yet",
+            f"{host} is being fenced by {owner}",
+        )
+
+
+class ClaimLost(Undecided):
     """The claim of the host ended before there was a proof."""
 
 
-class NoAnswer(Unproven):
+class NoAnswer(Undecided):
     """No device says whether the host is still off."""
 
     def __init__(self, host: str) -> None:
@@ -256,10 +271,7 @@ def _claim(switch: Switch, host: str, levels: Levels, since: float) -> Claim | s
             if claim is not None:
                 return claim
         if switch.left <= _PAUSE:
-            raise Unproven(
-                "another process is fencing its host, and has no proof yet",
-                f"{host} is being fenced by {found.owner}",
-            )
+            raise Claimed(host, found.owner)
         switch.guard.permit("GET")
         switch.sleep(_PAUSE)
 
@@ -318,13 +330,14 @@ def _shared_report(
     switch: Switch, host: str, found: HostFence, levels: Levels, permit: agents.Permit
 ) -> Power:
     """Return what the devices of the host report. A board has few sessions, so one group of this
-    process asks at a time, and those that waited take its answer. Raises TimeOver."""
+    process asks at a time, and those that waited take its answer. Raises TimeOver, and NoAnswer if
+    this group's turn does not come."""
     began = time.monotonic()
     last = _reports.setdefault(host, _Report())
     while not last.turn.acquire(timeout=_PAUSE):
         switch.guard.permit("GET")
         if switch.left <= _PAUSE:
-            raise TimeOver
+            raise NoAnswer(host)
     try:
         if last.asked_at is None or last.asked_at < began or last.about != found:
             asked_at = time.monotonic()

@@ -119,7 +119,8 @@ class DeviceRung(FenceRung):
         """Return the proof. Raises ``devices.NoDevices``, ``power.Unproven``, CloudError."""
 
     def prove(self, attempt: FenceAttempt, rung: Rung) -> Evidence:
-        """Use the devices, if the project may use any."""
+        """Use the devices, if the project may use any. What another process may still prove is
+        awaited like a service that does not answer: no operator has to confirm it."""
         from mistral_failover.cloud.errors import CloudError
         from mistral_failover.cloud.servers import Evidence
         from mistral_failover.resources.fence import devices, power
@@ -130,6 +131,18 @@ class DeviceRung(FenceRung):
                 raise devices.NoDevices("this process has no state store")
             known = devices.for_project(runtime.settings, attempt.tools.project_id)
             return Evidence(True, self.kind, self.proven(attempt, rung, known))
+        except power.Undecided as error:
+            LOG.warning(
+                "%s of %s is undecided: %s", self.kind, attempt.target.member.name, error.detail
+            )
+            raise CloudError(
+                "FENCE_UNPROVEN",
+                error.message,
+                remedy="It is tried again.",
+                transient=True,
+                service="the fence of its host",
+                detail=error.message,
+            ) from None
         except (devices.NoDevices, power.Unproven) as error:
             member = attempt.target.member.name
             LOG.warning("No proof by %s for %s: %s", self.kind, member, error.detail)
