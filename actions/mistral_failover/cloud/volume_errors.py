@@ -87,10 +87,7 @@ def target_down(
     error = CloudError(
         "TARGET_DOWN",
         f"Could not attach volume {volume_id} to {where}: {why}",
-        remedy=(
-            "Repair the host (is nova-compute running there?) or the server. Or, only if the "
-            "member is lost: failover start GROUP --lost MEMBER, which fences it first."
-        ),
+        remedy="Repair the host (is nova-compute running there?) or the server.",
         retryable=False,  # by this wait: another server may be chosen
         transient=True,
         service=where,

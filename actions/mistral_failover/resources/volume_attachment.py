@@ -32,7 +32,7 @@ from mistral_failover.resources.operation_context import (
     refuse_unproven,
 )
 from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.remedies import says_how_to_continue
+from mistral_failover.runtime.remedies import says_how_to_continue, start_command
 from mistral_failover.store.attached_volumes import AttachedVolume
 
 
@@ -64,21 +64,31 @@ def attach_volume(
                 server=server,
             )
         except CloudError as error:
-            if error.target is not None and error.target["evidence"] == GONE:
-                _say_how_to_replace(context, operation, server_id, error)
+            if error.target is not None:
+                gone = error.target["evidence"] == GONE
+                _say_how_to_go_on(context, operation, server_id, error, gone=gone)
             raise
     return {"physical_id": volume_id, "attributes": attributes}
 
 
-def _say_how_to_replace(
-    context: OperationContext, operation: OperationDocument, server_id: str, error: CloudError
+def _say_how_to_go_on(
+    context: OperationContext,
+    operation: OperationDocument,
+    server_id: str,
+    error: CloudError,
+    *,
+    gone: bool,
 ) -> None:
-    """Let an error about a server that does not exist name the commands that help."""
+    """Let an error about a server that can take no volume name the commands that help."""
+    member = member_of(operation)["name"]
+    if not gone:
+        fenced = start_command(operation["group"], lost=member)
+        error.remedy += f" Or, only if {member} is lost: {fenced}, which fences it first."
+        return
     try:
         commands = replacement_commands(context.cloud, operation["stack"], server_id)
     except CloudError:
         commands = ""  # what is known is said now; the next try asks Heat again
-    member = member_of(operation)["name"]
     error.remedy = (
         f"Let Heat make another server for {member}: {commands}."
         if commands
