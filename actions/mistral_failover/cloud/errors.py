@@ -43,9 +43,8 @@ REMEDIES = {
     ),
     "CONFLICT": "Wait until the running action has ended, then try again.",
     "HOST_DOWN": (
-        "The compute service of the server's host is down, so Nova can neither detach nor stop "
-        "anything there. Start nova-compute again. A fence needs another rung there (delete, a "
-        "workflow, confirm)."
+        "Start nova-compute on the server's host again: until then Nova can neither detach nor "
+        "stop anything there."
     ),
     "VOLUME_IN_USE": "Detach the volume from its holder first.",
     "QUOTA": "Raise the project's quota, or free some of it.",

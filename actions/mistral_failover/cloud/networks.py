@@ -367,10 +367,7 @@ def _refuse_dead_host(cloud: Cloud, port_id: str, server_id: str) -> None:
             "HOST_DOWN",
             f"Could not detach port {port_id} from server {server_id}: the compute service of its "
             "host is down.",
-            remedy=(
-                "Start nova-compute on its host again. Only if the member is lost: failover start "
-                "GROUP --lost MEMBER, which fences it first."
-            ),
+            remedy="Start nova-compute on its host again.",
         )
 
 

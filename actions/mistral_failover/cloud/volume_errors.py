@@ -57,19 +57,13 @@ def host_down(
         return CloudError(
             "HOST_DOWN",
             f"{message}. The member only confirmed that it quiesced; its guest may be running",
-            remedy=(
-                "Start nova-compute on its host again. Or switch the guest off, confirm that with "
-                "failover confirm-fenced, and continue with failover start."
-            ),
+            remedy="Start nova-compute on its host again.",
             blocked=True,
         )
     return CloudError(
         "HOST_DOWN",
         message,
-        remedy=(
-            "Start nova-compute on its host again. Only if the member is lost: failover start "
-            "GROUP --lost MEMBER, which fences it first."
-        ),
+        remedy="Start nova-compute on its host again.",
     )
 
 
@@ -107,7 +101,7 @@ def server_in_error(volume_id: str, server_id: str) -> CloudError:
         remedy=(
             f"Switch the server off, which its project may do: openstack server stop {server_id}. "
             "Or, as an administrator, if the server is healthy: openstack server set --state "
-            f"active {server_id}. Then run failover sweep."
+            f"active {server_id}."
         ),
         blocked=True,
     )

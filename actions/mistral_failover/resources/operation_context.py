@@ -8,7 +8,8 @@ operation's document (see ``mistral.operation_documents``), and returns ``{"phys
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,9 +21,10 @@ from mistral_failover.convergence.records import Action, Record, Status
 from mistral_failover.mistral.api import Mistral
 from mistral_failover.mistral.operation_documents import MemberDocument, OperationDocument
 from mistral_failover.model.goal import fence_name
+from mistral_failover.model.rungs import ServerAfter, rung_kind
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.process import Runtime
-from mistral_failover.runtime.remedies import start_command
+from mistral_failover.runtime.remedies import confirm_command, start_command
 
 Resolve = Callable[[Cloud, str, str], str]
 """Returns the id for a stack and a name in the group file; raises `CloudError`."""
@@ -120,6 +122,27 @@ def fence_proof(operation: OperationDocument) -> Mapping[str, Any] | None:
     member = operation["member"]
     fence = operation["inputs"].get(fence_name(member["name"])) if member else None
     return fence["attributes"] if fence else None
+
+
+@contextmanager
+def says_how_to_leave_a_dead_host(operation: OperationDocument) -> Iterator[None]:
+    """Let an error about a host that is down name the command that fences the member, or confirms
+    that its guest is off; with a proof that it is off, the error itself says what helps."""
+    try:
+        yield
+    except CloudError as error:
+        if error.code == "HOST_DOWN":
+            group, member, proof = (
+                operation["group"],
+                member_of(operation)["name"],
+                fence_proof(operation),
+            )
+            if proof is None:
+                fenced = start_command(group, lost=member)
+                error.remedy += f" Or, only if {member} is lost: {fenced}, which fences it first."
+            elif rung_kind(proof["rung"]).server_after is ServerAfter.RUNNING:
+                error.remedy += f" Or switch the guest off, then: {confirm_command(group, member)}."
+        raise
 
 
 def refuse_started(context: OperationContext, operation: OperationDocument, server_id: str) -> None:

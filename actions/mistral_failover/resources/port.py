@@ -21,6 +21,7 @@ from mistral_failover.resources.operation_context import (
     recorded_server,
     refuse_started,
     refuse_unproven,
+    says_how_to_leave_a_dead_host,
 )
 from mistral_failover.runtime.remedies import says_how_to_continue
 
@@ -46,7 +47,7 @@ def detach_port(context: OperationContext, operation: OperationDocument) -> dict
     """
     server_id, proof = recorded_server(operation), fence_proof(operation)
     after = rung_kind(proof["rung"]).server_after if proof else None
-    with says_how_to_continue(operation["group"]):
+    with says_how_to_continue(operation["group"]), says_how_to_leave_a_dead_host(operation):
         if proof is None:
             refuse_unproven(context, operation, server_id)
         elif after is ServerAfter.SHUTOFF:

@@ -30,6 +30,7 @@ from mistral_failover.resources.operation_context import (
     recorded_server,
     refuse_started,
     refuse_unproven,
+    says_how_to_leave_a_dead_host,
 )
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.remedies import says_how_to_continue, start_command
@@ -146,7 +147,7 @@ def _detach(context: OperationContext, operation: OperationDocument) -> dict[str
         cut_off=after is ServerAfter.CUT_OFF,
         stopped=after is ServerAfter.SHUTOFF,
     )
-    with says_how_to_continue(operation["group"]):
+    with says_how_to_continue(operation["group"]), says_how_to_leave_a_dead_host(operation):
         volumes.detach(
             context.cloud,
             volume_id,

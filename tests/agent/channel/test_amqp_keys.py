@@ -40,11 +40,21 @@ def test_only_the_group_may_read_it(write):
         assert "chmod" in refused(write(SECRET, mode)).remedy
 
 
-def test_a_short_or_missing_or_unnamed_one_says_how_to_make_it(write, tmp_path):
-    for path in (write(SECRET[:31] + b"\n\n\n"), str(tmp_path / "none"), str(tmp_path), None, ""):
+def test_a_short_or_unnamed_one_says_how_to_make_it(write):
+    for path in (write(SECRET[:31] + b"\n\n\n"), None, ""):
         remedy = refused(path).remedy
         assert "[failover] agent_key_file" in remedy
         assert "openssl rand" in remedy
+
+
+def test_a_missing_one_is_first_looked_for_on_the_other_executors(tmp_path):
+    remedy = refused(str(tmp_path / "none")).remedy
+    assert remedy.index("another executor") < remedy.index("openssl rand")
+
+
+def test_one_that_can_not_be_read_is_not_replaced(tmp_path):
+    """A new secret would void the keys of all agents."""
+    assert "openssl rand" not in refused(str(tmp_path)).remedy
 
 
 def test_a_new_secret_is_found(write):

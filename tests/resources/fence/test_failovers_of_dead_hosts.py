@@ -121,7 +121,7 @@ def test_a_fence_of_the_host_by_another_group_is_awaited_beyond_the_limit_of_the
         here.group.carry(begun)
         return bool(here.group.status()["status"] == "COMPLETE")
 
-    until(reached, "the goal", limit=30)
+    until(reached, "the goal")
     assert here.machines.power(here.host) == "off"
 
 

@@ -598,6 +598,61 @@ def test_a_process_that_waits_for_another_one_in_vain_has_no_proof_and_tries_aga
     assert fencing.actions() == []
 
 
+def test_a_wait_for_another_process_uses_up_the_patience_of_the_operation(
+    fencing: Fencing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each try lasts for minutes. If it counted as work, the waits would never come to an end."""
+    fencing.dies()
+    fencing.configure([fencing.device(fencing.machines.board())])
+    store = fencing.runtime.database
+    store.atomically(lambda tx: host_fences.claim(tx, fencing.host, "a dead process", 0.5))
+    attempt, heard = fencing.attempt(), []
+
+    def waits_for(error: CloudError | None) -> None:
+        heard.append(error and error.service)
+
+    guard = attempt.tools.cloud.guard
+    monkeypatch.setattr(guard, "waits_for", waits_for, raising=False)
+    monkeypatch.setattr(guard, "overloaded", lambda *_: None, raising=False)
+
+    evidence = host_power.HostPower("host_power").prove(attempt, {"kind": "host_power", "limit": 9})
+
+    assert evidence.proven
+    assert heard[0] == "the fence of its host"
+    assert heard[-1] is None, "its own fence is no wait"
+
+
+def test_what_a_wait_has_left_of_the_time_is_no_try(fencing: Fencing) -> None:
+    fencing.dies()
+    slow = after(fencing, "sleep 1.2")
+    fencing.configure([fencing.device(fencing.machines.board(), agent=slow, limit=5)])
+    store = fencing.runtime.database
+    store.atomically(lambda tx: host_fences.claim(tx, fencing.host, "a dead process", 3.0))
+
+    undecided(lambda: fencing.prove(limit=4))
+
+    assert fencing.prove(limit=10).proven
+
+
+def test_a_proof_of_another_process_that_could_not_be_examined_in_time_is_examined_again(
+    fencing: Fencing,
+) -> None:
+    fencing.dies()
+    silent = fencing.folder / "silent"
+    agent = after(fencing, f"[ ! -e {silent} ] || sleep 5")
+    device = fencing.device(fencing.machines.board(), agent=agent, limit=5)
+    fencing.configure([device], [device])
+    fencing.begin()
+    assert fencing.prove().proven
+    silent.touch()
+
+    undecided(lambda: fencing.prove(limit=2))
+
+    silent.unlink()
+    assert fencing.prove().proven
+    assert fencing.actions().count("off") == 1
+
+
 def test_a_proof_stays_while_the_devices_do_not_say_whether_the_host_is_still_off(
     fencing: Fencing,
 ) -> None:
@@ -627,7 +682,7 @@ def test_without_an_answer_a_proof_of_another_process_proves_nothing(fencing: Fe
 
     said = undecided(lambda: fencing.prove(limit=2))
 
-    assert "no fence device says whether it still is" in said
+    assert "no fence device says whether it still is (fence_after status: exit code 1)" in said
     assert recorded_proof(fencing) is not None, "the others may use it"
 
 

@@ -23,8 +23,19 @@ def read_secret(path: str | None) -> bytes:
     try:
         found = Path(path).stat()
         secret = _read(path, found.st_mtime_ns, found.st_ino, found.st_size)
+    except FileNotFoundError:
+        raise ChannelError(
+            "CONFIG",
+            f"{path} does not exist.",
+            f"Copy it from another executor. Only if no executor has one yet: {_making(path)}",
+        ) from None
     except OSError as error:
-        raise _wrong(f"{path} cannot be read: {error.strerror}.", path) from None
+        raise ChannelError(
+            "CONFIG",
+            f"{path} cannot be read: {error.strerror}.",
+            "Let Mistral's user read it: a file of root with mode 0640 and Mistral's group. Do not "
+            "make a new secret: with another one no agent accepts a command.",
+        ) from None
     if found.st_mode & (stat.S_IROTH | stat.S_IWOTH):
         raise ChannelError(
             "CONFIG",
@@ -47,5 +58,10 @@ def _wrong(message: str, path: str) -> ChannelError:
         "CONFIG",
         message,
         f"Set [failover] agent_key_file to a file that only Mistral can read, the same on every "
-        f"executor: (umask 077; openssl rand -hex 32 > {path})",
+        f"executor: {_making(path)}",
     )
+
+
+def _making(path: str) -> str:
+    """Return the command that makes a new secret."""
+    return f"(umask 077; openssl rand -hex 32 > {path})"

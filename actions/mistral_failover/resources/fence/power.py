@@ -23,7 +23,7 @@ from mistral_failover.agent.wire import Address
 from mistral_failover.cloud import hosts
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import Guard
+from mistral_failover.cloud.guard import Guard, Listener
 from mistral_failover.cloud.tokens import NO_RIGHTS
 from mistral_failover.fault_points import reach
 from mistral_failover.resources.fence import agents
@@ -62,8 +62,18 @@ class Unproven(Exception):  # noqa: N818 - it names the finding
 
 
 class Undecided(Unproven):
-    """Nothing contradicts a proof, and a later try may have it: another process fences the host, or
-    has proven it off."""
+    """Nothing was proven or disproven, because another process had the host: a later try may."""
+
+    def awaited(self) -> CloudError:
+        """Return it as what an operation waits for, as for a service that does not answer."""
+        return CloudError(
+            "FENCE_UNPROVEN",
+            self.message,
+            remedy="It is tried again.",
+            transient=True,
+            service="the fence of its host",
+            detail=self.message,
+        )
 
 
 class Claimed(Undecided):
@@ -72,7 +82,7 @@ class Claimed(Undecided):
     def __init__(self, host: str, owner: str | None) -> None:
         super().__init__(
             "another process is fencing its host, and has no proof yet",
-            f"{host} is being fenced by {owner}",
+            f"{host} is being fenced by {owner or 'another process'}",
         )
 
 
@@ -81,12 +91,14 @@ class ClaimLost(Undecided):
 
 
 class NoAnswer(Undecided):
-    """No device says whether the host is still off."""
+    """No device says whether the host is still off; ``why``: what the devices said, if they were
+    asked."""
 
-    def __init__(self, host: str) -> None:
+    def __init__(self, host: str, why: agents.Answer | None = None) -> None:
+        words, detail = (f" ({why.words})", f" ({why.detail})") if why else ("", "")
         super().__init__(
-            "its host was proven off, and no fence device says whether it still is",
-            f"no fence device says whether {host} is still off",
+            f"its host was proven off, and no fence device says whether it still is{words}",
+            f"no fence device says whether {host} is still off{detail}",
         )
 
 
@@ -145,8 +157,10 @@ def switch_off(switch: Switch, host: str, since: float) -> str:
             "no fence device is configured for its host", f"{host} is not among hosts of the file"
         )
     _await_down(switch, host)
+    waited = False
     while True:
-        claim = _claim(switch, host, levels, since)
+        claim, had_to_wait = _claim(switch, host, levels, since)
+        waited = waited or had_to_wait
         if isinstance(claim, str):
             return claim
         try:
@@ -155,6 +169,11 @@ def switch_off(switch: Switch, host: str, since: float) -> str:
             if switch.left <= _PAUSE:
                 raise
             LOG.warning("%s: %s", host, lost.detail)
+            waited = True
+        except Unproven as error:
+            if waited and switch.left <= _PAUSE:  # it had only what the wait had left of its time
+                raise Undecided(error.message, error.detail) from None
+            raise
 
 
 def _switch_off_once(switch: Switch, host: str, claim: Claim, levels: Levels) -> str:
@@ -247,31 +266,47 @@ def _await_down(switch: Switch, host: str) -> None:
         switch.sleep(min(_PAUSE * 4, switch.left))
 
 
-def _claim(switch: Switch, host: str, levels: Levels, since: float) -> Claim | str:
-    """Return the right to switch the host off, or the proof of another process."""
+def _waits_for(switch: Switch, what: Undecided | None) -> None:
+    """Record what this fence waits for: a wait for others uses up the operation's patience, its own
+    work does not."""
+    if isinstance(switch.guard, Listener):
+        switch.guard.waits_for(None if what is None else what.awaited())
+
+
+def _claim(switch: Switch, host: str, levels: Levels, since: float) -> tuple[Claim | str, bool]:
+    """Return the right to switch the host off, or the proof of another process; and whether it had
+    to be waited for. Raises Undecided."""
+    waited = False
     while True:
         found = switch.store.reading(lambda tx: host_fences.of_host(tx, host))
         if found.owner is None:
             try:
                 proof = _usable(switch, host, found, levels, since)
-            except NoAnswer:
+            except NoAnswer as none:
                 # A claim would void the proof for all groups, and prove nothing: a device that does
                 # not answer is often only busy with the questions of the others.
+                _waits_for(switch, none)
+                waited = True
                 if switch.left <= _PAUSE * 8:
                     raise
                 switch.sleep(_PAUSE * 4)
                 continue
             if proof is not None:
                 if switch.store.reading(lambda tx: host_fences.of_host(tx, host)) == found:
-                    return proof
+                    _waits_for(switch, None)
+                    return proof, waited
                 continue  # another process has found it contradicted meanwhile
             claim = switch.store.atomically(
                 lambda tx: host_fences.claim(tx, host, switch.owner, switch.lease)
             )
             if claim is not None:
-                return claim
+                _waits_for(switch, None)
+                return claim, waited
+        claimed = Claimed(host, found.owner)
+        _waits_for(switch, claimed)
+        waited = True
         if switch.left <= _PAUSE:
-            raise Claimed(host, found.owner)
+            raise claimed
         switch.guard.permit("GET")
         switch.sleep(_PAUSE)
 
@@ -295,18 +330,18 @@ def _usable(
 
     age = switch.store.reading(lambda tx: tx.now()) - found.proven_at
     try:
-        power = _shared_report(switch, host, found, levels, permit)
-        if power is Power.ON:
+        answer = _shared_report(switch, host, found, levels, permit)
+        if answer.power is Power.ON:
             return None
-        if power is Power.UNKNOWN:
-            raise NoAnswer(host)
+        if answer.power is Power.UNKNOWN:
+            raise NoAnswer(host, answer)
         _Signs(switch, host).contradict(hold)
         _contradicted_by_storage(switch, permit, hold, max(0.0, WATCH - age))
     except NoAnswer:
         raise
     except Unproven as error:
         if switch.left <= _PAUSE:
-            raise
+            raise Undecided(error.message, error.detail) from None
         LOG.warning("%s: the proof of another process does not count: %s", host, error.detail)
         return None
     return found.proof
@@ -320,7 +355,7 @@ class _Report:
     turn: threading.Lock = field(default_factory=threading.Lock)
     asked_at: float | None = None
     about: HostFence | None = None
-    power: Power = Power.UNKNOWN
+    answer: agents.Answer = agents.Answer(False, "not asked yet", "not asked yet")
 
 
 _reports: dict[str, _Report] = {}
@@ -328,7 +363,7 @@ _reports: dict[str, _Report] = {}
 
 def _shared_report(
     switch: Switch, host: str, found: HostFence, levels: Levels, permit: agents.Permit
-) -> Power:
+) -> agents.Answer:
     """Return what the devices of the host report. A board has few sessions, so one group of this
     process asks at a time, and those that waited take its answer. Raises TimeOver, and NoAnswer if
     this group's turn does not come."""
@@ -341,23 +376,26 @@ def _shared_report(
     try:
         if last.asked_at is None or last.asked_at < began or last.about != found:
             asked_at = time.monotonic()
-            last.power = _reported(levels, permit, switch.going)
+            last.answer = _reported(levels, permit, switch.going)
             last.asked_at, last.about = asked_at, found
-        return last.power
+        return last.answer
     finally:
         last.turn.release()
 
 
-def _reported(levels: Levels, permit: agents.Permit, going: agents.Going) -> Power:
+def _reported(levels: Levels, permit: agents.Permit, going: agents.Going) -> agents.Answer:
     """Return what the devices report: OFF if a level does, and no device of the levels before
-    reports ON."""
+    reports ON; UNKNOWN with the reasons of those that reported nothing."""
+    silent = []
     for level in levels:
-        said = [agents.status(device, permit, going).power for device in level]
-        if all(power is Power.OFF for power in said):
-            return Power.OFF
-        if Power.ON in said:
-            return Power.ON
-    return Power.UNKNOWN
+        said = [agents.status(device, permit, going) for device in level]
+        if all(answer.power is Power.OFF for answer in said):
+            return said[0]
+        if on := [answer for answer in said if answer.power is Power.ON]:
+            return on[0]
+        silent += [answer for answer in said if answer.power is Power.UNKNOWN]
+    words = "; ".join(dict.fromkeys(answer.words for answer in silent))
+    return agents.Answer(False, words, "; ".join(answer.detail for answer in silent))
 
 
 def _statuses(
@@ -383,12 +421,14 @@ def _contradicted_by_storage(
     end = time.monotonic() + seconds
     found = switch.watching(permit)
     while found[0]:
-        left = min(end - time.monotonic(), switch.left)
+        left = end - time.monotonic()
         if left <= 0:
             words, detail = found
             raise Unproven(f"contradicted: {words}", f"contradicted: {detail}")
+        if switch.left <= 0:
+            raise TimeOver
         hold()
-        switch.sleep(min(4 * _PAUSE, left))
+        switch.sleep(min(4 * _PAUSE, left, switch.left))
         if switch.left > 0:
             found = switch.watching(permit)
 

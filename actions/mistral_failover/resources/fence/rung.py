@@ -135,14 +135,7 @@ class DeviceRung(FenceRung):
             LOG.warning(
                 "%s of %s is undecided: %s", self.kind, attempt.target.member.name, error.detail
             )
-            raise CloudError(
-                "FENCE_UNPROVEN",
-                error.message,
-                remedy="It is tried again.",
-                transient=True,
-                service="the fence of its host",
-                detail=error.message,
-            ) from None
+            raise error.awaited() from None
         except (devices.NoDevices, power.Unproven) as error:
             member = attempt.target.member.name
             LOG.warning("No proof by %s for %s: %s", self.kind, member, error.detail)
