@@ -122,7 +122,7 @@ def test_commands_are_numbered_and_say_when_to_type_them() -> None:
 
     start = lines.index("Next:")
     assert lines[start + 1 : start + 5] == [
-        "  1. If db_a is back (tries the proof again):",
+        "  1. Once db_a or its host answers (tries to fence again):",
         "     failover start payments --lost db_a",
         "  2. Once you are sure that db_a is off:",
         f"     {COMMAND}",
@@ -173,7 +173,8 @@ def test_a_step_that_a_service_does_not_answer_says_so() -> None:
         (
             status("BLOCKED", remedies=[{"member": "db_a", "command": "failover confirm-fenced"}]),
             [
-                "if db_a is back: failover start payments --lost db_a   (tries the proof again)",
+                "once db_a or its host answers: failover start payments --lost db_a   "
+                "(tries to fence again)",
                 "failover confirm-fenced",
             ],
         ),
@@ -276,7 +277,7 @@ def test_a_reason_that_was_told_among_the_steps_is_not_told_whole_once_more() ->
     list(live(iter([look]), terminal))
 
     _, last = stream.getvalue().splitlines()
-    assert "; Fence db_a [FENCE_UNPROVEN]; if db_a is back" in last
+    assert "; Fence db_a [FENCE_UNPROVEN]; once db_a or its host answers" in last
     for told in (stream, terminal):
         assert " ".join(told.getvalue().split()).count("it is not proven") == 1
     ended = {"reason": "its execution was ended", "failure": None}

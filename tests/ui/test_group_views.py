@@ -77,7 +77,9 @@ def test_the_commands_are_apart_from_their_words() -> None:
     first, second = verdict(status("BLOCKED", remedies=remedies)).commands
 
     assert first == Advice(
-        "failover start payments --lost db_a", "if db_a is back", "tries the proof again"
+        "failover start payments --lost db_a",
+        "once db_a or its host answers",
+        "tries to fence again",
     )
     assert second.command == "failover confirm-fenced payments db_a"
     assert second.condition == "once you are sure that db_a is off"

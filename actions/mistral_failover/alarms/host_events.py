@@ -27,7 +27,7 @@ from mistral_failover.model.text import plain
 from mistral_failover.runtime.errors import masked
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents
-from mistral_failover.store.incidents import RETRIED, Incident
+from mistral_failover.store.incidents import LOOKS_FOR_MEMBERS, Incident
 from mistral_failover.store.transaction import ProjectTransaction
 
 LOG = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ def retry(request: Request, event: Incident) -> list[RecordedAlarm]:
 def unsettled(tx: ProjectTransaction) -> list[Incident]:
     """Return the open host events of the last hour, oldest first: Nova could not be asked for all
     members, or the process that recorded the event died before it recorded all children."""
-    since = tx.now() - RETRIED
+    since = tx.now() - LOOKS_FOR_MEMBERS
     found = incidents.host_events_since(tx, (AdmissionRule.HOST, AdmissionRule.NOWHERE), since)
     return list(islice((event for event in found if event.fact.get("open")), UNSETTLED))
 
@@ -106,7 +106,7 @@ def _passed_on(request: Request, identity: str, tx: ProjectTransaction) -> Affec
     known = incidents.get(tx, identity)
     if known is None or known.decision == Decision.HELD:
         return None
-    if known.fact.get("open") and known.first_at >= tx.now() - RETRIED:
+    if known.fact.get("open") and known.first_at >= tx.now() - LOOKS_FOR_MEMBERS:
         return None
     priorities = groups.priorities(tx)
     children = (

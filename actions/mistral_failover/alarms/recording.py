@@ -296,7 +296,7 @@ def _judged(
         storm=lambda: _storm(request, tx, state, now),
     )
     verdict = admit(alarm, situation)
-    # Whose loss is not said of a server that no group has.
+    # No member is lost by an alarm about a server that no group has.
     lost = _lost_fact(alarm, member)
     fact = {"group": snapshot.group.name, **lost, "reported": alarm.sentence[:LONGEST_REPORT]}
     first = _first(tx, state, verdict, member, under_way)
@@ -490,7 +490,7 @@ def _known(
         if found := _counted_on(request, tx, verdict, first, fact):
             return found
     else:
-        _confirm(tx, known, fact)
+        _keep_reason(tx, known, fact)
     return RecordedAlarm(verdict, known.id, known.traversal_id, _to_begin(known))
 
 
@@ -544,11 +544,11 @@ def _counted_on(
     if known is None:
         return None
     incidents.count_duplicate(tx, known.id)
-    _confirm(tx, known, fact)
+    _keep_reason(tx, known, fact)
     return RecordedAlarm(verdict, known.id, known.traversal_id, _to_begin(known))
 
 
-def _confirm(tx: ProjectTransaction, known: Incident, fact: Mapping[str, Any]) -> None:
+def _keep_reason(tx: ProjectTransaction, known: Incident, fact: Mapping[str, Any]) -> None:
     """Keep with an incident that has not begun that an operator reports the same."""
     if "because" in fact and "because" not in known.fact and _to_begin(known) is not None:
         incidents.replace_admitted_fact(tx, known.id, {**known.fact, "because": fact["because"]})

@@ -29,17 +29,18 @@ WITHIN = 600.0
 """Seconds within which many alarms start. After that an admitted alarm is too old to start
 (``recovery.sweep``)."""
 LEAST, MOST = 10, 100
-"""Alarms that start within a minute: the most even if there are few, and what one server can do."""
+"""Alarms that may start within a minute: ``LEAST`` even if few are held, and never more than
+``MOST``, which one server can carry out."""
 RELEASABLE = frozenset({AdmissionRule.STORM, AdmissionRule.TOO_LATE})
 """The rules whose alarms start when their servers are known to have died."""
 
 
 @dataclass(frozen=True)
 class Storm:
-    """The failures in the project within the last ``window`` seconds: of ``groups`` in service,
-    ``failing`` had an alarm that was admitted or held by these rules, including the present one. It
-    is a storm if their share is at least ``share`` and their number at least ``fewest``; ``fewest``
-    0 disables storms."""
+    """The failures in the project within the last ``window`` seconds: of ``groups`` that ever had a
+    goal, ``failing`` had an alarm that was admitted or held by these rules, including the present
+    one. It is a storm if their share is at least ``share`` and their number at least ``fewest``;
+    ``fewest`` 0 disables storms."""
 
     failing: int
     groups: int
@@ -182,8 +183,8 @@ def _judged(
     each: HeldAlarm, evidence: Evidence, suspicion: str | None, silence: _Silence
 ) -> Judgement:
     known = [evidence.of(key) for key in each.keys]
-    doubted = each.of_server and not each.by_operator
-    if doubted and known and all(_cleared(one, each.age) for one in known):
+    dismissible = each.of_server and not each.by_operator
+    if dismissible and known and all(_cleared(one, each.age) for one in known):
         one = "its server runs, and its agent was heard since the alarm"
         several = "its servers run, and their agents were heard since the alarm"
         return Judgement(HeldAlarmStep.DISMISS, several if known[1:] else one)
@@ -193,8 +194,8 @@ def _judged(
         return Judgement(HeldAlarmStep.HOLD, suspicion)
     deaths = [_death(one, each, silence) for one in known]
     if not deaths or None in deaths:
-        doubted = any(silence.is_doubted(one.host, each.first) for one in known)
-        why = f": {_ALSO_SILENT}" if doubted else ""
+        others_silent = any(silence.is_doubted(one.host, each.first) for one in known)
+        why = f": {_ALSO_SILENT}" if others_silent else ""
         return Judgement(HeldAlarmStep.HOLD, f"it is not known that its server died{why}")
     return Judgement(HeldAlarmStep.RELEASE, " and ".join(dict.fromkeys(filter(None, deaths))))
 

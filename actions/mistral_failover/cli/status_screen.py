@@ -376,12 +376,13 @@ def _unblocking(status: StatusReport) -> list[Advice]:
     members = sorted({row["member"] for row in rows})
     verb = "start" if status["roles"] else "group delete"
     lost = " ".join(f"--lost {shlex.quote(member)}" for member in members)
-    are = "is" if len(members) == 1 else "are"
+    whose = "its host answers" if len(members) == 1 else "their hosts answer"
+    answers = f"{' and '.join(members)} or {whose}"
     return [
         Advice(
             f"failover {verb} {group} {lost}",
-            f"if {' and '.join(members)} {are} back",
-            "tries the proof again",
+            f"once {answers}",
+            "tries to fence again",
         ),
         *sure,
     ]

@@ -28,7 +28,8 @@ from mistral_failover.store.transaction import ProjectTransaction
 
 
 def goal(subject: ExaminedGroup) -> Iterable[Finding]:
-    """Check that the group serves, and that nothing prevents its next goal."""
+    """Check that the group reached its goal, and that it has no lost member and no lock of a dead
+    owner."""
     snapshot, name = subject.snapshot, subject.name
     current = snapshot.state.current_traversal
     if current is None:
@@ -70,7 +71,7 @@ def service(subject: ExaminedGroup) -> Iterable[Finding]:
     seen = observe.observe_once(subject.examination.request, subject.snapshot.state.id)
     if seen is None or seen.service is Service.OUT_OF_SERVICE:
         return
-    status = f"failover status {quote(subject.name)}"
+    sweep = f"failover sweep {quote(subject.name)}"
     if seen.service is Service.SERVING:
         yield ok("it serves and can fail over")
     elif seen.service is Service.DOWN:
@@ -78,10 +79,16 @@ def service(subject: ExaminedGroup) -> Iterable[Finding]:
             yield error(f"it is DOWN: {reason}", f"failover plan {quote(subject.name)}")
     elif seen.service is Service.DEGRADED:
         for reason in seen.reasons:
-            yield warn(f"it is DEGRADED: {reason}", status)
+            yield warn(
+                f"it is DEGRADED: {reason}",
+                f"{sweep} looks again, and repairs what heal in the group file allows",
+            )
     else:
         for reason in seen.reasons:
-            yield warn(f"cannot tell whether it serves: {reason}", status)
+            yield warn(
+                f"cannot tell whether it serves: {reason}",
+                f"Repair the service or the host that it names; {sweep} looks again",
+            )
 
 
 def stack(subject: ExaminedGroup) -> Iterable[Finding]:
@@ -232,15 +239,17 @@ def _host(subject: ExaminedGroup, servers: list[tuple[str, str]]) -> Iterable[Fi
     if not state.exists or state.host_status is not None:
         return
     hidden = f"Nova does not show this user the state of {name}'s host"
-    if any(rung_kind(r["kind"]).for_dead_host for r in subject.snapshot.group.fence):
-        yield ok(f"{hidden}; for a dead host the fence needs the ladder's workflow or an operator")
+    ladder = (rung_kind(rung["kind"]) for rung in subject.snapshot.group.fence)
+    for_dead = dict.fromkeys(kind.kind for kind in ladder if kind.for_dead_host)
+    if for_dead:
+        yield ok(f"{hidden}; for a dead host the fence needs {' or '.join(for_dead)}")
     else:
         yield warn(
             f"{hidden}: a dead host is noticed only when a call to it fails, and there the rungs "
             "stop and delete prove nothing",
             "Ask the cloud's administrator for the policy "
-            "os_compute_api:servers:show:host_status, or end the ladder with a workflow that "
-            "switches hosts off, or with confirm.",
+            "os_compute_api:servers:show:host_status, or add host_power, storage or a workflow "
+            "that switches hosts off to the ladder, or end it with confirm.",
         )
 
 

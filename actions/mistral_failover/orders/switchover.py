@@ -34,15 +34,17 @@ from mistral_failover.store.views import TraversalRow, TraversalStep
 
 _BACK = "or go back: failover rollback {group}"
 _REMEDIES = {
-    "IN_PROGRESS": "Wait for it (failover status); if nothing happens, run failover sweep.",
-    "BLOCKED": "Repair what it waits for first; failover status shows it.",
+    "IN_PROGRESS": (
+        "Wait for it: failover watch {group}. If nothing happens: failover sweep {group}"
+    ),
+    "BLOCKED": "Repair what it waits for first: failover status {group}",
     "FAILED": f"Repair it, then: failover start {{group}} ({_BACK})",
 }
 STACK_PARAMETERS = "stack_parameters"
 ENDINGS = ("RETURNED", "FAILED", "BLOCKED", "OVERTAKEN")
 """How a planned move ended that did not succeed: codes of the execution's error."""
 
-_NOT_UP = "To activate it: failover group activate."
+_NOT_UP = "To activate it: failover group activate {group}"
 
 
 class AlreadyThere(operator_order.NothingToDo):
@@ -199,7 +201,9 @@ def refuse_unreached(request: Request, snapshot: GroupSnapshot) -> None:
 
     traversal, step = request.store.reading(read)
     if not traversal or snapshot.reached:
-        raise ActionError("NOT_COMPLETE", f"{name} is not in service", _NOT_UP)
+        raise ActionError(
+            "NOT_COMPLETE", f"{name} is not in service", _NOT_UP.format(group=quote(name))
+        )
     why = traversal.reason or traversal.cause
     remedy = _REMEDIES.get(traversal.status, _REMEDIES["IN_PROGRESS"]).format(group=quote(name))
     ended = traversal.status in (TraversalStatus.FAILED, TraversalStatus.BLOCKED)
@@ -256,8 +260,9 @@ def _refuse_unheard(
     nothing about agents, and the way back would also wait for this agent."""
     if why := agent_health.why_unreachable(request, snapshot, target, server, commands):
         raise NoEligibleMember(
-            f"{target} cannot start anything, because its agent is silent",
-            "Check failover-agent there, or name another member.",
+            f"{target} cannot take over: its agent is silent or lacks a command",
+            f"On {target}: systemctl status failover-agent; a missing command belongs in "
+            "/etc/failover-agent.yaml. Or name another member with --to.",
             {target: why},
         )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import replace
+from shlex import quote
 from typing import TypedDict
 
 from mistral_failover.model.text import counted
@@ -107,7 +108,8 @@ def _unblock(request: Request, order: HostOrder, found: Leftovers) -> None:
         raise ActionError(
             "CONFIG",
             f"not every block of {found.host} is lifted: {error.message}",
-            "See the log of the executor. Correct ceph in the file of fence devices; repeat it.",
+            f"The executor's log says why. Correct ceph in the file of {devices.OPTION}, then: "
+            f"failover unfence {quote(found.host)} --because '...'",
         ) from None
 
 

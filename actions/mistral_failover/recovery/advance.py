@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The driver: carries out a traversal, stage by stage.
+"""The loop of ``failover.advance``: carries out a traversal, stage by stage.
 
 ``failover.advance`` is a loop over the state store. In each turn it lists the ready nodes and puts
 them into the process's pool of workers. It ends when every node of the stages up to the requested

@@ -54,7 +54,7 @@ MINUTE = 60.0
 DECIDED = 500
 """Held alarms that one sweep dismisses, or whose evidence it records, at most. The next one
 continues."""
-RETRIED = (
+DISMISSIBLE = (
     *RELEASABLE,
     AdmissionRule.COOLDOWN,
     AdmissionRule.PER_HOUR,
@@ -141,7 +141,7 @@ def _candidates(request: Request, tx: ProjectTransaction) -> list[Queued[_Candid
     """Return the waiting alarms of the project of which evidence can decide anything. An admitted
     one can only be dismissed, and not if an operator admitted it."""
     now = tx.now()
-    held = incidents.held_of_groups(tx, rules=RETRIED)
+    held = incidents.held_of_groups(tx, rules=DISMISSIBLE)
     found = []
     for row in chain(held, incidents.unstarted_of_groups(tx)):
         alarm = _judged_form(row.incident, now)

@@ -105,7 +105,7 @@ class NodeWorker:
                 step = self._concluded(ticket, outcome)
             down = (outcome.error or {}).get("code") == TARGET_DOWN  # a loop looks for another one
             if step.retry_at is not None and not down:
-                # A loop would do, but its execution may be lost in the same outage.
+                # The loop of failover.advance tries again, too, but the same outage may end it.
                 pause = max(0.0, step.retry_at - runtime.database.reading(lambda tx: tx.now()))
                 runtime.workers.submit_later(self.group_id, ready, self.work, self.needs, pause)
         reach("work.next")

@@ -3,6 +3,8 @@
 
 process        the process: state store, engine, leases, worker threads
 workers        its worker threads
+budgets        how many operations of a project may ask a service at once
+timers         calls functions later, all in one thread
 executor_stop  gives its work back when Mistral's executor stops
 request        one run of an action: project, user, rights in the cloud
 inputs         reads what a request says

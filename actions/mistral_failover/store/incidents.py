@@ -19,7 +19,7 @@ OPERATOR = "operator"
 LONGEST_REPORT = 1_000
 """The maximum number of characters that are kept of what a source reported."""
 """The source of incidents that an operator started."""
-RETRIED = 3600.0
+LOOKS_FOR_MEMBERS = 3600.0
 """Seconds for which an open host event looks for members. Later the host may be up again, with
 members that did not fail."""
 PAGE = 500

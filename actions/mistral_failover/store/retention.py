@@ -20,7 +20,7 @@ import sqlalchemy as sa
 
 from mistral_failover.model.decisions import Decision
 from mistral_failover.store import counting, totals
-from mistral_failover.store.incidents import OPERATOR, RETRIED
+from mistral_failover.store.incidents import LOOKS_FOR_MEMBERS, OPERATOR
 from mistral_failover.store.plans import REMEMBERED
 from mistral_failover.store.session import ProjectSession
 from mistral_failover.store.tables import groups, incidents, journal, plans, traversals
@@ -39,7 +39,7 @@ def _by_number(now: float) -> sa.ColumnElement[bool]:
         sa.and_(
             incidents.c.decision == Decision.ADMITTED,
             incidents.c.group_id.is_(None),
-            incidents.c.first_at < now - RETRIED,
+            incidents.c.first_at < now - LOOKS_FOR_MEMBERS,
             ~sa.exists().where(_other.c.parent == incidents.c.id),
         ),
     )

@@ -369,7 +369,7 @@ def test_a_level_that_hangs_leaves_time_for_the_next_one(fencing: Fencing) -> No
 
 def test_a_level_takes_its_whole_limit_if_the_time_is_enough_for_all(fencing: Fencing) -> None:
     fencing.dies()
-    slow = after(fencing, "sleep 1.2")
+    slow = after(fencing, "sleep 0.8")
     board = fencing.machines.board()
     fencing.configure(
         [fencing.device(board, agent=slow, limit=2.5)], [fencing.device(board, limit=2.5)]
@@ -624,12 +624,12 @@ def test_a_wait_for_another_process_uses_up_the_patience_of_the_operation(
 
 def test_what_a_wait_has_left_of_the_time_is_no_try(fencing: Fencing) -> None:
     fencing.dies()
-    slow = after(fencing, "sleep 1.2")
+    slow = after(fencing, "sleep 0.8")
     fencing.configure([fencing.device(fencing.machines.board(), agent=slow, limit=5)])
     store = fencing.runtime.database
-    store.atomically(lambda tx: host_fences.claim(tx, fencing.host, "a dead process", 3.0))
+    store.atomically(lambda tx: host_fences.claim(tx, fencing.host, "a dead process", 1.5))
 
-    undecided(lambda: fencing.prove(limit=4))
+    undecided(lambda: fencing.prove(limit=2))
 
     assert fencing.prove(limit=10).proven
 
