@@ -210,6 +210,22 @@ def test_what_would_need_a_person_waits_for_the_service_first(simulation: Simula
     assert simulation.status() == "BLOCKED"
 
 
+def test_tries_that_last_for_minutes_do_not_delay_the_call_for_a_person(
+    simulation: Simulation,
+) -> None:
+    """A fence waits in each try for that of another group."""
+    ready = begin(simulation, patience=600)
+    began, fence = simulation.clock.seconds, replace(away(), blocked=True)
+    while simulation.status() == "IN_PROGRESS":
+        again = simulation.operation(ready)
+        simulation.clock.seconds += 180
+        simulation.engine.conclude(again.ticket, fence)
+        simulation.clock.seconds = node_of(simulation, ready).next_try or simulation.clock.seconds
+
+    assert simulation.status() == "BLOCKED"
+    assert simulation.clock.seconds - began < 1000
+
+
 def test_what_is_worth_a_shorter_wait_than_the_group_allows_waits_so_long(
     simulation: Simulation,
 ) -> None:

@@ -102,6 +102,7 @@ def conclude(tx: Transaction, definitions: Definitions, ticket: Ticket, outcome:
             patience,
             own=outcome.patience,
             failing=failing,
+            blocked=outcome.blocked,
         )
         if wait is not None:
             return _retry_later(tx, traversal, record, state, wait, what)

@@ -44,19 +44,21 @@ def next_wait(
     *,
     own: float | None = None,
     failing: float | None = None,
+    blocked: bool = False,
 ) -> Wait | None:
     """Return how a node continues after one more transient failure. None: it waited long enough.
 
     ``patience``: the seconds of failures, whatever their kinds, after which it is not retried.
     ``own``: the error's own patience, for an unbroken series of errors that have one. ``failing``:
-    since when this try was failing, if it waited for the service itself.
+    since when this try was failing, if it waited for the service itself. ``blocked``: an operator
+    is needed when the patience ends, and learns it only then.
 
-    The time in which a try worked does not count. The pauses always count, so even failures of
-    changing kinds, with work between them, come to an end.
+    The time in which a try worked does not count, unless it is ``blocked``. The pauses always
+    count, so even failures of changing kinds, with work between them, come to an end.
     """
     began = now if failing is None else failing
     worked = began - (began if state.next_try is None else state.next_try)
-    if worked < _WORKED:
+    if blocked or worked < _WORKED:
         worked = 0.0
     since = began if state.waiting_since is None else state.waiting_since + worked
     own_since = None

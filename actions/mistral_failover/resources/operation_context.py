@@ -125,23 +125,24 @@ def fence_proof(operation: OperationDocument) -> Mapping[str, Any] | None:
 
 
 @contextmanager
-def says_how_to_leave_a_dead_host(operation: OperationDocument) -> Iterator[None]:
-    """Let an error about a host that is down name the command that fences the member, or confirms
-    that its guest is off; with a proof that it is off, the error itself says what helps."""
+def says_how_to_leave_a_dead_host(
+    operation: OperationDocument, *unless_confirmed: ServerAfter
+) -> Iterator[None]:
+    """Let an error about a host that is down name the command that fences the member; or that
+    confirms that its guest is off, if the fence left ``unless_confirmed`` behind."""
     try:
         yield
     except CloudError as error:
         if error.code == "HOST_DOWN":
-            group, member, proof = (
-                operation["group"],
-                member_of(operation)["name"],
-                fence_proof(operation),
-            )
+            group, member = operation["group"], member_of(operation)["name"]
+            proof = fence_proof(operation)
             if proof is None:
                 fenced = start_command(group, lost=member)
                 error.remedy += f" Or, only if {member} is lost: {fenced}, which fences it first."
-            elif rung_kind(proof["rung"]).server_after is ServerAfter.RUNNING:
-                error.remedy += f" Or switch the guest off, then: {confirm_command(group, member)}."
+            elif rung_kind(proof["rung"]).server_after in unless_confirmed:
+                error.remedy += (
+                    f" Or make sure that the guest is off, then: {confirm_command(group, member)}."
+                )
         raise
 
 

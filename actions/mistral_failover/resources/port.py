@@ -47,7 +47,10 @@ def detach_port(context: OperationContext, operation: OperationDocument) -> dict
     """
     server_id, proof = recorded_server(operation), fence_proof(operation)
     after = rung_kind(proof["rung"]).server_after if proof else None
-    with says_how_to_continue(operation["group"]), says_how_to_leave_a_dead_host(operation):
+    with (
+        says_how_to_continue(operation["group"]),
+        says_how_to_leave_a_dead_host(operation, ServerAfter.RUNNING, ServerAfter.SHUTOFF),
+    ):
         if proof is None:
             refuse_unproven(context, operation, server_id)
         elif after is ServerAfter.SHUTOFF:

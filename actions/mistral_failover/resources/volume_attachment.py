@@ -147,7 +147,10 @@ def _detach(context: OperationContext, operation: OperationDocument) -> dict[str
         cut_off=after is ServerAfter.CUT_OFF,
         stopped=after is ServerAfter.SHUTOFF,
     )
-    with says_how_to_continue(operation["group"]), says_how_to_leave_a_dead_host(operation):
+    with (
+        says_how_to_continue(operation["group"]),
+        says_how_to_leave_a_dead_host(operation, ServerAfter.RUNNING),
+    ):
         volumes.detach(
             context.cloud,
             volume_id,

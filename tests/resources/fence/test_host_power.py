@@ -598,10 +598,9 @@ def test_a_process_that_waits_for_another_one_in_vain_has_no_proof_and_tries_aga
     assert fencing.actions() == []
 
 
-def test_a_wait_for_another_process_uses_up_the_patience_of_the_operation(
+def test_the_status_shows_the_wait_for_another_process(
     fencing: Fencing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each try lasts for minutes. If it counted as work, the waits would never come to an end."""
     fencing.dies()
     fencing.configure([fencing.device(fencing.machines.board())])
     store = fencing.runtime.database

@@ -157,10 +157,10 @@ def switch_off(switch: Switch, host: str, since: float) -> str:
             "no fence device is configured for its host", f"{host} is not among hosts of the file"
         )
     _await_down(switch, host)
-    waited = False
+    whole = switch.left
     while True:
-        claim, had_to_wait = _claim(switch, host, levels, since)
-        waited = waited or had_to_wait
+        claim = _claim(switch, host, levels, since)
+        granted = switch.left
         if isinstance(claim, str):
             return claim
         try:
@@ -169,9 +169,9 @@ def switch_off(switch: Switch, host: str, since: float) -> str:
             if switch.left <= _PAUSE:
                 raise
             LOG.warning("%s: %s", host, lost.detail)
-            waited = True
         except Unproven as error:
-            if waited and switch.left <= _PAUSE:  # it had only what the wait had left of its time
+            # It had only what the wait for others had left of its time.
+            if switch.left <= _PAUSE and granted < whole / 2:
                 raise Undecided(error.message, error.detail) from None
             raise
 
@@ -267,16 +267,14 @@ def _await_down(switch: Switch, host: str) -> None:
 
 
 def _waits_for(switch: Switch, what: Undecided | None) -> None:
-    """Record what this fence waits for: a wait for others uses up the operation's patience, its own
-    work does not."""
+    """Have the status show what this fence waits for; None: for nothing."""
     if isinstance(switch.guard, Listener):
         switch.guard.waits_for(None if what is None else what.awaited())
 
 
-def _claim(switch: Switch, host: str, levels: Levels, since: float) -> tuple[Claim | str, bool]:
-    """Return the right to switch the host off, or the proof of another process; and whether it had
-    to be waited for. Raises Undecided."""
-    waited = False
+def _claim(switch: Switch, host: str, levels: Levels, since: float) -> Claim | str:
+    """Return the right to switch the host off, or the proof of another process. Raises
+    Undecided."""
     while True:
         found = switch.store.reading(lambda tx: host_fences.of_host(tx, host))
         if found.owner is None:
@@ -286,7 +284,6 @@ def _claim(switch: Switch, host: str, levels: Levels, since: float) -> tuple[Cla
                 # A claim would void the proof for all groups, and prove nothing: a device that does
                 # not answer is often only busy with the questions of the others.
                 _waits_for(switch, none)
-                waited = True
                 if switch.left <= _PAUSE * 8:
                     raise
                 switch.sleep(_PAUSE * 4)
@@ -294,17 +291,16 @@ def _claim(switch: Switch, host: str, levels: Levels, since: float) -> tuple[Cla
             if proof is not None:
                 if switch.store.reading(lambda tx: host_fences.of_host(tx, host)) == found:
                     _waits_for(switch, None)
-                    return proof, waited
+                    return proof
                 continue  # another process has found it contradicted meanwhile
             claim = switch.store.atomically(
                 lambda tx: host_fences.claim(tx, host, switch.owner, switch.lease)
             )
             if claim is not None:
                 _waits_for(switch, None)
-                return claim, waited
+                return claim
         claimed = Claimed(host, found.owner)
         _waits_for(switch, claimed)
-        waited = True
         if switch.left <= _PAUSE:
             raise claimed
         switch.guard.permit("GET")
