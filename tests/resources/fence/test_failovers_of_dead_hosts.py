@@ -61,7 +61,12 @@ def house(
         for spec in wanted.values():
             if spec["type"] == "volume_attachment":
                 spec["properties"]["when_host_is_down"] = "delete_server"
-        group = protect(fence=[{"kind": "host_power", "limit": limit}, "confirm"], resources=wanted)
+        ladder = [{"kind": "host_power", "limit": limit}, "confirm"]
+        group = protect(fence=ladder, resources=wanted)
+        servers = emulated.emulation.state.servers
+        if servers[group.server("db_a")].host == servers[group.server("db_b")].host:
+            # What an earlier test deleted left the hosts unequally full.
+            return make(mode, limit)
         group.order(orders.Begin(group.name, lost=[]))
         found = House(group, emulated, machines)
         port, secret = machines.board(mode), private(tmp_path / "secret", "s3cret-of-the-board")
