@@ -604,7 +604,7 @@ def test_the_status_shows_the_wait_for_another_process(
     fencing.dies()
     fencing.configure([fencing.device(fencing.machines.board())])
     store = fencing.runtime.database
-    store.atomically(lambda tx: host_fences.claim(tx, fencing.host, "a dead process", 0.5))
+    store.atomically(lambda tx: host_fences.claim(tx, fencing.host, "a dead process", 2.0))
     attempt, heard = fencing.attempt(), []
 
     def waits_for(error: CloudError | None) -> None:
@@ -626,9 +626,9 @@ def test_what_a_wait_has_left_of_the_time_is_no_try(fencing: Fencing) -> None:
     slow = after(fencing, "sleep 0.8")
     fencing.configure([fencing.device(fencing.machines.board(), agent=slow, limit=5)])
     store = fencing.runtime.database
-    store.atomically(lambda tx: host_fences.claim(tx, fencing.host, "a dead process", 1.5))
+    store.atomically(lambda tx: host_fences.claim(tx, fencing.host, "a dead process", 3.0))
 
-    undecided(lambda: fencing.prove(limit=2))
+    undecided(lambda: fencing.prove(limit=3.5))
 
     assert fencing.prove(limit=10).proven
 
