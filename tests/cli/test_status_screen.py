@@ -158,6 +158,12 @@ def test_what_is_under_way_says_for_how_long_and_what_is_in_doubt() -> None:
     assert status_screen.step(status()) == ""
 
 
+def test_what_is_blocked_after_tries_that_ended_is_not_shown_as_under_way() -> None:
+    row = {**RUNNING, "status": "unknown", "attempts": 30}
+
+    assert "its outcome is unknown" not in screen(status("BLOCKED", under_way=[row]))
+
+
 def test_a_step_that_a_service_does_not_answer_says_so() -> None:
     waits = {"waiting_for": "Cinder: connection refused", "waiting_since": NOW - 30}
     row = {**RUNNING, "seconds": 61.0, "status": "started", "attempts": 1, **waits}

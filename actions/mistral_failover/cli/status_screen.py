@@ -457,8 +457,13 @@ def _waits(status: GroupReport) -> set[str]:
 
 
 def _under_way(status: GroupReport) -> Iterable[str]:
+    blocked = status["status"] == TraversalStatus.BLOCKED
     for row in status["under_way"]:
-        if row["status"] == OperationStatus.UNKNOWN and row["resource"] in _waits(status):
+        # Its last try has ended. What is tried again is shown as that, and what is blocked waits
+        # for a person.
+        if row["status"] == OperationStatus.UNKNOWN and (
+            blocked or row["resource"] in _waits(status)
+        ):
             continue
         known = row["limit"] is not None and row["limit"] <= LONGEST
         limit = f" of at most {row['limit']:.0f} s" if known else ""
