@@ -19,6 +19,7 @@ from oslo_config import cfg
 from mistral_failover.actions import doctor, groups, orders, recovery, reports
 from mistral_failover.mistral.api import Mistral, mistral_for
 from mistral_failover.model.stages import Stage
+from mistral_failover.recovery import stuck_executions
 from mistral_failover.runtime.request import DEFAULT_PROJECT
 from mistral_failover.store.groups import group_id
 from mistral_failover.testing.engine import TestEngine
@@ -206,6 +207,20 @@ def impatient() -> Iterator[None]:
     cfg.CONF.set_override("hang_after", 1.0, group="failover")
     yield
     cfg.CONF.set_override("hang_after", before, group="failover")
+
+
+def test_a_sweep_that_takes_long_does_not_end_itself(
+    group: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = stuck_executions.find_stuck
+
+    def late(*given: Any, **more: Any) -> Iterator[Any]:
+        time.sleep(2.5)
+        yield from find(*given, **more)
+
+    monkeypatch.setattr(stuck_executions, "find_stuck", late)
+    with impatient():
+        group.run("sweep").assert_succeeded()
 
 
 @pytest.mark.parametrize("swept", [False, True], ids=["no sweep yet", "a sweep died"])

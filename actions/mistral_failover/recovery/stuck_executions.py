@@ -92,12 +92,13 @@ def without_chain(
 
 
 def find_stuck(
-    store: ProjectStore, mistral: Mistral, after: float, deadline: float
+    store: ProjectStore, mistral: Mistral, after: float, deadline: float, own: str | None = None
 ) -> Iterator[StuckExecution]:
     """Yield the trees with executions of ours that are stuck: for ``after`` seconds no execution of
     the tree held a live lock or began or ended an operation, and nothing in it changed.
 
-    ``deadline``: on the monotonic clock. Raises CloudError.
+    ``deadline``: on the monotonic clock. ``own``: the execution that asks; its tree is not stuck,
+    however long it takes. Raises CloudError.
     """
     seen: set[str] = set()
     for root in _roots(mistral, after, deadline):
@@ -107,6 +108,8 @@ def find_stuck(
             continue
         seen.add(root)
         tree = mistral.tree(root)
+        if any(execution.id == own for execution in tree):
+            continue
         if not any(map(_ours, tree)) or _lives(tree, mistral, after):
             continue
         seconds = min(_age(mistral, e) for e in tree)

@@ -202,7 +202,7 @@ def _undriven_row(tx: ProjectTransaction, found: stalled_work.ChainWait) -> Row:
 def _ended(request: Request, mistral: Mistral, deadline: float) -> Iterator[Row]:
     """End the executions that are stuck in Mistral, so that waiting callers see an end."""
     store, after = request.store, request.runtime.settings.hang_after
-    for found in stuck_executions.find_stuck(store, mistral, after, deadline):
+    for found in stuck_executions.find_stuck(store, mistral, after, deadline, request.execution):
         stuck_executions.end(mistral, found)
         store.atomically(partial(_tell_end, found))
         top = found.top
