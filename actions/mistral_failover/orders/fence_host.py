@@ -161,8 +161,8 @@ def _fenced(request: Request, order: HostOrder, because: str, *, even_if_up: boo
         raise ActionError(
             "FENCE_UNPROVEN",
             f"host {host} is not proven off: {error.detail}",
-            "Check the fence devices: failover doctor. Or switch it off by hand, then confirm "
-            "it for each group with a member there: failover confirm-fenced GROUP MEMBER "
+            "Check the fence devices: failover doctor. Or switch the host off by hand, and confirm "
+            "that for each group with a member there: failover confirm-fenced GROUP MEMBER "
             "--because '...'",
         ) from None
     return f"{proof}; {power.tell_nova(switch, host)}"
