@@ -15,14 +15,14 @@ from mistral_failover.agent.channel.interface import (
     Heartbeat,
 )
 from mistral_failover.agent.wire import Address
-from mistral_failover.cloud import servers, volumes
+from mistral_failover.cloud import networks, servers, volumes
 from mistral_failover.cloud.detaching import Release
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import LeaseLost
 from mistral_failover.cloud.servers import Evidence, ServerState
 from mistral_failover.convergence.records import Outcome, Record
 from mistral_failover.mistral.operation_documents import outcome_of
-from mistral_failover.resources import activation, volume_attachment
+from mistral_failover.resources import activation, port, volume_attachment
 from mistral_failover.resources.operation_context import OperationContext, sharing
 from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.remedies import says_how_to_continue
@@ -474,3 +474,30 @@ def test_a_member_without_a_server_is_refused_before_anything_is_done(
 
     assert caught.value.code == "UNKNOWN_MEMBER"
     assert channel.commands == []
+
+
+DEAD_HOST = [
+    ({}, "failover start payments --lost db_a"),
+    (fenced("quiesce"), "failover confirm-fenced payments db_a"),
+    (fenced("stop"), "failover confirm-fenced payments db_a"),
+]
+
+
+@pytest.mark.parametrize(("proof", "command"), DEAD_HOST, ids=["unfenced", "quiesced", "stopped"])
+def test_a_port_behind_a_dead_host_names_the_command_that_frees_it(
+    monkeypatch: pytest.MonkeyPatch, proof: dict[str, Any], command: str
+) -> None:
+    off = ServerState("SHUTOFF", None, "DOWN", exists=True)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise CloudError("HOST_DOWN", "the compute service of its host is down")
+
+    monkeypatch.setattr(servers, "server_state", lambda *_: off)
+    monkeypatch.setattr(networks, "detach_port", refuse)
+    record = {"id": "r", "physical_id": "p-1", "attributes": {"server_id": "s-a"}}
+    operation: Any = {**OPERATION, "resource": record, "inputs": proof}
+
+    with pytest.raises(CloudError) as raised:
+        port.detach_port(context(Obedient()), operation)
+
+    assert command in raised.value.remedy

@@ -285,7 +285,7 @@ def test_when_the_patience_is_over_the_failure_names_the_server(
     message = run.output["error"]["message"]
     assert "[TARGET_DOWN]" in message
     assert group.server("db_b") in message
-    assert f"failover start {group.name}" in message
+    assert f"failover start {group.name} --lost db_b" in message
 
 
 @pytest.fixture

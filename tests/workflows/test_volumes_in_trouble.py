@@ -216,6 +216,7 @@ def test_without_a_fence_no_server_is_deleted(
 
     run.assert_failed_with("FAILED")
     assert "HOST_DOWN" in run.output["error"]["message"]
+    assert f"failover start {group.name} --lost db_a" in run.output["error"]["message"]
     assert operator.server_exists(server)
 
 
@@ -231,7 +232,7 @@ def test_an_agent_s_word_deletes_no_server(
     run = group.run("failover", group=group.name).assert_failed_with("BLOCKED")
 
     assert fence(group)["attributes"]["rung"] == "quiesce"
-    assert "failover confirm-fenced" in run.output["error"]["message"]
+    assert f"failover confirm-fenced {group.name} db_a" in run.output["error"]["message"]
     assert operator.server_exists(server)
     confirm(group)
     group.run("failover", group=group.name, lost=[]).assert_succeeded()

@@ -28,12 +28,7 @@ class Failback(plan.PlannableOrder):
             "--to", metavar="MEMBER", help="only the roles whose home is this member"
         )
         parser.add_argument("--role", metavar="ROLE", help="only this role (default: all)")
-        parser.add_argument(
-            "--recovered",
-            metavar="MEMBER",
-            action="append",
-            help="a lost member that you confirm as healthy; may be repeated",
-        )
+        plan.add_recovered(parser)
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         """Return the roles, and the recovered members."""

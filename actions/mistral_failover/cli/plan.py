@@ -209,17 +209,22 @@ def add_facts(parser: argparse.ArgumentParser) -> None:
             "of a role)"
         ),
     )
-    parser.add_argument(
-        "--recovered",
-        metavar="MEMBER",
-        action="append",
-        help="a lost member that you confirm as healthy; may be repeated",
-    )
+    add_recovered(parser)
     parser.add_argument(
         "--fact",
         metavar="SENTENCE",
         action="append",
         help='the same as a sentence: "db_a is down", "db_b is well"; may be repeated',
+    )
+
+
+def add_recovered(parser: argparse.ArgumentParser) -> None:
+    """Add the option for members that are healthy again."""
+    parser.add_argument(
+        "--recovered",
+        metavar="MEMBER",
+        action="append",
+        help="a lost member that you confirm as healthy; may be repeated",
     )
 
 

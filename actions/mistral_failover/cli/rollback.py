@@ -29,12 +29,7 @@ class Rollback(plan.PlannableOrder):
             metavar="VERSION",
             help="the goal's version, or at least its first 7 digits (default: the one before)",
         )
-        parser.add_argument(
-            "--recovered",
-            action="append",
-            metavar="MEMBER",
-            help="a lost member that you confirm as healthy; may be repeated",
-        )
+        plan.add_recovered(parser)
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         """Return the goal, and the recovered members."""

@@ -179,9 +179,8 @@ def start(request: Request, incident: Incident) -> Started:
 
         def keep(tx: ProjectTransaction) -> None:
             if incident.group_id is not None:
-                tx.lock_group(
-                    incident.group_id, shared=False
-                )  # as everything that changes the fact
+                # As everything does that changes the fact.
+                tx.lock_group(incident.group_id, shared=False)
             incidents.keep_refusal(tx, incident.id, refusal)
 
         with suppress(SQLAlchemyError):  # the reason to report is the error

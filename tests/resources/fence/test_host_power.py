@@ -633,21 +633,30 @@ def test_what_a_wait_has_left_of_the_time_is_no_try(fencing: Fencing) -> None:
     assert fencing.prove(limit=10).proven
 
 
+def proven_for_another_group(
+    fencing: Fencing, trouble: str, levels: int = 1, **device: Any
+) -> Path:
+    """The host was proven off. Where the returned file exists, ``$trouble`` in the shell, its
+    devices run into that trouble."""
+    fencing.dies()
+    file = fencing.folder / "trouble"
+    agent = after(fencing, f"trouble={file}\n[ ! -e $trouble ] || {trouble}")
+    same = fencing.device(fencing.machines.board(), agent=agent, **device)
+    fencing.configure(*[[same]] * levels)
+    fencing.begin()
+    assert fencing.prove().proven
+    return file
+
+
 def test_a_proof_of_another_process_that_could_not_be_examined_in_time_is_examined_again(
     fencing: Fencing,
 ) -> None:
-    fencing.dies()
-    silent = fencing.folder / "silent"
-    agent = after(fencing, f"[ ! -e {silent} ] || sleep 5")
-    device = fencing.device(fencing.machines.board(), agent=agent, limit=5)
-    fencing.configure([device], [device])
-    fencing.begin()
-    assert fencing.prove().proven
-    silent.touch()
+    hang = proven_for_another_group(fencing, "sleep 5", levels=2, limit=5)
+    hang.touch()
 
     undecided(lambda: fencing.prove(limit=2))
 
-    silent.unlink()
+    hang.unlink()
     assert fencing.prove().proven
     assert fencing.actions().count("off") == 1
 
@@ -656,12 +665,7 @@ def test_a_proof_stays_while_the_devices_do_not_say_whether_the_host_is_still_of
     fencing: Fencing,
 ) -> None:
     """A board has few sessions, and many groups ask it at once."""
-    fencing.dies()
-    busy = fencing.folder / "busy"
-    agent = after(fencing, f"[ ! -e {busy} ] || {{ rm {busy}; exit 1; }}")
-    fencing.configure([fencing.device(fencing.machines.board(), agent=agent)])
-    fencing.begin()
-    assert fencing.prove().proven
+    busy = proven_for_another_group(fencing, "{ rm $trouble; exit 1; }")
     before = fencing.actions()
     busy.touch()
 
@@ -671,17 +675,11 @@ def test_a_proof_stays_while_the_devices_do_not_say_whether_the_host_is_still_of
 
 
 def test_without_an_answer_a_proof_of_another_process_proves_nothing(fencing: Fencing) -> None:
-    fencing.dies()
-    silent = fencing.folder / "silent"
-    agent = after(fencing, f"[ ! -e {silent} ] || exit 1")
-    fencing.configure([fencing.device(fencing.machines.board(), agent=agent)])
-    fencing.begin()
-    assert fencing.prove().proven
-    silent.touch()
+    proven_for_another_group(fencing, "exit 1").touch()
 
     said = undecided(lambda: fencing.prove(limit=2))
 
-    assert "no fence device says whether it still is (fence_after status: exit code 1)" in said
+    assert "exit code 1" in said, "what the device answered"
     assert recorded_proof(fencing) is not None, "the others may use it"
 
 
@@ -689,12 +687,7 @@ def test_groups_that_wait_for_a_device_take_the_answer_that_one_of_them_got(
     fencing: Fencing,
 ) -> None:
     """The board died with its host: each question takes as long as it may."""
-    fencing.dies()
-    slow = fencing.folder / "slow"
-    agent = after(fencing, f"[ ! -e {slow} ] || sleep 1")
-    fencing.configure([fencing.device(fencing.machines.board(), agent=agent, limit=5)])
-    fencing.begin()
-    assert fencing.prove().proven
+    slow = proven_for_another_group(fencing, "sleep 1", limit=5)
     before = len(fencing.actions())
     slow.touch()
 
