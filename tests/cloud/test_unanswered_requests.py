@@ -88,7 +88,10 @@ def test_an_attach_that_is_not_answered_is_asked_for_once(
 
 @contextmanager
 def queued(emulator: EmulatorClient, cloud: Cloud, pair: Pair, seconds: float) -> Iterator[None]:
-    """Somebody's attach is in the queue of the compute service, and they are gone."""
+    """Somebody's attach is in the queue of the compute service, and they are gone. The next owner
+    waits long enough for it, on a busy machine too."""
+    cloud.session.timeout = 5
+    cloud.settings = dataclasses.replace(cloud.settings, poll_ceiling=8 * seconds)
     emulator.set_latency(rpc_timeout=60)
     emulator.api_fault("attach", "queue", seconds=seconds)
     post = partial(cloud.compute.create_volume_attachment, pair.a, volume=pair.volume)
@@ -103,7 +106,6 @@ def queued(emulator: EmulatorClient, cloud: Cloud, pair: Pair, seconds: float) -
 def test_an_attach_that_another_owner_takes_up_is_looked_for(
     hasty: Cloud, pair: Pair, emulator: EmulatorClient
 ) -> None:
-    hasty.session.timeout = 5
     with queued(emulator, hasty, pair, TIMEOUT / 2):
         assert attach(hasty, pair.volume, pair.a, 10, unknown=True)["server_id"] == pair.a
 
@@ -152,7 +154,6 @@ def test_a_detach_that_is_not_answered_is_asked_for_once(
 def test_a_detach_waits_for_an_attach_that_an_earlier_attempt_may_have_asked_for(
     hasty: Cloud, pair: Pair, emulator: EmulatorClient
 ) -> None:
-    hasty.session.timeout = 5
     with queued(emulator, hasty, pair, TIMEOUT / 2):
         detach(hasty, pair.volume, pair.a, 10, unknown=True)
 
