@@ -130,7 +130,7 @@ def _move_home(scene: Scene, names: Sequence[str]) -> None:
             if server.id in servers and server.status == "SHUTOFF":
                 cloud.compute.start_server(server)
     deadline = time.monotonic() + _BOOT
-    while silent := servers - {s for s, node in scene.cloud.nodes().items() if node["answers"]}:
+    while silent := servers - {s for s, guest in scene.cloud.guests().items() if guest["answers"]}:
         if time.monotonic() > deadline:
             raise RuntimeError(f"{len(silent)} servers did not boot within {_BOOT:g} s")
         time.sleep(0.5)

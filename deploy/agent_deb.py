@@ -122,7 +122,7 @@ def _needed_by(library: Path, module: str) -> set[Path]:
 
 
 def _keep_only(library: Path, files: set[Path]) -> None:
-    """Remove the rest of this package: a node needs the agent alone."""
+    """Remove the rest of this package: a server needs the agent alone."""
     package = library / "mistral_failover"
     for path in sorted(package.rglob("*"), reverse=True):
         if path.is_file() and path not in files:

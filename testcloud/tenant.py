@@ -234,11 +234,11 @@ class ProtectedStack:
 
     def applications(self) -> dict[str, list[str]]:
         """What runs on each member."""
-        nodes = self.tenant.guests.nodes()
+        guests = self.tenant.guests.guests()
         return {
-            member: sorted(nodes[server]["applications"])
+            member: sorted(guests[server]["applications"])
             for member, server in self.servers().items()
-            if server in nodes
+            if server in guests
         }
 
 

@@ -33,7 +33,7 @@ say() { printf '%s\n' "$*" >&2; }
 refuse() { say "refused: $*"; exit 3; }
 fail() { say "failed: $*"; exit 4; }
 
-# Without the volume the mount point is a directory of the node's own disk: a database made there
+# Without the volume the mount point is a directory of the server's own disk: a database made there
 # would be another one.
 is_mounted() {
     if [ "${VOLUME_MODE:-}" = directory ]; then
@@ -43,7 +43,7 @@ is_mounted() {
     fi
 }
 
-# The process that runs on this data on this node now. The server changes into its data directory
+# The process that runs on this data on this machine now. The server changes into its data directory
 # before it writes its id there. So a file from another host, or with the id of another process, is
 # distinguished from that of a running server.
 server() {
@@ -58,7 +58,7 @@ is_open() {
     [ ! -e "$PGDATA" ] || [ -x "$PGDATA" ] || refuse "$(id -un) may not look into $PGDATA"
 }
 
-# The programs are needed only to start a server, or if one runs: a node without the volume, or
+# The programs are needed only to start a server, or if one runs: a machine without the volume, or
 # without PostgreSQL, counts as stopped.
 find_programs() {
     of='*'
@@ -66,7 +66,7 @@ find_programs() {
     # Unquoted, for the pattern.
     bin=${PG_BIN:-$(ls -d /usr/lib/postgresql/$of/bin 2>/dev/null | sort -t/ -k5 -V | tail -n 1)}
     [ "$of" = '*' ] && of='' || of=" $of"
-    [ -x "${bin:-}/pg_ctl" ] || refuse "there is no PostgreSQL$of on this node; set PG_BIN"
+    [ -x "${bin:-}/pg_ctl" ] || refuse "there is no PostgreSQL$of on this server; set PG_BIN"
 }
 
 takes_connections() {

@@ -101,10 +101,10 @@ class Devices:
 
     def what_uses(self) -> Uses:
         number = self._here()
-        # Not by the mount point itself: once it is unmounted, it is on the node's own disk.
+        # Not by the mount point itself: once it is unmounted, it is on the server's own disk.
         device = os.makedev(*map(int, number.split(":"))) if number else None
         if device == Path("/").stat().st_dev:
-            raise Refused(f"{MOUNT} is on the node's own disk")
+            raise Refused(f"{MOUNT} is on the server's own disk")
         return lambda link: link.stat().st_dev == device
 
     def _here(self) -> str | None:
@@ -118,7 +118,7 @@ class Devices:
         begun = time.monotonic()
         while (device := _device(volume, said if _since(begun) >= patience else "")) is None:
             if _since(begun) > WAIT:
-                raise Failed(f"volume {volume} is not visible on this node; Nova reported {said}")
+                raise Failed(f"volume {volume} is not visible on this server; Nova reported {said}")
             time.sleep(PAUSE)
         return device
 
@@ -238,7 +238,7 @@ class Directories:
         deadline = time.monotonic() + WAIT
         while not source.is_dir():
             if time.monotonic() > deadline:
-                raise Failed(f"volume {volume} is not visible on this node")
+                raise Failed(f"volume {volume} is not visible on this server")
             time.sleep(PAUSE)
         if MOUNT.is_symlink():
             if MOUNT.readlink() != source:
@@ -335,7 +335,7 @@ def _try(*argv: str, quiet: bool = False) -> int:
         done = subprocess.run(list(argv), stdout=said, stderr=said, close_fds=False, check=False)
         return done.returncode
     except FileNotFoundError:
-        raise Failed(f"{argv[0]} is missing on this node") from None
+        raise Failed(f"{argv[0]} is missing on this server") from None
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from mistral_failover.emulator import nodes
+from mistral_failover.emulator import guests
 from mistral_failover.emulator.core import Emulation
 from mistral_failover.emulator.state import Guest, Host, Server, Stack, Volume
 from testcloud.guests.cloud_reader import CloudReader, SeenServer, Unreachable
@@ -81,7 +81,7 @@ class Mirror:
         self._emulation.state.servers.pop(server_id, None)
         guest = self._emulation.state.guests.get(server_id)
         if guest is not None and guest.host in await self._ask(self._reader.hosts_up):
-            nodes.destroy(self._emulation, server_id, "its server was deleted")
+            guests.destroy(self._emulation, server_id, "its server was deleted")
 
     def _take(self, seen: SeenServer) -> None:
         state = self._emulation.state
@@ -94,11 +94,11 @@ class Mirror:
         state.hosts.setdefault(seen.host, Host(seen.host))
         guest = state.guests.get(seen.id)
         if guest is not None and guest.host != seen.host and seen.host:
-            nodes.power_off(self._emulation, seen.id, "moved to another host")
+            guests.power_off(self._emulation, seen.id, "moved to another host")
         if seen.status == "ACTIVE" and (guest is None or not guest.powered):
-            nodes.boot(self._emulation, server)
+            guests.boot(self._emulation, server)
         elif seen.status in _OFF and guest is not None and guest.powered:
-            nodes.power_off(self._emulation, seen.id, seen.status.lower())
+            guests.power_off(self._emulation, seen.id, seen.status.lower())
         self._plug(seen)
         self._emulation.changed()
 
@@ -113,7 +113,7 @@ class Mirror:
             if attached.lost:
                 if id_ in guest.volumes and (seen.id, id_) not in self._lost:
                     self._lost.add((seen.id, id_))
-                    nodes.lose_sight(self._emulation, seen.id, id_)
+                    guests.lose_sight(self._emulation, seen.id, id_)
                 continue
             self._lost.discard((seen.id, id_))
             now = time.time()
@@ -121,9 +121,9 @@ class Mirror:
             volume.multiattach = attached.multiattach
             self._emulation.state.volumes[id_] = volume
             if id_ not in guest.volumes:
-                nodes.plug(self._emulation, seen.id, id_, attached.device)
+                guests.plug(self._emulation, seen.id, id_, attached.device)
         for id_ in set(guest.volumes) - there - listed:
-            nodes.unplug(self._emulation, seen.id, id_)
+            guests.unplug(self._emulation, seen.id, id_)
 
     async def _ask(self, question: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.to_thread(question, *arguments)

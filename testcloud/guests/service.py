@@ -30,7 +30,7 @@ APPLICATIONS = (
     Application("web", "web-start", "web-stop", "web-status"),
 )
 """What every guest can run."""
-COMMANDS = Service("nodes", control.error_body, authenticated=False)
+COMMANDS = Service("guests", control.error_body, authenticated=False)
 CONTROL = Service("guests", control.error_body, authenticated=False, delayed=False)
 
 
@@ -81,7 +81,7 @@ def application(emulation: Emulation, reader: CloudReader) -> Starlette:
     routes += [
         endpoint(
             COMMANDS,
-            f"/emulator/nodes/{{server_id}}/{end}",
+            f"/emulator/guests/{{server_id}}/{end}",
             partial(guarded, handler),
             operation,
             [method],

@@ -217,7 +217,7 @@ def fence_blocked(make: Callable[..., Walk], *ladder: Any) -> Walk:
 def volume_on_a_dead_host(make: Callable[..., Walk]) -> Walk:
     walk = make(fence=["confirm"])
     cloud = walk.deployment.cloud
-    cloud.fault("host", cloud.nodes()[walk.server("db_a")]["host"], "power_off")
+    cloud.fault("host", cloud.guests()[walk.server("db_a")]["host"], "power_off")
     assert walk.types("start", walk.group, "--lost", "db_a") == 3
     assert walk.obeys(0, "--yes") == 3
     return walk

@@ -30,7 +30,7 @@ def on_a_host(deployment: Any, request: pytest.FixtureRequest) -> tuple[str, str
     deployment.protect(group)
     deployment.shown("pause", group, "--because", "we look")
     servers = {row["member"]: row["server"] for row in deployment.shown("member", "list", group)}
-    return group, str(deployment.cloud.nodes()[servers["db_a"]]["host"])
+    return group, str(deployment.cloud.guests()[servers["db_a"]]["host"])
 
 
 @pytest.fixture

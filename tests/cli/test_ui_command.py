@@ -137,7 +137,7 @@ def test_a_host_that_is_reported_from_the_page_is_an_alarm_about_each_group_ther
         if deployment.status(row["name"])["pause"] is None:
             deployment.shown("pause", row["name"], "--because", "a test of the page")
     servers = {row["member"]: row["server"] for row in deployment.shown("member", "list", group)}
-    host = str(deployment.cloud.nodes()[servers["db_a"]]["host"])
+    host = str(deployment.cloud.guests()[servers["db_a"]]["host"])
 
     form = browser.page(f"/order?what=host-lost&host={host}")
     report = re.search(r'name="report" value="([^"]+)"', form)

@@ -7,7 +7,7 @@ from mistral_failover.cloud.servers import delete_server, server_state, stop
 
 
 def host_of(emulator, server_id):
-    return emulator.nodes()[server_id]["host"]
+    return emulator.guests()[server_id]["host"]
 
 
 @pytest.mark.parametrize("fault", ["crash", "hang"])

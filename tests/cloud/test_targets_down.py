@@ -24,7 +24,7 @@ SILENCE = "its agent has sent no heartbeat for 61 s"
 
 
 def host_of(emulator: EmulatorClient, server_id: str) -> str:
-    return str(emulator.nodes()[server_id]["host"])
+    return str(emulator.guests()[server_id]["host"])
 
 
 def requests(emulator: EmulatorClient) -> int:

@@ -194,7 +194,7 @@ def test_a_detach_that_a_dead_host_would_keep_is_not_requested(
     host to administrators."""
     cloud = connect("admin")
     networks.attach_port(cloud, neutron.port["id"], neutron.a, 10)
-    host = emulator.nodes()[neutron.a]["host"]
+    host = emulator.guests()[neutron.a]["host"]
     emulator.fault("host", host, "compute_down")
     try:
         with pytest.raises(CloudError) as caught:
@@ -204,7 +204,7 @@ def test_a_detach_that_a_dead_host_would_keep_is_not_requested(
 
     assert caught.value.code == "HOST_DOWN"
     assert neutron.a in caught.value.message
-    assert neutron.port["fixed_ips"][0]["ip_address"] in emulator.nodes()[neutron.a]["addresses"]
+    assert neutron.port["fixed_ips"][0]["ip_address"] in emulator.guests()[neutron.a]["addresses"]
 
 
 def test_a_released_port_that_its_old_guest_still_has_is_a_violation(
@@ -213,8 +213,8 @@ def test_a_released_port_that_its_old_guest_still_has_is_a_violation(
     """So a test that moves an address without a fence is found out."""
     port, address = neutron.port["id"], neutron.port["fixed_ips"][0]["ip_address"]
     networks.attach_port(cloud, port, neutron.a, 10)
-    host = emulator.nodes()[neutron.a]["host"]
-    other = neutron.b if emulator.nodes()[neutron.b]["host"] != host else neutron.another_server()
+    host = emulator.guests()[neutron.a]["host"]
+    other = neutron.b if emulator.guests()[neutron.b]["host"] != host else neutron.another_server()
     emulator.fault("host", host, "compute_down")
     try:
         networks.detach_port(cloud, port, neutron.a, 10, off=True)

@@ -24,7 +24,7 @@ def effects(emulator, *kinds):
 
 
 def host_of(emulator, server_id):
-    return emulator.nodes()[server_id]["host"]
+    return emulator.guests()[server_id]["host"]
 
 
 def test_attaching_again_adopts_what_is_there(cloud, pair, emulator):

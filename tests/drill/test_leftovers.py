@@ -140,9 +140,9 @@ def test_a_drill_looks_for_its_secrets_wherever_they_have_no_business(tmp_path: 
         "mistral.log": "started",
         "api-token": "7ea7ab1e" * 8,
         "agent-secret": "5ec4e7" * 8,
-        "nodes/servers/s-a/key": "c0ffee" * 8,
-        "nodes/servers/s-a/broker-url": "amqps://failover:swan%2Flake@broker/",
-        "nodes/servers/s-a/agent.log": "heard",
+        "guests/servers/s-a/key": "c0ffee" * 8,
+        "guests/servers/s-a/broker-url": "amqps://failover:swan%2Flake@broker/",
+        "guests/servers/s-a/agent.log": "heard",
         "broker/queues/q/1": "a message",
     }
     for name, text in files.items():
@@ -160,7 +160,7 @@ def test_a_drill_looks_for_its_secrets_wherever_they_have_no_business(tmp_path: 
         "the key of s-a": "c0ffee" * 8,
     }
     looked = {str(path.relative_to(tmp_path)) for path in scene.written()}
-    assert looked == {"mistral.log", "nodes/servers/s-a/agent.log", "broker/queues/q/1"}
+    assert looked == {"mistral.log", "guests/servers/s-a/agent.log", "broker/queues/q/1"}
 
 
 def test_the_password_of_an_address_is_found_as_it_is_typed() -> None:

@@ -222,9 +222,9 @@ def test_with_the_host_down_delete_is_local_and_at_once(
     emulator.fault("host", "cmp1", "compute_down")
     demo.compute.delete_server(pair.a)
     assert demo.volumes.volumes.get(pair.data).status == "available"
-    assert emulator.nodes()[pair.a]["running"], "a local delete is no fencing"
+    assert emulator.guests()[pair.a]["running"], "a local delete is no fencing"
     emulator.fault("host", "cmp1", "revive")
-    assert pair.a not in emulator.nodes(), "the compute service removes what was deleted"
+    assert pair.a not in emulator.guests(), "the compute service removes what was deleted"
 
 
 def test_a_server_for_which_no_host_is_left_goes_to_error(

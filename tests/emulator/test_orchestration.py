@@ -48,7 +48,7 @@ def test_a_stack_boots_what_its_template_says(demo: Clients, emulator: EmulatorC
     assert stack.id == made["stack"]["id"]
     assert stack.outputs[0]["output_value"] == "b"
     rows = {row.resource_name: row for row in demo.heat.resources.list("made")}
-    assert emulator.nodes()[rows["a"].physical_resource_id]["host"] == "cmp1"
+    assert emulator.guests()[rows["a"].physical_resource_id]["host"] == "cmp1"
     assert demo.volumes.volumes.get(rows["data"].physical_resource_id).status == "available"
     assert {row.resource_status for row in rows.values()} == {"CREATE_COMPLETE"}
 
@@ -81,7 +81,7 @@ def test_the_servers_of_a_server_group_are_on_hosts_of_their_own(
         },
     )
     rows = emulator.resources("spread")
-    nodes = emulator.nodes()
+    nodes = emulator.guests()
     hosts = [nodes[rows[name]["physical_resource_id"]]["host"] for name in ("a", "b", "c")]
     assert sorted(hosts) == ["cmp1", "cmp2", "cmp2"]
 
@@ -224,12 +224,12 @@ def test_a_member_on_a_dead_host_can_be_replaced(
 ) -> None:
     before = members(demo, group)
     victim = min(before)
-    lost = emulator.nodes()[before[victim]]["host"]
+    lost = emulator.guests()[before[victim]]["host"]
     emulator.fault("host", lost, "power_off")
     demo.heat.resources.mark_unhealthy(group_id(demo, group), victim, True, "dead")
     demo.heat.stacks.update(group, existing=True)
     settled(demo, group, "UPDATE_COMPLETE")
-    assert emulator.nodes()[members(demo, group)[victim]]["host"] != lost
+    assert emulator.guests()[members(demo, group)[victim]]["host"] != lost
 
 
 def test_a_plain_server_marked_unhealthy_is_replaced(demo: Clients, pair: Pair) -> None:

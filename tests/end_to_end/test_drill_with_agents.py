@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole drills whose nodes are real: processes with an agent each, commanded through files."""
+"""Whole drills whose guests are real: processes with an agent each, commanded through files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def drill(folder: Path, *options: str) -> tuple[int, dict[str, Any], str]:
     """Exit code, outcome, and what was told, with the agents' logs."""
     argv = [*DRILL, "-f", "json", "--latency", "zero", "--state-dir", str(folder), *options]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=110)
-    logs = "".join(path.read_text() for path in folder.glob("nodes/servers/*/agent.log"))
+    logs = "".join(path.read_text() for path in folder.glob("guests/servers/*/agent.log"))
     return done.returncode, json.loads(done.stdout or "{}"), done.stderr + logs
 
 
@@ -66,7 +66,7 @@ def test_a_false_word_of_a_person_does_no_harm_to_a_frozen_guest_that_keeps_its_
 
 def writers(folder: Path) -> list[str]:
     """Who wrote on the volume, in order, each time it was another."""
-    journals = folder.glob("nodes/volumes/*/*/journal")
+    journals = folder.glob("guests/volumes/*/*/journal")
     journal = max(journals, key=lambda path: int(path.parent.name))
     changes: list[str] = []
     for line in journal.read_text().splitlines():
@@ -99,8 +99,8 @@ with Scene(folder, latency="zero", agents=True) as scene:
     scene.add_group("payments", 1, without_nova)
     scene.run("failover.activate_first", group="payments")
     server = scene.server("payments", "db_a")
-    node = folder / "nodes" / "servers" / server
-    application = Application(node, node / "data")
+    guest = folder / "guests" / "servers" / server
+    application = Application(guest, guest / "data")
     scene.cloud.fault("server", server, "hang")
     scene.run("failover.failover", group="payments", lost=["db_a"])
     seen = {"status": status()}

@@ -120,7 +120,7 @@ def test_before_the_stack_goes_its_group_goes_out_of_service(scene: Scene, group
 
     assert ended["state"] == "SUCCESS"
     assert ended["output"]["outcome"]["status"] == "COMPLETE"
-    nodes = scene.cloud.nodes()
+    nodes = scene.cloud.guests()
     servers = [scene.server(group, member) for member in ("db_a", "db_b")]
     assert [nodes[server]["volumes"] for server in servers] == [{}, {}]
     assert [nodes[server]["applications"] for server in servers] == [[], []]
@@ -134,7 +134,7 @@ def test_a_dead_member_is_proven_off_before_its_volume_goes(scene: Scene, group:
     ended = scene.run("failover.unprotect", name=group, timeout=60)
 
     assert ended["state"] == "SUCCESS"
-    assert scene.cloud.nodes()[scene.server(group, "db_a")]["volumes"] == {}
+    assert scene.cloud.guests()[scene.server(group, "db_a")]["volumes"] == {}
 
 
 def test_without_a_proof_the_stack_stays(scene: Scene, group: str) -> None:
@@ -146,7 +146,7 @@ def test_without_a_proof_the_stack_stays(scene: Scene, group: str) -> None:
 
     assert ended["state"] == "ERROR"
     assert scene.action("failover.status", group=group)["status"] == "BLOCKED"
-    assert scene.cloud.nodes()[scene.server(group, "db_a")]["volumes"] != {}
+    assert scene.cloud.guests()[scene.server(group, "db_a")]["volumes"] != {}
 
 
 def test_a_group_that_was_never_there_is_out_of_service(scene: Scene) -> None:

@@ -109,7 +109,7 @@ def test_whose_replacement_broke_off_takes_no_role_while_its_mark_would_take_the
     parts.done(Begin(parts.name, lost=[active]))
     assert (parts.status()["status"], parts.active()) == ("COMPLETE", standby)
     assert parts.servers()[standby] == server
-    assert server in parts.cloud.nodes(), "the server that serves is there"
+    assert server in parts.cloud.guests(), "the server that serves is there"
 
 
 def test_the_member_whose_part_is_marked_is_replaced_and_then_takes_over(
@@ -152,7 +152,7 @@ def test_a_mark_that_comes_while_a_failover_is_under_way_costs_the_update_and_no
     assert parts.status()["status"] == "FAILED"
     assert "MEMBER_MARKED" in str(parts.status())
     assert f"database on {standby}" in "\n".join(parts.told())
-    assert server in parts.cloud.nodes(), "the server that serves is there"
+    assert server in parts.cloud.guests(), "the server that serves is there"
 
 
 def test_a_marked_part_that_only_comes_before_the_server_takes_nothing_along(

@@ -163,7 +163,7 @@ def check_moved(demo: Tenant, group: str, found: dict[str, Any], lost: str) -> N
     outputs = demo.outputs(group)
     (holder,) = demo.holders(outputs["data_volume"])
     assert holder == outputs[found["roles"]["active"]]
-    assert demo.guests.nodes()[holder]["applications"]
+    assert demo.guests.guests()[holder]["applications"]
     assert (
         demo.cloud.orchestration.get_stack(demo.stack(group).id).parameters["active"]
         == (found["roles"]["active"])

@@ -2,7 +2,7 @@
 """A client asks for a service at its floating and at its virtual address, every 20 ms, while the
 service moves: ``python -m support.address_drill FOLDER``.
 
-The group is examples/addresses.yaml, on the nodes of a drill with agents, whose application keeps
+The group is examples/addresses.yaml, in the guests of a drill with agents, whose application keeps
 its data on a mounted volume. A member answers at the virtual address if Neutron allows it there
 and its agent has set it. Prints a JSON document: see :class:`Seen`.
 """
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from mistral_failover.drill import examples, rejoin
-from mistral_failover.drill.node import ADDRESSES
+from mistral_failover.drill.guest import ADDRESSES
 from mistral_failover.drill.scene import Scene
 from mistral_failover.emulator.client import EmulatorClient
 from mistral_failover.emulator.latency import MEASURED
@@ -67,7 +67,7 @@ class Client:
         self._addresses = addresses
         self._cloud = EmulatorClient(scene.cloud.url)  # one for each thread
         self._members = {scene.server(GROUP, member): member for member in MEMBERS}
-        self._nodes = scene.state_dir / "nodes" / "servers"
+        self._nodes = scene.state_dir / "guests" / "servers"
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._ask, name="client", daemon=True)
         self._thread.start()

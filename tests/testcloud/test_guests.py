@@ -83,7 +83,7 @@ class Home:
         """Sends a command with demo's token, or another one."""
         token = more.pop("token", None) or self.demo.session.get_token()
         body = {"id": f"c{next(_numbers)}", "name": name, "epoch": 1, "timeout": 5, **more}
-        url = f"{self.guests.url}/emulator/nodes/{server}/commands"
+        url = f"{self.guests.url}/emulator/guests/{server}/commands"
         return requests.post(url, json=body, headers={"X-Auth-Token": token}, timeout=30)
 
     def agent(
@@ -91,7 +91,7 @@ class Home:
     ) -> requests.Response:
         """Tells or asks an agent something with demo's token, or another one."""
         headers = {"X-Auth-Token": token or self.demo.session.get_token()}
-        url = f"{self.guests.url}/emulator/nodes/{server}/{end}"
+        url = f"{self.guests.url}/emulator/guests/{server}/{end}"
         return requests.request(method, url, json=body, headers=headers, timeout=30)
 
     def rules(self) -> set[str]:
@@ -119,7 +119,7 @@ def test_an_application_starts_on_what_nova_and_cinder_call_attached(home: Home)
     answer = home.command(home.a, "pg-start", args={"data_device": device})
 
     assert answer.json()["exit_code"] == 0
-    node = home.guests.nodes()[home.a]
+    node = home.guests.guests()[home.a]
     assert node["applications"] == ["postgresql"]
     assert node["volumes"] == {home.data: device}
     assert home.guests.writers(home.data) == [home.a]
@@ -130,7 +130,7 @@ def test_who_is_deposed_stops_what_it_runs_and_its_agent_says_so(home: Home) -> 
 
     assert home.agent("POST", home.a, "epoch", {"epoch": 2}).json() == {"epoch": 2}
 
-    assert home.guests.nodes()[home.a]["applications"] == []
+    assert home.guests.guests()[home.a]["applications"] == []
     said = home.agent("GET", home.a, "heartbeat").json()["heartbeat"]
     assert (said["epoch"], said["running"], said["deposed"]) == (2, [], "stopped web")
     assert home.command(home.a, "web-start", epoch=1).json()["error"]["code"] == "OLD_EPOCH"
@@ -193,8 +193,8 @@ def test_a_server_that_nova_stopped_has_no_running_guest(home: Home) -> None:
 
     home.demo.compute.stop_server(home.a)
 
-    until(lambda: not home.guests.nodes()[home.a]["running"], 20)
-    assert home.guests.nodes()[home.a]["applications"] == []
+    until(lambda: not home.guests.guests()[home.a]["running"], 20)
+    assert home.guests.guests()[home.a]["applications"] == []
 
 
 def test_one_application_on_both_servers_of_a_stack_is_a_violation(home: Home) -> None:
@@ -239,14 +239,14 @@ def test_a_guest_that_lost_its_host_alone_writes_on_and_is_seen_as_second_writer
         assert "two_writers" in home.rules()
     finally:
         home.cloud.client.fault("host", "cmp1", "revive")
-    until(lambda: home.a not in home.guests.nodes(), 20)
+    until(lambda: home.a not in home.guests.guests(), 20)
 
 
 def test_a_cloud_that_does_not_answer_is_said_to(cloud: EmulatedCloud) -> None:
     sight = CloudReader("http://127.0.0.1:9/v3", "admin", "admin", "admin")
     with serving(application(Emulation(None, profile("zero")), sight)) as url:
         answer = requests.post(
-            f"{url}/emulator/nodes/x/commands",
+            f"{url}/emulator/guests/x/commands",
             json={"id": "1", "name": "web-start", "epoch": 1},
             headers={"X-Auth-Token": "t"},
             timeout=30,

@@ -162,7 +162,7 @@ class Protected:
         """Break a member; the alarm about it."""
         server = self.server(member)
         if fault in ("power_off", "compute_down"):
-            self.cloud.fault("host", self.cloud.nodes()[server]["host"], fault)
+            self.cloud.fault("host", self.cloud.guests()[server]["host"], fault)
         else:
             self.cloud.fault("server", server, fault)
         return self.cloud.alarm_body(server)
@@ -190,7 +190,7 @@ class Protected:
 
     def runs_on(self) -> list[str]:
         """The members on which the application runs."""
-        nodes = self.cloud.nodes()
+        nodes = self.cloud.guests()
         return [m for m in self.members if self.name in nodes[self.server(m)]["applications"]]
 
     def ready(self, begun: dict[str, Any]) -> list[Ready]:
@@ -261,7 +261,7 @@ class Protected:
         """The members whose server the volume is attached to, by the cloud's own word."""
         volume = self.cloud.resources(self.name)["data_volume"]["physical_resource_id"]
         servers = {self.server(member): member for member in self.members}
-        nodes = self.cloud.nodes()
+        nodes = self.cloud.guests()
         return [m for s, m in servers.items() if volume in nodes[s]["volumes"]]
 
 

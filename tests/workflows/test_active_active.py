@@ -48,7 +48,7 @@ class Sides:
 
     def at(self) -> dict[str, tuple[list[str], list[str]]]:
         """Of each role, who has its volume and on whom its application runs."""
-        nodes = self.group.cloud.nodes()
+        nodes = self.group.cloud.guests()
         servers = {member: nodes[self.group.server(member)] for member in self.group.members}
         resources = self.group.cloud.resources(self.group.name)
         found = {}

@@ -157,6 +157,6 @@ def test_the_status_is_true_and_the_way_out_leads_out(
             # What the status names: failover start GROUP [--lost MEMBER].
             group.run("failover", group=group.name, lost=seen["gone"]).assert_succeeded()
             assert behind.told_truly()["status"] != "DOWN"
-            assert group.cloud.nodes()[behind.servers[behind.holder]]["applications"]
+            assert group.cloud.guests()[behind.servers[behind.holder]]["applications"]
 
     assert group.cloud.violations() == []

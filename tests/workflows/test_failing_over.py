@@ -32,7 +32,7 @@ def test_the_first_activation_brings_the_application_up_on_the_first_member(grou
     assert run.output["outcome"]["status"] == "COMPLETE"
     assert run.output["outcome"]["roles"] == {"active": "db_a"}
     assert group.holders() == ["db_a"]
-    assert group.name in group.cloud.nodes()[group.server("db_a")]["applications"]
+    assert group.name in group.cloud.guests()[group.server("db_a")]["applications"]
 
 
 def test_activating_a_group_that_is_up_changes_nothing(group: Any) -> None:
@@ -358,7 +358,7 @@ def test_a_plan_tells_the_steps_in_order_and_touches_nothing(group: Any) -> None
     ]
     assert [step["after"] for step in plan["steps"]][0] == []
     assert group.status()["roles"] == {"active": "db_a"}
-    assert group.cloud.nodes()[server]["applications"] != {}
+    assert group.cloud.guests()[server]["applications"] != {}
     assert group.run("failover", group=group.name).output["begun"]["goal"] == plan["goal"]
 
 

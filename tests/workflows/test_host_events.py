@@ -73,7 +73,7 @@ def light(alone: None, protect: Callable[..., Any]) -> Callable[..., Any]:
 
 def host_of(group: Any, member: str = "db_a") -> str:
     """The host on which a member runs."""
-    return str(group.cloud.nodes()[group.server(member)]["host"])
+    return str(group.cloud.guests()[group.server(member)]["host"])
 
 
 def on(host: str, group: Any) -> str:

@@ -146,7 +146,7 @@ def test_the_load_balancer_stays_until_it_is_proven_that_the_member_is_off(
     assert group.status()["traversal"]["status"] == "BLOCKED"
     assert answers(group) == ["db_a"]
 
-    host = group.cloud.nodes()[group.server("db_a")]["host"]
+    host = group.cloud.guests()[group.server("db_a")]["host"]
     group.cloud.fault("host", host, "power_off")
     said = {"group": group.name, "member": "db_a", "because": "its power is off"}
     group.run("confirm_fenced", **said).assert_succeeded()

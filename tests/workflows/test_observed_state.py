@@ -461,7 +461,7 @@ def test_the_loss_of_the_active_server_is_a_failover_where_the_group_says_so(
     assert healed(group).state == "SUCCESS"
 
     assert group.status()["roles"] == {"active": "db_b"}
-    applications = group.cloud.nodes()[group.server("db_b")]["applications"]
+    applications = group.cloud.guests()[group.server("db_b")]["applications"]
     assert group.name in applications
     assert len(group.told("admitted")) == 1
 

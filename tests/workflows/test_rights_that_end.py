@@ -276,7 +276,7 @@ def test_a_failover_whose_rights_end_is_completed_by_a_request_with_valid_rights
     assert status["roles"] == {"active": "db_b"}
     assert [each["id"] for each in status["incidents"]] == incidents
     server = tenant.server("db_b")
-    assert tenant.name in tenant.cloud.nodes()[server]["applications"]
+    assert tenant.name in tenant.cloud.guests()[server]["applications"]
     assert nothing_twice(tenant, state, heard)
 
 

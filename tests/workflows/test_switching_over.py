@@ -232,7 +232,7 @@ def test_who_is_off_can_not_be_asked_to_stop_and_the_way_to_fence_it_is_named(up
 def stop(group: Any, member: str) -> None:
     """Somebody switches a server off."""
     Operator(group.cloud).stop_server(group.server(member))
-    until(lambda: not group.cloud.nodes()[group.server(member)]["answers"])
+    until(lambda: not group.cloud.guests()[group.server(member)]["answers"])
     time.sleep(0.05)  # Nova says so in the same moment, and is asked only here
 
 

@@ -55,7 +55,7 @@ def active(protect: Callable[..., Any], cloud: Any) -> Callable[..., Any]:
 
     def make(servers: tuple[str, ...] = THREE, **more: Any) -> Any:
         made = protect(servers=servers, **{"limits": {"cooldown": 0}, **more})
-        hosts = [cloud.nodes()[made.server(member)]["host"] for member in servers]
+        hosts = [cloud.guests()[made.server(member)]["host"] for member in servers]
         if hosts.count(hosts[1]) > 1:  # what earlier tests deleted left the hosts unequally full
             return make(servers, **more)
         made.activate()
@@ -74,7 +74,7 @@ def fails_over(group: Any, moment: str = DETACHING, **more: Any) -> str:
 
 
 def revive(group: Any) -> None:
-    group.cloud.fault("host", group.cloud.nodes()[group.server("db_b")]["host"], "revive")
+    group.cloud.fault("host", group.cloud.guests()[group.server("db_b")]["host"], "revive")
 
 
 def settled(group: Any, member: str) -> None:

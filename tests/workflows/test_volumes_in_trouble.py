@@ -63,7 +63,7 @@ def fence(group: Any) -> dict[str, Any]:
 def is_on(group: Any, member: str) -> None:
     """The group is well, on this member alone, and nothing wrong was seen on the way."""
     assert group.status()["status"] == "COMPLETE"
-    nodes = group.cloud.nodes().items()
+    nodes = group.cloud.guests().items()
     running = [server for server, node in nodes if group.name in node["applications"]]
     assert running == [group.server(member)]
     assert group.cloud.writers(volume_of(group)) == running
@@ -75,7 +75,7 @@ def make(protect: Callable[..., Any], cloud: Any) -> Callable[..., Any]:
 
     def group(fence: list[Any] | None = None, **more: str) -> Any:
         made = protect(resources(**more), **({"fence": fence} if fence else {}))
-        if len({cloud.nodes()[made.server(member)]["host"] for member in made.members}) < 2:
+        if len({cloud.guests()[made.server(member)]["host"] for member in made.members}) < 2:
             # What was deleted on a dead host leaves the hosts unequally full.
             return group(fence, **more)
         made.activate()
@@ -210,7 +210,7 @@ def test_without_a_fence_no_server_is_deleted(
     """The compute service alone is dead: the guest is alive, and stops its application."""
     group = make(when_host_is_down="delete_server")
     server = group.server("db_a")
-    cloud.fault("host", cloud.nodes()[server]["host"], "compute_down")
+    cloud.fault("host", cloud.guests()[server]["host"], "compute_down")
 
     run = group.run("failover", group=group.name, to="db_b", lost=[])
 
@@ -227,7 +227,7 @@ def test_an_agent_s_word_deletes_no_server(
         fence=[{"kind": "quiesce", "limit": 5}, "confirm"], when_host_is_down="delete_server"
     )
     server = group.server("db_a")
-    cloud.fault("host", cloud.nodes()[server]["host"], "compute_down")
+    cloud.fault("host", cloud.guests()[server]["host"], "compute_down")
 
     run = group.run("failover", group=group.name).assert_failed_with("BLOCKED")
 
@@ -242,7 +242,7 @@ def test_an_agent_s_word_deletes_no_server(
 
 def test_a_host_that_comes_back_lets_the_retry_detach(make: Callable[..., Any], cloud: Any) -> None:
     group = make()
-    host = cloud.nodes()[group.server("db_a")]["host"]
+    host = cloud.guests()[group.server("db_a")]["host"]
     group.run("on_alarm", **group.fails("power_off"))
     confirm(group).assert_failed_with("BLOCKED")
 
@@ -403,7 +403,7 @@ def test_a_compute_service_that_dies_at_the_end_of_a_planned_detach_is_named(
     """Cinder has released the volume, and Nova lists it for ever: also once the service is back."""
     group = make()
     volume, server = volume_of(group), group.server("db_a")
-    host = cloud.nodes()[server]["host"]
+    host = cloud.guests()[server]["host"]
     cloud.api_fault("detach", "torn")
     more = {} if order == "switchover" else {"lost": []}
 

@@ -189,7 +189,7 @@ def test_a_group_goes_on_with_another_volume(without_volume: Any, operator: Oper
     group.run("failover", group=group.name, lost=[]).assert_succeeded()
 
     assert group.status()["status"] == "COMPLETE"
-    nodes = group.cloud.nodes()
+    nodes = group.cloud.guests()
     assert other in nodes[group.server("db_a")]["volumes"]
     assert group.runs_on() == ["db_a"]
 
@@ -230,7 +230,7 @@ def test_a_member_that_comes_back_is_not_told_to_serve_where_the_holder_s_server
     assert error["remedy"].endswith(f"{group.name} --lost db_b --recovered db_a")
     named = {"lost": ["db_b"], "recovered": ["db_a"]}
     group.run("failover", group=group.name, **named).assert_succeeded()
-    assert group.name in group.cloud.nodes()[group.server("db_a")]["applications"]
+    assert group.name in group.cloud.guests()[group.server("db_a")]["applications"]
     assert group.observed()["status"] == "DEGRADED", "it serves, without a standby"
 
 

@@ -75,7 +75,7 @@ def log_to_stderr() -> None:
 
 
 def clock_is_set() -> bool:
-    """Return whether the node's clock is synchronised, as far as its kernel knows."""
+    """Return whether the server's clock is synchronised, as far as its kernel knows."""
     try:
         state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX))
     except (OSError, AttributeError):

@@ -13,8 +13,8 @@ key, that yields a member's key, and that a key for one server and one epoch::
 
 secret -> group key -> member key -> server key (notices) -> epoch key (all else)
 
-A node holds its member key, or the group key if its member's name is not known in advance (an
-autoscaling group). The derivation cannot be reversed, so the keys of another group's nodes are of
+A server holds its member key, or the group key if its member's name is not known in advance (an
+autoscaling group). The derivation cannot be reversed, so the keys of another group's servers are of
 no use here. A signature for another epoch or another server is not valid.
 
 **Envelopes.** The body is JSON; the headers name kind, member and epoch, from which the reader

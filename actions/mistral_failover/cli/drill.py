@@ -33,11 +33,12 @@ _CLOUD, _KEPT_CLOUD = (
 
 
 class Drill(ShowOne):
-    """Fail over on this machine: real Mistral, emulated cloud, broken node.
+    """Fail over on this machine: real Mistral, emulated cloud, broken server.
 
-    It brings the example group up, breaks its active node, shows each step, and then checks, by the
-    logs of the cloud and of the nodes, that no invariant was violated: no volume on two servers, no
-    write from a node that was not proven off, nothing done twice. Exit code 1 if one was.
+    It brings the example group up, breaks its active server, shows each step, and then checks, by
+    the logs of the cloud and of the servers, that no invariant was violated: no volume on two
+    servers, no write from a server that was not proven off, nothing done twice. Exit code 1 if one
+    was.
 
     With --keep everything stays in the state directory, also if the drill is killed: the next one
     with --keep continues there.
@@ -68,8 +69,8 @@ class Drill(ShowOne):
             default="crash",
             help=(
                 "what breaks: the guest crashes (default), it hangs and still writes, only the "
-                "application dies, only a healthy node is slow, or the host loses power. The last "
-                "one ends BLOCKED, as it must, because nothing proves that the node is off. "
+                "application dies, only a healthy server is slow, or the host loses power. The "
+                "last one ends BLOCKED, as it must, because nothing proves that the server is off. "
                 "confirmed: an operator confirms that it is off; returns: and then it comes back"
             ),
         )
@@ -86,8 +87,9 @@ class Drill(ShowOne):
             "--agents",
             action="store_true",
             help=(
-                "real nodes: each has a failover-agent that is commanded through files, whose "
-                "commands mount the volume (a directory) and run an application that writes to it"
+                "guests of real processes: each has a failover-agent that is commanded through "
+                "files, whose commands mount the volume (a directory) and run an application that "
+                "writes to it"
             ),
         )
         parser.add_argument(
@@ -191,7 +193,7 @@ def _readable(facts: dict[str, Any]) -> dict[str, str]:
         if name in seconds:
             shown[name] = f"{value:.2f} s"
         elif name == "ratio":
-            shown[name] = f"{value:.2f} (total / critical path of the cloud and its nodes)"
+            shown[name] = f"{value:.2f} (total / critical path of the cloud and its guests)"
         elif name == "holders":
             shown[name] = _holders(value)
         elif name == "violations":

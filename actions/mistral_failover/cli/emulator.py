@@ -132,10 +132,10 @@ def _is_device(value: Any) -> bool:
 
 
 def _host(cloud: EmulatorClient, server: str) -> str:
-    node = cloud.nodes().get(server)
-    if node is None:
+    guest = cloud.guests().get(server)
+    if guest is None:
         raise connection.CommandFailed(f"Server {server} has no guest any more. [NOT_FOUND]")
-    return str(node["host"])
+    return str(guest["host"])
 
 
 def _start(clouds_file: Path, server: str) -> None:

@@ -50,7 +50,7 @@ class ActiveActiveRun(DrillRun):
             if cloud.compute.get_server(server).status == "SHUTOFF":
                 cloud.compute.start_server(server)
         deadline = time.monotonic() + _LIMIT
-        while not self._scene.cloud.nodes()[server]["answers"]:
+        while not self._scene.cloud.guests()[server]["answers"]:
             if time.monotonic() > deadline:
                 raise SceneError(f"{member} did not boot within {_LIMIT:.0f} s")
             time.sleep(_PAUSE)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of a drill's node for its agent: key, configuration, allow-list."""
+"""The files of a drill's guest for its agent: key, configuration, allow-list."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ import yaml
 
 from mistral_failover.agent import wire
 from mistral_failover.agent.channel.keys import read_secret
-from mistral_failover.drill.guest import CONFIG
-from mistral_failover.drill.node import ADDRESSES
+from mistral_failover.drill.guest import ADDRESSES
+from mistral_failover.drill.guest_init import CONFIG
 
 GROUP_FILE = "postgresql-on-a-volume/group.yaml"
-"""The example's group whose commands the nodes have."""
+"""The example's group whose commands the guests have."""
 JOURNAL = "journal"
-"""The agent's journal, a folder in the node's."""
+"""The agent's journal, a folder in the guest's."""
 KEY, _BROKER = "key", "broker-url"
 SECRETS = (KEY, f"{KEY}.new", _BROKER, f"{_BROKER}.new")
-"""The node's files that only its agent may read."""
+"""The guest's files that only its agent may read."""
 
 
 @dataclass(frozen=True)
 class Installation:
-    """What all nodes share. ``broker``: its URL; ``key_file``: the installation's secret, see
+    """What all guests share. ``broker``: its URL; ``key_file``: the installation's secret, see
     :func:`make_secret`."""
 
     broker: str
@@ -38,7 +38,7 @@ class Installation:
 
 @dataclass(frozen=True)
 class Member:
-    """The identity of a node."""
+    """The identity of a guest."""
 
     group_id: str
     group: str
@@ -55,31 +55,31 @@ def make_secret(path: Path) -> Path:
     return path
 
 
-def write(node: Path, installation: Installation, member: Member, *, own_disk: bool) -> None:
-    """Write the agent's files into a node's folder, whose name is the server's id.
+def write(guest: Path, installation: Installation, member: Member, *, own_disk: bool) -> None:
+    """Write the agent's files into a guest's folder, whose name is the server's id.
 
     ``own_disk``: its application writes there, in ``own``, instead of on a volume."""
     secret = read_secret(str(installation.key_file))
     key = wire.member_key(wire.group_key(secret, member.group_id), member.name)
-    _private(node / KEY, key.hex())
-    _private(node / _BROKER, installation.broker)
+    _private(guest / KEY, key.hex())
+    _private(guest / _BROKER, installation.broker)
     document = {
         "failover_agent_version": "2026-11-21",
-        "broker_file": str(node / _BROKER),
+        "broker_file": str(guest / _BROKER),
         "project": installation.project,
         "group": member.group,
         "member": member.name,
-        "key_file": str(node / KEY),
-        "server": node.name,
-        "journal": str(node / JOURNAL),
+        "key_file": str(guest / KEY),
+        "server": guest.name,
+        "journal": str(guest / JOURNAL),
         "heartbeat": 1,
         "on_deposed": ["pg-stop", "volume-down"],
-        "commands": _commands(node, own_disk),
+        "commands": _commands(guest, own_disk),
     }
-    _private(node / CONFIG, yaml.safe_dump(document))
+    _private(guest / CONFIG, yaml.safe_dump(document))
 
 
-def _commands(node: Path, own_disk: bool) -> dict[str, Any]:
+def _commands(guest: Path, own_disk: bool) -> dict[str, Any]:
     """Return the example's allow-list, with directories for volumes and a simpler application, and
     with addresses, each a file."""
     example = Path(str(files("mistral_failover.examples"))) / "postgresql-on-a-volume"
@@ -87,17 +87,17 @@ def _commands(node: Path, own_disk: bool) -> dict[str, Any]:
     application = [sys.executable, "-m", "mistral_failover.drill.application"]
     environment = {
         "VOLUME_MODE": "directory",
-        "VOLUME_DEVICES": str(node / "devices"),
-        "VOLUME_MOUNT": str(node / "data"),
+        "VOLUME_DEVICES": str(guest / "devices"),
+        "VOLUME_MOUNT": str(guest / "data"),
         "VOLUME_WAIT": "20",
         "VOLUME_KILL": "yes",
-        "DRILL_NODE": str(node),
+        "DRILL_GUEST": str(guest),
     }
-    written = {"VOLUME_MOUNT": str(node / "own")} if own_disk else {}
+    written = {"VOLUME_MOUNT": str(guest / "own")} if own_disk else {}
     common = {"repeatable": True, "limit": 60, "environment": environment}
     of_application = {**common, "environment": environment | written}
     which = ["{volume}", "{data_device}"]
-    address = [str(node / ADDRESSES), "{address}"]
+    address = [str(guest / ADDRESSES), "{address}"]
     of_addresses = {**common, "arguments": {"address": "[0-9a-f.:]+"}}
     return {
         "volume-up": {

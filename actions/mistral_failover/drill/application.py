@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The application of a drill's nodes: a process that writes on its volume as long as it can.
+"""The application of a drill's guests: a process that writes on its volume as long as it can.
 
 ``python -m mistral_failover.drill.application start|stop|is-running|is-stopped`` is what the agent
 runs. Exit codes as of the commands in ``examples/postgresql-on-a-volume``. Every line that it
-writes names its writer, so the file shows two writers. Environment: VOLUME_MOUNT, and DRILL_NODE,
-the node's folder, whose name is the server's id.
+writes names its writer, so the file shows two writers. Environment: VOLUME_MOUNT, and DRILL_GUEST,
+the guest's folder, whose name is the server's id.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ JOURNAL = "journal"
 """The file on the volume: a line is server, process, its sequence number, and the time
 (monotonic)."""
 RAN = "ran"
-"""The file in the node's folder: a line is a verb that was run, and the id of the command."""
+"""The file in the guest's folder: a line is a verb that was run, and the id of the command."""
 
 SLOW = "slow"
-"""The optional file in the node's folder that says how many seconds longer a stop takes."""
+"""The optional file in the guest's folder that says how many seconds longer a stop takes."""
 
 EVERY = 0.02  # seconds between two lines
 _HELD, _PID, _STARTER = "held", "application.pid", "DRILL_STARTER"
@@ -35,10 +35,10 @@ REFUSED, FAILED = 3, 4
 
 
 class Application:
-    """The application of one node."""
+    """The application of one guest."""
 
-    def __init__(self, node: Path, mount: Path) -> None:
-        self._node = node
+    def __init__(self, guest: Path, mount: Path) -> None:
+        self._guest = guest
         self._mount = mount
 
     def start(self) -> int:
@@ -70,7 +70,7 @@ class Application:
         if self.process() is None:
             return 0
         with suppress(FileNotFoundError):
-            time.sleep(float((self._node / SLOW).read_text(encoding="ascii")))
+            time.sleep(float((self._guest / SLOW).read_text(encoding="ascii")))
         deadline = time.monotonic() + _LIMIT
         while process := self.process():
             late = time.monotonic() > deadline - _LIMIT / 2
@@ -84,7 +84,7 @@ class Application:
     def process(self) -> Process | None:
         """The process that writes, or is about to."""
         try:
-            process = Process.parse((self._node / _PID).read_text(encoding="ascii"))
+            process = Process.parse((self._guest / _PID).read_text(encoding="ascii"))
         except (OSError, ValueError):
             return None
         return process if process.runs else None
@@ -93,9 +93,9 @@ class Application:
         """Write until it is stopped. The file is opened for each line: a volume that was detached
         can no longer be written."""
         starter = int(os.environ[_STARTER])
-        aside = self._node / f"{_PID}.new"
+        aside = self._guest / f"{_PID}.new"
         aside.write_text(str(Process.of(os.getpid())), encoding="ascii")
-        aside.rename(self._node / _PID)
+        aside.rename(self._guest / _PID)
         # The stop command looks for the file after the start command was ended: either it finds
         # the file, or this process finds that it is no longer wanted.
         if os.getppid() != starter:
@@ -104,7 +104,7 @@ class Application:
             number = 0
             while True:
                 number += 1
-                line = f"{self._node.name} {os.getpid()} {number} {time.monotonic():.6f}\n"
+                line = f"{self._guest.name} {os.getpid()} {number} {time.monotonic():.6f}\n"
                 with suppress(OSError):
                     _append(self._mount / JOURNAL, line)
                 if number == 1:
@@ -134,10 +134,10 @@ def _say(text: str) -> None:
 
 def main(verb: str) -> int:
     """See the module's text."""
-    node = Path(os.environ["DRILL_NODE"])
-    application = Application(node, Path(os.environ["VOLUME_MOUNT"]))
+    guest = Path(os.environ["DRILL_GUEST"])
+    application = Application(guest, Path(os.environ["VOLUME_MOUNT"]))
     if verb in ("start", "stop"):
-        _append(node / RAN, f"{verb} {os.environ.get('FAILOVER_COMMAND_ID', '')}\n")
+        _append(guest / RAN, f"{verb} {os.environ.get('FAILOVER_COMMAND_ID', '')}\n")
         return application.start() if verb == "start" else application.stop()
     if verb == "is-running":
         return 0 if application.process() else 1

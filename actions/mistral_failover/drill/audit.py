@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The audit: did the failover keep the invariants, according to the cloud and the nodes?
+"""The audit: did the failover keep the invariants, according to the cloud and the guests?
 
 Numbered as in docs/architecture.md. For number 3, the store's compare-and-swaps make sure that no
 result is recorded under an old token, and the core's own tests show it; here its trace in the state
@@ -121,7 +121,7 @@ def single_attachment(events: Sequence[Mapping[str, Any]]) -> Iterator[Violation
 
 def safe_attachment(events: Sequence[Mapping[str, Any]]) -> Iterator[Violation]:
     """2. No attach to a new member while another one may still write: the cloud saw the old
-    attachment gone, and nothing ran on its node with the volume."""
+    attachment gone, and nothing ran on its guest with the volume."""
     running: dict[str, set[str]] = defaultdict(set)
     used: dict[str, Sequence[str] | None] = {}
     last_holder: dict[str, str] = {}
@@ -155,7 +155,7 @@ def safe_attachment(events: Sequence[Mapping[str, Any]]) -> Iterator[Violation]:
 
 
 def _writes(volumes: Sequence[str] | None, volume: str) -> bool:
-    """Return whether an application writes on a volume; most write on all volumes of their node."""
+    """Return whether an application writes on a volume; most write on all of their guest."""
     return volumes is None or volume in volumes
 
 
@@ -311,7 +311,7 @@ def ended(state: State) -> Iterator[Violation]:
 
 def no_old_epoch(events: Sequence[Mapping[str, Any]]) -> Iterator[Violation]:
     """8. No command of an older epoch runs: none starts on a server after a notice of a newer epoch
-    was left for its agent, or after a command of a newer one. And on a guest that was deposed, only
+    was left for its agent, or after a command of a newer one. And in a guest that was deposed, only
     a command of its new epoch starts anything."""
     newest: Counter[str] = Counter()
     deposed: Counter[str] = Counter()

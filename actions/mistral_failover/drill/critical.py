@@ -2,7 +2,7 @@
 """The share of a failover's time that the cloud itself needed.
 
 The weight of each node of the traversal's graph is the time that the emulated cloud worked for it,
-by the cloud's own clock: from accepting a request to its effect, and as long as a node took to
+by the cloud's own clock: from accepting a request to its effect, and as long as a guest took to
 answer (or not to answer) a command. The heaviest path through the graph is the critical path: no
 engine could have been faster with the same steps. It does not include API latency, polling and
 everything of ours.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A drill's node as a tree of processes: what belongs to it, and its sudden end.
+"""A drill's guest as a tree of processes: what belongs to it, and its sudden end.
 
-Linux only. An orphaned process of a node becomes a child of its first process, the guest (see
+Linux only. An orphaned process of a guest becomes a child of its first process (see
 :mod:`.guest`), so the tree stays complete even if something daemonises itself.
 """
 

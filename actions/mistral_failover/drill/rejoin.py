@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a node finds when it comes back after its member was failed over."""
+"""What a guest finds when it comes back after its member was failed over."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REFUSALS = ("OLD_EPOCH", "REFUSED", UNKNOWN_COMMAND)
 
 
 def deposed(scene: Scene, group: str, member: str, server: str, epoch: int) -> Heartbeat:
-    """Wait until a node that came back reports the result of being deposed, in ``epoch``.
+    """Wait until a guest that came back reports the result of being deposed, in ``epoch``.
 
     Raises SceneError if it does not within a minute.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The drill itself: activate a group, break its active node, watch the failover, and check the
+"""The drill itself: activate a group, break its active guest, watch the failover, and check the
 result.
 
 Every step first checks how far an earlier, killed drill on the same state got, and continues from
@@ -131,10 +131,10 @@ class DrillRun:
         self._alarm_at = time.time()
         if story.strikes == "latency":
             cloud.set_latency(**{story.fault: SLOW})
-            if self._scene.nodes is not None:
-                self._scene.nodes.slow_down(SLOW)
+            if self._scene.guests is not None:
+                self._scene.guests.slow_down(SLOW)
         else:
-            struck = cloud.nodes()[server]["host"] if story.strikes == "host" else server
+            struck = cloud.guests()[server]["host"] if story.strikes == "host" else server
             cloud.fault(story.strikes, struck, story.fault)
         self._tell(0.0, "fault", story.sentence.format(member=member))
         self._execution = self._scene.start("failover.on_alarm", **body)
@@ -163,9 +163,9 @@ class DrillRun:
         (member,) = status["lost"]
         server = scene.server(GROUP, member)
         epoch = next(row["epoch"] for row in status["members"] if row["name"] == member)
-        node = scene.cloud.nodes()[server]
-        if not node["answers"]:
-            scene.cloud.fault("host", node["host"], "revive")
+        guest = scene.cloud.guests()[server]
+        if not guest["answers"]:
+            scene.cloud.fault("host", guest["host"], "revive")
             self._tell(
                 self._elapsed(), "fault", f"the host of {member} is back, and boots its guest"
             )
@@ -238,8 +238,8 @@ class DrillRun:
             holders=self._holders(status),
             to_active=to_active,
             total=share.total if share else None,
-            critical_path=share.critical_path if share and self._scene.nodes is None else None,
-            ratio=share.ratio if share and share.critical_path and not self._scene.nodes else None,
+            critical_path=share.critical_path if share and self._scene.guests is None else None,
+            ratio=share.ratio if share and share.critical_path and not self._scene.guests else None,
             tasks=self._scene.task_count(self._execution) if self._execution else None,
             recovered=self._recovered,
             violations=violations,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scenarios of a drill: what happens to the active node, what an operator does, how it must
+"""The scenarios of a drill: what happens to the active guest, what an operator does, how it must
 end."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 SLOW = 5.0
-"""Seconds that stopping takes a slow node: longer than the limit of the example's quiesce."""
+"""Seconds that stopping takes a slow guest: longer than the limit of the example's quiesce."""
 
 Definition = dict[str, Any]
 
@@ -92,7 +92,7 @@ SCENARIOS: Mapping[str, Scenario] = MappingProxyType(
             "{member} answers no command, but its application continues to write",
             rung="stop",
         ),
-        "app": Scenario("server", "app", "the application on {member} died; its node is healthy"),
+        "app": Scenario("server", "app", "the application on {member} died; its guest is healthy"),
         "slow": Scenario(
             "latency",
             "command_stop",

@@ -23,8 +23,8 @@ import mistral_failover.workflows
 from mistral_failover.convergence.records import JournalKind, TraversalStatus
 from mistral_failover.drill import agent_files, examples
 from mistral_failover.drill.audit import Violation, audit, read_state
+from mistral_failover.drill.guests import Guests
 from mistral_failover.drill.leaked_secrets import Secrets, password_of
-from mistral_failover.drill.nodes import Nodes
 from mistral_failover.drill.scenarios import as_it_is
 from mistral_failover.embedded.access import TOKEN_FILE, make_private
 from mistral_failover.embedded.address import known_to_actions
@@ -78,7 +78,7 @@ class Scene:
         """``settings`` are further options of ``[failover]``. If this process is killed, its cloud
         ends by itself after ``idle_exit`` seconds without a request.
 
-        ``agents``: the nodes are real, processes on this machine with an agent on each, which get
+        ``agents``: the guests are real, processes on this machine with an agent on each, which get
         their commands over the broker of that URL, or through files if no URL is given.
         """
         self.state_dir = state_dir.absolute()
@@ -93,7 +93,7 @@ class Scene:
         self._since = 0
         self.cloud: EmulatorClient
         self.mistral: EmbeddedMistral
-        self.nodes: Nodes | None = None
+        self.guests: Guests | None = None
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
@@ -109,7 +109,7 @@ class Scene:
             )
             self._write_clouds_yaml()
             if self._agents:
-                self.nodes = stack.enter_context(self._real_nodes())
+                self.guests = stack.enter_context(self._real_guests())
             self._start_mistral(stack)
             self._stack = stack.pop_all()
         return self
@@ -138,25 +138,25 @@ class Scene:
         adapt: Callable[[dict[str, Any]], dict[str, Any]] = as_it_is,
         example: examples.Example = examples.ONE,
     ) -> None:
-        """Create an example's stack and define its adapted group, unless they exist. Real nodes
+        """Create an example's stack and define its adapted group, unless they exist. Real guests
         know the commands of only one example.
 
         An earlier drill may have been killed here: every step uses what exists or is still being
         created. The group is defined last. Raises SceneError if that drill had fewer volumes, or
         another example.
         """
-        file = example.group if self.nodes is None else agent_files.GROUP_FILE
+        file = example.group if self.guests is None else agent_files.GROUP_FILE
         definition = adapt(examples.group(volumes, name, file, told=example.told))
         kinds = {resource["type"] for resource in definition["resources"].values()}
         needs_volume = "volume_attachment" in kinds
         defined = name in self.groups()
         if not defined:
             self._make_stack(name, examples.stack(volumes, example.stack))
-        if self.nodes is not None:
-            self.nodes.serve(name, own_disk=not needs_volume)
+        if self.guests is not None:
+            self.guests.serve(name, own_disk=not needs_volume)
         if defined:
             return
-        if self.nodes is None:
+        if self.guests is None:
             self._add_applications(name, example, needs_volume=needs_volume)
         definition["fence"] = [_QUICK if rung == "stop" else rung for rung in definition["fence"]]
         self.action("failover.define", definition=definition, name=name)
@@ -240,13 +240,13 @@ class Scene:
         """Return the present findings of the audit."""
         state = read_state(self.database)
         found = audit(self.cloud.audit(), state, files=self.written(), secrets=self.secrets())
-        return found + (self.nodes.violations() if self.nodes is not None else [])
+        return found + (self.guests.violations() if self.guests is not None else [])
 
     def written(self) -> list[Path]:
         """Return the files of the scene that must not contain a secret; other files are for
         secrets."""
         own = ("clouds.yaml", "mistral.conf", TOKEN_FILE, self._secret.name, *agent_files.SECRETS)
-        folders = (self.state_dir / "nodes", self.state_dir / "broker")
+        folders = (self.state_dir / "guests", self.state_dir / "broker")
         everywhere = [*self.state_dir.iterdir(), *(p for f in folders for p in f.rglob("*"))]
         return [path for path in everywhere if path.name not in own and path.is_file()]
 
@@ -261,7 +261,7 @@ class Scene:
             named["the token of Mistral's API"] = token.read_text(encoding="ascii").strip()
         if self._agents:
             named["the installation's secret"] = self._secret.read_text(encoding="ascii").strip()
-            for key in (self.state_dir / "nodes").rglob(agent_files.KEY):
+            for key in (self.state_dir / "guests").rglob(agent_files.KEY):
                 named[f"the key of {key.parent.name}"] = key.read_text(encoding="ascii").strip()
         return Secrets(frozenset(cloud["tokens"]), named)
 
@@ -321,13 +321,13 @@ class Scene:
     def _secret(self) -> Path:
         return self.state_dir / "agent-secret"
 
-    def _real_nodes(self) -> Nodes:
+    def _real_guests(self) -> Guests:
         installation = agent_files.Installation(
             broker=self._broker,
             project=self.project,
             key_file=agent_files.make_secret(self._secret),
         )
-        return Nodes(self.state_dir / "nodes", self.state_dir / "cloud", installation)
+        return Guests(self.state_dir / "guests", self.state_dir / "cloud", installation)
 
     def _write_clouds_yaml(self) -> None:
         path = self.state_dir / "clouds.yaml"

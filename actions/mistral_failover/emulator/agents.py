@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from mistral_failover.emulator import nodes
+from mistral_failover.emulator import guests
 from mistral_failover.emulator.core import Emulation, transition
 from mistral_failover.emulator.state import Guest
 from mistral_failover.emulator.web import Call, plain_error, take_fault
@@ -20,7 +20,7 @@ _AGAIN = 0.2  # seconds until an on_deposed command that failed is tried again
 
 
 async def depose(call: Call) -> Any:
-    """POST /emulator/nodes/{server_id}/epoch: makes the commands of epochs before `epoch` void.
+    """POST /emulator/guests/{server_id}/epoch: makes the commands of epochs before `epoch` void.
 
     A broker knows queues, not servers: a missing server is no error.
     """
@@ -31,32 +31,32 @@ async def depose(call: Call) -> Any:
     if guest is not None and epoch > guest.notice:
         guest.notice = epoch
         emulation.audit.record("notice", server=guest.server_id, epoch=epoch)
-        if nodes.answers(emulation, guest):
+        if guests.answers(emulation, guest):
             emulation.fire("notice.read", server_id=guest.server_id)
         emulation.changed()
     return {"epoch": epoch}
 
 
 async def heartbeat(call: Call) -> Any:
-    """GET /emulator/nodes/{server_id}/heartbeat: the agent's latest heartbeat, or null."""
+    """GET /emulator/guests/{server_id}/heartbeat: the agent's latest heartbeat, or null."""
     guest = _guest(call)
     if guest is None:
         return {"heartbeat": None}
     now = time.time()
-    heard_at = now if nodes.answers(call.emulation, guest) else guest.heard_at
+    heard_at = now if guests.answers(call.emulation, guest) else guest.heard_at
     if heard_at is None:
         return {"heartbeat": None}
     running = [
         record.get("name", "a command")
         for record in guest.journal.values()
-        if nodes.runs_on(guest, record)
+        if guests.runs_on(guest, record)
     ]
     said = {
         "epoch": guest.epoch,
         "running": sorted(running),
         "deposed": guest.deposed,
         "stopping": guest.stopping,
-        "commands": nodes.commands_of(call.emulation, guest),
+        "commands": guests.commands_of(call.emulation, guest),
     }
     return {"heartbeat": {**said, "ago": now - heard_at}}
 
@@ -69,7 +69,7 @@ def _guest(call: Call) -> Guest | None:
 @transition("notice.read")
 def _read(emulation: Emulation, server_id: str) -> None:
     guest = emulation.state.guests.get(server_id)
-    if guest is None or not nodes.answers(emulation, guest):
+    if guest is None or not guests.answers(emulation, guest):
         return
     if guest.notice > guest.epoch:
         known, guest.epoch = guest.epoch, guest.notice
@@ -106,7 +106,7 @@ def _stop_soon(emulation: Emulation, guest: Guest, delay: float) -> None:
 @transition("guest.quiet")
 def _quiet(emulation: Emulation, server_id: str, operation: str | None) -> None:
     guest = emulation.state.guests.get(server_id)
-    if guest is None or not guest.stopping or not nodes.answers(emulation, guest):
+    if guest is None or not guest.stopping or not guests.answers(emulation, guest):
         emulation.finish(operation, "no_answer")  # an agent that is reachable again continues it
         return
     if guest.applications and take_fault(emulation, "on_deposed", ("fail",)):

@@ -8,7 +8,7 @@ The compute service handles the attachments of one server one after another (pro
 import string
 import time
 
-from mistral_failover.emulator import nodes
+from mistral_failover.emulator import guests
 from mistral_failover.emulator.core import Emulation, transition
 from mistral_failover.emulator.state import Attachment, Server, ServerAction, Volume, new_id
 from mistral_failover.emulator.web import take_fault
@@ -193,7 +193,7 @@ def settle(emulation: Emulation, attachment: Attachment) -> None:
     ]
     if len(holders) > 1 and not emulation.state.volumes[volume].multiattach:
         emulation.audit.record("violation", rule="attached_twice", volume=volume, servers=holders)
-    nodes.plug(emulation, server, volume, attachment.device)
+    guests.plug(emulation, server, volume, attachment.device)
 
 
 @transition("detach.run")
@@ -213,7 +213,7 @@ def _detach_done(emulation: Emulation, attachment_id: str, operation: str) -> No
         return
     attachment = emulation.state.attachments[attachment_id]
     fault = take_fault(emulation, "detach", ("fail", "stuck", "torn"))
-    kept = nodes.keeps_devices(emulation, attachment.server_id)
+    kept = guests.keeps_devices(emulation, attachment.server_id)
     if kept or (fault is not None and fault.fault == "fail"):
         attachment.status = "attached"
         refresh_status(emulation, attachment.volume_id)
@@ -225,7 +225,7 @@ def _detach_done(emulation: Emulation, attachment_id: str, operation: str) -> No
         release(emulation, attachment)
         _finish(emulation, operation)
     elif fault.fault == "torn":
-        nodes.unplug(emulation, attachment.server_id, attachment.volume_id)
+        guests.unplug(emulation, attachment.server_id, attachment.volume_id)
         attachment.in_cinder = False
         emulation.state.hosts[attachment.host].stop_reports()
         refresh_status(emulation, attachment.volume_id)
@@ -235,16 +235,16 @@ def refresh(emulation: Emulation, server: Server, attachment: Attachment) -> Non
     """nova-manage volume_attachment refresh: makes Cinder's record again."""
     attachment.in_cinder, attachment.status = True, "attached"
     refresh_status(emulation, attachment.volume_id)
-    nodes.plug(emulation, server.id, attachment.volume_id, attachment.device)
+    guests.plug(emulation, server.id, attachment.volume_id, attachment.device)
 
 
 def release(emulation: Emulation, attachment: Attachment, *, unplug: bool = True) -> None:
     """Ends an attachment; without `unplug` the guest, which is out of reach, keeps the device."""
     volume, server = attachment.volume_id, attachment.server_id
     if unplug:
-        nodes.unplug(emulation, server, volume)
+        guests.unplug(emulation, server, volume)
     else:
-        nodes.lose_sight(emulation, server, volume)
+        guests.lose_sight(emulation, server, volume)
     emulation.state.attachments.pop(attachment.id, None)
     if attachment.never_made:
         # Without an attachment of its own Nova names Cinder the one that the volume shows.

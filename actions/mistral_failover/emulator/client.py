@@ -102,9 +102,9 @@ class EmulatorClient:
         }
         self._call("POST", "/emulator/applications", body)
 
-    def nodes(self) -> dict[str, dict[str, Any]]:
+    def guests(self) -> dict[str, dict[str, Any]]:
         """What each guest does, by server id."""
-        return {row["server_id"]: row for row in self._call("GET", "/emulator/nodes")["nodes"]}
+        return {row["server_id"]: row for row in self._call("GET", "/emulator/guests")["guests"]}
 
     def writers(self, volume_id: str) -> list[str]:
         """The servers that write to a volume now."""
@@ -194,7 +194,7 @@ class EmulatorClient:
             "args": arguments or {},
             "timeout": limit,
         }
-        path = f"/emulator/nodes/{server_id}/commands"
+        path = f"/emulator/guests/{server_id}/commands"
         headers = {"X-Auth-Token": self.token()}
         return dict(self._call("POST", path, body, headers=headers, timeout=limit + 30))
 

@@ -12,8 +12,8 @@ from mistral_failover.emulator import (
     alarms,
     attachments,
     faults,
+    guests,
     identity,
-    nodes,
     ports,
     trusts,
 )
@@ -27,7 +27,7 @@ def error_body(status: int, message: str) -> dict[str, Any]:
 
 
 OPEN = Service("emulator", error_body, authenticated=False, delayed=False)
-NODES = Service("nodes", error_body)
+COMMANDS = Service("guests", error_body)
 
 
 def _user(call: Call, name: str) -> User:
@@ -154,15 +154,15 @@ def _stack_id(call: Call, wanted: str) -> str:
     raise plain_error("NOT_FOUND", 404, f"There is no stack {wanted}.", "Create it first.")
 
 
-def _nodes(call: Call) -> Any:
+def _guests(call: Call) -> Any:
     state = call.emulation.state
     return {
-        "nodes": [
+        "guests": [
             {
                 "server_id": guest.server_id,
                 "host": guest.host,
-                "running": nodes.runs(call.emulation, guest),
-                "answers": nodes.answers(call.emulation, guest),
+                "running": guests.runs(call.emulation, guest),
+                "answers": guests.answers(call.emulation, guest),
                 "condition": guest.condition,
                 "epoch": guest.epoch,
                 "deposed": guest.deposed,
@@ -178,7 +178,7 @@ def _nodes(call: Call) -> Any:
 
 def _writers(call: Call) -> Any:
     volume_id = call.path("volume_id")
-    return {"servers": nodes.writers(call.emulation, volume_id)}
+    return {"servers": guests.writers(call.emulation, volume_id)}
 
 
 def _answering(call: Call) -> Any:
@@ -236,7 +236,7 @@ def _alarm(call: Call) -> Any:
 
 GUESTS = (
     ("/audit", _audit, "GET"),
-    ("/nodes", _nodes, "GET"),
+    ("/guests", _guests, "GET"),
     ("/volumes/{volume_id}/writers", _writers, "GET"),
     ("/applications", _add_application, "POST"),
     ("/faults", _fault, "POST"),
@@ -245,11 +245,11 @@ GUESTS = (
 too."""
 
 AGENTS = (
-    ("commands", nodes.command, "command", "POST"),
+    ("commands", guests.command, "command", "POST"),
     ("epoch", agents.depose, "depose", "POST"),
     ("heartbeat", agents.heartbeat, "heard", "GET"),
 )
-"""The end of the path below a node, handler, operation and method of the agent's notices and
+"""The end of the path below a guest, handler, operation and method of the agent's notices and
 heartbeats."""
 
 
@@ -275,7 +275,9 @@ def routes() -> list[Route]:
             for path, handler, method in table
         ),
         *(
-            endpoint(NODES, f"/emulator/nodes/{{server_id}}/{end}", handler, operation, [method])
+            endpoint(
+                COMMANDS, f"/emulator/guests/{{server_id}}/{end}", handler, operation, [method]
+            )
             for end, handler, operation, method in AGENTS
         ),
     ]

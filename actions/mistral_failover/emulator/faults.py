@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from mistral_failover.emulator import nodes, ports
+from mistral_failover.emulator import guests, ports
 from mistral_failover.emulator.core import Emulation
 from mistral_failover.emulator.state import ApiFault, Guest, Host, new_id
 from mistral_failover.emulator.web import plain_error
@@ -43,14 +43,14 @@ def _booting(emulation: Emulation, guest: Guest) -> None:
 
 
 def _crash(emulation: Emulation, guest: Guest) -> None:
-    nodes.fall_silent(guest)
+    guests.fall_silent(guest)
     guest.condition = "crashed"
-    nodes.end_applications(emulation, guest, "crash")
+    guests.end_applications(emulation, guest, "crash")
 
 
 def _hang(emulation: Emulation, guest: Guest) -> None:
     del emulation
-    nodes.fall_silent(guest)
+    guests.fall_silent(guest)
     guest.condition = "hung"
 
 
@@ -61,14 +61,14 @@ def _thaw(emulation: Emulation, guest: Guest) -> None:
 
 
 def _application(emulation: Emulation, guest: Guest) -> None:
-    nodes.end_applications(emulation, guest, "application fault")
+    guests.end_applications(emulation, guest, "application fault")
 
 
 def _revive_server(emulation: Emulation, guest: Guest) -> None:
     server = emulation.state.servers.get(guest.server_id)
-    nodes.end_applications(emulation, guest, "reboot")
+    guests.end_applications(emulation, guest, "reboot")
     if server is not None and server.status == "ACTIVE":
-        nodes.boot(emulation, server)
+        guests.boot(emulation, server)
 
 
 def _compute_down(emulation: Emulation, host: Host) -> None:
@@ -81,7 +81,7 @@ def _power_off(emulation: Emulation, host: Host) -> None:
     host.powered = False
     for guest in emulation.state.guests.values():
         if guest.host == host.name:
-            nodes.power_off(emulation, guest.server_id, "power loss")
+            guests.power_off(emulation, guest.server_id, "power loss")
 
 
 def _revive_host(emulation: Emulation, host: Host) -> None:
@@ -94,9 +94,9 @@ def _revive_host(emulation: Emulation, host: Host) -> None:
             continue
         server = emulation.state.servers.get(guest.server_id)
         if server is None:
-            nodes.destroy(emulation, guest.server_id, "its server was deleted")
+            guests.destroy(emulation, guest.server_id, "its server was deleted")
         elif power_lost and server.status == "ACTIVE":
-            nodes.boot(emulation, server)
+            guests.boot(emulation, server)
         else:
             ports.refresh_guest(emulation, guest)
     emulation.deliver_deferred(host.name)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 
-from mistral_failover.emulator import balancing, nodes
+from mistral_failover.emulator import balancing, guests
 from mistral_failover.emulator.core import Emulation, transition
 from mistral_failover.emulator.state import FloatingIp, Guest, Network, Port, Server, new_id
 
@@ -160,7 +160,7 @@ def answering(emulation: Emulation, address: str) -> list[str]:
     return [
         guest.server_id
         for guest in emulation.state.guests.values()
-        if nodes.runs(emulation, guest)
+        if guests.runs(emulation, guest)
         and any(port in at or not meant.isdisjoint(own) for port, own in guest.interfaces.items())
     ]
 
@@ -174,7 +174,7 @@ def _unplug(emulation: Emulation, port_id: str) -> None:
 def _check(emulation: Emulation) -> None:
     used: dict[str, list[str]] = {}
     for guest in emulation.state.guests.values():
-        if nodes.runs(emulation, guest):
+        if guests.runs(emulation, guest):
             for address in {a for own in guest.interfaces.values() for a in own}:
                 used.setdefault(address, []).append(guest.server_id)
     for address, servers in used.items():

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from mistral_failover.emulator import attachments, nodes, ports
+from mistral_failover.emulator import attachments, guests, ports
 from mistral_failover.emulator.core import Emulation, transition
 from mistral_failover.emulator.state import DEFAULT_ZONE, Network, Port, Server, new_id
 from mistral_failover.emulator.web import take_fault
@@ -106,7 +106,7 @@ def _booted(emulation: Emulation, server_id: str, operation: str) -> None:
     else:
         _set(server, "ACTIVE", "active", RUNNING)
         ports.bind(emulation, server)
-        nodes.boot(emulation, server)
+        guests.boot(emulation, server)
         for attachment in emulation.state.attachments_of(server_id=server_id):
             attachments.settle(emulation, attachment)
         emulation.finish(operation)
@@ -159,7 +159,7 @@ def _stopped(emulation: Emulation, server_id: str, operation: str) -> None:
         return
     fault = take_fault(emulation, "stop", ("fail", "stuck"))
     if fault is None:
-        nodes.power_off(emulation, server_id, "stopped by Nova")
+        guests.power_off(emulation, server_id, "stopped by Nova")
         _set(server, "SHUTOFF", "stopped", SHUTDOWN)
         emulation.audit.record("server_stopped", server=server_id)
         emulation.finish(operation)
@@ -187,7 +187,7 @@ def _started(emulation: Emulation, server_id: str, operation: str) -> None:
     fault = take_fault(emulation, "start", ("fail", "stuck"))
     if fault is None:
         _set(server, "ACTIVE", "active", RUNNING)
-        nodes.boot(emulation, server)
+        guests.boot(emulation, server)
         emulation.finish(operation)
     elif fault.fault == "fail":
         server.task_state = None
@@ -203,7 +203,7 @@ def rebuild(emulation: Emulation, server: Server) -> None:
 @transition("server.rebuild")
 def _rebuild(emulation: Emulation, server_id: str, operation: str) -> None:
     if _step(emulation, server_id, operation, "rebuild") is not None:
-        nodes.destroy(emulation, server_id, "rebuilt by Nova")
+        guests.destroy(emulation, server_id, "rebuilt by Nova")
         emulation.after(
             emulation.latency.of("boot"),
             "server.rebuilt",
@@ -219,11 +219,11 @@ def _rebuilt(emulation: Emulation, server_id: str, operation: str) -> None:
         return
     was_off = server.vm_state == "stopped"
     _set(server, "ACTIVE", "active", RUNNING)
-    nodes.boot(emulation, server)
+    guests.boot(emulation, server)
     for attachment in emulation.state.attachments_of(server_id=server_id):
-        nodes.plug(emulation, server_id, attachment.volume_id, attachment.device)
+        guests.plug(emulation, server_id, attachment.volume_id, attachment.device)
     if was_off:
-        nodes.power_off(emulation, server_id, "off before it was rebuilt")
+        guests.power_off(emulation, server_id, "off before it was rebuilt")
         _set(server, "SHUTOFF", "stopped", SHUTDOWN)
     emulation.finish(operation)
 
@@ -262,7 +262,7 @@ def _deleted(emulation: Emulation, server_id: str, operation: str) -> None:
     server = emulation.state.servers.get(server_id)
     if server is None:
         # Deleted in the database in the meantime: the message that waited still ends the guest.
-        nodes.destroy(emulation, server_id, "deleted by Nova")
+        guests.destroy(emulation, server_id, "deleted by Nova")
         _record(emulation, server_id)
         emulation.finish(operation, "gone")
     elif not emulation.state.host_up(server.host):
@@ -273,13 +273,13 @@ def _deleted(emulation: Emulation, server_id: str, operation: str) -> None:
 
 def _remove(emulation: Emulation, server: Server, operation: str, *, local: bool) -> None:
     if not local:
-        nodes.power_off(emulation, server.id, "deleted by Nova")
+        guests.power_off(emulation, server.id, "deleted by Nova")
     for attachment in emulation.state.attachments_of(server_id=server.id):
         attachments.release(emulation, attachment, unplug=not local)
         if attachment.delete_on_termination:
             emulation.state.volumes.pop(attachment.volume_id, None)
     if not local:
-        nodes.destroy(emulation, server.id, "deleted by Nova")
+        guests.destroy(emulation, server.id, "deleted by Nova")
         _record(emulation, server.id)
     ports.of_deleted_server(emulation, server.id)
     del emulation.state.servers[server.id]

@@ -50,7 +50,7 @@ def test_a_command_runs_and_returns_its_result(channel, pair, emulator):
     result = channel.run(command(pair.a))
     assert (result.id, result.exit_code, result.replayed) == ("key-1", 0, False)
     assert result.stdout
-    assert emulator.nodes()[pair.a]["applications"] == ["pg"]
+    assert emulator.guests()[pair.a]["applications"] == ["pg"]
 
 
 def test_the_same_id_again_returns_the_recorded_result(channel, pair, emulator):
@@ -150,7 +150,7 @@ def test_who_is_deposed_stops_its_applications_and_takes_no_older_command(channe
 
     channel.depose(address(pair.a), 4)
 
-    assert emulator.nodes()[pair.a]["applications"] == []
+    assert emulator.guests()[pair.a]["applications"] == []
     with pytest.raises(ChannelError) as raised:
         channel.run(command(pair.a, id="key-2"))
     assert raised.value.code == "OLD_EPOCH"
@@ -176,17 +176,17 @@ def test_who_comes_back_finds_itself_deposed(channel, pair, emulator, fault, run
 
     channel.depose(address(pair.a), 4)
 
-    assert emulator.nodes()[pair.a]["applications"] == running
+    assert emulator.guests()[pair.a]["applications"] == running
     assert emulator.audit(kind="deposed") == []
     emulator.fault("server", pair.a, "thaw" if fault == "hang" else "revive")
-    assert emulator.nodes()[pair.a]["applications"] == []
+    assert emulator.guests()[pair.a]["applications"] == []
     assert [e["applications"] for e in emulator.audit(kind="deposed")] == [running]
     assert channel.heard(address(pair.a)).epoch == 4
 
 
 def test_a_guest_of_a_host_that_comes_back_finds_itself_deposed(channel, pair, emulator):
     channel.run(command(pair.a))
-    host = emulator.nodes()[pair.a]["host"]
+    host = emulator.guests()[pair.a]["host"]
     emulator.fault("host", host, "power_off")
     channel.depose(address(pair.a), 4)
     assert emulator.audit(kind="deposed") == []

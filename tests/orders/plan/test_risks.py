@@ -100,7 +100,7 @@ def test_what_can_fence_a_member_whose_host_nova_shows_as_down_is_told(
 
 def test_a_member_whose_host_is_down_will_need_a_person(group: Any) -> None:
     server = group.server("db_a")
-    host = group.cloud.nodes()[server]["host"]
+    host = group.cloud.guests()[server]["host"]
     group.cloud.fault("host", host, "power_off")
     try:
         plan = group.plan(lost=["db_a"], to="db_b")

@@ -70,7 +70,7 @@ class AmqpChannel:
         self._insist(depose, lambda: self._guard.permit("GET"))
 
     def heard(self, to: Address) -> Heartbeat | None:
-        """See `Channel.heard`. ``ago`` is computed from the node's clock and ours."""
+        """See `Channel.heard`. ``ago`` is computed from the agent's clock and ours."""
         for pause in BUSY:
             if heartbeat := self._insist(lambda link: self._latest(link, to), lambda: None):
                 return heartbeat
@@ -133,7 +133,7 @@ def _heartbeat(message: Any, to: Address, member_key: bytes) -> tuple[float, Hea
         or not (stopping is None or isinstance(stopping, bool))
     ):
         raise wire.Malformed("MALFORMED", "it is not a heartbeat of this server")
-    # If the node's clock is ahead, the age of its messages is unknown: assume that they are old.
+    # If the agent's clock is ahead, the age of its messages is unknown: assume that they are old.
     ago = abs(time.time() - at)
     known = None if commands is None else frozenset(map(clean, commands))
     told = None if deposed is None else clean(deposed)

@@ -49,7 +49,7 @@ class EmulatedChannel:
         parts = urlsplit(url)
         if parts.hostname != "127.0.0.1":
             raise ChannelError("CONFIG", "The emulator listens on 127.0.0.1 only.")
-        self._base = f"http://{parts.netloc}/emulator/nodes"
+        self._base = f"http://{parts.netloc}/emulator/guests"
         self._session = context.session
         self._guard = context.guard
         self._clock = clock

@@ -34,7 +34,7 @@ DRIVERS = {
 
 REMEDIES = {
     "NO_ANSWER": (
-        "Check that the node runs, and repair its agent. Only if the node is lost, have it "
+        "Check that the server runs, and repair its agent. Only if the server is lost, have it "
         "fenced: failover start GROUP --lost MEMBER"
     ),
     "OLD_EPOCH": "Nothing to do: the member was fenced or replaced after this command was decided.",
@@ -43,7 +43,7 @@ REMEDIES = {
         "Put the command on the member's allow-list, or correct its name in the group file."
     ),
     "UNKNOWN_OUTCOME": (
-        "Check on the node whether the command took effect, record that there with failover-agent "
+        "Check on the server whether the command took effect, record it there with failover-agent "
         "settle, then continue the operation: failover start GROUP"
     ),
     "UNREACHABLE": "Check [failover] command_channel and that the channel's service is running.",

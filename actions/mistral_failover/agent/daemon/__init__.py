@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent on a node."""
+"""The agent on a server."""

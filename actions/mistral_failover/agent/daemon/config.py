@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's configuration file: the broker, the node's identity, and the commands it may run.
+"""The agent's configuration file: the broker, the server's identity, and the commands it may run.
 
 ``docs/agent.md`` describes every key. Everything that can be checked is checked when the file is
 read, so a running agent has a valid file. No message shows a value, since it may be a secret.
@@ -59,7 +59,7 @@ _COMMAND_KEYS = (
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A user of the node, with the user's groups."""
+    """A user of the server, with the user's groups."""
 
     name: str
     uid: int
@@ -324,7 +324,7 @@ def _account(section: Section) -> Account:
     except KeyError:
         if name is not None:
             raise section.wrong(
-                "user", "this node has no such user", "Create the user, or name another."
+                "user", "this server has no such user", "Create the user, or name another."
             ) from None
         uid = os.geteuid()
         return Account(str(uid), uid, os.getegid(), tuple(os.getgroups()), "/")

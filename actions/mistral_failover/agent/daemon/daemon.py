@@ -33,8 +33,8 @@ FAREWELL = 5.0
 
 
 class Agent:
-    """The agent on a node. ``ready`` is called once it works, ``alive`` about every second while it
-    works, ``stopping`` when it begins to stop."""
+    """The agent on a server. ``ready`` is called once it works, ``alive`` about every second
+    while it works, ``stopping`` when it begins to stop."""
 
     def __init__(
         self,

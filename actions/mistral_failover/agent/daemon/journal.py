@@ -38,7 +38,7 @@ unknown; ``refused``: its epoch had ended before it began."""
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """A process of this node, identified uniquely: its group has the number ``pid``, and it began
+    """A process of this server, identified uniquely: its group has the number ``pid``, and it began
     ``start_ticks`` after the boot ``boot_id``."""
 
     pid: int
@@ -48,7 +48,7 @@ class ProcessIdentity:
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """A command in the journal; times are seconds since 1970 by the node's clock.
+    """A command in the journal; times are seconds since 1970 by the server's clock.
 
     ``message`` says why it has no end, or who reported that end; ``finding`` what its check found.
     """
@@ -138,7 +138,7 @@ class Journal:
         return self._held is not None or is_folder_held(self._folder)
 
     def belong_to(self, owner: str) -> bool:
-        """Start a new journal if this one belongs to another server: a node may be made from an
+        """Start a new journal if this one belongs to another server: a server may be made from an
         image of another one. Return whether it did."""
         with self._lock, self._db:
             former = self._setting("owner")

@@ -26,7 +26,7 @@ from mistral_failover.agent.daemon.journal_file import JournalError, has_file, u
 from mistral_failover.agent.systemd import Notifier, clock_is_set, log_to_stderr
 from mistral_failover.model.text import clean
 
-DESCRIPTION = """The agent on a node: carries out the commands that its file allows, each once.
+DESCRIPTION = """The agent on a server: carries out the commands that its file allows, each once.
 
 Without a command it runs the agent. Exit codes: 0 success; 1 failure, with the reason; 2 wrong
 command line or configuration file.

@@ -17,7 +17,7 @@ from mistral_failover.agent.daemon.journal import JournalEntry
 from mistral_failover.agent.wire import MAX_OUTPUT
 
 SKEW = 300.0
-"""Seconds by which the clocks of an executor and a node may differ."""
+"""Seconds by which the clocks of an executor and a server may differ."""
 OWN = "deposed:"
 """The prefix of the ids of the agent's own commands; no other command has it."""
 
@@ -115,7 +115,7 @@ def check_fresh(request: Request) -> None:
     if late > SKEW:
         raise Refused(
             "REFUSED",
-            f"The command came {late:.0f} s too late, by the node's clock; the clocks may differ "
+            f"The command came {late:.0f} s too late, by the agent's clock; the clocks may differ "
             f"by up to {SKEW:.0f} s.",
         )
 

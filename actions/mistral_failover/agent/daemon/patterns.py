@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Patterns for the arguments of commands: a node's operator writes them, and text from outside is
+"""Patterns for the arguments of commands: a server's operator writes them, and text from outside is
 compared with them. No text may keep the agent busy for long.
 
 With google-re2 installed (the extra ``agent``) the time is linear in the length of the text.

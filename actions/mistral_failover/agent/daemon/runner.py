@@ -259,12 +259,12 @@ class _RunningProcess:
 
 
 def process_identity(pid: int) -> ProcessIdentity:
-    """Return how to recognise a process of this node later. Raises OSError if there is none."""
+    """Return how to recognise a process of this server later. Raises OSError if there is none."""
     return ProcessIdentity(pid, _start_ticks(pid), boot_id())
 
 
 def boot_id() -> str:
-    """The identity of this boot of the node."""
+    """The identity of this boot of the server."""
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a drill's real nodes are made of, and that their witnesses see what must not happen."""
+"""What a drill's real guests are made of, and that their witnesses see what must not happen."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from mistral_failover.agent.daemon.journal import Journal
-from mistral_failover.drill import application, node_audit
+from mistral_failover.drill import application, guest_audit
 from mistral_failover.drill.agent_files import JOURNAL
 from mistral_failover.drill.audit import Violation
-from mistral_failover.drill.node import Node, Volumes
+from mistral_failover.drill.guest import Guest, Volumes
 from mistral_failover.drill.processes import Process, below, kill_below
 from support.waiting import until
 
@@ -30,18 +30,18 @@ def volumes(tmp_path: Path) -> Volumes:
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    """A node whose agent has no file, and starts in vain."""
-    made = Node(tmp_path / "servers" / "db-a")
+def guest(tmp_path: Path) -> Iterator[Guest]:
+    """A guest whose agent has no file, and starts in vain."""
+    made = Guest(tmp_path / "servers" / "db-a")
     made.prepare()
     yield made
     made.kill()
 
 
-def run(node: Node, verb: str, **more: str) -> int:
+def run(guest: Guest, verb: str, **more: str) -> int:
     """The application's command, as the agent would run it."""
-    mount = node.folder / "devices" / VOLUME
-    environment = {**os.environ, "DRILL_NODE": str(node.folder), "VOLUME_MOUNT": str(mount)}
+    mount = guest.folder / "devices" / VOLUME
+    environment = {**os.environ, "DRILL_GUEST": str(guest.folder), "VOLUME_MOUNT": str(mount)}
     argv = [sys.executable, "-m", "mistral_failover.drill.application", verb]
     done = subprocess.run(argv, env=environment | more, capture_output=True, timeout=60)
     return done.returncode
@@ -52,13 +52,13 @@ def written(volumes: Volumes) -> list[str]:
 
 
 def seen(volumes: Volumes, *disks: Path) -> list[Violation]:
-    return list(node_audit.violations(disks, volumes, []))
+    return list(guest_audit.violations(disks, volumes, []))
 
 
 # -- processes
 
 
-def test_who_daemonised_himself_dies_with_his_node() -> None:
+def test_who_daemonised_himself_dies_with_its_guest() -> None:
     script = """
 import subprocess, sys, time
 from mistral_failover.drill.processes import adopt_orphans
@@ -86,30 +86,30 @@ def test_a_number_that_another_process_has_by_now_is_not_the_process() -> None:
     assert not Process(mine.pid, mine.started - 1).runs
 
 
-# -- a node
+# -- a guest
 
 
-def test_a_node_boots_once_for_each_boot_and_nothing_of_it_outlives_its_end(node: Node) -> None:
+def test_a_guest_boots_once_for_each_boot_and_nothing_of_it_outlives_its_end(guest: Guest) -> None:
     cloud = Process.of(os.getpid())
     assert cloud is not None
-    node.boot(cloud, 1)
-    first = Process.parse((node.folder / "guest.pid").read_text())
-    until(lambda: (node.folder / "agent.pid").exists())
-    node.boot(cloud, 1)
+    guest.boot(cloud, 1)
+    first = Process.parse((guest.folder / "init.pid").read_text())
+    until(lambda: (guest.folder / "agent.pid").exists())
+    guest.boot(cloud, 1)
     assert first.runs, "that boot took place already"
-    node.boot(cloud, 2)
+    guest.boot(cloud, 2)
     assert not first.runs
-    node.kill()
-    assert not Process.parse((node.folder / "guest.pid").read_text()).runs
-    assert [p for p in below(os.getpid()) if "drill.guest" in command_line(p)] == []
+    guest.kill()
+    assert not Process.parse((guest.folder / "init.pid").read_text()).runs
+    assert [p for p in below(os.getpid()) if "drill.guest_init" in command_line(p)] == []
 
 
-def test_a_node_ends_with_its_cloud(node: Node) -> None:
+def test_a_guest_ends_with_its_cloud(guest: Guest) -> None:
     with subprocess.Popen(["sleep", "100"]) as cloud:
         process = Process.of(cloud.pid)
         assert process is not None
-        node.boot(process, 1)
-        guest = Process.parse((node.folder / "guest.pid").read_text())
+        guest.boot(process, 1)
+        guest = Process.parse((guest.folder / "init.pid").read_text())
         assert guest.runs
         cloud.kill()
     until(lambda: not guest.runs)
@@ -119,34 +119,34 @@ def command_line(process: Process) -> str:
     return Path(f"/proc/{process.pid}/cmdline").read_text()
 
 
-def test_an_application_writes_from_its_start_to_its_stop(node: Node, volumes: Volumes) -> None:
-    assert run(node, "start") == application.REFUSED, "the volume is not attached"
-    node.plug(VOLUME, volumes.content(VOLUME))
+def test_an_application_writes_from_its_start_to_its_stop(guest: Guest, volumes: Volumes) -> None:
+    assert run(guest, "start") == application.REFUSED, "the volume is not attached"
+    guest.plug(VOLUME, volumes.content(VOLUME))
     for _ in range(2):
-        assert run(node, "start") == 0
-        assert run(node, "is-running") == 0
+        assert run(guest, "start") == 0
+        assert run(guest, "is-running") == 0
     until(lambda: len(written(volumes)) > 3)
     for _ in range(2):
-        assert run(node, "stop") == 0
-        assert run(node, "is-stopped") == 0
+        assert run(guest, "stop") == 0
+        assert run(guest, "is-stopped") == 0
     count = len(written(volumes))
     assert {line.split()[0] for line in written(volumes)} == {"db-a"}
     time.sleep(5 * application.EVERY)
     assert len(written(volumes)) == count
-    assert seen(volumes, node.folder) == []
+    assert seen(volumes, guest.folder) == []
 
 
-def test_an_application_that_dies_is_found_to_be_dead(node: Node, volumes: Volumes) -> None:
-    node.plug(VOLUME, volumes.content(VOLUME))
-    assert run(node, "start") == 0
-    (node.folder / "data").symlink_to(node.folder / "devices" / VOLUME)
-    node.end_application()
-    assert run(node, "is-running") == 1
+def test_an_application_that_dies_is_found_to_be_dead(guest: Guest, volumes: Volumes) -> None:
+    guest.plug(VOLUME, volumes.content(VOLUME))
+    assert run(guest, "start") == 0
+    (guest.folder / "data").symlink_to(guest.folder / "devices" / VOLUME)
+    guest.end_application()
+    assert run(guest, "is-running") == 1
 
 
-def test_a_writer_whose_start_was_cut_off_does_not_begin(node: Node, volumes: Volumes) -> None:
-    node.plug(VOLUME, volumes.content(VOLUME))
-    assert run(node, "write", DRILL_STARTER="1") == application.FAILED
+def test_a_writer_whose_start_was_cut_off_does_not_begin(guest: Guest, volumes: Volumes) -> None:
+    guest.plug(VOLUME, volumes.content(VOLUME))
+    assert run(guest, "write", DRILL_STARTER="1") == application.FAILED
     assert not (volumes.content(VOLUME) / application.JOURNAL).exists()
 
 
@@ -154,21 +154,21 @@ def test_a_writer_whose_start_was_cut_off_does_not_begin(node: Node, volumes: Vo
 
 
 def test_what_is_written_on_a_volume_that_was_taken_is_lost_and_told(
-    node: Node, volumes: Volumes
+    guest: Guest, volumes: Volumes
 ) -> None:
-    node.plug(VOLUME, volumes.content(VOLUME))
-    assert run(node, "start") == 0
-    writer = Process.parse((node.folder / "application.pid").read_text())
+    guest.plug(VOLUME, volumes.content(VOLUME))
+    assert run(guest, "start") == 0
+    writer = Process.parse((guest.folder / "application.pid").read_text())
     try:
         writer.signal(signal.SIGSTOP)
-        node.unplug(VOLUME)
+        guest.unplug(VOLUME)
         assert volumes.tear(VOLUME) == [writer]
         count = len(written(volumes))
         writer.signal(signal.SIGCONT)
         time.sleep(5 * application.EVERY)
         assert len(written(volumes)) == count
     finally:
-        assert run(node, "stop") == 0
+        assert run(guest, "stop") == 0
     assert volumes.tear(VOLUME) == [], "no process uses it now"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the nodes of a drill show: the volumes' content, the agents' journals, the commands that
+"""What the guests of a drill show: the volumes' content, the agents' journals, the commands that
 ran.
 
 Numbered as the invariants in docs/architecture.md.
@@ -15,13 +15,13 @@ from mistral_failover.agent.daemon.journal import Journal, JournalEntry
 from mistral_failover.drill import application
 from mistral_failover.drill.agent_files import JOURNAL
 from mistral_failover.drill.audit import Violation
-from mistral_failover.drill.node import Volumes
+from mistral_failover.drill.guest import Volumes
 
 _ALL = 10_000
 
 
 def violations(disks: Sequence[Path], volumes: Volumes, torn: Iterable[str]) -> Iterator[Violation]:
-    """Return every violation. ``disks``: the nodes' folders; ``torn``: the processes that used a
+    """Return every violation. ``disks``: the guests' folders; ``torn``: the processes that used a
     volume when it was detached."""
     for told in torn:
         yield Violation(2, told)
@@ -29,7 +29,7 @@ def violations(disks: Sequence[Path], volumes: Volumes, torn: Iterable[str]) -> 
         journal = volumes.content(volume) / application.JOURNAL
         yield from two_writers(f"volume {volume}", [journal])
     own = [disk / "own" / application.JOURNAL for disk in disks]
-    yield from two_writers("the disk of its node", own)
+    yield from two_writers("the disk of its guest", own)
     for disk in disks:
         yield from twice(disk)
         yield from old_epochs(disk)

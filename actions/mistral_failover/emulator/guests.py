@@ -175,7 +175,7 @@ def _stacks_of(emulation: Emulation, server_id: str) -> list[str]:
 
 
 async def command(call: Call) -> Any:
-    """POST /emulator/nodes/{server_id}/commands: runs a named command of the allow-list.
+    """POST /emulator/guests/{server_id}/commands: runs a named command of the allow-list.
 
     Answers when it has ended; else, after `timeout` seconds, with RUNNING if the agent reported
     that it is working, or with NO_ANSWER if not.
@@ -186,7 +186,7 @@ async def command(call: Call) -> Any:
     known = guest or emulation.state.servers.get(server_id)
     if known is None or not call.sees(known.project_id):
         raise plain_error(
-            "NOT_FOUND", 404, f"There is no node {server_id}.", "Check the server's id."
+            "NOT_FOUND", 404, f"There is no guest {server_id}.", "Check the server's id."
         )
     deadline = time.monotonic() + wanted["timeout"]
     key = f"command:{server_id}:{wanted['id']}"
@@ -213,8 +213,8 @@ async def command(call: Call) -> Any:
     raise plain_error(
         "NO_ANSWER",
         504,
-        f"The node {server_id} did not answer within {wanted['timeout']:g} s.",
-        "Check whether the node still runs; fence it before another takes its role.",
+        f"The guest {server_id} did not answer within {wanted['timeout']:g} s.",
+        "Check whether the guest still runs; fence it before another takes its role.",
     )
 
 
@@ -257,7 +257,7 @@ def _refuse_old(guest: Guest, wanted: dict[str, Any]) -> None:
         raise plain_error(
             "OLD_EPOCH",
             409,
-            f"The command's epoch {wanted['epoch']} is older than the node's {guest.epoch}.",
+            f"The command's epoch {wanted['epoch']} is older than the guest's {guest.epoch}.",
             "A newer epoch is current; do not repeat the command.",
         )
 

@@ -103,7 +103,7 @@ def test_only_commands_of_the_allow_list_run(emulator: EmulatorClient, pair: Pai
 def test_a_command_needs_a_token_of_the_servers_project(
     cloud: EmulatedCloud, emulator: EmulatorClient, pair: Pair
 ) -> None:
-    url = f"{cloud.url}/emulator/nodes/{pair.a}/commands"
+    url = f"{cloud.url}/emulator/guests/{pair.a}/commands"
     body = {"id": "x", "name": "start", "epoch": 1}
     assert requests.post(url, json=body, timeout=5).status_code == 401
     other = {"X-Auth-Token": emulator.mint_token(user="other")}
@@ -181,8 +181,8 @@ def test_a_host_without_power_ends_its_guests(
     assert emulator.writers(serving.data) == []
     assert refusal(emulator, serving.a, "stop", command_id="p", limit=0.02).code == "NO_ANSWER"
     emulator.fault("host", "cmp1", "revive")
-    assert emulator.nodes()[serving.a]["answers"]
-    assert emulator.nodes()[serving.a]["applications"] == []
+    assert emulator.guests()[serving.a]["answers"]
+    assert emulator.guests()[serving.a]["applications"] == []
 
 
 def test_a_local_delete_lets_two_servers_write_and_the_audit_says_so(

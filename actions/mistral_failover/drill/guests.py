@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nodes of a drill with real agents: they carry out what the emulated cloud reports of its
+"""The guests of a drill with real agents: they carry out what the emulated cloud reports of its
 guests.
 
 They follow the cloud's audit event by event, in order: a guest that boots is a process that starts
-an agent, a crash or a loss of power kills everything on a node, a hang freezes its agent, and a
-volume is reachable only on the node that it is attached to. The order keeps this sound even if it
-is followed late: a node's end is carried out before the volume reaches another node.
+an agent, a crash or a loss of power kills everything in a guest, a hang freezes its agent, and a
+volume is reachable only in the guest that it is attached to. The order keeps this sound even if it
+is followed late: a guest's end is carried out before the volume reaches another guest.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Any, Self
 
 import requests
 
-from mistral_failover.drill import agent_files, node_audit
+from mistral_failover.drill import agent_files, guest_audit
 from mistral_failover.drill.agent_files import Installation
 from mistral_failover.drill.application import SLOW
 from mistral_failover.drill.audit import Violation
-from mistral_failover.drill.node import Node, NodeError, Volumes
+from mistral_failover.drill.guest import Guest, GuestError, Volumes
 from mistral_failover.drill.processes import Process
 from mistral_failover.emulator.client import EmulatorClient, EmulatorError
 from mistral_failover.model.ids import group_id
@@ -32,10 +32,10 @@ _PAUSE = 0.03
 _LIMIT = 30.0
 
 
-class Nodes:
-    """The nodes of the servers of some stacks; a context manager, which ends them all.
+class Guests:
+    """The guests of the servers of some stacks; a context manager, which ends them all.
 
-    If the process that follows the cloud is killed, the nodes continue; the next one on the same
+    If the process that follows the cloud is killed, the guests continue; the next one on the same
     folder finds them, and continues where the other stopped.
     """
 
@@ -46,12 +46,12 @@ class Nodes:
         said = json.loads((cloud_folder / "emulator.json").read_text(encoding="utf-8"))
         cloud = Process.of(said["pid"])
         if cloud is None:
-            raise NodeError("the emulated cloud has ended")
+            raise GuestError("the emulated cloud has ended")
         self._cloud = cloud
         self._client = EmulatorClient(said["url"])
         self._volumes = Volumes(folder / "volumes")
         self._groups: dict[str, bool] = {}
-        self._nodes: dict[str, Node] = {}
+        self._guests: dict[str, Guest] = {}
         self._hosts: dict[str, str] = {}
         self._seen = 0
         self._ended = threading.Event()
@@ -65,36 +65,36 @@ class Nodes:
         self._ended.set()
         if self._follower is not None:
             self._follower.join()
-        for node in self._nodes.values():
-            node.kill()
+        for guest in self._guests.values():
+            guest.kill()
 
     def serve(self, group: str, *, own_disk: bool = False) -> None:
         """Follow the cloud from now on for the servers of this stack too; return once everything
         that has happened so far is carried out. The stack exists already. ``own_disk``: the
-        application writes on the disk of its node and not on a volume."""
+        application writes on the disk of its guest and not on a volume."""
         self._groups[group] = own_disk
         self._find_members()
         if self._follower is None:
-            self._follower = threading.Thread(target=self._follow, name="nodes", daemon=True)
+            self._follower = threading.Thread(target=self._follow, name="guests", daemon=True)
             self._follower.start()
         self.catch_up()
 
     def catch_up(self) -> None:
         """Return once everything that the cloud has reported so far is carried out. Raises
-        NodeError."""
+        GuestError."""
         wanted = len(self._client.audit())
         deadline = time.monotonic() + _LIMIT
         while self._seen < wanted:
             if self._trouble is not None:
-                raise NodeError("the nodes are not as the cloud has them") from self._trouble
+                raise GuestError("the guests are not as the cloud has them") from self._trouble
             if time.monotonic() > deadline:
-                raise NodeError(f"the nodes are {wanted - self._seen} events behind the cloud")
+                raise GuestError(f"the guests are {wanted - self._seen} events behind the cloud")
             time.sleep(_PAUSE)
 
     def violations(self) -> list[Violation]:
-        """Return what the nodes saw that must not happen."""
+        """Return what the guests saw that must not happen."""
         self.catch_up()
-        return list(node_audit.violations(self._disks(), self._volumes, self._torn()))
+        return list(guest_audit.violations(self._disks(), self._volumes, self._torn()))
 
     def slow_down(self, seconds: float) -> None:
         """Make every stop of an application take this much longer from now on."""
@@ -109,12 +109,12 @@ class Nodes:
             try:
                 events = client.audit(self._seen)
             except requests.RequestException:
-                continue  # a cloud that ended takes its nodes with it
+                continue  # a cloud that ended takes its guests with it
             try:
                 for event in events:
                     self._come_true(event)
                     self._seen = event["seq"]
-            except (NodeError, EmulatorError, OSError) as error:
+            except (GuestError, EmulatorError, OSError) as error:
                 self._trouble = error
                 return
 
@@ -125,42 +125,42 @@ class Nodes:
         if kind == "fault":
             self._strike(event)
             return
-        node = self._node(event.get("server"))
-        if node is None:
+        guest = self._guest(event.get("server"))
+        if guest is None:
             return
-        done = self._done(node)
+        done = self._done(guest)
         if event["seq"] <= done:
             return
         if kind == "guest_started":
-            node.boot(self._cloud, event["seq"])
+            guest.boot(self._cloud, event["seq"])
         elif kind == "server_stopped":
-            node.kill()
+            guest.kill()
         elif kind == "guest_destroyed":
-            node.destroy()
+            guest.destroy()
         elif kind == "attached":
-            node.plug(event["volume"], self._volumes.content(event["volume"]))
+            guest.plug(event["volume"], self._volumes.content(event["volume"]))
         elif kind == "detached":
-            self._detach(node, event)
+            self._detach(guest, event)
         else:
             return
-        self._mark(node, event)
+        self._mark(guest, event)
 
     def _strike(self, event: Mapping[str, Any]) -> None:
-        for node in self._struck(event):
-            if event["seq"] <= self._done(node):
+        for guest in self._struck(event):
+            if event["seq"] <= self._done(guest):
                 continue
             match event["fault"]:
                 case "crash" | "power_off":
-                    node.kill()
+                    guest.kill()
                 case "hang":
-                    node.hang()
+                    guest.hang()
                 case "thaw":
-                    node.thaw()
+                    guest.thaw()
                 case "app":
-                    node.end_application()
-            self._mark(node, event)
+                    guest.end_application()
+            self._mark(guest, event)
 
-    def _struck(self, event: Mapping[str, Any]) -> Iterator[Node]:
+    def _struck(self, event: Mapping[str, Any]) -> Iterator[Guest]:
         if event["target"] == "server":
             servers = [event["id"]]
         elif event["target"] == "host":
@@ -168,16 +168,16 @@ class Nodes:
         else:
             servers = []
         for server in servers:
-            node = self._node(server)
-            if node is not None:
-                yield node
+            guest = self._guest(server)
+            if guest is not None:
+                yield guest
 
-    def _detach(self, node: Node, event: Mapping[str, Any]) -> None:
+    def _detach(self, guest: Guest, event: Mapping[str, Any]) -> None:
         volume = event["volume"]
-        node.unplug(volume)
+        guest.unplug(volume)
         for process in self._volumes.tear(volume):
             told = (
-                f"process {process.pid} of {node.server} was using volume {volume} when it was "
+                f"process {process.pid} of {guest.server} was using volume {volume} when it was "
                 "detached"
             )
             with (self._folder / "torn").open("a", encoding="utf-8") as file:
@@ -185,42 +185,42 @@ class Nodes:
 
     # -- what is on disk
 
-    def _node(self, server: str | None) -> Node | None:
+    def _guest(self, server: str | None) -> Guest | None:
         if server is None:
             return None
-        if server not in self._nodes and server in self._hosts:
+        if server not in self._guests and server in self._hosts:
             self._find_members()
-        return self._nodes.get(server)
+        return self._guests.get(server)
 
     def _find_members(self) -> None:
         for group, own_disk in self._groups.items():
             identity = group_id(self._installation.project, group)
             for name, row in self._client.resources(group).items():
                 server = row["physical_resource_id"]
-                if row["resource_type"] != "OS::Nova::Server" or server in self._nodes:
+                if row["resource_type"] != "OS::Nova::Server" or server in self._guests:
                     continue
-                node = Node(self._folder / "servers" / server)
-                node.prepare()
+                guest = Guest(self._folder / "servers" / server)
+                guest.prepare()
                 member = agent_files.Member(identity, group, name.rpartition("/")[2])
-                agent_files.write(node.folder, self._installation, member, own_disk=own_disk)
-                self._nodes[server] = node
+                agent_files.write(guest.folder, self._installation, member, own_disk=own_disk)
+                self._guests[server] = guest
 
     @staticmethod
-    def _done(node: Node) -> int:
+    def _done(guest: Guest) -> int:
         """The last event that was carried out on it, also by an earlier process."""
         try:
-            return int((node.folder / "done").read_text(encoding="ascii"))
+            return int((guest.folder / "done").read_text(encoding="ascii"))
         except (OSError, ValueError):
             return 0
 
     @staticmethod
-    def _mark(node: Node, event: Mapping[str, Any]) -> None:
-        aside = node.folder / "done.new"
+    def _mark(guest: Guest, event: Mapping[str, Any]) -> None:
+        aside = guest.folder / "done.new"
         aside.write_text(str(event["seq"]), encoding="ascii")
-        aside.rename(node.folder / "done")
+        aside.rename(guest.folder / "done")
 
     def _disks(self) -> list[Path]:
-        return [node.folder for node in self._nodes.values()]
+        return [guest.folder for guest in self._guests.values()]
 
     def _torn(self) -> list[str]:
         try:
