@@ -8,300 +8,285 @@ oslo.config option, ``OS_FAILOVER__<OPTION>`` in the environment overrides the f
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from functools import cache
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from functools import cache, partial
+from typing import TypeVar
 
 from oslo_config import cfg
 
 GROUP = "failover"
 
-_OPTIONS = [
-    cfg.StrOpt(
-        "database",
-        secret=True,
-        help="SQLAlchemy URL of the state store: SQLite, if one process does everything, else "
-        "MySQL or MariaDB. All processes of one installation must use the same.",
-    ),
-    cfg.StrOpt(
-        "cloud",
-        help=(
-            "Entry of clouds.yaml to use when a request carries no token, as in a Mistral without "
-            "authentication. Unset: requests without a token are refused."
-        ),
-    ),
-    cfg.StrOpt(
-        "project",
-        help=(
-            "Project that owns everything in a Mistral without authentication; requests of any "
-            "other are refused. failover server sets it to the project of its credential. Unset: "
-            "Mistral's own name for no project, <default-project>."
-        ),
-    ),
-    cfg.StrOpt(
-        "auth_url",
-        help=(
-            "Keystone's URL for requests that do not carry it: those of cron triggers. Unset: "
-            "[keystone_authtoken] www_authenticate_uri of the same file."
-        ),
-    ),
-    cfg.FloatOpt(
-        "lease",
-        default=30.0,
-        min=1.0,
-        help="Seconds that an operation's lock lasts unless its process renews it.",
-    ),
-    cfg.IntOpt(
-        "parallel_operations",
-        default=64,
-        min=1,
-        help=(
-            "Operations that one process carries out at the same time, each in a thread. They "
-            "mostly wait for the cloud."
-        ),
-    ),
-    *(
-        cfg.IntOpt(
-            option,
-            default=48,
-            min=1,
-            help=(
-                f"Operations of one project that {asks} at the same time, in one process. It is "
-                "halved when the service is overloaded, and grows again."
-            ),
-        )
-        for option, asks in (
-            ("nova_operations", "ask Nova"),
-            ("cinder_operations", "ask Cinder"),
-            ("heat_operations", "ask Heat"),
-            ("neutron_operations", "ask Neutron"),
-            ("other_operations", "ask each further service"),
-        )
-    ),
-    cfg.FloatOpt(
-        "lease_margin",
-        default=2.0,
-        min=0.0,
-        help="Seconds at the end of a lease in which no call to the cloud starts or continues.",
-    ),
-    cfg.FloatOpt(
-        "http_timeout",
-        default=10.0,
-        min=0.1,
-        help="Maximum duration of one HTTP call in seconds; the remaining lease may allow less.",
-    ),
-    cfg.StrOpt(
-        "command_channel",
-        secret=True,
-        help="URL of the channel that carries commands to members; its scheme selects the driver.",
-    ),
-    cfg.StrOpt(
-        "agent_key_file",
-        help=(
-            "File with the secret from which the keys of the members' agents are derived: at "
-            "least 32 bytes, readable only by Mistral, the same on every executor."
-        ),
-    ),
-    cfg.StrOpt(
-        "fence_devices_file",
-        help=(
-            "File of the operator with the devices that switch compute hosts off or cut them from "
-            "their storage, for the rungs host_power and storage: readable only by Mistral, or "
-            "owned by root and readable by Mistral's group. The same on every executor. Unset: "
-            "these rungs prove nothing."
-        ),
-    ),
-    cfg.FloatOpt(
-        "poll_first", default=0.05, min=0.0, help="Seconds between the first two looks of a wait."
-    ),
-    cfg.FloatOpt(
-        "poll_growth",
-        default=1.05,
-        min=1.0,
-        help="Factor by which the pauses of a wait grow.",
-    ),
-    cfg.FloatOpt(
-        "poll_ceiling", default=2.0, min=0.01, help="Longest pause of a wait, in seconds."
-    ),
-    cfg.FloatOpt(
-        "repeat_after",
-        default=60.0,
-        min=0.0,
-        help=(
-            "Seconds after which a request without an answer and without a visible effect counts "
-            "as lost and is sent again. Services drop a request after their own "
-            "rpc_response_timeout, 60 s by default; until then it may be in a queue."
-        ),
-    ),
-    cfg.StrOpt(
-        "mistral_url",
-        help=(
-            "Base URL of Mistral's API, ending in /v2, or unix:PATH, for sweeps without a token, "
-            "as in a Mistral without authentication. With a token the catalog provides it."
-        ),
-    ),
-    cfg.StrOpt(
-        "mistral_token_file",
-        help=(
-            "File with the token of the embedded Mistral at mistral_url. It sets both for its own "
-            "actions."
-        ),
-    ),
-    cfg.FloatOpt(
-        "sweep_interval",
-        default=15.0,
-        min=0.1,
-        help="Seconds between two checks of the embedded Mistral for stalled work.",
-    ),
-    cfg.FloatOpt(
-        "observe_interval",
-        default=60.0,
-        min=1.0,
-        help="Seconds between two looks at the servers, volumes and parameters of a group at rest.",
-    ),
-    cfg.FloatOpt(
-        "sweep_after",
-        default=30.0,
-        min=0.0,
-        help=(
-            "Seconds without progress in a traversal after which a sweep triggers its ready nodes "
-            "again. A shorter time finds stalled work sooner, but triggers needlessly more often."
-        ),
-    ),
-    cfg.FloatOpt(
-        "hang_after",
-        default=300.0,
-        min=1.0,
-        help=(
-            "Seconds without a change after which a sweep ends an execution that holds no lock. "
-            "Must be longer than any action without a lock may take."
-        ),
-    ),
-    cfg.IntOpt(
-        "keep_goals",
-        default=50,
-        min=2,
-        help=(
-            "Minimum number of goals that a group keeps: so many of the latest, and so many of "
-            "the latest that were reached. Goals that a rollback or a record needs are always "
-            "kept."
-        ),
-    ),
-    cfg.FloatOpt(
-        "keep_days",
-        default=30.0,
-        min=0.0,
-        help="Days for which every goal is kept.",
-    ),
-    cfg.FloatOpt(
-        "history_days",
-        default=90.0,
-        min=1.0,
-        help=(
-            "Days for which incidents and journal entries are kept. What waits for an operator or "
-            "belongs to a traversal that is kept stays longer."
-        ),
-    ),
-    cfg.IntOpt(
-        "keep_incidents",
-        default=10000,
-        min=100,
-        help=(
-            "Maximum number of a project's incidents that ask for nothing any more. A sweep "
-            "deletes the oldest beyond it."
-        ),
-    ),
-    cfg.IntOpt(
-        "keep_journal",
-        default=10000,
-        min=100,
-        help=(
-            "Maximum number of journal entries of a group. A sweep deletes the oldest beyond it, "
-            "except those of the current traversal."
-        ),
-    ),
-    cfg.FloatOpt(
-        "storm_window",
-        default=600.0,
-        min=1.0,
-        help="Seconds over which the failing groups of a project are counted together.",
-    ),
-    cfg.FloatOpt(
-        "storm_share",
-        default=0.5,
-        min=0.0,
-        max=1.0,
-        help=(
-            "Share of a project's groups whose simultaneous failure counts as a storm: their "
-            "alarms are held, since the cause is probably the control plane."
-        ),
-    ),
-    cfg.IntOpt(
-        "storm_groups",
-        default=3,
-        min=0,
-        help="Minimum number of groups in a storm; 0: alarms are never held for a storm.",
-    ),
-    cfg.IntOpt(
-        "storm_release",
-        default=0,
-        min=0,
-        help=(
-            "Number of alarms of a project that a sweep releases within a minute, once the "
-            "evidence says that servers died and the control plane works; 0: a tenth of those of "
-            "the storm, from 10 to 100."
-        ),
-    ),
-]
+T = TypeVar("T")
+_OPTION = "option"
+
+
+def _option(
+    kind: Callable[..., cfg.Opt],
+    default: T,
+    text: str,
+    *,
+    min: float | None = None,  # noqa: A002 - oslo.config's names
+    max: float | None = None,  # noqa: A002
+    secret: bool = False,
+) -> T:
+    """Return a field of `Settings` that is an operator's option of the same name."""
+    limits = {name: limit for name, limit in (("min", min), ("max", max)) if limit is not None}
+    made = partial(kind, default=default, help=text, secret=secret, **limits)
+    return field(default=default, metadata={_OPTION: made})
+
+
+def _budget(asks: str) -> str:
+    return (
+        f"Operations of one project that {asks} at the same time, in one process. It is halved "
+        "when the service is overloaded, and grows again."
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The values of ``[failover]``; times in seconds. The field names are the option names."""
+    """The values of ``[failover]``; times in seconds. Each field is an operator's option."""
 
-    database: str | None = None
-    cloud: str | None = None
-    project: str | None = None
-    auth_url: str | None = None
-    lease: float = 30.0
-    parallel_operations: int = 64
-    nova_operations: int = 48
-    cinder_operations: int = 48
-    heat_operations: int = 48
-    neutron_operations: int = 48
-    other_operations: int = 48
-    lease_margin: float = 2.0
-    http_timeout: float = 10.0
-    command_channel: str | None = None
-    agent_key_file: str | None = None
-    fence_devices_file: str | None = None
-    poll_first: float = 0.05
-    poll_growth: float = 1.05
-    poll_ceiling: float = 2.0
-    repeat_after: float = 60.0
-    mistral_url: str | None = None
-    mistral_token_file: str | None = None
-    sweep_interval: float = 15.0
-    observe_interval: float = 60.0
-    sweep_after: float = 30.0
-    hang_after: float = 300.0
-    keep_goals: int = 50
-    keep_days: float = 30.0
-    history_days: float = 90.0
-    keep_incidents: int = 10000
-    keep_journal: int = 10000
-    storm_window: float = 600.0
-    storm_share: float = 0.5
-    storm_groups: int = 3
-    storm_release: int = 0
+    database: str | None = _option(
+        cfg.StrOpt,
+        None,
+        "SQLAlchemy URL of the state store: SQLite, if one process does everything, else "
+        "MySQL or MariaDB. All processes of one installation must use the same.",
+        secret=True,
+    )
+    cloud: str | None = _option(
+        cfg.StrOpt,
+        None,
+        "Entry of clouds.yaml to use when a request carries no token, as in a Mistral without "
+        "authentication. Unset: requests without a token are refused.",
+    )
+    project: str | None = _option(
+        cfg.StrOpt,
+        None,
+        "Project that owns everything in a Mistral without authentication; requests of any "
+        "other are refused. failover server sets it to the project of its credential. Unset: "
+        "Mistral's own name for no project, <default-project>.",
+    )
+    auth_url: str | None = _option(
+        cfg.StrOpt,
+        None,
+        "Keystone's URL for requests that do not carry it: those of cron triggers. Unset: "
+        "[keystone_authtoken] www_authenticate_uri of the same file.",
+    )
+    lease: float = _option(
+        cfg.FloatOpt,
+        30.0,
+        "Seconds that an operation's lock lasts unless its process renews it.",
+        min=1.0,
+    )
+    parallel_operations: int = _option(
+        cfg.IntOpt,
+        64,
+        "Operations that one process carries out at the same time, each in a thread. They "
+        "mostly wait for the cloud.",
+        min=1,
+    )
+    nova_operations: int = _option(
+        cfg.IntOpt,
+        48,
+        _budget("ask Nova"),
+        min=1,
+    )
+    cinder_operations: int = _option(
+        cfg.IntOpt,
+        48,
+        _budget("ask Cinder"),
+        min=1,
+    )
+    heat_operations: int = _option(
+        cfg.IntOpt,
+        48,
+        _budget("ask Heat"),
+        min=1,
+    )
+    neutron_operations: int = _option(
+        cfg.IntOpt,
+        48,
+        _budget("ask Neutron"),
+        min=1,
+    )
+    other_operations: int = _option(
+        cfg.IntOpt,
+        48,
+        _budget("ask each further service"),
+        min=1,
+    )
+    lease_margin: float = _option(
+        cfg.FloatOpt,
+        2.0,
+        "Seconds at the end of a lease in which no call to the cloud starts or continues.",
+        min=0.0,
+    )
+    http_timeout: float = _option(
+        cfg.FloatOpt,
+        10.0,
+        "Maximum duration of one HTTP call in seconds; the remaining lease may allow less.",
+        min=0.1,
+    )
+    command_channel: str | None = _option(
+        cfg.StrOpt,
+        None,
+        "URL of the channel that carries commands to members; its scheme selects the driver.",
+        secret=True,
+    )
+    agent_key_file: str | None = _option(
+        cfg.StrOpt,
+        None,
+        "File with the secret from which the keys of the members' agents are derived: at "
+        "least 32 bytes, readable only by Mistral, the same on every executor.",
+    )
+    fence_devices_file: str | None = _option(
+        cfg.StrOpt,
+        None,
+        "File of the operator with the devices that switch compute hosts off or cut them from "
+        "their storage, for the rungs host_power and storage: readable only by Mistral, or "
+        "owned by root and readable by Mistral's group. The same on every executor. Unset: "
+        "these rungs prove nothing.",
+    )
+    poll_first: float = _option(
+        cfg.FloatOpt,
+        0.05,
+        "Seconds between the first two looks of a wait.",
+        min=0.0,
+    )
+    poll_growth: float = _option(
+        cfg.FloatOpt,
+        1.05,
+        "Factor by which the pauses of a wait grow.",
+        min=1.0,
+    )
+    poll_ceiling: float = _option(
+        cfg.FloatOpt,
+        2.0,
+        "Longest pause of a wait, in seconds.",
+        min=0.01,
+    )
+    repeat_after: float = _option(
+        cfg.FloatOpt,
+        60.0,
+        "Seconds after which a request without an answer and without a visible effect counts "
+        "as lost and is sent again. Services drop a request after their own "
+        "rpc_response_timeout, 60 s by default; until then it may be in a queue.",
+        min=0.0,
+    )
+    mistral_url: str | None = _option(
+        cfg.StrOpt,
+        None,
+        "Base URL of Mistral's API, ending in /v2, or unix:PATH, for sweeps without a token, "
+        "as in a Mistral without authentication. With a token the catalog provides it.",
+    )
+    mistral_token_file: str | None = _option(
+        cfg.StrOpt,
+        None,
+        "File with the token of the embedded Mistral at mistral_url. It sets both for its own "
+        "actions.",
+    )
+    sweep_interval: float = _option(
+        cfg.FloatOpt,
+        15.0,
+        "Seconds between two checks of the embedded Mistral for stalled work.",
+        min=0.1,
+    )
+    observe_interval: float = _option(
+        cfg.FloatOpt,
+        60.0,
+        "Seconds between two looks at the servers, volumes and parameters of a group at rest.",
+        min=1.0,
+    )
+    sweep_after: float = _option(
+        cfg.FloatOpt,
+        30.0,
+        "Seconds without progress in a traversal after which a sweep triggers its ready nodes "
+        "again. A shorter time finds stalled work sooner, but triggers needlessly more often.",
+        min=0.0,
+    )
+    hang_after: float = _option(
+        cfg.FloatOpt,
+        300.0,
+        "Seconds without a change after which a sweep ends an execution that holds no lock. "
+        "Must be longer than any action without a lock may take.",
+        min=1.0,
+    )
+    keep_goals: int = _option(
+        cfg.IntOpt,
+        50,
+        "Minimum number of goals that a group keeps: so many of the latest, and so many of "
+        "the latest that were reached. Goals that a rollback or a record needs are always "
+        "kept.",
+        min=2,
+    )
+    keep_days: float = _option(
+        cfg.FloatOpt,
+        30.0,
+        "Days for which every goal is kept.",
+        min=0.0,
+    )
+    history_days: float = _option(
+        cfg.FloatOpt,
+        90.0,
+        "Days for which incidents and journal entries are kept. What waits for an operator or "
+        "belongs to a traversal that is kept stays longer.",
+        min=1.0,
+    )
+    keep_incidents: int = _option(
+        cfg.IntOpt,
+        10000,
+        "Maximum number of a project's incidents that ask for nothing any more. A sweep "
+        "deletes the oldest beyond it.",
+        min=100,
+    )
+    keep_journal: int = _option(
+        cfg.IntOpt,
+        10000,
+        "Maximum number of journal entries of a group. A sweep deletes the oldest beyond it, "
+        "except those of the current traversal.",
+        min=100,
+    )
+    storm_window: float = _option(
+        cfg.FloatOpt,
+        600.0,
+        "Seconds over which the failing groups of a project are counted together.",
+        min=1.0,
+    )
+    storm_share: float = _option(
+        cfg.FloatOpt,
+        0.5,
+        "Share of a project's groups whose simultaneous failure counts as a storm: their "
+        "alarms are held, since the cause is probably the control plane.",
+        min=0.0,
+        max=1.0,
+    )
+    storm_groups: int = _option(
+        cfg.IntOpt,
+        3,
+        "Minimum number of groups in a storm; 0: alarms are never held for a storm.",
+        min=0,
+    )
+    storm_release: int = _option(
+        cfg.IntOpt,
+        0,
+        "Number of alarms of a project that a sweep releases within a minute, once the "
+        "evidence says that servers died and the control plane works; 0: a tenth of those of "
+        "the storm, from 10 to 100.",
+        min=0,
+    )
 
     def __repr__(self) -> str:
-        """Omit the two URLs: they may carry passwords."""
+        """Omit what may carry passwords."""
         shown = ", ".join(
-            f"{field.name}={getattr(self, field.name)!r}"
-            for field in fields(self)
-            if field.name not in ("database", "command_channel")
+            f"{each.name}={getattr(self, each.name)!r}"
+            for each, option in zip(fields(self), _OPTIONS, strict=True)
+            if not option.secret
         )
         return f"Settings({shown})"
+
+
+_OPTIONS: list[cfg.Opt] = [each.metadata[_OPTION](each.name) for each in fields(Settings)]
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
@@ -329,7 +314,7 @@ def load(conf: cfg.ConfigOpts | None = None) -> Settings:
     if GROUP not in conf or _OPTIONS[-1].dest not in conf[GROUP]:
         conf.register_opts(_OPTIONS, group=GROUP)
     read = conf[GROUP]
-    values = {field.name: read[field.name] for field in fields(Settings)}
+    values = {option.name: read[option.name] for option in _OPTIONS}
     if values["auth_url"] is None:
         values["auth_url"] = _keystone(tuple(conf.config_file or ()), tuple(conf.config_dir or ()))
     return Settings(**values)
