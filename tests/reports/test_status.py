@@ -13,11 +13,12 @@ from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.actions import alarms, reports, suspensions
-from mistral_failover.convergence.records import Outcome, Ready
+from mistral_failover.convergence.records import JournalKind, Outcome, Ready
 from mistral_failover.mistral import action_runner
 from mistral_failover.reports import status as status_report
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
+from mistral_failover.store.transaction import SqlTransaction
 from support.driving import handed_out, work_all
 
 RESOURCES = {
@@ -76,6 +77,22 @@ def test_a_status_tells_who_has_each_volume_and_since_when_the_group_is_blocked(
     assert found["status"] == "BLOCKED"
     assert since <= found["since"] <= found["now"]
     assert found["agents"] == {}
+
+
+@pytest.mark.usefixtures("attached")
+def test_a_step_that_fails_later_does_not_change_since_when_a_group_is_blocked(
+    state: Runtime, context: ActionContext
+) -> None:
+    def fail_another(tx: SqlTransaction) -> None:
+        group = found["traversal"]["group_id"]
+        tx.journal(group, "x", kind=JournalKind.FAILED, traversal_id=found["traversal"]["id"])
+
+    found = status(context)
+    state.database.atomically(fail_another)
+
+    (row,) = reports.Status().run(context)["overview"]
+    assert found["traversal"]["started_at"] < found["since"]
+    assert (row["since"], status(context)["since"]) == (found["since"], found["since"])
 
 
 def test_a_status_counts_the_alarms_that_are_held(begun: Ready, context: ActionContext) -> None:

@@ -15,7 +15,6 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import (
     Action,
     GroupState,
-    JournalKind,
     OperationStatus,
     Record,
     Status,
@@ -117,7 +116,7 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
             ],
             "resources": [_resource(record, now) for record in records],
             "remedies": _remedies(tx, name, current, records) if current else [],
-            "since": _since(tx, traversal) if traversal else None,
+            "since": views.status_since(tx, current) if current else None,
             "holders": _holders(tx, snapshot.state.id, records),
             "held": _held(tx, snapshot.state.id),
             "under_way": work["under_way"],
@@ -284,17 +283,6 @@ def _reported(incident: Incident) -> ReportedIncident:
         "duplicates": incident.duplicates,
         "at": incident.first_at,
     }
-
-
-def _since(tx: ProjectTransaction, traversal: TraversalRow) -> float | None:
-    """Return when a group got its present status, in seconds since the epoch."""
-    if traversal["ended_at"] is not None:
-        return float(traversal["ended_at"])
-    if traversal["status"] == TraversalStatus.BLOCKED:
-        said = details.last_said(tx, traversal["group_id"], JournalKind.FAILED, traversal["id"])
-        if said is not None:
-            return said
-    return float(traversal["started_at"])
 
 
 def _holders(

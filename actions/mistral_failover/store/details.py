@@ -203,19 +203,6 @@ def broken_by_hand(tx: ProjectSession, group_id: str, resource_id: str, owner: s
     return sentence
 
 
-def last_said(
-    tx: ProjectSession, group_id: str, kind: JournalKind, traversal_id: str
-) -> float | None:
-    """Return the time of the last journal entry of a kind about a traversal."""
-    query = sa.select(sa.func.max(journal.c.at)).where(
-        journal.c.group_id == group_id,
-        journal.c.traversal_id == traversal_id,
-        journal.c.kind == kind,
-    )
-    found: float | None = tx.connection.execute(query).scalar_one()
-    return found
-
-
 def made_at(tx: ProjectSession, group_id: str) -> dict[str, float]:
     """Return when each resource of a group was made: the end of its last successful create."""
     query = (

@@ -4,27 +4,27 @@ project, or of every project for the metrics of all of them (``reports.metrics``
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
-from mistral_failover.convergence.records import JournalKind, TraversalStatus
 from mistral_failover.model.decisions import Decision
 from mistral_failover.store.session import Session
 from mistral_failover.store.tables import (
     groups,
     incidents,
-    journal,
     members,
     observations,
     totals,
     traversals,
 )
 from mistral_failover.store.totals import SWEEPS
+from mistral_failover.store.views import BLOCKED_SINCE
 
 HOUR = 3600.0
+_CHUNK = 500  # SQLite accepts only some thousand parameters
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ def group_gauges(tx: Session, now: float) -> list[GroupGauges]:
             groups.c.id,
             groups.c.project_id,
             groups.c.name,
-            groups.c.current_traversal,
             traversals.c.status,
             traversals.c.started_at,
+            BLOCKED_SINCE.label("blocked_since"),
             sa.case((observations.c.at >= traversals.c.ended_at, observations.c.service)).label(
                 "service"
             ),
@@ -63,9 +63,6 @@ def group_gauges(tx: Session, now: float) -> list[GroupGauges]:
         .order_by(groups.c.created_at, groups.c.id)
     )
     rows = tx.connection.execute(query).all()
-    blocked = _blocked(
-        tx, [r.current_traversal for r in rows if r.status == TraversalStatus.BLOCKED]
-    )
     lately = _counts(
         tx,
         sa.select(traversals.c.group_id, sa.func.count())
@@ -80,7 +77,7 @@ def group_gauges(tx: Session, now: float) -> list[GroupGauges]:
             name=row.name,
             status=row.status or "DEFINED",
             since=row.started_at,
-            blocked_since=blocked.get(row.current_traversal),
+            blocked_since=row.blocked_since,
             lately=lately.get(row.id, 0),
             service=row.service,
         )
@@ -112,7 +109,8 @@ def last_sweeps(tx: Session) -> dict[str, float]:
 def with_servers(tx: Session, group_ids: Sequence[str]) -> list[tuple[str, str, str]]:
     """Return (group id, member, server id) for each member of these groups that has a server."""
     found: list[tuple[str, str, str]] = []
-    for some in _chunks(group_ids):
+    for first in range(0, len(group_ids), _CHUNK):
+        some = group_ids[first : first + _CHUNK]
         query = sa.select(members.c.group_id, members.c.name, members.c.server_id).where(
             members.c.group_id.in_(some), members.c.server_id.is_not(None)
         )
@@ -121,24 +119,5 @@ def with_servers(tx: Session, group_ids: Sequence[str]) -> list[tuple[str, str, 
     return found
 
 
-def _blocked(tx: Session, traversal_ids: Sequence[str]) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for some in _chunks(traversal_ids):
-        query = (
-            sa.select(journal.c.traversal_id, sa.func.max(journal.c.at))
-            .join(groups, groups.c.id == journal.c.group_id)
-            .where(groups.c.current_traversal.in_(some), journal.c.kind == JournalKind.BLOCKED)
-            .where(journal.c.traversal_id == groups.c.current_traversal)
-            .group_by(journal.c.traversal_id)
-        )
-        found |= {row[0]: row[1] for row in tx.connection.execute(query)}
-    return found
-
-
 def _counts(tx: Session, query: sa.Select[Any]) -> dict[str, int]:
     return {row[0]: row[1] for row in tx.connection.execute(query)}
-
-
-def _chunks(items: Sequence[str], size: int = 500) -> Iterable[Sequence[str]]:
-    """Split the items: SQLite accepts only some thousand parameters."""
-    return (items[i : i + size] for i in range(0, len(items), size))

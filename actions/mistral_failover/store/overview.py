@@ -12,6 +12,7 @@ from mistral_failover.convergence.records import GroupState
 from mistral_failover.model.decisions import Decision
 from mistral_failover.store.session import ProjectSession
 from mistral_failover.store.tables import goals, groups, incidents, observations, traversals
+from mistral_failover.store.views import STATUS_SINCE
 
 _STATE = tuple(each.name for each in fields(GroupState))
 
@@ -21,8 +22,8 @@ def overview(
 ) -> tuple[int, list[dict[str, Any]]]:
     """Return the number of the project's groups, and the first ``limit`` by name, of those behind
     the name ``after`` if it is given: ``state`` (as `groups.get` returns it), name, definition
-    (the group file), status (None: no goal was given yet), reason, cause, ``since`` (when this
-    state began, in seconds), goal (the document, None if there is none), pause, maintenance,
+    (the group file), status (None: no goal was given yet), reason, cause, ``since`` (when it came
+    to this status, in seconds), goal (the document, None if there is none), pause, maintenance,
     ``held``, the number of its alarms that wait for an operator, and ``service``, as last observed
     (None: not since its last traversal ended)."""
     of = groups.c.project_id == tx.project_id
@@ -43,9 +44,7 @@ def overview(
             traversals.c.status,
             traversals.c.reason,
             traversals.c.cause,
-            sa.func.coalesce(
-                traversals.c.ended_at, traversals.c.started_at, groups.c.created_at
-            ).label("since"),
+            sa.func.coalesce(STATUS_SINCE, groups.c.created_at).label("since"),
             goals.c.document.label("goal"),
             sa.func.coalesce(waiting.c.held, 0).label("held"),
             sa.case(

@@ -29,6 +29,26 @@ from mistral_failover.store.tables import (
     traversals,
 )
 
+BLOCKED_SINCE = sa.case(
+    (
+        traversals.c.status == TraversalStatus.BLOCKED,
+        sa.select(sa.func.max(journal.c.at))
+        .where(
+            journal.c.group_id == traversals.c.group_id,
+            journal.c.kind == JournalKind.BLOCKED,
+            journal.c.traversal_id == traversals.c.id,
+        )
+        .correlate(traversals)
+        .scalar_subquery(),
+    )
+)
+"""When a traversal last became BLOCKED, for queries of traversals; NULL if it is not."""
+STATUS_SINCE = sa.func.coalesce(
+    traversals.c.ended_at, BLOCKED_SINCE, traversals.c.started_at, type_=sa.Float
+)
+"""When a traversal came to its status, for queries of traversals. It is not the time of its latest
+failure: others may follow."""
+
 
 class TraversalStep(TypedDict):
     """A traversal, in short."""
@@ -219,6 +239,13 @@ def traversal(tx: ProjectSession, traversal_id: str) -> TraversalRow | None:
     counts = tx.connection.execute(_COUNTS, here)
     found = {**row._mapping, "nodes": {row.status: row.count for row in counts}}
     return cast(TraversalRow, found)
+
+
+def status_since(tx: ProjectSession, traversal_id: str) -> float | None:
+    """Return when a traversal came to its status, in seconds; None if there is no traversal."""
+    query = sa.select(STATUS_SINCE).where(traversals.c.id == traversal_id)
+    found: float | None = tx.connection.execute(query).scalar_one_or_none()
+    return found
 
 
 def running_operations(tx: ProjectSession, group_ids: Collection[str]) -> list[RunningOperation]:
