@@ -15,7 +15,11 @@ import mistral_failover
 SOURCES = Path(mistral_failover.__file__).parent
 SENTENCES = {
     "cause",
+    "detail",
+    "done",
     "message",
+    "near",
+    "observed",
     "reason",
     "remedy",
     "sentence",
@@ -67,7 +71,9 @@ def is_sentence(node: ast.expr) -> bool:
         case ast.Subscript(value=value, slice=key):
             named = isinstance(key, ast.Constant) and key.value in SENTENCES
             return named or (isinstance(key, ast.Slice) and is_sentence(value))
-        case ast.Call(func=ast.Name(id="str"), args=[ast.Name(id="error" | "e")]):
+        case ast.Call(
+            func=ast.Name(id="str"), args=[ast.Name(id="error" | "e") | ast.Attribute(attr="orig")]
+        ):
             return True
         case ast.Call(func=ast.Attribute(value=value), args=args):
             return is_sentence(value) or any(map(is_sentence, args))

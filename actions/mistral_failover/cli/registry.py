@@ -19,7 +19,6 @@ import yaml
 from mistral_failover.cli.connection import CommandFailed
 
 SAME, MISSING, CHANGED, FOREIGN = "same", "missing", "changed", "foreign"
-REMOVED, KEPT = "removed", "kept"
 PREFIX = "failover."
 _FIELDS = "id,project_id,name,namespace,scope,definition"
 
@@ -37,6 +36,14 @@ class Text:
         if hashed(self.text) == hashed(definition):
             return True
         return not self.whole and yaml.safe_load(self.text) == yaml.safe_load(definition)
+
+
+@dataclass(frozen=True)
+class Installation:
+    """What was done to install a workflow, for people. ``kept``: nothing, its text is another."""
+
+    done: str
+    kept: bool = False
 
 
 @dataclass(frozen=True)
@@ -142,24 +149,26 @@ class Registry:
             name, CHANGED, row["scope"], _difference(name, row["definition"], text)
         )
 
-    def install(self, name: str, text: Text, scope: str | None) -> str:
+    def install(self, name: str, text: Text, scope: str | None) -> Installation:
         """Make it so that the workflow is there, for ``scope`` (None: as it is); what was done.
-        What others made public and only they may change is :data:`KEPT`."""
+        What others made public, and only they may change, is kept."""
         from mistral_failover.mistral.client import MistralError
 
         rows = self._rows(name)
         fit = [row for row in rows if text.is_in(row["definition"])]
         if fit and scope in (None, fit[0]["scope"]):
-            return f"{SAME} ({fit[0]['scope']})"
+            return Installation(f"{SAME} ({fit[0]['scope']})")
         # With an own copy beside a public one, Mistral would take either of them.
-        kept = f"{KEPT} (public, with another text; install into your own --namespace)"
+        kept = Installation(
+            "kept (public, with another text; install into your own --namespace)", kept=True
+        )
         own = self._own(name)
         if own is None and rows and scope != "private":
             return kept
         if own is None:
             to = scope or "private"
             self._client.create_workflows(text.text, namespace=self._namespace, scope=to)
-            return f"created ({to})"
+            return Installation(f"created ({to})")
         to = scope or str(own["scope"])
         try:
             self._client.update_workflows(
@@ -169,28 +178,28 @@ class Registry:
             if scope is None and to == "public" and error.code in ("MISTRAL_REFUSED", "NOT_FOUND"):
                 return kept
             raise
-        return f"updated ({to})"
+        return Installation(f"updated ({to})")
 
     def mine(self, name: str) -> bool:
         """Return whether the caller's project has one of this name."""
         return self._own(name) is not None
 
-    def remove(self, name: str) -> str:
-        """Remove the caller's own: return :data:`REMOVED`, or why not."""
+    def remove(self, name: str) -> str | None:
+        """Remove the caller's own: return None, or why Mistral refused it."""
         from mistral_failover.mistral.client import MistralError
 
         own = self._own(name)
         if own is None:
-            return REMOVED
+            return None
         try:
             self._client.delete_workflow(own["id"], namespace=self._namespace)
         except MistralError as error:
             if error.code == "NOT_FOUND":  # another client did it in the meantime
-                return REMOVED
+                return None
             if error.code == "MISTRAL_REFUSED":
                 return error.message
             raise
-        return REMOVED
+        return None
 
 
 def _difference(name: str, there: str, text: Text) -> str:

@@ -107,10 +107,10 @@ class Install(_RegistryCommand):
         scope = {"yes": "public", "no": "private", None: None}[parsed_args.public]
         with connection.mistral(self.app) as client:
             known = Registry(client, self.namespace(parsed_args))
-            rows = [[name, known.install(name, text, scope)] for name, text in definitions.items()]
-        if any(done.startswith(registry.KEPT) for _, done in rows):
+            made = {name: known.install(name, text, scope) for name, text in definitions.items()}
+        if any(each.kept for each in made.values()):
             self.exit_code = base.FAILED
-        return ["workflow", "done"], rows
+        return ["workflow", "done"], [[name, each.done] for name, each in made.items()]
 
 
 class Diff(_RegistryCommand):
@@ -165,11 +165,11 @@ class Remove(_RegistryCommand):
                     f"Remove {len(there)} workflows: no alarm is handled after that",
                     yes=parsed_args.yes,
                 )
-            rows = [[name, known.remove(name)] for name in there]
-        if failed := [row for row in rows if row[1] != registry.REMOVED]:
-            lines = "\n".join(f"{name}: {why}" for name, why in failed)
-            raise CommandFailed(f"{lines}\n{len(failed)} could not be removed. [MISTRAL_REFUSED]")
-        return ["workflow", "done"], rows
+            refused = {name: why for name in there if (why := known.remove(name)) is not None}
+        if refused:
+            lines = "\n".join(f"{name}: {why}" for name, why in refused.items())
+            raise CommandFailed(f"{lines}\n{len(refused)} could not be removed. [MISTRAL_REFUSED]")
+        return ["workflow", "done"], [[name, "removed"] for name in there]
 
 
 def _row(each: WorkflowState) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from mistral_failover.model.validation import did_you_mean
+from mistral_failover.model.validation import did_you_mean, nearest
 
 
 class ConvergenceError(Exception):
@@ -50,12 +50,10 @@ class UnknownGroup(ConvergenceError):
     code = "UNKNOWN_GROUP"
 
     def __init__(self, group: str, known: Iterable[str] = ()) -> None:
-        near = did_you_mean(group, known)
+        known = list(known)
+        near = f"{did_you_mean(group, known)} " if nearest(group, known) else ""
         super().__init__(
             f"there is no group {group} in this project",
-            (f"{near} " if near.startswith("Did") else "")
-            + (
-                "To list the groups: failover group list. To define one: failover group create "
-                "FILE. The group may also belong to another project."
-            ),
+            f"{near}To list the groups: failover group list. To define one: failover group create "
+            "FILE. The group may also belong to another project.",
         )

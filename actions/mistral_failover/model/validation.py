@@ -99,13 +99,18 @@ def check_schema(schema: Mapping[str, Any], value: Any, path: str) -> None:
     _check(_validator(schema), value, path)
 
 
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word that an unknown one is probably meant to be."""
+    return next(iter(difflib.get_close_matches(word, sorted(known), n=1)), None)
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return a remedy for an unknown word: the nearest known word, and all known words."""
     words = sorted(known)
     if not words:
         return "None is defined."
-    near = difflib.get_close_matches(word, words, n=1)
-    hint = f'Did you mean "{near[0]}"? ' if near else ""
+    near = nearest(word, words)
+    hint = f'Did you mean "{near}"? ' if near else ""
     more = ", ..." if len(words) > _LISTED else ""
     return f"{hint}Known: {', '.join(words[:_LISTED])}{more}."
 

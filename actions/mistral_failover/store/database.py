@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
@@ -291,7 +292,8 @@ def _is_repeatable(error: BaseException) -> bool:
     if not isinstance(error, sa.exc.DBAPIError) or error.orig is None:
         return False
     number = next(iter(error.orig.args), None)
-    return number in _REPEATABLE or "database is locked" in str(error.orig)
+    busy = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+    return busy or number in _REPEATABLE
 
 
 _REPEATING = tenacity.Retrying(
