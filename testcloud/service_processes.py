@@ -40,11 +40,14 @@ def services(settings: Settings) -> list[Process]:
     def daemon(name: str, service: str, *command: str) -> Process:
         return Process(name, service, (str(program / command[0]), *command[1:]))
 
-    def wsgi(name: str, service: str, module: str, *more: str) -> Process:
+    def wsgi(
+        name: str, service: str, module: str, *more: str, processes: int = 1, threads: int = 8
+    ) -> Process:
         port = settings.port(name)
         options = (
             *("--http-socket", f"{settings.host}:{port}", "--module", module),
-            *("--master", "--processes", "1", "--threads", "8", "--enable-threads"),
+            *("--master", "--processes", str(processes), "--threads", str(threads)),
+            "--enable-threads",
             *("--thunder-lock", "--lazy-apps", "--need-app", "--die-on-term"),
             *("--skip-atexit-teardown", "--buffer-size", "65535", "--http-chunked-input"),
             *("--add-header", "Connection: close", "--disable-logging"),
@@ -64,7 +67,9 @@ def services(settings: Settings) -> list[Process]:
     ]
     neutron_file = f"--config-file {settings.etc / 'neutron' / 'neutron.conf'}"
     return [
-        wsgi("keystone", "keystone", "keystone.wsgi.api:application"),
+        # Its middleware keeps a request's token in an attribute that threads share
+        # (AuthContextMiddleware.token): another request's scope would be judged by it.
+        wsgi("keystone", "keystone", "keystone.wsgi.api:application", processes=3, threads=1),
         wsgi("neutron", "neutron", "neutron.wsgi.api:application", "--pyargv", neutron_file),
         wsgi("nova-api", "nova", "nova.wsgi.osapi_compute:application"),
         wsgi("placement", "placement", "placement.wsgi.api:application"),
