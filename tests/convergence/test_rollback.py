@@ -297,3 +297,16 @@ def test_a_group_that_was_removed_is_brought_back_by_a_rollback(simulation: Simu
     simulation.converge(restored_goal(home, simulation.nothing()))
 
     simulation.audit_at_rest(home)
+
+
+def test_the_execution_that_drives_a_traversal_drives_its_rollback(simulation: Simulation) -> None:
+    """Without one, a sweep would start a second chain beside it."""
+    simulation.define(CHAIN, on_failure="rollback")
+    simulation.converge(simulation.goal("a"))
+    (ready, *_) = simulation.start(simulation.goal("b")).ready
+    simulation.database.atomically(lambda tx: tx.driven_by(ready.traversal_id, "x1"))
+
+    simulation.engine.conclude(simulation.operation(ready).ticket, failure())
+
+    followed = simulation.engine.current(ready.traversal_id)
+    assert (followed.follows, followed.chain) == (ready.traversal_id, "x1")

@@ -514,3 +514,18 @@ def test_a_node_that_does_not_wait_is_left_alone(simulation: Simulation, ready: 
     simulation.engine.conclude(again.ticket, away())
     simulation.start(simulation.goal("a"))
     stop()  # another goal came
+
+
+def test_another_target_is_given_only_while_the_node_waits(
+    simulation: Simulation, ready: Ready
+) -> None:
+    """Who chose it may have been frozen while the service was tried again, and succeeded."""
+    goal = simulation.goal("a")
+    fail_once(simulation, ready)
+    simulation.clock.seconds += 1
+    simulation.engine.conclude(simulation.operation(ready).ticket, Outcome(physical_id="p"))
+    assert simulation.status(ready.traversal_id) == "COMPLETE"
+
+    simulation.engine.redirect(ready, goal, why="not server 4", cause="b is passed over")
+
+    assert simulation.engine.current(ready.traversal_id).id == ready.traversal_id

@@ -15,7 +15,7 @@ from mistral_failover.store.incidents import Incident
 from mistral_failover.store.transaction import ProjectTransaction
 from support.databases import KINDS, beside
 from support.samples import CHAIN, failing, sample_resource
-from support.simulation import LEASE, PROJECT, Simulation, failure
+from support.simulation import LEASE, PROJECT, Simulation, away, failure
 
 NEVER = 1e12
 
@@ -166,6 +166,17 @@ def test_waits_for_locks_steals_and_unknown_outcomes_are_counted(simulation: Sim
         ("journal", "steal"): 1,
         ("unknowns", "shared|create"): 1,
     }
+
+
+def test_a_try_that_a_service_made_vain_is_no_unknown_outcome(simulation: Simulation) -> None:
+    """The alert on unknown outcomes says that processes die."""
+    simulation.define({"web": sample_resource(value=1)})
+    (ready,) = simulation.start(simulation.goal()).ready
+    for _ in range(3):
+        simulation.engine.conclude(simulation.operation(ready).ticket, away())
+        simulation.clock.seconds += 30
+
+    assert values(simulation, "unknowns") == {}
 
 
 def test_each_decision_on_an_alarm_counts_and_the_same_once_more_does_not(

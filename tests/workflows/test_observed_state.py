@@ -199,6 +199,22 @@ def test_the_loss_of_the_active_server_is_seen_without_an_alarm(
     assert observe(serving) == [], "it is told once"
 
 
+def test_a_look_that_ends_late_does_not_replace_a_later_one(
+    serving: Any, operator: Operator
+) -> None:
+    """A frozen process saw the server off; it runs again, and another process has seen that."""
+    database = serving.state.database.for_project(DEFAULT_PROJECT)
+    operator.stop_server(serving.server("db_a"))
+    later = time.time() + 60
+
+    database.atomically(
+        lambda tx: observations.seen_again(tx, [group_id(DEFAULT_PROJECT, serving.name)], later)
+    )
+
+    assert observe(serving) == []
+    assert service(serving) == ("SERVING", [])
+
+
 def test_a_server_that_is_being_rebuilt_does_not_serve(serving: Any, operator: Operator) -> None:
     boot = serving.cloud.set_latency()["boot"]
     serving.cloud.set_latency(boot=60)

@@ -76,7 +76,7 @@ def begin_successor(
     back: bool = False,
 ) -> Started:
     """Start the traversal that follows from the result of ``traversal``, the current one, with the
-    same stages open. ``back``: it undoes that one."""
+    same stages open and driven by the same execution. ``back``: it undoes that one."""
     group = tx.lock_group(traversal.group_id, shared=False)
     before = tx.traversal(traversal.id)  # a stage may have been opened before the lock was taken
     if group is None or before is None:
@@ -91,6 +91,7 @@ def begin_successor(
         back=back or traversal.back,
         through=before.through,
         follows=traversal.id,
+        chain=before.chain,
     )
     return begin(tx, definitions, group, goal, successor, traversal.id)
 

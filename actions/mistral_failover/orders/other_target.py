@@ -95,7 +95,7 @@ def choose_other_target(request: Request, traversal_id: str) -> bool:
         LOG.info("No other target for traversal %s was looked for: %s", traversal_id, error)
         return False
     if refusal is None:
-        return True
+        return request.engine.current(traversal_id).id != traversal_id
     if refusal.final and found.down.evidence == GONE:
         message = f"{found.down.error.get('message', found.down.why)}; {refusal.sentence}"
         request.engine.stop_waiting(found.down.ready, {**found.down.error, "message": message})
@@ -139,7 +139,7 @@ def _redirect(request: Request, found: _TargetDownSituation) -> _Refusal | None:
     to = ", ".join(f"{role} goes to {goal.document['roles'][role]}" for role in sorted(found.roles))
     fenced = ", and declared lost, because it may still get the volume" if found.fenced else ""
     request.engine.redirect(
-        found.traversal.id,
+        found.down.ready,
         goal,
         why=f"not {found.down.server}",
         cause=f"{member} is passed over ({found.down.why}){fenced}: {to}",

@@ -356,12 +356,15 @@ def _save(
     begun: float,
     tx: ProjectTransaction,
 ) -> dict[str, Any] | None:
-    """Keep what was seen, unless the group got another goal: then it may be inconsistent."""
+    """Keep what was seen, unless the group got another goal: then it may be inconsistent. Nor does
+    it replace what was seen later."""
     known = facts.state
     state = tx.lock_group(known.id, shared=False)
     if state is None or state.current_traversal != known.current_traversal:
         return None
     before = observations.of_group(tx, known.id)
+    if before is not None and before.at > begun:
+        return None  # another process looked later, while this one was frozen
     if _alarmed(facts.before) and not _alarmed(before):
         return None  # the group file was stored in the meantime: the next look judges by it
     memory = dict(before.document.get("memory", {})) if before else {}

@@ -255,7 +255,8 @@ class Records(Session):
         if outcome.ok:
             self.change(_DONE, {**here, "this_result": result}, ended_at=now)
             return
-        here["more_unknowns"] = 1 if outcome.unknown else 0
+        # A try that is repeated because a service was away is no process that died.
+        here["more_unknowns"] = 1 if outcome.unknown and not outcome.transient else 0
         self.change(_CLOSED, here, status=_status(outcome), result=result, ended_at=now)
 
     def insert_records(self, records: Iterable[Record], now: float) -> None:

@@ -210,6 +210,8 @@ class SqlTransaction(Records, SyncPoints):
             back=traversal.back,
             through=traversal.through,
             follows=traversal.follows,
+            chain=traversal.chain,
+            chains=0 if traversal.chain is None else 1,
             graph=nx.node_link_data(graph, edges="edges"),
             started_at=now,
             number=self.number(),
