@@ -5,7 +5,9 @@ which quote statements."""
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pymysql
 import pytest
 import sqlalchemy as sa
 
+from mistral_failover.runtime import process
 from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.settings import Settings
@@ -70,6 +73,35 @@ def test_a_store_that_accepts_and_says_nothing_is_given_up(silent: str) -> None:
 
     assert (facts["code"], facts["transient"]) == ("STORE_UNREACHABLE", True)
     assert facts["message"] == "The state store is not available: no answer"
+
+
+def test_a_store_that_says_nothing_holds_no_call_up_that_has_another_one(
+    silent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Settings(database=f"sqlite:///{tmp_path}/other.sqlite")
+    connects, over = threading.Event(), threading.Event()
+
+    def connect(settings: Settings) -> Runtime:
+        if settings.database == silent:
+            connects.set()
+            assert over.wait(60)
+            raise ActionError("STORE_UNREACHABLE", "no answer", "")
+        return Runtime(settings)
+
+    monkeypatch.setattr(process, "Runtime", connect)
+    monkeypatch.setattr(process, "_runtimes", {})
+    monkeypatch.setattr(process.configuration, "load", lambda: Settings(database=silent))
+    with ThreadPoolExecutor() as pool:
+        waits = pool.submit(process.runtime)
+        assert connects.wait(60)
+        monkeypatch.setattr(process.configuration, "load", lambda: other)
+
+        assert process.runtime().settings == other
+        assert not process.hand_back(0.1)
+
+        process.reopen()
+        over.set()
+        assert isinstance(waits.exception(60), ActionError)
 
 
 def test_a_schema_is_not_changed_on_a_store_that_says_nothing(silent: str) -> None:

@@ -62,7 +62,6 @@ def run_to_its_end(
     limit: float,
     *,
     stale: Callable[[api.Outcome], bool],
-    again: str,
 ) -> WorkflowResult:
     """Start a workflow unless it was started before, and wait for its end, at most ``limit``
     seconds; then it is stopped, as long as this process lives.
@@ -70,16 +69,16 @@ def run_to_its_end(
     It is stopped as well if the guard ends the wait before.
 
     ``stale``: whether an execution that had already ended proves nothing about the present; then a
-    new one is started, whose id is derived from ``again``. Raises CloudError, LeaseLost,
-    NoLongerNeeded.
+    next one counts, whose id follows from it: a former worker may have started that already, and it
+    may run. Raises CloudError, LeaseLost, NoLongerNeeded.
     """
     execution, state = start.execution, ""
 
     def step() -> ProbeResult:
         nonlocal state, execution
         found = mistral.outcome(execution)
-        if not state and found and found.state in ENDED and stale(found):
-            execution = derived_id(execution, again)
+        while not state and found and found.state in ENDED and stale(found):
+            execution = derived_id(execution, "again")
             found = mistral.outcome(execution)
         state = state or "not started"
         if found is None:
@@ -147,7 +146,6 @@ def operate(
             ),
             limit,
             stale=lambda found: found.state == "CANCELLED",
-            again=str(document["ticket"]["lock"]["token"]),
         )
     except Exception as error:  # noqa: BLE001 - whatever it is, the operation failed by it
         return outcome_of(None, describe(error))

@@ -87,9 +87,16 @@ def runtime() -> Runtime:
     settings = configuration.load()
     executor_stop.hand_back_with_the_executor(hand_back, reopen)
     with _mutex:
-        if settings not in _runtimes:
-            _runtimes[settings] = Runtime(settings)
-        return _runtimes[settings]
+        found = _runtimes.get(settings)
+    if found is not None:
+        return found
+    # Not under the mutex: connecting may take long, and others would wait as often as it fails.
+    made = Runtime(settings)
+    with _mutex:
+        found = _runtimes.setdefault(settings, made)
+    if found is not made:
+        made.database.close()
+    return found
 
 
 def hand_back(seconds: float) -> bool:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -205,6 +206,30 @@ def test_what_a_command_wrote_goes_into_a_workflow_without_its_secrets(
 
     assert "no connection" in given[0]["because"]
     assert "hunter2" not in str(given)
+
+
+def test_what_a_former_worker_started_anew_is_met_as_well(attempt: Attempt) -> None:
+    """It may still run: a second one beside it would do its work twice."""
+    first = derived_id("k", "rung", POWER_OFF["workflow"])
+    begun = {
+        first: stands("CANCELLED"),
+        derived_id(first, "again"): stands("SUCCESS", proof="off"),
+    }
+    begun[first] = replace(begun[first], ago=60.0)
+
+    class Mistral:
+        def outcome(self, execution: str) -> Outcome | None:
+            return begun.get(execution)
+
+        def start(self, execution: str, workflow: str, *more: Any) -> None:
+            raise AssertionError("nothing is started")
+
+    attempt.mistral = Mistral()
+
+    assert attempt.climb(POWER_OFF) == {
+        "rung": "workflow",
+        "observed": "house.power_off: off",
+    }
 
 
 @pytest.mark.parametrize(("ago", "runs"), [(4.0, 0), (6.0, 1)])

@@ -88,7 +88,6 @@ class Workflow(FenceRung):
             ),
             limit,
             stale=lambda found: found.ago > limit,
-            again=str(operation["ticket"]["lock"]["token"]),
         )
         if ended.found is None:
             words = (
