@@ -58,7 +58,7 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "maintenance": "the same with `until` and `members`; stays after its end",
         "hook": "the user's workflow that receives events (`on_event`)",
         "told": "the last row of the journal that was sent to it",
-        "stuck": "the row of the journal which records that sending fails",
+        "stuck": "the event that could not be delivered, once that was recorded",
     },
     "goals": {
         "version": "SHA-256 of the document's canonical JSON",
@@ -104,8 +104,8 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "applied": "the properties of the last create or update that succeeded",
         "physical_id": "what the cloud calls it",
         "attributes": "what its operations returned, for `get_attr`",
-        "requires": "names of the resources that it waited for",
-        "goal_version": "the last goal that it reached",
+        "requires": "ids of the records that it waited for",
+        "goal_version": "the goal that it was made for; later, the last one that it reached",
         "replaces": "the record that it replaces",
         "replaced_by": "the record that replaces it",
         "condemned_for": "the goal for which another one must be made, because this one cannot "

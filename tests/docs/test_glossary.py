@@ -12,6 +12,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 from mistral_failover import workflows
+from mistral_failover.settings import list_opts
 from support.pages import PAGES, ROOT, SOURCES, page, section, table, without_blocks
 
 sys.path.insert(0, str(ROOT / "docs" / "_ext"))
@@ -84,6 +85,7 @@ def test_what_shows_a_term_exists() -> None:
         for path in workflows.paths()
         for name in re.findall(r"^(failover\.\w+):", Path(path).read_text(encoding="utf-8"), re.M)
     }
+    shipped |= {option.name for _, options in list_opts() for option in options}
     shown = {
         name
         for *_, where in table(GLOSSARY.split("## Abandoned words")[0])

@@ -68,7 +68,7 @@ class Listener(Protocol):
         ...
 
     def waits_for(self, error: CloudError | None) -> None:
-        """Record that a wait goes on in spite of a transient error, since the service may return;
+        """Record that a wait continues in spite of a transient error, since the service may return;
         None: the wait got an answer. Called at each look, from several threads."""
         ...
 

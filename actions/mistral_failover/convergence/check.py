@@ -41,7 +41,7 @@ from mistral_failover.model.stages import at as stage_at
 from mistral_failover.model.types import ResourceType, Verb, check_properties
 
 Inputs = Mapping[str, Mapping[str, Any]]
-"""Return what the predecessors reported: id and attributes, by resource name."""
+"""What the predecessors reported: id and attributes, by resource name."""
 
 
 @dataclass(frozen=True)

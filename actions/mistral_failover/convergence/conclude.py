@@ -183,7 +183,7 @@ def abandon(
 ) -> Step:
     """Give up an operation whose outcome is not known, and its lock if it is still ours: after a
     lost lease other workers need not wait for the lease's end. ``code`` is the error for the
-    ledger; the journal has an own kind for HANDED_BACK."""
+    ledger; the journal has its own kind for HANDED_BACK."""
     traversal = tx.traversal(ticket.traversal_id)
     record = tx.record(ticket.node.resource_id)
     group = tx.lock_group(traversal.group_id, shared=True) if traversal else None

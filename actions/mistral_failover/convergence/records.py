@@ -317,7 +317,7 @@ class Ticket:
     """What is needed to conclude an operation; small and plain, so that Mistral can carry it.
 
     ``key`` is the same whenever the same operation has to be repeated: it is the id under which
-    nodes journal their commands.
+    agents journal their commands.
     """
 
     key: str

@@ -400,7 +400,7 @@ class MistralClient:
     def wait(self, id: str, timeout: float = 60) -> ExecutionBody:  # noqa: A002
         """Wait until the execution has ended (or is PAUSED); ``timeout`` in seconds.
 
-        A Mistral that does not answer for a few seconds is asked again: the execution goes on.
+        A Mistral that does not answer for a few seconds is asked again: the execution continues.
 
         :raises MistralError: ``STILL_RUNNING`` when the time is over.
         """

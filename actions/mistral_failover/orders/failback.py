@@ -37,7 +37,7 @@ def failback(
     whose home is the member ``to``. Once for each execution.
 
     ``recovered``: lost members that the operator confirms as recovered. Return as
-    :func:`failover.begin`; if every role is at home, without ready nodes and with a sentence.
+    :func:`failover.begin`; if every role is at home, nothing starts, and the sentence says so.
     Raises UnknownGroup, CloudError; NoEligibleMember if no role can go home, with the reason for
     each home; ActionError BAD_INPUT for an unknown role, UNKNOWN_MEMBER, NOT_COMPLETE,
     CANNOT_QUIESCE.

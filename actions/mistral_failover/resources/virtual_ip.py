@@ -45,7 +45,7 @@ def forbid_address(context: OperationContext, operation: OperationDocument) -> d
     port.
 
     If a fence proves the server off, no command runs. Without a proof, the command must succeed: a
-    host that is cut off from Neutron goes on with the old permission.
+    host that is cut off from Neutron continues with the old permission.
     """
     record, server_id = operation["resource"], recorded_server(operation)
     proof = fence_proof(operation)

@@ -94,7 +94,7 @@ class Request:
 
     @property
     def owner(self) -> str:
-        """The owner of a lock taken by this request, for people: execution, action, process."""
+        """The owner of a lock taken by this request: ``EXECUTION/ACTION@HOST:PID``."""
         execution = self.context.execution
         parts = (execution.workflow_execution_id, execution.action_execution_id)
         return f"{'/'.join(p or '-' for p in parts)}@{socket.gethostname()}:{os.getpid()}"

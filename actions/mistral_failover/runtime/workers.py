@@ -180,11 +180,11 @@ class Workers:
 
     def _run(self, job: _Job, need: Need) -> None:
         try:
-            # Before the end is told: a loop that sees it must not find the pool empty meanwhile.
-            # And before the next one starts: these may come first.
+            # Before the end is recorded: a loop that sees it must not find the pool empty. And
+            # before the next one starts: these may come first.
             for node in self._worked(job):
                 self.submit(job.group_id, node, job.work, job.needs)
-        except Exception:  # noqa: BLE001 - the thread and the budget must come free in any case
+        except Exception:  # noqa: BLE001 - the thread and the budget must be released in any case
             LOG.warning("Nodes that became ready are left to the next loop", exc_info=True)
         finally:
             with self._lock:

@@ -47,7 +47,7 @@ def everywhere(tx: Session) -> list[BlockedClient]:
 
 def since(tx: Session, traversal_id: str) -> list[BlockedClient]:
     """Return those that were blocked after a traversal began, or after its host was first reported
-    lost, if that report started it; whatever the clock says. None for an unknown traversal."""
+    lost, if that report started it; whatever the clock says; none for an unknown traversal."""
     began = beginning_of(tx, traversal_id)
     return [each for each in everywhere(tx) if began is not None and 0 < began.number < each.number]
 

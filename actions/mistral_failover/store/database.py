@@ -49,6 +49,7 @@ IDLE = 60
 process that is frozen or behind a partition: by default its rows stay locked for hours."""
 _BUSY_SECONDS = 30
 _ATTEMPTS = 10
+_POOL = 32  # connections that are kept, and as many more at need
 _PAUSE = 0.01  # seconds that the first repeat waits at most
 # MySQL's deadlock, lock wait timeout, and duplicate row. In the last case another transaction has
 # inserted the row since it was looked for; the repeat finds it.
@@ -113,7 +114,7 @@ class Database:
 
     A transaction belongs to one project: use :meth:`for_project`. The database's own transactions
     see every project: they are for workers and leases, which work on what they were handed, and for
-    what concerns many projects, as the fences of hosts.
+    what concerns many projects, such as the fences of hosts.
     """
 
     def __init__(
@@ -121,7 +122,6 @@ class Database:
         url: str,
         *,
         clock: Callable[[], float] | None = None,
-        pool_size: int = 32,
         timeout: float = ANSWERS_WITHIN,
     ) -> None:
         """Open the database. ``clock`` replaces the database's clock, to simulate time.
@@ -132,7 +132,7 @@ class Database:
         self._clock = clock
         self._timeout = timeout
         self.url = supported(url)
-        self.engine = self._connectable(pool_size)
+        self.engine = self._connectable()
         project_scope.install(self.engine)
         self._reader = self.engine.execution_options(failover_reads=True)
         self._snapshots = self._reader
@@ -146,20 +146,20 @@ class Database:
         in_memory = sqlite and _in_memory(self.url)
         self._readers = self._writers if in_memory else contextlib.nullcontext()
 
-    def _connectable(self, pool_size: int) -> sa.Engine:
+    def _connectable(self) -> sa.Engine:
         if self.url.get_backend_name() != "sqlite":
             return sa.create_engine(
                 self.url,
                 connect_args=bounded(self.url, self._timeout),
                 isolation_level="READ COMMITTED",
-                pool_size=pool_size,
-                max_overflow=pool_size,
+                pool_size=_POOL,
+                max_overflow=_POOL,
                 pool_timeout=self._timeout,
                 pool_pre_ping=True,
                 pool_recycle=1800,
                 hide_parameters=True,  # an exception's text must not show stored data
             )
-        pool: dict[str, Any] = {"pool_size": pool_size}
+        pool: dict[str, Any] = {"pool_size": _POOL}
         if _in_memory(self.url):
             pool = {"poolclass": StaticPool}
         engine = sa.create_engine(

@@ -16,9 +16,9 @@ from mistral_failover.store.session import ProjectSession
 from mistral_failover.store.tables import groups, incidents
 
 OPERATOR = "operator"
+"""The source of incidents that an operator started."""
 LONGEST_REPORT = 1_000
 """The maximum number of characters that are kept of what a source reported."""
-"""The source of incidents that an operator started."""
 LOOKS_FOR_MEMBERS = 3600.0
 """Seconds for which an open host event looks for members. Later the host may be up again, with
 members that did not fail."""

@@ -35,6 +35,9 @@ _ONE = groups.c.id == sa.bindparam("this_group")
 _QUIET: sa.BindParameter[float] = sa.bindparam("quiet", type_=sa.Double)
 
 _RETRY_AFTER = 60.0
+_RETRY_SHARE = 0.5
+"""What may pass by itself is tried again after this share of the time that the operation has
+lasted, and after `_RETRY_AFTER` seconds at the earliest."""
 _GUARDED = (
     sa.select(incidents.c.id)
     .where(
@@ -44,8 +47,6 @@ _GUARDED = (
     )
     .limit(1)
 )
-_RETRY_SHARE = 0.5
-"""What may pass by itself is tried again after half of the time that the operation has lasted."""
 
 
 @dataclass(frozen=True)

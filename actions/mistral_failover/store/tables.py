@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables. Times are seconds since the epoch by the database's clock. Ids are UUIDs.
 
-Every row belongs to a project or to a group, and each group belongs to one project. Every query
-names one of them. Only `host_fences` and `blocked_clients` belong to the cloud: a compute host
-serves many projects, and a block outlives the group that needed it.
+Every row belongs to a project or to a group, and each group belongs to one project. `project_scope`
+narrows every statement to them. The rows of `host_fences`, `blocked_clients` and `numbers` belong
+to the cloud: a compute host serves many projects, and a block outlives the group that needed it.
 
 A column that names a row of another table has a foreign key, except where the row may outlive the
 other one: the journal and incidents outlive the traversals, records and groups that they name,
@@ -139,7 +139,7 @@ groups = _table(
     sa.Column("pause", PlainJson),
     sa.Column("maintenance", PlainJson),
     # The user's workflow that receives events; the last row of the journal that it received; and
-    # the row at which a delivery failure was recorded.
+    # the event whose delivery failed, once that was recorded.
     sa.Column("hook", sa.String(255)),
     sa.Column("told", sa.BigInteger),
     sa.Column("stuck", sa.BigInteger),

@@ -97,7 +97,7 @@ def fence_target(
 def _heights(records: list[Record]) -> dict[str, int]:
     """Return the height of each record: higher than all that it requires."""
     heights = dict.fromkeys((r.id for r in records), 0)
-    for _ in records:  # so many rounds do, whatever is required of whom
+    for _ in records:  # one round for each record is enough, whatever they require
         before = dict(heights)
         for r in records:
             below = [heights[needed] + 1 for needed in r.requires if needed in heights]

@@ -128,7 +128,7 @@ class Blocking:
 
     def block(self, volume_id: str, clients: frozenset[str]) -> None:
         """Block clients of a volume. What lifts the block later knows each of them before. One that
-        is blocked already is left alone, so that a repeat goes on where the last one ended. Raises
+        is blocked already is left alone, so a repeat continues where the last one ended. Raises
         Unproven."""
         from mistral_failover.store import blocked_clients
 
