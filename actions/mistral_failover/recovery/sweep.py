@@ -95,14 +95,14 @@ def sweep(request: Request, group: str | None) -> dict[str, list[Any]]:
     # sweeps for `sweep_after`, and its chain starts when this returns.
     swept |= _held_alarms(request, group_id, swept["unable"])
     swept |= _incidents(request, group, swept["unable"])
-    try:
-        swept["restarted"] += retry_blocked(request, group_id, time.monotonic() + LASTS)
-    except CloudError as error:
-        swept["unable"].append(f"blocked volumes: {describe(error)['message']}")
     still = partial(_still_waiting_for_chain, request)
     swept["restarted"] += _taken_up(request, undriven, _undriven_row, still)
     swept["restarted"] += _stalled(request, group_id)
     swept["restarted"] += _reopened(request, group_id)
+    try:
+        swept["restarted"] += retry_blocked(request, group_id, time.monotonic() + LASTS)
+    except CloudError as error:
+        swept["unable"].append(f"blocked volumes: {describe(error)['message']}")
     swept["restarted"] = list(_with_chain(request, swept["restarted"], swept["unable"]))
     rows = [*swept["started"], *swept["restarted"]]
     swept["chains"] = [
