@@ -94,5 +94,5 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--designate",
         action="store_true",
-        help="tests/contract/test_names.py installs and starts a real Designate",
+        help="tests/contract/test_dns_records.py installs and starts a real Designate",
     )
