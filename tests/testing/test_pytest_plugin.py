@@ -11,16 +11,15 @@ pytest_plugins = ["pytester"]
 
 def test_importing_the_plugin_imports_neither_oslo_nor_mistral():
     script = (
-        "import sys, pytest, time; start = time.perf_counter()\n"
+        "import sys, pytest\n"
         "import mistral_failover.testing.plugin\n"
-        "took = time.perf_counter() - start\n"
         "heavy = ('oslo', 'mistral.', 'mistral_lib', 'sqlalchemy', 'mistral_failover.embedded')\n"
-        "print([m for m in sys.modules if m.startswith(heavy)], took < 0.02)"
+        "print([m for m in sys.modules if m.startswith(heavy)])"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=30
     )
-    assert done.stdout.strip() == "[] True"
+    assert done.stdout.strip() == "[]"
 
 
 def test_a_users_own_actions_and_workflows_are_tested_the_same_way(pytester: pytest.Pytester):

@@ -20,9 +20,9 @@ from support.waiting import until
 
 @pytest.fixture
 def channel_of(emulated):
-    def make(cloud):
+    def make(cloud, guard=None):
         url = emulated.url.replace("http://", "emulator+http://")
-        return channel_for(url, ChannelContext(cloud.session, Unguarded()))
+        return channel_for(url, ChannelContext(cloud.session, guard or Unguarded()))
 
     return make
 
@@ -104,38 +104,32 @@ def test_a_command_longer_than_one_http_call_is_waited_for(
 def test_a_member_that_says_that_it_is_at_work_is_waited_for_beyond_the_limit(
     connect, channel_of, channel, pair, emulator
 ):
-    emulator.set_latency(command_start=0.8)
+    emulator.set_latency(command_start=4)
     cloud = connect()
-    cloud.session.timeout = 0.2
+    cloud.session.timeout = 1.0
 
-    result = channel_of(cloud).run(command(pair.a, limit=0.4, longest=10.0))
+    result = channel_of(cloud).run(command(pair.a, limit=3.0, longest=60.0))
 
     assert (result.exit_code, result.replayed) == (0, True)
 
 
-def test_one_that_is_at_work_for_too_long_is_given_up_and_it_is_told_what_it_said(
-    connect, channel_of, channel, pair, emulator
-):
-    emulator.set_latency(command_start=30)
-    cloud = connect()
-    cloud.session.timeout = 0.1
-    with pytest.raises(ChannelError) as raised:
-        channel_of(cloud).run(command(pair.a, limit=0.2, longest=0.5))
-    assert raised.value.code == "NO_ANSWER"
-    assert raised.value.heard == "it said 0 s ago that pg-start runs"
-
-
 def test_one_that_falls_silent_at_work_is_given_up_after_the_limit(
-    connect, channel_of, channel, pair, emulator
+    cloud, channel_of, channel, pair, emulator
 ):
     emulator.set_latency(command_start=30)
-    cloud = connect()
-    cloud.session.timeout = 0.1
-    threading.Timer(0.2, lambda: emulator.fault("server", pair.a, "hang")).start()
+
+    class SilentOnceHeard(Unguarded):
+        """Is asked after each answer that is not the last."""
+
+        def permit(self, method):
+            emulator.fault("server", pair.a, "hang")
+            super().permit(method)
+
+    cloud.session.timeout = 5
     with pytest.raises(ChannelError) as raised:
-        channel_of(cloud).run(command(pair.a, limit=0.5, longest=60.0))
+        channel_of(cloud, SilentOnceHeard()).run(command(pair.a, limit=0.5, longest=60.0))
     assert raised.value.code == "NO_ANSWER"
-    assert re.fullmatch(r"it said [01] s ago that pg-start runs", raised.value.heard)
+    assert re.fullmatch(r"it said \d+ s ago that pg-start runs", raised.value.heard)
 
 
 ADDRESS = Address("group-1", "payments", "db_a", "")
@@ -201,7 +195,7 @@ def test_a_guest_of_a_host_that_comes_back_finds_itself_deposed(channel, pair, e
 
 
 def test_who_is_deposed_at_work_takes_no_effect_any_more(channel, pair, emulator):
-    emulator.set_latency(command_start=0.4)
+    emulator.set_latency(command_start=3)
     caught = []
 
     def start():
@@ -224,7 +218,7 @@ def test_who_is_deposed_at_work_takes_no_effect_any_more(channel, pair, emulator
 def test_a_command_that_was_killed_runs_again_under_its_id_in_a_newer_epoch(
     channel, pair, emulator
 ):
-    emulator.set_latency(command_start=0.4)
+    emulator.set_latency(command_start=30)
     thread = threading.Thread(
         target=lambda: pytest.raises(ChannelError, channel.run, command(pair.a))
     )
@@ -232,6 +226,7 @@ def test_a_command_that_was_killed_runs_again_under_its_id_in_a_newer_epoch(
     until(lambda: emulator.audit(kind="command_started"))
     channel.depose(address(pair.a), 4)
     thread.join()
+    emulator.set_latency(command_start=0)
 
     channel.run(command(pair.a, epoch=4))
 
@@ -242,11 +237,12 @@ def test_a_command_that_was_killed_runs_again_under_its_id_in_a_newer_epoch(
 
 def test_a_deposed_member_takes_a_newer_command_once_everything_is_stopped(channel, pair, emulator):
     channel.run(command(pair.a))
-    emulator.set_latency(command_stop=0.3)
-    channel.depose(address(pair.a), 4)
+    emulator.set_latency(command_stop=2)
     emulator.api_fault("on_deposed", "fail")
+    channel.depose(address(pair.a), 4)
 
     assert channel.heard(address(pair.a)).deposed == "stopping pg"
+    emulator.set_latency(command_stop=0)
     assert channel.run(command(pair.a, "pg-stop", id="key-2", epoch=4)).stdout == (
         "pg is not running"
     )
