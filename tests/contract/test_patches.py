@@ -60,7 +60,7 @@ def test_parameters_are_patched_once_and_others_stay(cloud, rig, at_rest, sent):
 
 def test_a_patch_whose_process_died_after_the_request_is_followed(cloud, rig, at_rest, sent):
     value = fresh()
-    answer = rig.patch(at_rest, parameters={"active": value, "wait": rig.seconds(2)})
+    answer = rig.patch(at_rest, parameters={"active": value, "wait": rig.long_enough(2)})
     assert answer.status_code == 202
     assert rig.stack(at_rest)["stack_status"] == "UPDATE_IN_PROGRESS"
     patched = patch_parameters(cloud, at_rest.name, {"active": value}, 60)
@@ -87,7 +87,7 @@ def test_a_patch_whose_answer_got_lost_is_followed(cloud, rig, at_rest):
 
 def test_an_update_under_way_to_other_parameters_is_superseded(cloud, rig, at_rest):
     first, second = fresh(), fresh()
-    answer = rig.patch(at_rest, parameters={"active": first, "wait": rig.seconds(3)})
+    answer = rig.patch(at_rest, parameters={"active": first, "wait": rig.long_enough(3)})
     assert answer.status_code == 202
     shown = rig.stack(at_rest)
     assert shown["stack_status"] == "UPDATE_IN_PROGRESS"
@@ -181,7 +181,7 @@ def test_heat_shows_values_as_text_and_they_are_recognised(cloud, rig, at_rest, 
 def test_an_update_that_takes_too_long_ends_with_its_state(cloud, rig, at_rest):
     value = fresh()
     # The resource takes that long; a limit of nothing allows for one look after the request.
-    answer = rig.patch(at_rest, parameters={"active": value, "wait": rig.seconds(3)})
+    answer = rig.patch(at_rest, parameters={"active": value, "wait": rig.long_enough(3)})
     assert answer.status_code == 202
     with pytest.raises(CloudError) as raised:
         patch_parameters(cloud, at_rest.name, {"active": value}, rig.seconds(0.5))
@@ -204,7 +204,7 @@ def test_a_stack_that_goes_away_takes_no_update(cloud, rig, demo):
         "resources": {
             "slow": {
                 "type": "OS::Heat::TestResource",
-                "properties": {"action_wait_secs": {"delete": rig.seconds(3)}},
+                "properties": {"action_wait_secs": {"delete": rig.long_enough(3)}},
             }
         },
     }

@@ -199,7 +199,7 @@ def test_a_process_that_died_after_the_update_was_sent_is_followed(
     cloud, rig, stack, replace, sent
 ):
     (old,) = members(cloud, stack.name, autoscaling_group="deep")
-    give(rig, stack, wait=rig.seconds(3))
+    give(rig, stack, wait=rig.long_enough(3))
     at, reason = inside(rig, stack, f"deep/{old.name}"), because()
     assert mark(rig, at, "side", reason).status_code == 200
     assert rig.patch(stack).status_code == 202

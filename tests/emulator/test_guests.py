@@ -162,7 +162,7 @@ def test_a_command_that_died_with_its_guest_runs_again_after_the_reboot(
     emulator: EmulatorClient, serving: Pair
 ) -> None:
     emulator.run_command(serving.a, "stop", command_id="p1")
-    emulator.set_latency(command_start=0.1)
+    emulator.set_latency(command_start=30)  # the crash ends it
     try:
         refused = refusal(emulator, serving.a, "start", command_id="s2", limit=0.01)
         assert refused.code == "RUNNING"

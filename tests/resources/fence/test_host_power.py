@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import os
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -78,7 +77,8 @@ def test_a_board_that_does_not_switch_proves_nothing(
 ) -> None:
     fencing.dies()
     options: dict[str, Any] = {"ssl": 1} if mode == "half-open" else {}
-    fencing.configure([fencing.device(fencing.machines.board(mode), limit=1.0, **options)])
+    limit = 10.0 if mode == "refuses" else 1.0
+    fencing.configure([fencing.device(fencing.machines.board(mode), limit=limit, **options)])
 
     evidence = fencing.prove()
 
@@ -86,7 +86,7 @@ def test_a_board_that_does_not_switch_proves_nothing(
     assert said in evidence.observed
     assert fencing.machines.power(fencing.host) == "on"
     assert not fencing.forced_down()
-    assert fencing.seconds < 3
+    assert fencing.seconds < 10
 
 
 def test_a_board_that_is_unreachable_proves_nothing(fencing: Fencing) -> None:
@@ -325,14 +325,14 @@ def test_all_levels_are_told_when_none_proves_it(fencing: Fencing) -> None:
 
 def test_the_limit_of_the_rung_bounds_all_levels_together(fencing: Fencing) -> None:
     fencing.dies()
-    hanging = fencing.device(fencing.machines.board("hangs"), limit=5)
+    hanging = fencing.device(fencing.machines.board("hangs"), limit=30)
     fencing.configure([hanging], [hanging], [hanging])
 
-    evidence = fencing.prove(limit=1.5)
+    evidence = fencing.prove(limit=9)
 
     assert not evidence.proven
     assert fencing.actions().count("off") == 3
-    assert fencing.seconds < 3
+    assert fencing.seconds < 12
 
 
 def test_a_process_that_stops_breaks_the_call_off_and_gives_its_claim_back(
@@ -699,15 +699,17 @@ def test_groups_that_wait_for_a_device_take_the_answer_that_one_of_them_got(
 
 def test_a_process_that_lost_its_lease_records_no_proof(fencing: Fencing) -> None:
     fencing.dies()
-    slow = after(fencing, "sleep 0.6")
+    gate = fencing.folder / "gate"
+    slow = after(fencing, f"echo x > {gate}.met; until test -e {gate}; do sleep 0.02; done")
     fencing.configure([fencing.device(fencing.machines.board(), agent=slow)])
     store = fencing.runtime.database
 
     def take_over(_: int) -> Any:
-        time.sleep(0.3)
+        until(Path(f"{gate}.met").exists)
         expired = host_fences.host_fences.update().values(lease_until=0.0)
         store.atomically(lambda tx: tx.execute(expired))
         store.atomically(lambda tx: host_fences.claim(tx, fencing.host, "another", 60.0))
+        gate.touch()
 
     jobs = (lambda _: undecided(lambda: fencing.prove(limit=5)), take_over)
     said, _ = together(2, lambda number: jobs[number](number))
