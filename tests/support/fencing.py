@@ -44,7 +44,7 @@ from support.samples import no_nodes
 SIMULATORS = ROOT / "tests" / "resources" / "fence" / "simulators"
 AGENT = str(SIMULATORS / "fence_simulated")
 PASSWORD = "s3cret-of-the-board"
-LIMIT = 6.0
+LIMIT = 30.0
 PROJECT = "the-project"
 
 
@@ -125,7 +125,7 @@ class Fencing:
         given = {"ipport": port, "username": "fence", "plug": self.host, "log": str(self.log)}
         return {
             "agent": AGENT,
-            "limit": 1.5,
+            "limit": 10,
             "options": {**given, **options},
             "secrets": {"password": secret},
             **more,

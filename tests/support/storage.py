@@ -14,7 +14,7 @@ from typing import Any
 from mistral_failover.cloud.servers import Evidence
 from mistral_failover.resources.fence.storage import Storage
 from support.emulated import Pair
-from support.fencing import PROJECT, SIMULATORS, Fencing
+from support.fencing import LIMIT, PROJECT, SIMULATORS, Fencing
 
 SUSPECT, STANDBY = "172.31.251.11:0/1234567", "172.31.251.12:0/7654321"
 
@@ -69,14 +69,14 @@ class Stored:
             "pools": ["images", "volumes"],
             "conf": str(self.folder / "ceph.conf"),
             "name": "client.fence",
-            "limit": 1.5,
+            "limit": 10,
             "ceph": str(self.folder / "ceph"),
             "rbd": str(self.folder / "rbd"),
             **more,
         }
         self.fencing.configure(*levels, ceph=ceph, projects=list(projects))
 
-    def prove(self, limit: float = 6.0, **more: Any) -> Evidence:
+    def prove(self, limit: float = LIMIT, **more: Any) -> Evidence:
         """Climb the rung once."""
         facts = {"volumes": (self.pair.volume,), **more}
         began = time.monotonic()

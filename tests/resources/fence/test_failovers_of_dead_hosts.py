@@ -23,7 +23,7 @@ from support.planned_groups import PlannedGroup, emulated, protect, resources, s
 from support.waiting import until
 
 __all__ = ["emulated", "protect", "state"]
-LIMIT = 20  # seconds of the rung
+LIMIT = 30  # seconds of the rung
 
 
 class House:
@@ -75,7 +75,7 @@ def house(
             "agent": AGENT,
             "options": options,
             "secrets": {"password": str(secret)},
-            "limit": 2,
+            "limit": 10,
         }
         document = {
             "projects": ["*"],
