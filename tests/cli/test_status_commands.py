@@ -158,7 +158,7 @@ def test_watching_until_rest_ends_if_the_failover_of_an_admitted_alarm_does_not_
     deployment.protect(group)
     deployment.run("failover", group=group, lost=["db_a"])  # no other member can take over
     deployment.hear(group, "db_b-is-gone", member="db_b")
-    monkeypatch.setattr(follow, "PATIENCE", 0.5)
+    monkeypatch.setattr(follow, "PATIENCE", 5.0)
     looks = iter(range(100))
 
     def soon(_: float) -> None:

@@ -19,6 +19,7 @@ from mistral_failover.cloud.volumes import attach
 from mistral_failover.emulator.client import EmulatorClient
 from support.emulated import Pair
 from support.operators import Operator
+from support.waiting import until
 
 SILENCE = "its agent has sent no heartbeat for 61 s"
 
@@ -87,9 +88,10 @@ def test_a_server_that_was_deleted_is_gone_for_good(
 def test_a_host_that_dies_with_an_attach_may_still_have_it(
     administrator: Cloud, pair: Pair, emulator: EmulatorClient
 ) -> None:
-    emulator.set_latency(attach=0.3)
+    host = host_of(emulator, pair.a)
+    emulator.set_latency(attach=30)
     administrator.compute.create_volume_attachment(pair.a, volume=pair.volume)
-    emulator.fault("host", host_of(emulator, pair.a), "compute_down")
+    emulator.fault("host", host, "compute_down")
 
     error = down(administrator, pair)
 
@@ -138,11 +140,13 @@ def test_a_compute_service_that_answers_no_request_is_down(
     cloud.project_id  # noqa: B018 - the session's own calls come before
     cloud.session.timeout = 0.1
     cloud.settings = dataclasses.replace(cloud.settings, repeat_after=0.3, poll_ceiling=0.03)
-    emulator.set_latency(rpc_timeout=0.3)
+    emulator.set_latency(rpc_timeout=2)
     emulator.fault("host", host_of(emulator, pair.a), "compute_down")
 
     error = down(cloud, pair)
 
+    # The audit has a request once the emulator has given it up.
+    until(lambda: requests(emulator) >= 2)
     assert requests(emulator) == 2
     assert error.target is not None
     assert error.target["evidence"] == "requests"
@@ -155,7 +159,7 @@ def test_no_other_server_is_named_while_a_request_may_still_take_effect(
     cloud.project_id  # noqa: B018 - the session's own calls come before
     cloud.session.timeout = 0.1
     emulator.set_latency(rpc_timeout=60)
-    emulator.api_fault("attach", "queue", seconds=0.7)
+    emulator.api_fault("attach", "queue", seconds=30)
     dying = threading.Timer(0.2, emulator.fault, ("host", host, "compute_down"))
     dying.start()
     began = time.monotonic()

@@ -72,7 +72,8 @@ def test_a_volume_on_its_way_out_of_another_server_is_waited_for(cloud, pair, em
 
 def test_what_is_let_go_between_two_looks_is_not_disputed(cloud, pair, emulator, monkeypatch):
     attach(cloud, pair.volume, pair.a, 10)
-    emulator.set_latency(detach=0.5)
+    emulator.set_latency(detach=2)
+    cloud.settings = dataclasses.replace(cloud.settings, poll_ceiling=0.005)
     cloud.compute.delete_volume_attachment(Server.new(id=pair.a), pair.volume)
     looked = volume_move.orphaned
     asked = []
@@ -158,11 +159,12 @@ def test_a_cut_off_guest_whose_host_dies_after_the_request_is_not_stopped(
 ):
     """Nova still believes in the host: a stop would wait for it as long as the detach may."""
     attach(cloud, pair.volume, pair.a, 10)
-    emulator.set_latency(detach=0.5)
+    host = host_of(emulator, pair.a)
+    emulator.set_latency(detach=30)
 
     def die(point):
         if point == "detach.after":
-            emulator.fault("host", host_of(emulator, pair.a), "compute_down")
+            emulator.fault("host", host, "compute_down")
 
     monkeypatch.setattr(detaching, "reach", die)
     release = Release("Ceph blocks it", fenced=True, delete_server=True, cut_off=True)
