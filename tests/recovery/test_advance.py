@@ -34,6 +34,7 @@ from mistral_failover.store.tables import resources
 from support.driving import ready_nodes, work
 from support.rows import statements_of
 from support.together import together
+from support.waiting import until
 
 ACTIVE = {"get_param": "active"}
 
@@ -474,7 +475,7 @@ def test_what_waits_starts_by_itself_when_the_service_wants_to_be_asked_again(
     workers.settle("g", 60)
     ran.clear()
 
-    workers.overloaded("p", "Nova", 0.3)
+    workers.overloaded("p", "Nova", 2.0)
     workers.submit("g", begun, run, lambda _: need)
 
     assert not ran.wait(0.1)
@@ -749,12 +750,13 @@ def test_a_node_that_can_not_be_looked_at_is_tried_again_after_a_rest(
     ready = started(resources=DATA)
     answer = in_background(lambda: advanced(state, context, ready))
 
-    time.sleep(0.6)
+    until(lambda: looks)
+    time.sleep(0.3)
     tried = len(looks)
     broken.clear()
 
     assert answer()["state"] == "COMPLETE"
-    assert tried == 1, "not as fast as the processor can"
+    assert tried < 10, "not as fast as the processor can"
 
 
 # -- stages that wait for their own task

@@ -14,7 +14,7 @@ from mistral_failover.convergence.records import Lock, Record
 from mistral_failover.store.database import Database
 from mistral_failover.store.leases import Lease, LeaseKeeper, elapsed
 
-SHORT = 0.6
+SHORT = 2.5
 LOCK = Lock("r", "o", 1, 30.0)
 
 

@@ -25,6 +25,7 @@ from mistral_failover.drill.scene import Scene
 from mistral_failover.emulator.client import EmulatorClient
 from mistral_failover.emulator.latency import MEASURED
 from support.operators import Operator
+from support.waiting import until
 
 GROUP = "payments"
 MEMBERS = ("db_a", "db_b")
@@ -113,8 +114,11 @@ def moving(scene: Scene, client: Client, seen: ClientObservations, move: str) ->
     (old,) = scene.action("failover.status", group=GROUP)["roles"].values()
     since = len(client.samples)
     yield
-    time.sleep(10 * EVERY)
     (new,) = scene.action("failover.status", group=GROUP)["roles"].values()
+    until(
+        lambda: all(client.samples[-1].answers[kind] == [new] for kind in KINDS),
+        f"{new} does not answer at each address",
+    )
     seen.active.append(new)
     seen.gaps[move] = {kind: client.gap(kind, old, new, since) for kind in KINDS}
 

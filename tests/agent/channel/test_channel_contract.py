@@ -43,7 +43,7 @@ class EmulatedWorld:
 
     def channel(self, guard=None):
         cloud = self._connect(guard=guard) if guard else self._connect()
-        cloud.session.timeout = 0.3
+        cloud.session.timeout = 1.0
         return channel_for(self._url, ChannelContext(cloud.session, guard or Unguarded()))
 
     def starts(self):
@@ -166,15 +166,15 @@ def test_a_command_that_the_member_does_not_allow_is_refused(world):
 
 
 def test_a_command_that_takes_longer_than_its_limit_is_waited_for_while_it_runs(world):
-    world.slow_down(1.2)
-    result = world.channel().run(command(world, limit=0.8, longest=20.0))
+    world.slow_down(4)
+    result = world.channel().run(command(world, limit=3.0, longest=60.0))
     assert result.exit_code == 0
     assert world.starts() == 1
 
 
 def test_one_that_takes_too_long_is_given_up_and_it_is_told_what_was_heard(world):
-    world.slow_down(6)
-    error = failure(world.channel(), command(world, limit=0.5, longest=1.0))
+    world.slow_down(12)
+    error = failure(world.channel(), command(world, limit=3.0, longest=3.0))
     assert error.code == "NO_ANSWER"
     assert "db_a" in error.message
     assert error.heard.startswith("it said ")

@@ -11,6 +11,7 @@ from contextlib import closing
 
 import pytest
 
+from mistral_failover.agent.daemon import journal_file
 from mistral_failover.agent.daemon.journal import KEPT, Journal, ProcessIdentity
 from mistral_failover.agent.daemon.journal_file import JournalError
 
@@ -73,7 +74,10 @@ def test_no_process_has_it_once_the_agent_ended(journal, tmp_path):
         assert not looking.is_held()
 
 
-def test_who_looks_whether_an_agent_has_it_keeps_none_from_beginning(journal, tmp_path):
+def test_who_looks_whether_an_agent_has_it_keeps_none_from_beginning(
+    journal, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(journal_file, "LOOKING", 30.0)
     journal.close()
     looking = os.open(tmp_path / "journal" / "lock", os.O_RDWR)
     fcntl.flock(looking, fcntl.LOCK_SH)
