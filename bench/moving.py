@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One group with 1, 8 and 32 volumes, in a cloud as fast as measured.
 
-The application dies on a healthy node: there is no limit to wait for, so the critical path is as
+The application dies on a healthy member: there is no limit to wait for, so the critical path is as
 short as it can be. "measured" handles one server's volumes one after the other, as Nova does;
 "parallel" does not, which leaves our own overhead nowhere to hide.
 """

@@ -147,7 +147,7 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "status": "started, done, failed, unknown (it may have taken effect), or overtaken "
         "(unknown, and a later one of the record is done)",
         "attempts": "how often it was handed out",
-        "unknowns": "how often its outcome was unknown",
+        "unknowns": "how often its outcome was unknown, but for tries that waited for a service",
         "owner": "its last owner",
         "token": "the lock's token of that owner",
         "intent": "`properties` that it applies, `previous`: those applied before",

@@ -33,7 +33,7 @@ say() { printf '%s\n' "$*" >&2; }
 refuse() { say "refused: $*"; exit 3; }
 fail() { say "failed: $*"; exit 4; }
 
-# Without the volume the mount point is a directory of the server's own disk: a database made there
+# Without the volume the mount point is a directory of the machine's own disk: a database made there
 # would be another one.
 is_mounted() {
     if [ "${VOLUME_MODE:-}" = directory ]; then
@@ -66,7 +66,7 @@ find_programs() {
     # Unquoted, for the pattern.
     bin=${PG_BIN:-$(ls -d /usr/lib/postgresql/$of/bin 2>/dev/null | sort -t/ -k5 -V | tail -n 1)}
     [ "$of" = '*' ] && of='' || of=" $of"
-    [ -x "${bin:-}/pg_ctl" ] || refuse "there is no PostgreSQL$of on this server; set PG_BIN"
+    [ -x "${bin:-}/pg_ctl" ] || refuse "there is no PostgreSQL$of on this machine; set PG_BIN"
 }
 
 takes_connections() {

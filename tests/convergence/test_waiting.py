@@ -516,16 +516,21 @@ def test_a_node_that_does_not_wait_is_left_alone(simulation: Simulation, ready: 
     stop()  # another goal came
 
 
-def test_another_target_is_given_only_while_the_node_waits(
-    simulation: Simulation, ready: Ready
+@pytest.mark.parametrize("holds", [True, False])
+def test_another_goal_is_given_only_if_its_reason_still_holds(
+    simulation: Simulation, ready: Ready, holds: bool
 ) -> None:
     """Who chose it may have been frozen while the service was tried again, and succeeded."""
-    goal = simulation.goal("a")
     fail_once(simulation, ready)
-    simulation.clock.seconds += 1
-    simulation.engine.conclude(simulation.operation(ready).ticket, Outcome(physical_id="p"))
-    assert simulation.status(ready.traversal_id) == "COMPLETE"
 
-    simulation.engine.redirect(ready, goal, why="not server 4", cause="b is passed over")
+    started = simulation.engine.redirect(
+        ready.traversal_id,
+        simulation.goal("a"),
+        why="not server 4",
+        cause="b is passed over",
+        holds=lambda tx: holds,
+    )
 
-    assert simulation.engine.current(ready.traversal_id).id == ready.traversal_id
+    assert started.won is holds
+    now = simulation.engine.current(ready.traversal_id).id
+    assert (now != ready.traversal_id) is holds

@@ -109,10 +109,10 @@ def test_a_guest_ends_with_its_cloud(guest: Guest) -> None:
         process = Process.of(cloud.pid)
         assert process is not None
         guest.boot(process, 1)
-        guest = Process.parse((guest.folder / "init.pid").read_text())
-        assert guest.runs
+        first = Process.parse((guest.folder / "init.pid").read_text())
+        assert first.runs
         cloud.kill()
-    until(lambda: not guest.runs)
+    until(lambda: not first.runs)
 
 
 def command_line(process: Process) -> str:

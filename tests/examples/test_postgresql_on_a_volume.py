@@ -269,7 +269,7 @@ def test_a_database_is_started_by_the_programs_of_its_own_version(guest: Node) -
     (data / "PG_VERSION").write_text("9.1\n")
     refused = guest.postgresql("start")
     assert refused.returncode == REFUSED
-    assert "there is no PostgreSQL 9.1 on this server" in refused.stderr
+    assert "there is no PostgreSQL 9.1 on this machine" in refused.stderr
 
 
 def test_the_shell_can_read_the_command() -> None:

@@ -664,36 +664,6 @@ def test_one_whose_state_store_is_away_keeps_it_for_mistral_could_not_be_told_ei
     assert (answer["state"], answer["again"], next(refused, None)) == ("COMPLETE", False, None)
 
 
-@pytest.mark.parametrize(("worked", "waits"), [(60.0, 1), (-1.0, 2)])
-def test_the_second_outage_of_the_store_is_waited_out_as_long_as_the_first(
-    state: Runtime,
-    context: ActionContext,
-    started: Callable[..., Ready],
-    monkeypatch: pytest.MonkeyPatch,
-    worked: float,
-    waits: int,
-) -> None:
-    """If the call worked in between, longer than ``worked`` seconds."""
-    deadlines: list[float] = []
-    monkeypatch.setattr(advance, "_WORKED", worked)
-
-    def away(*args: Any, **more: Any) -> Any:
-        if len(deadlines) < 2:
-            raise OperationalError("SELECT", {}, sqlite3.OperationalError("locked"), True)
-        return None
-
-    def is_back(request: Request, deadline: float) -> bool:
-        deadlines.append(deadline)
-        time.sleep(0.01)
-        return True
-
-    monkeypatch.setattr(advance, "_advanced", away)
-    monkeypatch.setattr(advance, "_store_is_back", is_back)
-
-    assert advanced(state, context, started(resources=DATA))["again"] is True
-    assert len(set(deadlines)) == waits
-
-
 def test_so_does_one_that_waits_for_a_worker_of_another_process(
     state: Runtime,
     context: ActionContext,

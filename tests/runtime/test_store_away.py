@@ -104,6 +104,26 @@ def test_a_store_that_says_nothing_holds_no_call_up_that_has_another_one(
         assert isinstance(waits.exception(60), ActionError)
 
 
+def test_a_store_that_answers_when_the_process_ends_is_handed_no_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def connect(settings: Settings) -> Runtime:
+        made = Runtime(settings)
+        process.hand_back(0.0)  # while it connects
+        return made
+
+    settings = Settings(database=f"sqlite:///{tmp_path}/state.sqlite")
+    monkeypatch.setattr(process, "Runtime", connect)
+    monkeypatch.setattr(process, "_runtimes", {})
+    monkeypatch.setattr(process.configuration, "load", lambda: settings)
+
+    made = process.runtime()
+
+    assert made.workers.stopping
+    process.reopen()
+    assert not made.workers.stopping
+
+
 def test_a_schema_is_not_changed_on_a_store_that_says_nothing(silent: str) -> None:
     with pytest.raises(sa.exc.SQLAlchemyError) as raised:
         schema.upgrade(Database(silent, timeout=0.2))

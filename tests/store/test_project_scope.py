@@ -127,7 +127,6 @@ NAMED: dict[str, Any] = {
 OF_FUNCTION: dict[str, dict[str, Any]] = {
     "counting.of_journal": {"group_ids": sa.select(tables.groups.c.id)},
     "details.broken_by_hand": {"resource_id": "theirs-resource"},
-    "details.last_said": {"kind": JournalKind.HELD},
     "host_fences.record_nova_report": {"seen": "10:00"},
     "id_lookup.matches": {"said": "theirs-traversal"},
     "suspensions.suspend": {"kind": "pause", "said": {"by": "me", "because": "", "since": 0.0}},

@@ -142,7 +142,10 @@ def wait_for_the_end_of(group: Any, step: Step) -> None:
 
 def ends_now(group: Any) -> None:
     """As if the time of the group's locks had passed."""
-    over = resources.update().where(resources.c.lease_until.is_not(None))
+    over = resources.update().where(
+        resources.c.lease_until.is_not(None),
+        resources.c.group_id == groups.group_id(DEFAULT_PROJECT, group.name),
+    )
     store = group.state.database
     store.atomically(lambda tx: tx.execute(over.values(lease_until=tx.clock() - 1.0)))
 

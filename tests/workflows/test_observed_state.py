@@ -14,6 +14,7 @@ from oslo_config import cfg
 
 from mistral_failover.actions import doctor, groups, recovery, reports, suspensions
 from mistral_failover.model.ids import group_id
+from mistral_failover.recovery import observe as observe_module
 from mistral_failover.runtime.request import DEFAULT_PROJECT
 from mistral_failover.store import observations
 from support.operators import Operator
@@ -200,18 +201,24 @@ def test_the_loss_of_the_active_server_is_seen_without_an_alarm(
 
 
 def test_a_look_that_ends_late_does_not_replace_a_later_one(
-    serving: Any, operator: Operator
+    serving: Any, operator: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A frozen process saw the server off; it runs again, and another process has seen that."""
+    """A process was frozen after it saw the server off. Another one has seen it on since."""
     database = serving.state.database.for_project(DEFAULT_PROJECT)
-    operator.stop_server(serving.server("db_a"))
-    later = time.time() + 60
+    here = [group_id(DEFAULT_PROJECT, serving.name)]
+    seen: list[Any] = []
 
-    database.atomically(
-        lambda tx: observations.seen_again(tx, [group_id(DEFAULT_PROJECT, serving.name)], later)
-    )
+    def frozen(*args: Any) -> Any:
+        seen.append(look(*args))
+        database.atomically(lambda tx: observations.seen_again(tx, here, tx.now() + 60))
+        return seen[-1]
+
+    look = observe_module._look
+    monkeypatch.setattr(observe_module, "_look", frozen)
+    operator.stop_server(serving.server("db_a"))
 
     assert observe(serving) == []
+    assert [each.service for each in seen] == ["DOWN"]
     assert service(serving) == ("SERVING", [])
 
 

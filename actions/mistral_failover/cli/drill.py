@@ -36,7 +36,7 @@ class Drill(ShowOne):
     """Fail over on this machine: real Mistral, emulated cloud, broken server.
 
     It brings the example group up, breaks its active server, shows each step, and then checks, by
-    the logs of the cloud and of the servers, that no invariant was violated: no volume on two
+    the logs of the cloud and of its guests, that no invariant was violated: no volume on two
     servers, no write from a server that was not proven off, nothing done twice. Exit code 1 if one
     was.
 

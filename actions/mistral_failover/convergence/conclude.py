@@ -143,33 +143,24 @@ def _retry_later(
     return Step(sentence, retry_at=wait.next_try)
 
 
-def waiting(tx: Transaction, ready: Ready) -> tuple[GroupState, Traversal, Record] | None:
-    """Lock the group and the record of a node of the current traversal that waits for its next try
-    while no live worker tries it, and return both with the traversal. None: it does not wait."""
-    traversal = tx.traversal(ready.traversal_id)
-    group = tx.lock_group(traversal.group_id, shared=False) if traversal else None
-    state = tx.node(ready.traversal_id, ready.node)
-    record = tx.lock_record(ready.node.resource_id)
-    if traversal is None or group is None or state is None or record is None:
-        return None
-    waits = (
-        group.current_traversal == traversal.id
-        and state.status == NodeStatus.WAITING
-        and state.waiting_since is not None
-        and not record.held_at(tx.now())
-    )
-    return (group, traversal, record) if waits else None
-
-
 def stop_waiting(
     tx: Transaction, definitions: Definitions, ready: Ready, error: Mapping[str, Any]
 ) -> Step:
     """Fail a node that waits, as if the group's patience were over. One that does not wait, or that
     a live worker tries again, is left alone."""
-    waits = waiting(tx, ready)
-    if waits is None:
-        return Step(f"{ready.node.key} does not wait")
-    group, traversal, record = waits
+    traversal, key = tx.traversal(ready.traversal_id), ready.node.key
+    group = tx.lock_group(traversal.group_id, shared=False) if traversal else None
+    state = tx.node(ready.traversal_id, ready.node)
+    record = tx.lock_record(ready.node.resource_id)
+    if traversal is None or group is None or state is None or record is None:
+        return Step(f"{key} does not exist")
+    if (
+        group.current_traversal != traversal.id
+        or state.status != NodeStatus.WAITING
+        or state.waiting_since is None
+        or record.held_at(tx.now())
+    ):
+        return Step(f"{key} does not wait")
     verb = VERB_OF[record.action]
     what = operation_words_of(verb, record, definitions.group(tx, group).types.get(record.type))
     write_journal(tx, traversal, record, JournalKind.FAILED, f"{what}: {because(error)}")

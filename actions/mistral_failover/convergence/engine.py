@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mistral_failover.convergence.check import LockRequest, check
-from mistral_failover.convergence.conclude import abandon, conclude, stop_waiting, waiting
+from mistral_failover.convergence.conclude import abandon, conclude, stop_waiting
 from mistral_failover.convergence.definitions import Definitions
 from mistral_failover.convergence.errors import UnknownGroup
 from mistral_failover.convergence.ports import Store, Transaction
@@ -103,20 +103,31 @@ class Engine:
         reach("start.after")
         return started
 
-    def redirect(self, ready: Ready, goal: Goal, *, why: str, cause: str) -> Started:
-        """Start the traversal to another goal because the node ``ready`` waits in vain, with the
-        same stages open; :meth:`current` finds it.
+    def redirect(
+        self,
+        traversal_id: str,
+        goal: Goal,
+        *,
+        why: str,
+        cause: str,
+        holds: Callable[[Transaction], bool],
+    ) -> Started:
+        """Start the traversal to another goal that follows from what happened in ``traversal_id``,
+        with the same stages open; :meth:`current` finds it.
 
-        ``why`` identifies it: a repeat changes nothing. If the node does not wait any more, nothing
-        changes: the caller may have been frozen while another worker succeeded. Raises UnknownType,
-        GoalCycle.
+        ``why`` identifies it: a repeat changes nothing. If ``traversal_id`` is no longer current,
+        nothing changes, nor if the reason does not hold any more: the caller may have been frozen
+        while another worker succeeded. ``holds`` is called in the same transaction, with the group
+        locked. Raises UnknownType, GoalCycle.
         """
 
         def follow(tx: Transaction) -> Started:
-            waits = waiting(tx, ready)
-            if waits is None:
+            traversal = tx.traversal(traversal_id)
+            if traversal is None:
                 return Started("", False, False)
-            _, traversal, _ = waits
+            group = tx.lock_group(traversal.group_id, shared=False)
+            if group is None or group.current_traversal != traversal_id or not holds(tx):
+                return Started("", False, False)
             return begin_successor(tx, self._definitions, traversal, goal, why=why, cause=cause)
 
         return self._store.atomically(follow)

@@ -105,7 +105,7 @@ def _member(
     elif shifted is not None:
         yield warn(
             f"the heartbeats of the agent on {name} arrive, but their timestamps are "
-            f"{shifted:.0f} s old: the clock of the node or of this executor is wrong",
+            f"{shifted:.0f} s old: the clock of {name} or of this executor is wrong",
             f"Synchronize the clocks of {name} and of Mistral's hosts with chrony or ntpd: an "
             f"agent whose heartbeats seem {SILENT:.0f} s old counts as silent.",
         )

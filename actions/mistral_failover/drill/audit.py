@@ -155,7 +155,8 @@ def safe_attachment(events: Sequence[Mapping[str, Any]]) -> Iterator[Violation]:
 
 
 def _writes(volumes: Sequence[str] | None, volume: str) -> bool:
-    """Return whether an application writes on a volume; most write on all of their guest."""
+    """Return whether an application writes on a volume; most write on all volumes of their
+    guest."""
     return volumes is None or volume in volumes
 
 

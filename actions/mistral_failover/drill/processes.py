@@ -2,7 +2,7 @@
 """A drill's guest as a tree of processes: what belongs to it, and its sudden end.
 
 Linux only. An orphaned process of a guest becomes a child of its first process (see
-:mod:`.guest`), so the tree stays complete even if something daemonises itself.
+:mod:`.guest_init`), so the tree stays complete even if something daemonises itself.
 """
 
 from __future__ import annotations

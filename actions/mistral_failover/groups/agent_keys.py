@@ -2,7 +2,7 @@
 """Hand out the keys that members' agents sign with.
 
 A key is derived from the installation's secret (`[failover] agent_key_file`) and from its purpose,
-so nothing is stored, the same key is handed out every time, and a node can get its key before its
+so nothing is stored, the same key is handed out every time, and a server can get its key before its
 group is defined. Keys are only for the request's own project; a user who may see a project's groups
 may command its members anyway.
 """
@@ -21,8 +21,8 @@ from mistral_failover.runtime.request import Request
 
 def enroll(request: Request, group: str, member: str | None) -> dict[str, Any]:
     """Return what an agent's configuration needs: ``project``, ``group``, ``group_id`` and
-    ``member`` with its ``key``, or, without a member, ``group_key``, for nodes whose names are not
-    known in advance. Keys are hexadecimal.
+    ``member`` with its ``key``, or, without a member, ``group_key``, for servers whose names are
+    not known in advance. Keys are hexadecimal.
 
     Raises ActionError WOULD_BE_KEPT if Mistral would store the key; ChannelError CONFIG without a
     usable secret; InvalidDocument for an invalid name.

@@ -86,7 +86,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         "unknowns": Family(
             "failover_unknown_outcomes",
             "counter",
-            "Operations whose outcome was unknown, so that reality had to be checked.",
+            "Operations whose outcome was unknown, because a process died or came too late.",
             ("type", "verb"),
         ),
         "deferrals": Family(

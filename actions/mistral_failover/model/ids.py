@@ -16,5 +16,5 @@ def derived_id(*parts: str) -> str:
 
 def group_id(project_id: str, name: str) -> str:
     """Return the id of a project's group. It is derived, so that a second definition finds the
-    first one, and a node knows the id before the group is defined."""
+    first one, and an agent knows the id before the group is defined."""
     return derived_id("group", project_id, name)

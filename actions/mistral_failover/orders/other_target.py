@@ -14,11 +14,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 from mistral_failover.cloud.attaching import GONE
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.convergence.errors import ConvergenceError
+from mistral_failover.convergence.ports import Transaction
 from mistral_failover.convergence.records import (
     Action,
     JournalKind,
@@ -63,8 +65,9 @@ class _TargetDownSituation:
     """A traversal whose target is down. ``roles``: those that the target cannot take;
     ``passed_over``: the earlier targets of the same failover; ``fenced``: whether the target must
     be fenced before another member gets the roles; ``refusal``: why it is not passed over, or
-    None."""
+    None; ``at``: when this was read, in seconds."""
 
+    at: float
     snapshot: GroupSnapshot
     traversal: Traversal
     down: TargetDown
@@ -72,6 +75,13 @@ class _TargetDownSituation:
     passed_over: frozenset[str]
     fenced: bool
     refusal: _Refusal | None
+
+    def holds(self, now: _TargetDownSituation | None) -> bool:
+        """Return whether the situation still calls for what was chosen in this one."""
+        return now is not None and (
+            (self.down.ready, self.roles, self.passed_over, self.fenced, self.refusal)
+            == (now.down.ready, now.roles, now.passed_over, now.fenced, now.refusal)
+        )
 
 
 def choose_other_target(request: Request, traversal_id: str) -> bool:
@@ -138,11 +148,18 @@ def _redirect(request: Request, found: _TargetDownSituation) -> _Refusal | None:
     refuse_unmovable_new_volumes(request, snapshot, goal)
     to = ", ".join(f"{role} goes to {goal.document['roles'][role]}" for role in sorted(found.roles))
     fenced = ", and declared lost, because it may still get the volume" if found.fenced else ""
+
+    def holds(tx: Transaction) -> bool:
+        # The request's engine has the request's store, so it is a transaction of its project.
+        now = _situation(request, cast(ProjectTransaction, tx), found.traversal.id, found.at)
+        return found.holds(now)
+
     request.engine.redirect(
-        found.down.ready,
+        found.traversal.id,
         goal,
         why=f"not {found.down.server}",
         cause=f"{member} is passed over ({found.down.why}){fenced}: {to}",
+        holds=holds,
     )
     return None
 
@@ -161,16 +178,18 @@ def _others(facts: Sequence[MemberFact], found: _TargetDownSituation) -> list[Me
 
 
 def _situation(
-    request: Request, tx: ProjectTransaction, traversal_id: str
+    request: Request, tx: ProjectTransaction, traversal_id: str, at: float | None = None
 ) -> _TargetDownSituation | None:
-    """Return what to choose from; None if there is nothing to choose, or not now."""
+    """Return what to choose from; None if there is nothing to choose, or not now. ``at``: steps
+    that were to be tried again since then still count."""
     traversal = tx.traversal(traversal_id)
     state = groups.get(tx, traversal.group_id) if traversal else None
     if traversal is None or state is None or state.current_traversal != traversal_id:
         return None
     if traversal.status == TraversalStatus.SUPERSEDED or traversal.back:
         return None
-    waiting = stalled_work.targets_down(tx, traversal_id)
+    at = tx.now() if at is None else at
+    waiting = stalled_work.targets_down(tx, traversal_id, at)
     goal = present_goal(tx, state)
     if not waiting or goal is None or returns(goal):
         return None
@@ -199,6 +218,7 @@ def _situation(
     elif fenced and others:
         refusal = _Refusal(f"fencing it would end what it serves ({', '.join(sorted(others))})")
     return _TargetDownSituation(
+        at,
         snapshot,
         traversal,
         next((each for each in mine if each.held), mine[0]),

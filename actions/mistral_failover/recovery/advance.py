@@ -57,7 +57,6 @@ STORE_PATIENT = 900.0
 """The same while the state store does not answer. It is longer, because Mistral usually keeps its
 own state in the same database. After some 80 s an engine forgets the results that it received in
 the meantime, and the chain would end."""
-_WORKED = 60.0  # seconds after which the store did answer, and is unreachable once more
 SAID = 50
 """The maximum number of sentences that one call returns."""
 
@@ -142,17 +141,15 @@ def advance(request: Request, traversal_id: str, through: Stage, *, hold: bool) 
         "again": True,
         "outcome": None,
     }
-    deadline = 0.0
+    deadline = None
     while True:
-        began = time.monotonic()
         try:
             return _advanced(request, traversal_id, through, hold=hold) or again
         except SQLAlchemyError as error:
             if not describe(error).get("transient"):
                 raise
             LOG.warning("The state store is unreachable", exc_info=True)
-        if not deadline or time.monotonic() - began > _WORKED:
-            deadline = time.monotonic() + STORE_PATIENT
+        deadline = deadline or time.monotonic() + STORE_PATIENT
         if not _store_is_back(request, deadline):
             return again
 

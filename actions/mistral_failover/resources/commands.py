@@ -169,7 +169,7 @@ def _not_heard_yet(command: Command, error: ChannelError) -> ChannelError:
 
 
 def _unknown(command: Command, error: ChannelError) -> ChannelError:
-    """Return the error with the command that an operator runs on the node to settle it."""
+    """Return the error with the command that an operator runs on the server to settle it."""
     return ChannelError(
         error.code,
         error.message,

@@ -77,6 +77,7 @@ class Runtime:
 
 _runtimes: dict[Settings, Runtime] = {}
 _mutex = threading.Lock()
+_handed_back = False  # and not reopened since
 
 
 def runtime() -> Runtime:
@@ -94,8 +95,11 @@ def runtime() -> Runtime:
     made = Runtime(settings)
     with _mutex:
         found = _runtimes.setdefault(settings, made)
+        ends = _handed_back
     if found is not made:
         made.database.close()
+    elif ends:
+        made.workers.hand_back(0.0)
     return found
 
 
@@ -104,17 +108,20 @@ def hand_back(seconds: float) -> bool:
     then another process need not wait for the end of a lease. Return whether there was any."""
     deadline = time.monotonic() + seconds
     worked = False
-    for each in _known():
+    for each in _known(handed_back=True):
         worked |= each.workers.hand_back(max(0.0, deadline - time.monotonic()))
     return worked
 
 
 def reopen() -> None:
     """Accept work again, after :func:`hand_back`."""
-    for each in _known():
+    for each in _known(handed_back=False):
         each.workers.reopen()
 
 
-def _known() -> list[Runtime]:
+def _known(*, handed_back: bool) -> list[Runtime]:
+    """Return the runtimes that are connected; one that still connects goes by ``handed_back``."""
+    global _handed_back  # noqa: PLW0603 - of the process, as the runtimes
     with _mutex:
+        _handed_back = handed_back
         return list(_runtimes.values())

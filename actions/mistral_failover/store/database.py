@@ -49,7 +49,7 @@ IDLE = 60
 process that is frozen or behind a partition: by default its rows stay locked for hours."""
 _BUSY_SECONDS = 30
 _ATTEMPTS = 10
-_POOL = 32  # connections that are kept, and as many more at need
+_POOL = 32  # connections that are kept; of a server, as many more at need
 _PAUSE = 0.01  # seconds that the first repeat waits at most
 # MySQL's deadlock, lock wait timeout, and duplicate row. In the last case another transaction has
 # inserted the row since it was looked for; the repeat finds it.

@@ -254,10 +254,10 @@ class TargetDown:
     error: Mapping[str, Any]
 
 
-def targets_down(tx: ProjectSession, traversal_id: str) -> list[TargetDown]:
+def targets_down(tx: ProjectSession, traversal_id: str, now: float) -> list[TargetDown]:
     """Return the nodes of a traversal that wait for their member's server; those that are to be
-    tried again now are left out."""
-    query = _errors_of_waiting(tx.clock())
+    tried again ``now``, in seconds, are left out."""
+    here = {"this_traversal": traversal_id, "this_now": now}
     return [
         TargetDown(
             Ready(row.traversal_id, Node.parse(row.node)),
@@ -270,7 +270,7 @@ def targets_down(tx: ProjectSession, traversal_id: str) -> list[TargetDown]:
             target["server"],
             error,
         )
-        for row, error in _latest_errors(tx, query, {"this_traversal": traversal_id})
+        for row, error in _latest_errors(tx, _errors_of_waiting(), here)
         if (target := error.get("target")) is not None and row.member is not None
     ]
 
@@ -312,12 +312,12 @@ def _latest_errors(
         yield row, (row.result or {}).get("error") or {}
 
 
-@functools.lru_cache(_BUILT)
-def _errors_of_waiting(now: sa.ColumnElement[float]) -> sa.Select[Any]:
+@functools.cache
+def _errors_of_waiting() -> sa.Select[Any]:
     return _errors_of(
         nodes.c.traversal_id == sa.bindparam("this_traversal"),
         nodes.c.status == NodeStatus.WAITING,
-        nodes.c.next_try > now,
+        nodes.c.next_try > sa.bindparam("this_now", type_=sa.Double),
     )
 
 

@@ -2,8 +2,9 @@
 """The tables. Times are seconds since the epoch by the database's clock. Ids are UUIDs.
 
 Every row belongs to a project or to a group, and each group belongs to one project. `project_scope`
-narrows every statement to them. The rows of `host_fences`, `blocked_clients` and `numbers` belong
-to the cloud: a compute host serves many projects, and a block outlives the group that needed it.
+narrows every statement of a project's transaction to its own. Only the rows of `host_fences`,
+`blocked_clients` and `numbers` belong to the cloud: a compute host serves many projects, and a
+block outlives the group that needed it.
 
 A column that names a row of another table has a foreign key, except where the row may outlive the
 other one: the journal and incidents outlive the traversals, records and groups that they name,

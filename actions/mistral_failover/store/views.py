@@ -46,8 +46,8 @@ BLOCKED_SINCE = sa.case(
 STATUS_SINCE = sa.func.coalesce(
     traversals.c.ended_at, BLOCKED_SINCE, traversals.c.started_at, type_=sa.Float
 )
-"""When a traversal came to its status, for queries of traversals. It is not the time of its latest
-failure: others may follow."""
+"""When a traversal came to its status, for queries of traversals; of one IN_PROGRESS, its start. It
+is not the time of its latest failure: others may follow."""
 
 
 class TraversalStep(TypedDict):

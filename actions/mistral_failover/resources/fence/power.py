@@ -571,7 +571,7 @@ class _Signs:
         reported: float,
     ) -> None:
         for address, beat in self._heartbeats():
-            # A node's clock may differ from ours, so its own earlier heartbeat is compared.
+            # An agent's clock may differ from ours, so its own earlier heartbeat is compared.
             if address in beats:
                 alive = time.time() - beat.ago > beats[address] + _SETTLE
             else:
