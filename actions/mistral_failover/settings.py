@@ -36,11 +36,12 @@ def _option(
     return field(default=default, metadata={_OPTION: made})
 
 
-def _budget(asks: str) -> str:
-    return (
+def _budget(asks: str) -> int:
+    text = (
         f"Operations of one project that {asks} at the same time, in one process. It is halved "
         "when the service is overloaded, and grows again."
     )
+    return _option(cfg.IntOpt, 48, text, min=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,36 +87,11 @@ class Settings:
         "mostly wait for the cloud.",
         min=1,
     )
-    nova_operations: int = _option(
-        cfg.IntOpt,
-        48,
-        _budget("ask Nova"),
-        min=1,
-    )
-    cinder_operations: int = _option(
-        cfg.IntOpt,
-        48,
-        _budget("ask Cinder"),
-        min=1,
-    )
-    heat_operations: int = _option(
-        cfg.IntOpt,
-        48,
-        _budget("ask Heat"),
-        min=1,
-    )
-    neutron_operations: int = _option(
-        cfg.IntOpt,
-        48,
-        _budget("ask Neutron"),
-        min=1,
-    )
-    other_operations: int = _option(
-        cfg.IntOpt,
-        48,
-        _budget("ask each further service"),
-        min=1,
-    )
+    nova_operations: int = _budget("ask Nova")
+    cinder_operations: int = _budget("ask Cinder")
+    heat_operations: int = _budget("ask Heat")
+    neutron_operations: int = _budget("ask Neutron")
+    other_operations: int = _budget("ask each further service")
     lease_margin: float = _option(
         cfg.FloatOpt,
         2.0,

@@ -88,8 +88,8 @@ def test_an_attach_that_is_not_answered_is_asked_for_once(
 
 @contextmanager
 def queued(emulator: EmulatorClient, cloud: Cloud, pair: Pair, seconds: float) -> Iterator[None]:
-    """Somebody's attach is in the queue of the compute service, and they are gone. The next owner
-    waits long enough for it, on a busy machine too."""
+    """The attach of a former owner is in the queue of the compute service. The next owner waits
+    long enough for it, on a busy machine too."""
     cloud.session.timeout = 5
     cloud.settings = dataclasses.replace(cloud.settings, poll_ceiling=8 * seconds)
     emulator.set_latency(rpc_timeout=60)

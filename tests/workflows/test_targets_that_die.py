@@ -13,9 +13,10 @@ import sqlalchemy as sa
 from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.actions import groups, recovery
+from mistral_failover.actions import groups, recovery, suspensions
 from mistral_failover.cloud.attaching import UNANSWERED
 from mistral_failover.groups import agent_health
+from mistral_failover.orders import other_target
 from mistral_failover.recovery import advance
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import own_project
@@ -106,6 +107,33 @@ def test_the_next_standby_takes_over_and_the_history_says_why(active: Callable[.
     assert cause.startswith("db_b is passed over (its agent has sent no heartbeat for")
     assert cause.endswith("active goes to db_c")
     assert group.status()["traversal"]["cause"] == cause
+
+
+def test_what_changes_while_another_target_is_chosen_counts(
+    active: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process that chooses may be frozen meanwhile."""
+    group = active()
+    context = ActionContext(SecurityContext(), ExecutionContext())
+    refuse = other_target.refuse_unmovable_new_volumes
+    chosen: list[Any] = []
+
+    def pause(*args: Any) -> None:
+        refuse(*args)
+        if not chosen:
+            suspensions.Pause(group.name, because="work").run(context)
+        chosen.append(args)
+
+    monkeypatch.setattr(other_target, "refuse_unmovable_new_volumes", pause)
+    execution = fails_over(group)
+    until(lambda: chosen)
+    until(lambda: group.told("no_other_target"))
+    assert len(group.traversals()) == 2, "it was activated, and fails over to db_b"
+
+    suspensions.Resume(group.name, because="done").run(context)
+
+    group.ended(execution).assert_succeeded()
+    settled(group, "db_c")
 
 
 def test_an_alarm_s_failover_goes_on_to_the_next_standby(active: Callable[..., Any]) -> None:

@@ -40,7 +40,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Installation:
-    """What was done to install a workflow, for people. ``kept``: nothing, its text is another."""
+    """What was done to install a workflow, in words. ``kept``: its other text was left as it is."""
 
     done: str
     kept: bool = False

@@ -125,8 +125,7 @@ class Engine:
             traversal = tx.traversal(traversal_id)
             if traversal is None:
                 return Started("", False, False)
-            group = tx.lock_group(traversal.group_id, shared=False)
-            if group is None or group.current_traversal != traversal_id or not holds(tx):
+            if tx.lock_group(traversal.group_id, shared=False) is None or not holds(tx):
                 return Started("", False, False)
             return begin_successor(tx, self._definitions, traversal, goal, why=why, cause=cause)
 

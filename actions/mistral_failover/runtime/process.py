@@ -108,19 +108,19 @@ def hand_back(seconds: float) -> bool:
     then another process need not wait for the end of a lease. Return whether there was any."""
     deadline = time.monotonic() + seconds
     worked = False
-    for each in _known(handed_back=True):
+    for each in _record(handed_back=True):
         worked |= each.workers.hand_back(max(0.0, deadline - time.monotonic()))
     return worked
 
 
 def reopen() -> None:
     """Accept work again, after :func:`hand_back`."""
-    for each in _known(handed_back=False):
+    for each in _record(handed_back=False):
         each.workers.reopen()
 
 
-def _known(*, handed_back: bool) -> list[Runtime]:
-    """Return the runtimes that are connected; one that still connects goes by ``handed_back``."""
+def _record(*, handed_back: bool) -> list[Runtime]:
+    """Record it for a runtime that still connects, and return those that are connected."""
     global _handed_back  # noqa: PLW0603 - of the process, as the runtimes
     with _mutex:
         _handed_back = handed_back
