@@ -60,7 +60,7 @@ test-outages: $(STAMP)
 # zsh and fish (Debian's, installed if they are missing and you are root).
 drills: $(STAMP)
 	PYTHONPATH=tests:. $(BIN)/python -m support.shells
-	$(BIN)/pytest -m drills tests -n 2 --dist loadfile --timeout=300 --durations=10
+	$(BIN)/pytest -m drills tests -n 3 --dist loadfile --timeout=300 --durations=10
 
 # What dies, hangs or loses its rights in the middle. tests/faults starts Mistrals of its own, and a
 # process has one at most, so they run by themselves. They mostly wait for leases to end.

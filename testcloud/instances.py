@@ -101,7 +101,8 @@ def _nova(settings: Settings, host: str) -> Sections:
                 "vif_plugging_is_fatal": False,
                 "vif_plugging_timeout": 0,
             },
-            "api": {"auth_strategy": "keystone"},
+            # By default it checks its own answers against schemas: a tenth of the API's time.
+            "api": {"auth_strategy": "keystone", "response_validation": "ignore"},
             "placement": account(settings, "placement"),
             "glance": {"api_servers": settings.url("glance")},
             "cinder": {
