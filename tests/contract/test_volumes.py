@@ -274,45 +274,44 @@ def test_a_server_in_error_gives_nothing_away(rig, cloud, demo, admin, server, v
     assert admin.act(server, os_resetState={"state": "active"}).status_code == 202
 
 
-@pytest.mark.parametrize(
-    ("status", "words"),
-    [
-        ("reserved", "status must be available or downloading to reserve, but the current status"),
-        ("attaching", "status must be available or downloading to reserve, but the current status"),
-        ("detaching", "status must be available or downloading to reserve, but the current status"),
+def test_nova_hands_on_why_cinder_does_not_give_a_volume(demo, admin, rig, two, volume):
+    taken = "status must be available or downloading to reserve, but the current status"
+    compute = rig.connect().compute
+    for status, words in (
+        ("reserved", taken),
+        ("attaching", taken),
+        ("detaching", taken),
         ("maintenance", "status must be available or downloading to reserve"),
         ("error", "can not be created if the volume is in an error state"),
-    ],
-)
-def test_nova_hands_on_why_cinder_does_not_give_a_volume(
-    demo, admin, rig, two, volume, status, words
-):
-    assert demo.reset_volume(volume, status).status_code == 403
-    assert admin.reset_volume(volume, status).status_code == 202
-    code, said = refusal(demo.attach(two.a, volume))
-    assert code == 400
-    assert said.startswith("Invalid input received: Invalid volume: ")
-    assert words in said
-    assert status in said
-    assert "(HTTP 400) (Request-ID: req-" in said
-    with pytest.raises(CloudError) as raised, translated("attach it"):
-        rig.connect().compute.create_volume_attachment(two.a, volume_id=volume)
-    assert raised.value.code == ("BAD_REQUEST" if status == "error" else "VOLUME_IN_USE")
+    ):
+        assert demo.reset_volume(volume, status).status_code == 403, status
+        assert admin.reset_volume(volume, status).status_code == 202, status
+        code, said = refusal(demo.attach(two.a, volume))
+        assert code == 400, (status, said)
+        assert said.startswith("Invalid input received: Invalid volume: "), (status, said)
+        assert words in said, (status, said)
+        assert status in said, (status, said)
+        assert "(HTTP 400) (Request-ID: req-" in said, (status, said)
+        with pytest.raises(CloudError) as raised, translated("attach it"):
+            compute.create_volume_attachment(two.a, volume_id=volume)
+        expected = "BAD_REQUEST" if status == "error" else "VOLUME_IN_USE"
+        assert raised.value.code == expected, status
+        assert admin.reset_volume(volume, "available").status_code == 202, status
 
 
-@pytest.mark.parametrize("status", ["available", "reserved", "attaching", "detaching", "error"])
-def test_nova_detaches_only_what_cinder_calls_in_use(rig, demo, admin, two, volume, status):
+def test_nova_detaches_only_what_cinder_calls_in_use(rig, demo, admin, two, volume):
     rig.attach(two.a, volume)
-    assert admin.reset_volume(volume, status).status_code == 202
-    assert rig.holders(volume) == [two.a]
-    code, said = refusal(demo.detach(two.a, volume))
-    assert code == 400
-    assert said.startswith(
-        f"Invalid volume: Invalid input received: Invalid volume: {NOT_ATTACHED}"
-    )
-    words = f"Invalid volume: volume {volume} is already attached to instances: {two.a}"
-    assert refusal(demo.attach(two.b, volume)) == (400, words)
-    assert admin.reset_volume(volume, "in-use").status_code == 202
+    taken = f"Invalid volume: volume {volume} is already attached to instances: {two.a}"
+    for status in ("available", "reserved", "attaching", "detaching", "error"):
+        assert admin.reset_volume(volume, status).status_code == 202, status
+        assert rig.holders(volume) == [two.a], status
+        code, said = refusal(demo.detach(two.a, volume))
+        assert code == 400, (status, said)
+        assert said.startswith(
+            f"Invalid volume: Invalid input received: Invalid volume: {NOT_ATTACHED}"
+        ), (status, said)
+        assert refusal(demo.attach(two.b, volume)) == (400, taken), status
+        assert admin.reset_volume(volume, "in-use").status_code == 202, status
 
 
 def test_only_nova_ends_an_attachment_of_a_server(rig, demo, admin, two, volume):
