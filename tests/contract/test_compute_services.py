@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from contract.api import Api
+from contract.conftest import Two
 from contract.rig import Rig
 from mistral_failover.cloud import hosts
 from mistral_failover.cloud.clients import Cloud
@@ -89,12 +90,12 @@ def test_an_unknown_host_has_no_compute_service(operator: Cloud) -> None:
 
 
 def test_the_host_of_a_server_is_shown_to_operators_only(
-    cloud: Cloud, operator: Cloud, admin: Api, server: str
+    cloud: Cloud, operator: Cloud, admin: Api, two: Two
 ) -> None:
-    shown = admin.server(server)
+    shown = admin.server(two.a)
     assert shown is not None
-    assert hosts.location_of(operator, server).host == shown["OS-EXT-SRV-ATTR:host"]
+    assert hosts.location_of(operator, two.a).host == shown["OS-EXT-SRV-ATTR:host"]
 
     with pytest.raises(CloudError) as raised:
-        hosts.location_of(cloud, server)
+        hosts.location_of(cloud, two.a)
     assert raised.value.code == "FORBIDDEN"

@@ -262,16 +262,19 @@ def test_a_server_that_is_off_takes_and_gives_a_volume(rig, cloud, demo, server,
     assert rig.holders(volume) == []
 
 
-def test_a_server_in_error_gives_nothing_away(rig, cloud, demo, admin, server, volume):
-    rig.attach(server, volume)
-    assert admin.act(server, os_resetState={"state": "error"}).status_code == 202
-    words = f"Cannot 'detach_volume' instance {server} while it is in vm_state error"
-    assert refusal(demo.detach(server, volume)) == (409, words)
-    with pytest.raises(CloudError) as raised:
-        detach(cloud, volume, server, rig.seconds(10))
-    assert raised.value.code == "SERVER_IN_ERROR"
-    assert rig.holders(volume) == [server]
-    assert admin.act(server, os_resetState={"state": "active"}).status_code == 202
+def test_a_server_in_error_gives_nothing_away(rig, cloud, demo, admin, two, volume):
+    rig.attach(two.a, volume)
+    assert admin.act(two.a, os_resetState={"state": "error"}).status_code == 202
+    try:
+        words = f"Cannot 'detach_volume' instance {two.a} while it is in vm_state error"
+        assert refusal(demo.detach(two.a, volume)) == (409, words)
+        with pytest.raises(CloudError) as raised:
+            detach(cloud, volume, two.a, rig.seconds(10))
+        assert raised.value.code == "SERVER_IN_ERROR"
+        assert rig.holders(volume) == [two.a]
+    finally:
+        assert admin.act(two.a, os_resetState={"state": "active"}).status_code == 202
+    assert rig.state(two.a) == ("ACTIVE", None), "the other tests find it as it was"
 
 
 def test_nova_hands_on_why_cinder_does_not_give_a_volume(demo, admin, rig, two, volume):
