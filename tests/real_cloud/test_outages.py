@@ -46,7 +46,6 @@ def stack(made: ProtectedStack, operator: Tenant, where: Settings) -> Iterator[P
     """The stack, with every member well, in a cloud that is whole."""
     until_all_listen(where)
     yield made
-    readiness.wait_for_agents(where)
     until_all_listen(where)
     for member in made.status()["lost"]:
         is_repaired(made, operator, member)
