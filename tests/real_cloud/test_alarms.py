@@ -8,29 +8,24 @@ the stack's workflow, and that hands the alarm to failover.on_alarm.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from support.protected_stacks import dies, is_repaired, stands_on, until_its_alarms_ended
+from support.protected_stacks import (
+    admitted,
+    dies,
+    is_repaired,
+    stands_on,
+    until_its_alarms_ended,
+)
 from testcloud.templates import GROUP, SERVERS
 from testcloud.tenant import ProtectedStack, Tenant, until
 
 pytestmark = pytest.mark.timeout(1200)
 
 
-def admitted(stack: ProtectedStack) -> list[dict[str, Any]]:
-    """The alarms that started something."""
-    return [
-        incident
-        for incident in stack.status()["incidents"]
-        if incident["decision"] == "ADMITTED" and "went from" in incident["sentence"]
-    ]
-
-
-@pytest.mark.parametrize(
-    ("template", "path"), [(SERVERS, "signed"), (SERVERS, "trust"), (GROUP, "signed")]
-)
+# test_rights_that_end.py has the third pair: servers, and a signed URL.
+@pytest.mark.parametrize(("template", "path"), [(SERVERS, "trust"), (GROUP, "signed")])
 def test_the_standby_takes_over_when_nova_says_that_the_active_server_died(
     template: str, path: str, protect: Callable[..., ProtectedStack], operator: Tenant
 ) -> None:

@@ -14,7 +14,7 @@ import openstack
 import pytest
 
 from mistral_failover.cloud.tokens import NO_RIGHTS
-from support.protected_stacks import dies, stands_on
+from support.protected_stacks import admitted, dies, stands_on
 from testcloud.errors import CloudError
 from testcloud.settings import Settings
 from testcloud.tenant import ProtectedStack, Tenant, until
@@ -97,7 +97,9 @@ def test_a_failover_whose_trust_is_deleted_is_brought_to_its_end_by_a_colleague(
     second = stack.active()
     assert second is not None
     stands_on(stack, second)
-    assert stack.status()["incidents"][0]["id"] == incident["id"]
+    (only,) = admitted(stack)
+    assert only["id"] == incident["id"] == stack.status()["incidents"][0]["id"]
+    assert first in only["sentence"]
     server = stack.servers()[second]
     events = other.guests.audit(since=heard, kind="command_started")
     ran = Counter(each["id"] for each in events if each["server"] == server)

@@ -52,6 +52,15 @@ def holders(stack: ProtectedStack) -> tuple[str, str]:
     return active, standby
 
 
+def admitted(stack: ProtectedStack) -> list[dict[str, Any]]:
+    """The alarms that started something."""
+    return [
+        incident
+        for incident in stack.status()["incidents"]
+        if incident["decision"] == "ADMITTED" and "went from" in incident["sentence"]
+    ]
+
+
 def look(stack: ProtectedStack) -> dict[str, Any]:
     """Look at the group once, as each interval does; what the sweep found."""
     done = stack.tenant.run("failover.sweep", group=stack.name)
