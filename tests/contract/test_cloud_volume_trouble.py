@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from contract.api import Api
-from contract.conftest import Two
+from contract.conftest import Two, made_brisk
 from contract.rig import UNKNOWN_ID, Rig
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.detaching import Release
@@ -68,6 +68,12 @@ def limit(rig: Rig) -> float:
     return max(2.0, rig.seconds(60))
 
 
+@pytest.fixture(scope="module")
+def cloud(brisk: Cloud) -> Cloud:
+    """Nothing moves in most of these tests, and they wait until that is looked into."""
+    return brisk
+
+
 @pytest.fixture
 def held(rig: Rig, two: Two, volume: str) -> str:
     """A volume that `two.a` has."""
@@ -78,7 +84,7 @@ def held(rig: Rig, two: Two, volume: str) -> str:
 @pytest.fixture
 def own(rig: Rig) -> Cloud:
     """The adapters with demo's own token."""
-    return rig.connect(trust=False)
+    return made_brisk(rig.connect(trust=False))
 
 
 # -- what no server has

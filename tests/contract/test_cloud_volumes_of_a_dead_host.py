@@ -23,6 +23,12 @@ from mistral_failover.cloud.volumes import attach, detach
 LEAVE = Release(off="a person confirmed it", fenced=True, delete_server=True)
 
 
+@pytest.fixture(scope="module")
+def cloud(brisk: Cloud) -> Cloud:
+    """A volume that moves on no host is looked into soon."""
+    return brisk
+
+
 @dataclass
 class Outage:
     """A dead host, and on it: a server with three volumes, of which one was leaving when the host
