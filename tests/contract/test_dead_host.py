@@ -1,23 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be done to servers of a host whose compute service died, and what it proves.
+"""What can be done to servers of a host whose compute service died, and what it proves. Nova
+detaches nothing there, and what helps is refused until the server is proven off and the user
+allowed it.
 
-The host dies once for all tests of this file; each has a server with a volume of its own there.
+The host dies once for all tests of this file; each has servers and volumes of its own there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
+from contract.api import Api
+from contract.conftest import Two
 from contract.rig import Rig
+from contract.test_cloud_volume_trouble import OFF, blocked, limit, refused
 from contract.test_servers import deletions_of
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.detaching import Release
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.servers import delete_server, deletion_proof, server_state, stop
 from mistral_failover.cloud.volumes import attach, detach
 
 SPARE = 7
+LEAVE = Release(off="a person confirmed it", fenced=True, delete_server=True)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A server with three volumes, of which one was leaving when the host died, and one seemed to
+    arrive."""
+
+    server: str
+    volume: str
+    leaving: str
+    arriving: str
 
 
 @dataclass
@@ -25,12 +44,14 @@ class Outage:
     """A dead host: servers on it that were not touched yet, each with a volume.
 
     ``leaving`` and ``detaching`` are two that were asked to be deleted, and to let their volume go,
-    between the host's death and Nova's noticing it.
+    between the host's death and Nova's noticing it. ``hoarding`` would take its volume along.
     """
 
     leaving: tuple[str, str]
     detaching: tuple[str, str]
     untouched: list[tuple[str, str]]
+    loaded: Loaded
+    hoarding: tuple[str, str]
 
     def take(self) -> tuple[str, str]:
         """A server and the volume on it, for one test."""
@@ -40,26 +61,33 @@ class Outage:
 @pytest.fixture(scope="module")
 def outage(rig: Rig) -> Iterator[Outage]:
     """The outage."""
-    servers = [rig.boot(rig.victim) for _ in range(SPARE)]
-    rig.active(*servers)
-    volumes = [rig.make_volume() for _ in servers]
-    pairs = list(zip(servers, volumes, strict=True))
-    for server_id, volume_id in pairs:
+    made = [rig.boot(rig.victim) for _ in range(SPARE + 2)]
+    rig.active(*made)
+    volumes = [rig.make_volume() for _ in range(SPARE + 4)]
+    pairs = list(zip(made[:SPARE], volumes[:SPARE], strict=True))
+    several = volumes[SPARE:-1]
+    loaded = Loaded(made[-2], *several)
+    hoarding = (made[-1], volumes[-1])
+    for server_id, volume_id in (*pairs, *((loaded.server, each) for each in several)):
         assert rig.api().attach(server_id, volume_id).status_code == 200
+    body = {"volumeAttachment": {"volumeId": hoarding[1], "delete_on_termination": True}}
+    assert rig.api().nova("POST", f"/servers/{hoarding[0]}/os-volume_attachments", body).ok
     for volume_id in volumes:
         rig.until(lambda v=volume_id: rig.volume_status(v) == "in-use")
-    found = Outage(pairs.pop(), pairs.pop(), pairs)
+    found = Outage(pairs.pop(), pairs.pop(), pairs, loaded, hoarding)
 
     def unnoticed() -> None:
         assert rig.api().nova("DELETE", f"/servers/{found.leaving[0]}").status_code == 204
-        assert rig.api().detach(*found.detaching).status_code == 202
+        for asked in (found.detaching, (loaded.server, loaded.leaving)):
+            assert rig.api().detach(*asked).status_code == 202
 
     try:
         rig.kill(rig.victim, unnoticed)
+        rig.api("admin").reset_volume(loaded.arriving, "attaching")
         yield found
     finally:
         rig.revive(rig.victim)
-        rig.remove_servers(servers)
+        rig.remove_servers(made)
         for volume_id in volumes:
             rig.remove_volume(volume_id)
 
@@ -70,7 +98,7 @@ def returned(rig: Rig, outage: Outage) -> Outage:
     gone, _ = outage.take()
     rig.remove_servers([gone])
     rig.revive(rig.victim)
-    return Outage(outage.leaving, outage.detaching, [(gone, "")])
+    return replace(outage, untouched=[(gone, "")])
 
 
 def test_nova_tells_administrators_alone_that_the_host_is_silent(rig, cloud, admin, outage):
@@ -159,6 +187,62 @@ def test_an_attach_on_a_dead_host_has_no_effect(rig, connect, volume, outage):
     assert raised.value.code in ("TIMEOUT", "SERVER_ERROR")
     assert rig.volume_status(volume) == "available"
     assert rig.holders(volume) == []
+
+
+# -- volumes that only the end of their server sets free
+
+
+def test_a_dead_host_keeps_a_volume_until_its_server_may_go(
+    rig: Rig, brisk: Cloud, demo: Api, two: Two, outage: Outage
+) -> None:
+    loaded = outage.loaded
+    server = loaded.server
+    assert rig.volume_status(loaded.leaving) == "detaching"
+
+    unproven = refused(detach, brisk, loaded.volume, server, limit(rig))
+    quiesced = blocked(detach, brisk, loaded.volume, server, limit(rig), Release(fenced=True))
+    unasked = blocked(detach, brisk, loaded.volume, server, limit(rig), OFF)
+
+    assert {unproven.code, quiesced.code, unasked.code} == {"HOST_DOWN"}
+    assert not unproven.blocked
+    assert "Start nova-compute" in unproven.remedy
+    assert "Start nova-compute" in quiesced.remedy
+    assert f"openstack server delete {server}" in unasked.remedy
+    assert f"2.95 server evacuate {server}" in unasked.remedy
+    for moving in (loaded.leaving, loaded.arriving):
+        assert blocked(detach, brisk, moving, server, limit(rig), OFF).code == "HOST_DOWN"
+    assert rig.holders(loaded.volume) == [server]
+    assert demo.server(server) is not None
+
+    detach(brisk, loaded.leaving, server, limit(rig), LEAVE)
+
+    assert demo.server(server) is None
+    for volume in (loaded.volume, loaded.leaving, loaded.arriving):
+        detach(brisk, volume, server, limit(rig), OFF)
+        assert attach(brisk, volume, two.a, limit(rig))["server_id"] == two.a
+        detach(brisk, volume, two.a, limit(rig))
+
+
+def test_a_server_that_would_take_a_volume_along_is_not_deleted(
+    rig: Rig, brisk: Cloud, demo: Api, outage: Outage
+) -> None:
+    server, volume = outage.hoarding
+
+    evidence = delete_server(brisk, server, limit(rig))
+    error = blocked(detach, brisk, volume, server, limit(rig), LEAVE)
+
+    assert not evidence.proven
+    assert volume in evidence.observed
+    assert error.code == "VOLUME_WOULD_GO"
+    assert f"--preserve-on-termination {server} {volume}" in error.remedy
+    # What that command changes is what a sweep looks for.
+    assert error.about is not None
+    assert f"deleting it also deletes {volume}" in error.about["sight"]
+    assert demo.server(server) is not None
+    assert rig.holders(volume) == [server]
+
+
+# -- the host is back
 
 
 def test_the_record_of_a_deletion_that_waited_is_proof_once_the_host_is_back(

@@ -16,7 +16,6 @@ _VICTIM = "the host that may die"
 _OF_VICTIM = (
     "real_cloud/test_dead_standby.py",
     "contract/test_dead_host.py",
-    "contract/test_cloud_volumes_of_a_dead_host.py",
     "contract/test_compute_services.py",
 )
 _LONG = ("real_cloud/", "contract/test_replacements.py")
