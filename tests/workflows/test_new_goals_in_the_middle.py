@@ -57,9 +57,9 @@ def test_a_goal_that_flips_back_wins_whatever_is_under_way(group: Any, moment: s
     at_rest(group, "db_a")
 
 
-@pytest.mark.parametrize("moment", [DETACHING, ATTACHING, STARTING, PATCHING])
-def test_a_rollback_in_the_middle_goes_back_to_where_it_was(group: Any, moment: str) -> None:
-    first = moving_to_b(group, moment)
+def test_a_rollback_in_the_middle_goes_back_to_where_it_was(group: Any) -> None:
+    """At other moments it is what the test above shows: a rollback is a goal like any other."""
+    first = moving_to_b(group, ATTACHING)
 
     group.ended(group.start("rollback", group=group.name)).assert_succeeded()
 
