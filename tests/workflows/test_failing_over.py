@@ -196,28 +196,6 @@ def test_starting_the_same_execution_again_starts_one_traversal(group: Any) -> N
     assert len(group.traversals()) == 2
 
 
-def test_a_dead_host_blocks_until_a_person_vouches_and_then_says_who_frees_the_volume(
-    group: Any,
-) -> None:
-    group.activate()
-
-    run = group.run("on_alarm", **group.fails("power_off"))
-
-    run.assert_failed_with("BLOCKED")
-    assert "no operator has confirmed it yet" in run.output["error"]["message"]
-    assert "failover.confirm_fenced" in run.output["error"]["message"]
-    assert group.holders() == ["db_a"]
-    assert group.status()["status"] == "BLOCKED"
-    after = group.run(
-        "confirm_fenced", group=group.name, member="db_a", because="I pulled the plug"
-    )
-    after.assert_failed_with("BLOCKED")
-    assert "HOST_DOWN" in after.output["error"]["message"]
-    assert f"openstack server delete {group.server('db_a')}" in after.output["error"]["message"]
-    fence = next(row for row in group.status()["resources"] if row["type"] == "fence")
-    assert "I pulled the plug" in fence["attributes"]["observed"]
-
-
 def test_a_member_that_is_not_lost_cannot_be_confirmed_as_fenced(group: Any) -> None:
     group.activate()
 

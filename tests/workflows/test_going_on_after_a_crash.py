@@ -102,16 +102,6 @@ def test_a_sweep_finds_nothing_where_everything_is_at_rest(group: Any) -> None:
     assert not any(swept.values()), swept
 
 
-def test_a_blocked_failover_is_not_swept_before_a_person_has_spoken(group: Any) -> None:
-    group.activate()
-    group.run("on_alarm", **group.fails("power_off")).assert_failed_with("BLOCKED")
-
-    run = group.run("sweep", group=group.name).assert_succeeded()
-
-    assert run.output["swept"]["restarted"] == []
-    assert group.status()["status"] == "BLOCKED"
-
-
 def test_each_start_by_hand_outside_of_an_execution_is_an_occasion_of_its_own(group: Any) -> None:
     group.activate()
 
