@@ -77,7 +77,14 @@ def test_the_ticket_is_sent_after_the_proof_and_the_data_is_checked_before_the_s
     group: Any, house: ExternalServices
 ) -> None:
     seen: list[tuple[str, int]] = []
-    house.called = lambda path: seen.append((path, len(group.cloud.audit())))
+    meanwhile: dict[str, Any] = {}
+
+    def called(path: str) -> None:
+        seen.append((path, len(group.cloud.audit())))
+        if path == "/check":
+            meanwhile.update(status(group))
+
+    house.called = called
 
     run = group.run("on_alarm", **group.fails("crash")).assert_succeeded()
 
@@ -94,42 +101,25 @@ def test_the_ticket_is_sent_after_the_proof_and_the_data_is_checked_before_the_s
     assert group.cloud.violations() == []
     shown = done(reports.Show(group.status()["traversal"]["id"]).run(context()))
     assert [row["stage"] for row in shown["stages"]] == list(Stage)[:-1]
+    # A stage that waits for the chain is named while the chain is at a task of its own.
+    assert meanwhile["reason"] == (
+        "waits for its chain payments.failover (execution "
+        f"{meanwhile['chain']['execution']}) to open the stage activate"
+    )
+    assert meanwhile["chain"]["remedy"] == ""
+    assert status(group)["chain"] is None
 
 
-@pytest.mark.parametrize("status", [500, 0], ids=["answers with an error", "does not answer"])
-def test_a_ticket_system_that_fails_does_not_stop_the_failover(
-    group: Any, house: ExternalServices, status: int
+def test_a_ticket_system_that_does_not_answer_does_not_stop_the_failover(
+    group: Any, house: ExternalServices
 ) -> None:
-    house.status["/tickets"] = status
+    house.status["/tickets"] = 0
 
     run = group.run("on_alarm", **group.fails("crash")).assert_succeeded()
 
     assert run.sub("converge").task("tell").state == "ERROR"
     assert house.times("/tickets") == 3
     assert group.runs_on() == ["db_b"]
-
-
-def test_data_that_is_refused_leaves_the_application_stopped_and_the_group_says_so(
-    group: Any, house: ExternalServices
-) -> None:
-    house.status["/check"] = 409
-
-    run = group.run("on_alarm", **group.fails("crash"))
-
-    run.assert_failed_with("DATA_REFUSED")
-    assert group.holders() == ["db_b"]
-    assert group.runs_on() == []
-    found = status(group)
-    assert (found["status"], found["chain"]["stage"]) == ("IN_PROGRESS", "activate")
-    assert found["chain"]["task"] == "check_data"
-    execution = found["chain"]["execution"]
-    assert found["reason"] == (
-        f"its chain payments.failover (execution {execution}) ended with ERROR in "
-        "task check_data before it opened the stage activate: the data on the volume did not pass "
-        f"the check; next: failover sweep {group.name}"
-    )
-    shown = done(reports.Show(found["traversal"]["id"]).run(context()))
-    assert shown["reason"] == found["reason"]
 
 
 def test_a_wrong_expression_in_the_chain_is_named_with_its_task(
@@ -144,23 +134,6 @@ def test_a_wrong_expression_in_the_chain_is_named_with_its_task(
     assert "ended with ERROR in task check_data before it opened the stage activate" in reason
     assert "expression=$.traversal.no, error=" in reason
     assert "Traceback" not in reason
-
-
-def test_a_stage_that_waits_for_the_chain_is_named_while_the_chain_is_at_a_task_of_its_own(
-    group: Any, house: ExternalServices
-) -> None:
-    seen: list[dict[str, Any]] = []
-    house.called = lambda path: seen.append(status(group)) if path == "/check" else None
-
-    group.run("on_alarm", **group.fails("crash")).assert_succeeded()
-
-    (found,) = seen
-    assert found["reason"] == (
-        f"waits for its chain payments.failover (execution {found['chain']['execution']}) to open "
-        "the stage activate"
-    )
-    assert found["chain"]["remedy"] == ""
-    assert status(group)["chain"] is None
 
 
 def test_a_chain_that_is_cancelled_between_its_own_tasks_is_started_again_by_one_sweep_once(
@@ -289,29 +262,6 @@ house.receiver:
 """
 
 
-@pytest.mark.parametrize(
-    ("lost", "then"),
-    [("its end", "SUCCESS"), ("its next task", "RUNNING")],
-)
-def test_an_alarm_s_receiver_whose_end_mistral_lost_is_ended(
-    group: Any, engine: TestEngine, lost: str, then: str
-) -> None:
-    """An engine that dies after the last task has ended leaves its execution RUNNING, and Heat
-    deletes no workflow that runs. What its user still wants to run is the user's."""
-    group.workflows.load(RECEIVER)
-    alarm = {"group": group.name, **group.fails("crash")}
-    top = group.workflows.start("house.receiver", alarm)
-    group.workflows.wait(top, timeout=60).assert_succeeded()
-    with engine.context():
-        _forgets(top, next_task=lost == "its next task")
-
-    done(recovery.Sweep().run(context()))
-
-    assert mistral(group).state(top) == then
-    mistral(group).end(top, "CANCELLED", "the test is over")
-    assert group.status()["status"] == "COMPLETE"
-
-
 # Its user handles the error of a task.
 HANDLES = RECEIVER.replace("house.receiver", "house.handles").replace(
     "    tell: {action: std.noop}",
@@ -323,25 +273,31 @@ BROKEN = RECEIVER.replace("house.receiver", "house.broken").replace(
 )
 
 
-@pytest.mark.parametrize(
-    ("definition", "name", "then"),
-    [(HANDLES, "house.handles", "SUCCESS"), (BROKEN, "house.broken", "ERROR")],
-)
-def test_a_receiver_ends_as_mistral_would_have_ended_it(
-    group: Any, engine: TestEngine, definition: str, name: str, then: str
+def test_a_receiver_whose_end_mistral_lost_ends_as_mistral_would_have_ended_it(
+    group: Any, engine: TestEngine
 ) -> None:
-    group.workflows.load(definition)
+    """An engine that dies after the last task has ended leaves its execution RUNNING, and Heat
+    deletes no workflow that runs. What its user still wants to run is the user's."""
+    for definition in (RECEIVER, HANDLES, BROKEN):
+        group.workflows.load(definition)
     alarm = {"group": group.name, **group.fails("crash")}
-    top = group.workflows.start(name, alarm)
-    group.workflows.wait(top, timeout=60)
-    assert mistral(group).state(top) == then
+    names = ("house.receiver", "house.receiver", "house.handles", "house.broken")
+    tops = [group.workflows.wait(group.workflows.start(name, alarm), timeout=60) for name in names]
+    decisions = [top.sub("on_alarm").output["admission"]["decision"] for top in tops]
+    assert decisions == ["ADMITTED", "DUPLICATE", "DUPLICATE", "DUPLICATE"]
+    assert [top.state for top in tops] == ["SUCCESS", "SUCCESS", "SUCCESS", "ERROR"]
+    _, waits, *_ = executions = [top.id for top in tops]
     with engine.context():
-        _forgets(top, next_task=False)
+        for execution in executions:
+            _forgets(execution, next_task=execution == waits)
 
     answer = done(recovery.Sweep().run(context()))
 
-    assert mistral(group).state(top) == then
+    states = [mistral(group).state(execution) for execution in executions]
+    mistral(group).end(waits, "CANCELLED", "the test is over")
+    assert states == ["SUCCESS", "RUNNING", "SUCCESS", "ERROR"]
     assert answer["unable"] == []
+    assert group.status()["status"] == "COMPLETE"
 
 
 def _forgets(execution: str, *, next_task: bool) -> None:
@@ -363,11 +319,26 @@ def _forgets(execution: str, *, next_task: bool) -> None:
             row.updated_at -= timedelta(hours=1)
 
 
-def test_a_chain_that_fails_each_time_is_started_three_times_and_again_when_a_person_asks(
+def test_a_chain_that_refuses_the_data_says_so_and_is_started_three_times_and_again_on_request(
     group: Any, house: ExternalServices
 ) -> None:
     house.status["/check"] = 409
+
     group.run("on_alarm", **group.fails("crash")).assert_failed_with("DATA_REFUSED")
+
+    assert group.holders() == ["db_b"]
+    assert group.runs_on() == []
+    found = status(group)
+    assert (found["status"], found["chain"]["stage"]) == ("IN_PROGRESS", "activate")
+    assert found["chain"]["task"] == "check_data"
+    execution = found["chain"]["execution"]
+    assert found["reason"] == (
+        f"its chain payments.failover (execution {execution}) ended with ERROR in "
+        "task check_data before it opened the stage activate: the data on the volume did not pass "
+        f"the check; next: failover sweep {group.name}"
+    )
+    shown = done(reports.Show(found["traversal"]["id"]).run(context()))
+    assert shown["reason"] == found["reason"]
 
     again = [mine(group, group.run("sweep").output["swept"]) for _ in range(3)]
 
