@@ -141,19 +141,6 @@ def test_the_first_failure_stops_the_rest(up: Any, monkeypatch: pytest.MonkeyPat
     assert len(asked) == 1
 
 
-def test_the_same_execution_again_goes_on_where_it_was(up: Any) -> None:
-    execution = "1a2b3c4d-0000-4000-8000-" + up.name[5:].rjust(12, "0")
-    before = {name: up.server(name) for name in up.members}
-
-    for _ in range(2):
-        up.workflows.start(
-            "failover.replace_member", {"group": up.name, "member": "newest"}, wf_ex_id=execution
-        )
-
-    up.workflows.wait(execution, timeout=60).assert_succeeded()
-    assert sum(up.server(name) != before[name] for name in before) == 1
-
-
 @pytest.mark.parametrize("how", ["PAUSED", "CANCELLED"])
 def test_a_rolling_replacement_can_be_stopped_at_any_moment(
     up: Any, mistral: TestEngine, how: str
