@@ -92,10 +92,12 @@ def named(defined: Callable[..., Named]) -> Named:
 
 def test_the_name_follows_a_planned_move_and_a_rollback(named: Named) -> None:
     group = named.group
+    home = group.status()["goal"]
 
     group.run("switchover", group=group.name).assert_succeeded()
     group.run("rollback", group=group.name).assert_succeeded()
 
+    assert group.status()["goal"] == home, "the promise of the move is gone"
     assert named.answered() == [["db_a"], ["db_b"], ["db_a"]]
     assert group.runs_on() == ["db_a"]
 
