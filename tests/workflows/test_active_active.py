@@ -117,20 +117,6 @@ def each(left: str, right: str) -> dict[str, tuple[list[str], list[str]]]:
 # -- a member is lost
 
 
-def test_a_lost_member_s_role_moves_with_its_volume_and_the_other_is_not_touched(up: Sides) -> None:
-    group = up.group
-    assert up.at() == each("db_a", "db_b")
-
-    group.run("on_alarm", **group.fails("crash", "db_a")).assert_succeeded()
-
-    assert up.at() == each("db_b", "db_b")
-    status = group.status()
-    assert (status["roles"], status["lost"]) == ({"left": "db_b", "right": "db_b"}, ["db_a"])
-    assert not any("right_" in sentence and "db_a" in sentence for sentence in group.told())
-    assert group.told().count("Start right_shop on db_b: started") == 1
-    assert group.cloud.violations() == []
-
-
 def test_the_host_of_the_lost_is_passed_over_even_where_its_other_member_has_less_to_do(
     sides: Callable[..., Sides], cloud: EmulatorClient
 ) -> None:
@@ -181,12 +167,32 @@ def test_a_person_who_does_not_say_who_is_lost_is_asked(up: Sides) -> None:
 # -- planned moves
 
 
-def test_a_switchover_moves_one_role_and_leaves_the_other_running(up: Sides) -> None:
-    up.group.run("switchover", group=up.group.name, role="left", to="db_b").assert_succeeded()
+def test_a_role_moves_alone_and_home_is_not_where_the_agent_is_silent_or_where_work_is_done(
+    up: Sides, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = up.group
+    group.run("switchover", group=group.name, role="left", to="db_b").assert_succeeded()
 
     assert up.at() == each("db_b", "db_b")
-    assert up.group.status()["lost"] == []
-    assert up.group.cloud.violations() == []
+    assert group.status()["lost"] == []
+
+    with monkeypatch.context() as patch:
+        patch.setattr(agent_health, "SILENT", 0.0)  # an agent that answers was heard 0 s ago
+        group.fails("hang", "db_a")
+        run = group.run("failback", group=group.name).assert_failed_with("NO_ELIGIBLE_MEMBER")
+        assert "has sent no heartbeat" in run.output["error"]["reasons"]["db_a"]
+        assert "has sent no heartbeat" in group.member_list()["db_a"]["doubt"]
+    group.cloud.fault("server", group.server("db_a"), "thaw")
+
+    group.run(
+        "maintenance", group=group.name, because="a disk", minutes=5, members=["db_a"]
+    ).assert_succeeded()
+    run = group.run("failback", group=group.name).assert_failed_with("NO_ELIGIBLE_MEMBER")
+    assert "in maintenance until" in run.output["error"]["reasons"]["db_a"]
+    assert "a disk" in run.output["error"]["reasons"]["db_a"]
+
+    assert up.at() == each("db_b", "db_b")
+    assert group.cloud.violations() == []
 
 
 def test_two_roles_go_home_in_one_traversal(sides: Callable[..., Sides]) -> None:
@@ -203,11 +209,19 @@ def test_two_roles_go_home_in_one_traversal(sides: Callable[..., Sides]) -> None
     assert swapped.group.cloud.violations() == []
 
 
-def test_after_a_failover_the_role_goes_home_once_somebody_vouches_for_its_member(
+def test_a_lost_member_s_role_moves_alone_and_goes_home_once_its_member_has_recovered(
     up: Sides,
 ) -> None:
     group = up.group
+    assert up.at() == each("db_a", "db_b")
+
     group.run("on_alarm", **group.fails("crash", "db_a")).assert_succeeded()
+
+    assert up.at() == each("db_b", "db_b")
+    status = group.status()
+    assert (status["roles"], status["lost"]) == ({"left": "db_b", "right": "db_b"}, ["db_a"])
+    assert not any("right_" in sentence and "db_a" in sentence for sentence in group.told())
+    assert group.told().count("Start right_shop on db_b: started") == 1
 
     refused = group.run("failback", group=group.name).assert_failed_with("NO_ELIGIBLE_MEMBER")
     assert refused.output["error"]["reasons"] == {"db_a": "it is declared lost"}
@@ -262,32 +276,6 @@ def test_a_failback_that_fails_takes_every_role_back_and_who_recovered_stays_so(
     assert group.cloud.violations() == []
     group.run("failback", group=group.name).assert_succeeded()
     assert up.at() == each("db_a", "db_b")
-
-
-def test_home_is_not_where_somebody_works(up: Sides) -> None:
-    group = up.group
-    group.run("switchover", group=group.name, role="left").assert_succeeded()
-    group.run(
-        "maintenance", group=group.name, because="a disk", minutes=5, members=["db_a"]
-    ).assert_succeeded()
-
-    run = group.run("failback", group=group.name).assert_failed_with("NO_ELIGIBLE_MEMBER")
-
-    assert "in maintenance until" in run.output["error"]["reasons"]["db_a"]
-    assert "a disk" in run.output["error"]["reasons"]["db_a"]
-
-
-def test_home_is_not_where_the_agent_is_silent(up: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
-    group = up.group
-    group.run("switchover", group=group.name, role="left").assert_succeeded()
-    monkeypatch.setattr(agent_health, "SILENT", 0.0)  # an agent that answers was heard 0 s ago
-    group.fails("hang", "db_a")
-
-    run = group.run("failback", group=group.name).assert_failed_with("NO_ELIGIBLE_MEMBER")
-
-    assert "has sent no heartbeat" in run.output["error"]["reasons"]["db_a"]
-    assert "has sent no heartbeat" in group.member_list()["db_a"]["doubt"]
-    assert up.at() == each("db_b", "db_b")
 
 
 # -- who may take a role
