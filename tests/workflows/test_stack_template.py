@@ -90,12 +90,6 @@ def test_the_stack_has_the_template_of_the_active_member(shaped: Callable[..., A
     assert sign(group) == "db_b"
     assert group.runs_on() == group.holders() == ["db_b"]
 
-
-def test_a_rollback_gives_the_stack_its_template_back(shaped: Callable[..., Any]) -> None:
-    group = shaped()
-    group.activate()
-    group.run("switchover", group=group.name).assert_succeeded()
-
     group.run("rollback", group=group.name, because="db_a was better").assert_succeeded()
 
     assert sign(group) == "db_a"
