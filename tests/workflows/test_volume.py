@@ -14,8 +14,8 @@ import pytest
 
 from mistral_failover.store import incidents
 
-DELIVERIES = 40
-GROUPS = 5
+DELIVERIES = 20
+GROUPS = 3
 THREADS = 6
 PARAMETERS = {"parameters": {"active": {"get_param": "active"}}}
 ROUTING = {"routing": {"type": "stack_parameters", "properties": PARAMETERS}}
