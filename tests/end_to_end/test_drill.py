@@ -21,6 +21,7 @@ from mistral_failover.emulator.client import EmulatorClient, EmulatorError
 from mistral_failover.emulator.latency import MEASURED
 from mistral_failover.store.database import Database
 from mistral_failover.store.tables import groups, journal, operations
+from support.waiting import until
 
 DRILL = [sys.executable, "-m", "mistral_failover.cli.main", "drill"]
 
@@ -133,20 +134,26 @@ def test_a_bad_option_is_refused_with_exit_code_2() -> None:
 
 
 @pytest.mark.parametrize(
-    "sentence",
-    ["Detach data_2 from db_a: started", "Start database on db_b: started"],
+    ("sentence", "slow"),
+    [
+        ("Detach data_2 from db_a: started", "detach"),
+        ("Start database on db_b: started", "command_start"),
+    ],
 )
 def test_a_drill_killed_in_the_middle_is_finished_by_the_next_one_and_nothing_is_done_twice(
-    sentence: str, tmp_path: Path
+    sentence: str, slow: str, tmp_path: Path
 ) -> None:
     options = ["--state-dir", str(tmp_path), "--volumes", "3", "--fault", "app"]
+    options += ["--latency", "zero"]
     with killed_cloud_afterwards(tmp_path):
         killed = subprocess.Popen(
             [*DRILL, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
+        slow_down(tmp_path, slow)
         wait_for_sentence(tmp_path / "failover.sqlite", sentence)
         killed.send_signal(signal.SIGKILL)
         killed.wait()
+        at_once(tmp_path)
         code, outcome, told = drill(*options)
     assert code == 0, (told, outcome)
     assert outcome["recovered"] > 0, "a sweep found what was left lying"
@@ -185,6 +192,18 @@ def cloud(state_dir: Path) -> EmulatorClient:
 def at_once(state_dir: Path) -> None:
     """Have the cloud take no time from now on: only the kill needed it to be slow."""
     cloud(state_dir).set_latency(**dict.fromkeys(MEASURED, 0.0))
+
+
+def slow_down(state_dir: Path, operation: str) -> None:
+    """Have this operation take so long that a kill hits it; wait for the cloud to be there."""
+
+    def told() -> bool:
+        with suppress(OSError, ValueError):  # it does not answer yet
+            cloud(state_dir).set_latency(**{operation: 2.0})
+            return True
+        return False
+
+    until(told, "there never was a cloud", limit=90)
 
 
 def wait_for_stack(state_dir: Path, limit: float = 90) -> None:
