@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -32,9 +34,9 @@ def shown() -> dict[str, list[str]]:
     return found
 
 
-def told(fault: str) -> list[str]:
-    """What a drill tells from the fault on; not what sweeps do where the machine is slow, nor what
-    observations report: they have their own times."""
+def played(fault: str) -> tuple[list[str], dict[str, Any]]:
+    """What a drill tells from the fault on, and its outcome; not what sweeps do where the machine
+    is slow, nor what observations report: they have their own times."""
     command = [sys.executable, "-m", "mistral_failover.cli.main", "drill", "-f", "json"]
     done = subprocess.run(
         [*command, "--latency", "zero", "--fault", fault],
@@ -44,13 +46,20 @@ def told(fault: str) -> list[str]:
     )
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stderr.splitlines() if _TIME.match(line)]
-    return [plain(_TIME.sub("", line)) for line in lines if not _UNTIMED.search(line)]
+    told = [plain(_TIME.sub("", line)) for line in lines if not _UNTIMED.search(line)]
+    return told, json.loads(done.stdout)
 
 
 @pytest.mark.drills
 @pytest.mark.parametrize("fault", ["hang", "confirmed", "host", "returns"])
 def test_a_drill_tells_what_the_page_says(fault: str) -> None:
-    assert told(fault) == shown()[fault]
+    told, outcome = played(fault)
+    assert told == shown()[fault]
+    if fault == "host":
+        assert outcome["status"] == "BLOCKED"
+        assert "it is not proven that db_a has stopped writing" in outcome["reason"]
+        assert "failover.confirm_fenced" in outcome["reason"]
+        assert outcome["holders"] == {"data": "db_a"}, "nothing moved without a proof"
 
 
 def test_every_drill_on_the_page_is_played() -> None:
