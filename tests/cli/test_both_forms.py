@@ -59,7 +59,8 @@ PROCESSES = {
     "drill": "end_to_end/test_drill.py",
     "emulator break": "server/test_emulated.py",
 }
-"""As a user starts them, with what they print in both forms."""
+"""As a user starts them, with what they print in both forms (a drill's table:
+end_to_end/test_wheel.py)."""
 ELSEWHERE = {
     "admit": "cli/test_alarm_commands.py",
     "agent key": "cli/test_agent_commands.py",

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import venv
@@ -98,23 +99,20 @@ print(json.dumps({
     assert on_the_node <= set(found["examples"])
 
 
-def test_a_drill_runs_from_the_installed_wheel(wheel: Path, tmp_path: Path) -> None:
+def test_a_drill_from_the_installed_wheel_tells_people_in_plain_lines_and_a_table(
+    wheel: Path, tmp_path: Path
+) -> None:
     python = install(tmp_path / "venv", wheel, "[drill]")
     done = subprocess.run(
-        [
-            python.with_name("failover"),
-            "drill",
-            "--latency",
-            "zero",
-            "--fault",
-            "app",
-            "-f",
-            "json",
-        ],
+        [python.with_name("failover"), "drill", "--latency", "zero", "--fault", "app"],
         capture_output=True,
         text=True,
         cwd=tmp_path,
         timeout=110,
     )
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["status"] == "COMPLETE"
+    assert "Done: " in done.stdout
+    assert "COMPLETE" in done.stdout
+    assert "all held" in done.stdout
+    assert re.search(r"tasks +\| 8", done.stdout)
+    assert done.stderr == ""
