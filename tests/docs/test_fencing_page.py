@@ -60,6 +60,11 @@ def test_a_drill_tells_what_the_page_says(fault: str) -> None:
         assert "it is not proven that db_a has stopped writing" in outcome["reason"]
         assert "failover.confirm_fenced" in outcome["reason"]
         assert outcome["holders"] == {"data": "db_a"}, "nothing moved without a proof"
+    if fault == "hang":
+        assert outcome["status"] == "COMPLETE"
+        assert outcome["active"] == "db_b"
+        assert outcome["holders"] == {"data": "db_b"}
+        assert outcome["violations"] == []
 
 
 def test_every_drill_on_the_page_is_played() -> None:
