@@ -39,3 +39,19 @@ def test_a_broker_that_does_not_answer_ends_the_drill_before_it_starts(tmp_path:
     assert "[UNREACHABLE]" in done.stderr
     assert "hunter2" not in done.stdout + done.stderr
     assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize("options", [["--agents"], ["--fault", "host"], ["--broker", "amqp://b"]])
+def test_active_active_is_played_with_what_it_can_be_played_with(options: list[str]) -> None:
+    done = failover("drill", "--active-active", *options)
+
+    assert done.returncode == 2
+    wrong = "--active-active works only with --fault crash, hang, app, and without --agents"
+    assert wrong in done.stderr
+
+
+def test_a_bad_option_is_refused_with_exit_code_2() -> None:
+    done = failover("drill", "--volumes", "0")
+
+    assert done.returncode == 2
+    assert "0 is not between 1 and 100" in done.stderr

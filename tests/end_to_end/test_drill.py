@@ -73,24 +73,6 @@ def test_a_drill_killed_in_its_failback_is_finished_by_the_next_one(tmp_path: Pa
     assert every_operation_is_done(tmp_path / "failover.sqlite")
 
 
-@pytest.mark.parametrize("options", [["--agents"], ["--fault", "host"], ["--broker", "amqp://b"]])
-def test_active_active_is_played_with_what_it_can_be_played_with(options: list[str]) -> None:
-    done = subprocess.run(
-        [*DRILL, "--active-active", *options], capture_output=True, text=True, timeout=HANGS
-    )
-    assert done.returncode == 2
-    assert (
-        "--active-active works only with --fault crash, hang, app, and without --agents"
-        in done.stderr
-    )
-
-
-def test_a_bad_option_is_refused_with_exit_code_2() -> None:
-    done = subprocess.run([*DRILL, "--volumes", "0"], capture_output=True, text=True, timeout=HANGS)
-    assert done.returncode == 2
-    assert "0 is not between 1 and 100" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("sentence", "slow"),
     [
