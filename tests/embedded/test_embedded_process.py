@@ -19,6 +19,7 @@ from support.waiting import until
 
 pytestmark = pytest.mark.drills
 
+METADATA = "http://169.254.169.254/latest/meta-data/"
 WORKFLOWS = {
     "greet": """\
 version: '2.0'
@@ -215,6 +216,15 @@ def test_actions_that_run_code_or_use_the_owners_keys_are_not_there(client, name
     assert name not in client.actions()
 
 
+def test_a_workflow_reaches_neither_this_machine_nor_the_metadata_service(
+    client: MistralClient,
+) -> None:
+    for url in (client.url, client.url.replace("127.0.0.1", "localhost"), METADATA):
+        with pytest.raises(MistralError) as refused:
+            client.run_action("std.http", {"url": url, "timeout": 5})
+        assert "blocked" in refused.value.message or "not allowed" in refused.value.message
+
+
 # --- beginning and end -------------------------------------------------------------------------
 
 
@@ -262,12 +272,6 @@ raise RuntimeError("by the way")
     done = run_script(script, tmp_path)
     assert done.returncode == 1
     assert "by the way" in done.stderr
-
-
-def test_the_program_ends_on_sigterm(tmp_path):
-    process = MistralProcess(tmp_path).start()
-    assert process.stop() == 0
-    assert process.pid is None
 
 
 # --- after a crash -----------------------------------------------------------------------------
