@@ -22,6 +22,8 @@ from support.deployments import deployed
 from support.operators import Operator
 
 PAGE = Path(__file__).parents[2] / "docs" / "states.md"
+IMPATIENT = [{"kind": "quiesce", "limit": 0.5}, "stop", "confirm"]
+"""The example's ladder, which does not wait long for a guest that is dead."""
 
 
 @dataclass
@@ -105,13 +107,13 @@ def out_of_service(make: Callable[..., Walk]) -> Walk:
 
 
 def holder_gone(make: Callable[..., Walk]) -> Walk:
-    walk = make()
+    walk = make(fence=IMPATIENT)
     walk.operator.delete_server(walk.server("db_a"))
     return walk
 
 
 def holder_off(make: Callable[..., Walk]) -> Walk:
-    walk = make()
+    walk = make(fence=IMPATIENT)
     walk.operator.stop_server(walk.server("db_a"))
     return walk
 
@@ -172,14 +174,14 @@ def written(walk: Walk, definition: dict[str, Any]) -> Path:
     return file
 
 
-def no_standby(make: Callable[..., Walk]) -> Walk:
-    walk = make()
+def no_standby(make: Callable[..., Walk], **more: Any) -> Walk:
+    walk = make(**more)
     walk.operator.stop_server(walk.server("db_b"))
     return walk
 
 
 def admitted_without_a_standby(make: Callable[..., Walk]) -> Walk:
-    walk = no_standby(make)
+    walk = no_standby(make, fence=IMPATIENT)
     walk.deployment.crash(walk.group)
     walk.deployment.hear(walk.group, "a test", member="db_a")
     return walk
