@@ -23,7 +23,7 @@ from mistral_failover.loopback import NotLoopback
 from mistral_failover.ui.action_client import ActionFailed, MistralActionClient
 from mistral_failover.ui.command import Ui
 from mistral_failover.ui.serving import serving
-from support.commands import failover
+from support.commands import failover, server_that_refuses
 from support.ui_answers import Answers
 
 PROGRAM = Path(sys.executable).with_name("failover")
@@ -247,9 +247,8 @@ def test_a_server_refuses_what_its_page_cannot_do_before_it_starts(
     tmp_path: Path, words: list[str], code: int, said: str
 ) -> None:
     folder = tmp_path / "state"
-    argv = [str(PROGRAM), "server", "--emulated", "--state-dir", str(folder), *words]
 
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    done = server_that_refuses(folder, *words)
 
     assert (done.returncode, said in done.stderr) == (code, True), done.stderr
     assert not folder.exists()

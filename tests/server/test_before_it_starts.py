@@ -7,8 +7,6 @@ import json
 import os
 import socket
 import stat
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -43,7 +41,7 @@ from mistral_failover.server import (
 from mistral_failover.server.addresses import Address
 from mistral_failover.server.options import Options, from_environment, read_settings, read_url
 from mistral_failover.store import schema
-from support.commands import failover
+from support.commands import failover, server_that_refuses
 
 Private = Callable[[str, str], Path]
 ANYWHERE = "0.0.0.0"  # noqa: S104 - it is what must be refused
@@ -101,12 +99,11 @@ def test_an_address_of_another_machine_can_not_be_used() -> None:
 
 def test_a_server_refuses_before_it_touches_anything(tmp_path: Path) -> None:
     folder = tmp_path / "state"
-    argv = [sys.executable, "-m", "mistral_failover.cli.main", "server", "--state-dir", str(folder)]
     for words, told in (
-        (["--webhook-listen", "0.0.0.0:0", "--emulated"], "TLS_AND_SECRET_NEEDED"),
-        (["--listen", "0.0.0.0:0", "--emulated"], "LOOPBACK_ONLY"),
+        (["--webhook-listen", "0.0.0.0:0"], "TLS_AND_SECRET_NEEDED"),
+        (["--listen", "0.0.0.0:0"], "LOOPBACK_ONLY"),
     ):
-        done = subprocess.run([*argv, *words], capture_output=True, text=True, timeout=60)
+        done = server_that_refuses(folder, *words)
         assert (done.returncode, told in done.stderr) == (1, True), done.stderr
     assert not folder.exists()
 

@@ -6,9 +6,13 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import os
 import signal
 import subprocess
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from mistral_failover.cli.main import main
 
@@ -37,6 +41,21 @@ def failover(*words: str, typed: str | None = None) -> subprocess.CompletedProce
             root.handlers[:] = handlers
             root.setLevel(level)
     return subprocess.CompletedProcess(["failover", *words], code, out.getvalue(), err.getvalue())
+
+
+def server_that_refuses(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run ``failover server`` with its state in a folder, for options that it refuses. What it does
+    to its whole process is left out: before it looks at them it sets the umask and takes signals,
+    and one that refused nothing would end the process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "umask", lambda mask: 0)
+        patch.setattr(signal, "signal", lambda number, handler: None)
+        patch.setattr(os, "_exit", _nothing_was_refused)
+        return failover("server", "--emulated", "--state-dir", str(folder), *words)
+
+
+def _nothing_was_refused(status: int) -> None:
+    raise AssertionError(f"the server ran, and ended with {status}")
 
 
 def _status_of(ended: SystemExit) -> int:
