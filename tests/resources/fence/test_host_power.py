@@ -66,7 +66,6 @@ def test_neither_the_host_nor_the_board_is_shown_to_the_project(fencing: Fencing
 BOARDS = {
     "refuses": "off: exit code 1",
     "hangs": "it did not end within",
-    "late": "it did not end within",
     "half-open": "it did not end within",
 }
 
