@@ -12,9 +12,9 @@ import pytest
 from mistral_failover.convergence.records import Record, Traversal, TraversalStatus
 from mistral_failover.model.goal import Goal, render_goal
 from mistral_failover.model.group import parse_group
-from mistral_failover.store import groups, schema, tables
+from mistral_failover.store import groups, tables
 from mistral_failover.store.database import Database
-from support.databases import KINDS, empty, fresh_url
+from support.databases import KINDS, empty, fresh_url, upgrade
 from support.simulation import PROJECT
 from support.world import TYPES
 
@@ -22,7 +22,7 @@ from support.world import TYPES
 @functools.cache
 def _with_schema(kind: str) -> Database:
     database = Database(fresh_url(kind, "store"))
-    schema.upgrade(database)
+    upgrade(database)
     return database
 
 

@@ -20,7 +20,7 @@ from mistral_failover.store import schema
 from mistral_failover.store.database import Database
 from mistral_failover.store.tables import journal, metadata, resources
 from mistral_failover.store.transaction import SqlTransaction
-from support.databases import fresh_url
+from support.databases import fresh_url, upgrade
 from support.rows import rows
 from support.together import together
 
@@ -266,7 +266,7 @@ def test_with_a_group_goes_what_belongs_to_it(blank: Database) -> None:
 
 
 def test_a_row_of_what_is_not_there_is_refused(blank: Database) -> None:
-    schema.upgrade(blank)
+    upgrade(blank)
     for table in OWNED:
         with pytest.raises(sa.exc.IntegrityError), blank.engine.begin() as connection:
             _insert(connection, f"failover_{table}")
@@ -294,7 +294,7 @@ def test_an_unknown_status_is_refused(blank: Database) -> None:
 
 
 def test_the_words_of_the_migration_are_those_of_the_code(blank: Database) -> None:
-    schema.upgrade(blank)
+    upgrade(blank)
     found = sa.inspect(blank.engine)
     for name, table in metadata.tables.items():
         there = {check["name"]: check["sqltext"] for check in found.get_check_constraints(name)}
@@ -313,7 +313,7 @@ def _quoted(text: str) -> set[str]:
 
 
 def test_a_downgrade_to_the_base_leaves_nothing(blank: Database) -> None:
-    schema.upgrade(blank)
+    upgrade(blank)
     assert tables(blank) == set(metadata.tables)
 
     schema.downgrade(blank, "base")
@@ -399,7 +399,7 @@ def test_every_table_keeps_names_apart_that_differ_in_case_alone(kind: str) -> N
 
 
 def test_the_numbers_of_the_journal_s_sentences_are_never_given_twice(blank: Database) -> None:
-    schema.upgrade(blank)
+    upgrade(blank)
 
     def write(tx: SqlTransaction) -> None:
         tx.journal("g", "it happened", kind=JournalKind.TRAVERSAL)
@@ -633,7 +633,7 @@ def test_what_names_a_row_that_is_gone_is_removed_or_forgets_it(blank: Database)
 
 
 def test_a_number_is_never_given_twice_and_grows(blank: Database) -> None:
-    schema.upgrade(blank)
+    upgrade(blank)
 
     def fail(tx: SqlTransaction) -> None:
         given.append(tx.number())

@@ -22,7 +22,7 @@ from mistral_failover.settings import Settings
 from mistral_failover.store import schema, tables
 from mistral_failover.store.database import Database
 from support import table_records
-from support.databases import fresh_url
+from support.databases import fresh_url, upgrade
 from support.table_records import Tables
 
 RECORDED = table_records.recorded()
@@ -143,7 +143,7 @@ def test_code_of_an_earlier_schema_works_with_the_tables_of_this_version(
 def test_code_of_this_version_reads_what_code_of_an_earlier_schema_writes(
     blank: Database, earlier: int
 ) -> None:
-    schema.upgrade(blank)
+    upgrade(blank)
     with blank.engine.begin() as connection:
         Code(RECORDED[earlier]).write(connection)
 
@@ -179,7 +179,7 @@ def test_this_version_writes_no_word_that_code_of_an_earlier_schema_does_not_kno
 )
 def test_what_breaks_the_code_of_an_earlier_schema_is_noticed(change: str) -> None:
     database = Database(fresh_url("memory", "change"))
-    schema.upgrade(database)
+    upgrade(database)
     with database.engine.begin() as connection:
         connection.execute(sa.text(change))
 
@@ -196,7 +196,7 @@ def _write_and_read(code: Code, connection: sa.Connection) -> None:
 
 
 def _upgraded_by_a_later_version(database: Database, revision: str) -> None:
-    schema.upgrade(database)
+    upgrade(database)
     with database.engine.begin() as connection:
         table = sa.table(schema.VERSION_TABLE, sa.column("version_num"))
         connection.execute(table.update().values(version_num=revision))
