@@ -121,38 +121,36 @@ def test_a_record_that_was_condemned_stays_so_for_the_goal_of_its_group(blank: D
     }
 
 
-@pytest.mark.parametrize(
-    ("action", "status", "applied"),
-    [
-        ("CREATE", "COMPLETE", {"value": 3}),
-        ("UPDATE", "COMPLETE", {"value": 3}),
-        ("UPDATE", "FAILED", {"value": 2}),
-        ("UPDATE", "IN_PROGRESS", {"value": 2}),
-        ("DELETE", "FAILED", {"value": 2}),
-    ],
-)
 def test_what_was_applied_last_is_what_the_record_has_or_else_what_the_ledger_says(
-    blank: Database, action: str, status: str, applied: Any
+    blank: Database,
 ) -> None:
     schema.upgrade(blank, "0001")
     _insert_group(blank)
     states = (("create", "done", 1), ("update", "done", 2), ("update", "failed", 3))
+    records = {  # by id: what was last done with it, how that ended, and its ledger
+        "created": ("CREATE", "COMPLETE", states),
+        "updated": ("UPDATE", "COMPLETE", states),
+        "not updated": ("UPDATE", "FAILED", states),
+        "being updated": ("UPDATE", "IN_PROGRESS", states),
+        "not deleted": ("DELETE", "FAILED", states),
+        "never made": ("CREATE", "FAILED", ()),
+    }
     with blank.engine.begin() as connection:
-        for name, ledger in (("kept", states), ("never made", ())):
+        for name, (action, status, ledger) in records.items():
             _insert(
                 connection,
                 "failover_resources",
                 id=name,
                 group_id="g",
-                action=action if ledger else "CREATE",
-                status=status if ledger else "FAILED",
+                action=action,
+                status=status,
                 properties=json.dumps({"value": 3}),
             )
             for verb, end, number in ledger:
                 _insert(
                     connection,
                     "failover_operations",
-                    key=f"{number}",
+                    key=f"{name} {number}",
                     resource_id=name,
                     verb=verb,
                     status=end,
@@ -163,7 +161,14 @@ def test_what_was_applied_last_is_what_the_record_has_or_else_what_the_ledger_sa
     schema.upgrade(blank)
 
     found = rows(blank, resources, "id")
-    assert (found["kept"]["applied"], found["never made"]["applied"]) == (applied, None)
+    assert {name: row["applied"] for name, row in found.items()} == {
+        "created": {"value": 3},
+        "updated": {"value": 3},
+        "not updated": {"value": 2},
+        "being updated": {"value": 2},
+        "not deleted": {"value": 2},
+        "never made": None,
+    }
 
 
 def test_what_was_only_said_in_sentences_gets_columns(blank: Database) -> None:
