@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from typing import Any
 
 import alembic.autogenerate
@@ -368,10 +368,39 @@ def test_upgrading_again_changes_nothing(blank: Database) -> None:
     assert tables(blank) == set(metadata.tables)
 
 
+THREE_PROCESSES = """
+import os
+import sys
+import traceback
+from mistral_failover.store import schema
+from mistral_failover.store.database import Database
+
+waiting, all_there = os.pipe()
+children = []
+for _ in range(3):
+    child = os.fork()
+    if child:
+        children.append(child)
+        continue
+    try:
+        os.close(all_there)
+        os.read(waiting, 1)
+        schema.upgrade(Database(sys.argv[1]))
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+os.close(all_there)
+sys.exit(any([os.waitpid(child, 0)[1] for child in children]))
+"""
+"""They import what they need once, and begin at one moment."""
+
+
 def test_processes_that_upgrade_at_once_do_not_get_in_each_others_way(blank: Database) -> None:
     url = blank.url.render_as_string(hide_password=False)
-    with ProcessPoolExecutor(3, mp_context=get_context("spawn")) as pool:
-        list(pool.map(_upgrade, [url] * 3))
+    command = [sys.executable, "-c", THREE_PROCESSES, url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
 
     assert tables(blank) == set(metadata.tables)
 
