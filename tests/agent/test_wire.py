@@ -60,8 +60,21 @@ def refusal(kind, body, headers, key_for):
 
 
 @patient
-@given(messages())
-def test_what_is_sealed_is_read_again(message):
+@given(messages(), st.data())
+def test_what_is_sealed_is_read_again_and_is_valid_as_it_is_and_where_it_belongs_alone(
+    message, data
+):
+    """One test: drawing a message costs far more than each of the checks."""
+    check_that_it_is_read_again(message)
+    check_that_a_flipped_bit_of_the_body_is_seen(message, data)
+    check_that_a_flipped_bit_of_the_signature_is_seen(message, data)
+    check_that_it_is_valid_for_its_kind_alone(message, data)
+    check_that_it_is_valid_for_its_group_server_and_secret_alone(message, data)
+    check_that_it_is_valid_for_its_member_alone(message, data)
+    check_that_it_is_valid_for_its_epoch_alone(message, data)
+
+
+def check_that_it_is_read_again(message):
     kind, document, group, server = message
     body, headers = sealed(message)
     assert wire.unseal(kind, body, headers, reader(kind, group, server)) == document
@@ -69,9 +82,7 @@ def test_what_is_sealed_is_read_again(message):
     assert wire.unseal(kind, text, headers, reader(kind, group, server)) == document
 
 
-@patient
-@given(messages(), st.data())
-def test_a_flipped_bit_of_the_body_is_seen(message, data):
+def check_that_a_flipped_bit_of_the_body_is_seen(message, data):
     kind, _, group, server = message
     body, headers = sealed(message)
     at = data.draw(st.integers(0, len(body) * 8 - 1))
@@ -80,9 +91,7 @@ def test_a_flipped_bit_of_the_body_is_seen(message, data):
     assert refusal(kind, bytes(forged), headers, reader(kind, group, server)) == "BAD_SIGNATURE"
 
 
-@patient
-@given(messages(), st.data())
-def test_a_flipped_bit_of_the_signature_is_seen(message, data):
+def check_that_a_flipped_bit_of_the_signature_is_seen(message, data):
     kind, _, group, server = message
     body, headers = sealed(message)
     signature = bytearray.fromhex(headers[wire.SIGNATURE])
@@ -92,9 +101,7 @@ def test_a_flipped_bit_of_the_signature_is_seen(message, data):
     assert refusal(kind, body, forged, reader(kind, group, server)) == "BAD_SIGNATURE"
 
 
-@patient
-@given(messages(), st.data())
-def test_a_message_is_valid_for_its_kind_alone(message, data):
+def check_that_it_is_valid_for_its_kind_alone(message, data):
     kind, _, group, server = message
     other = data.draw(st.sampled_from([one for one in KINDS if one != kind]))
     body, headers = sealed(message)
@@ -102,9 +109,7 @@ def test_a_message_is_valid_for_its_kind_alone(message, data):
         assert refusal(other, body, claimed, reader(other, group, server)) == "BAD_SIGNATURE"
 
 
-@patient
-@given(messages(), st.data())
-def test_a_message_is_valid_for_its_group_server_and_secret_alone(message, data):
+def check_that_it_is_valid_for_its_group_server_and_secret_alone(message, data):
     kind, _, group, server = message
     body, headers = sealed(message)
     other = data.draw(names.filter(lambda name: name not in (group, server)))
@@ -116,9 +121,7 @@ def test_a_message_is_valid_for_its_group_server_and_secret_alone(message, data)
         assert refusal(kind, body, headers, key_for) == "BAD_SIGNATURE"
 
 
-@patient
-@given(messages(), st.data())
-def test_a_message_is_valid_for_its_member_alone(message, data):
+def check_that_it_is_valid_for_its_member_alone(message, data):
     kind, document, group, server = message
     body, headers = sealed(message)
     other = data.draw(names.filter(lambda name: name != document["member"]))
@@ -126,9 +129,7 @@ def test_a_message_is_valid_for_its_member_alone(message, data):
     assert code == "BAD_SIGNATURE"
 
 
-@patient
-@given(messages(), st.data())
-def test_a_message_is_valid_for_its_epoch_alone(message, data):
+def check_that_it_is_valid_for_its_epoch_alone(message, data):
     kind, document, group, server = message
     body, headers = sealed(message)
     other = data.draw(epochs.filter(lambda epoch: epoch != document["epoch"]))
