@@ -43,6 +43,7 @@ from mistral_failover.store.tables import metadata
 from mistral_failover.testing.run import Run
 from mistral_failover.testing.workflows import Workflows
 from support.pages import PAGES, ROOT, SOURCES, listed, page, rows, section, subsections, table
+from support.reachable import dotted, makes_an_error
 
 sys.path.insert(0, str(ROOT / "docs" / "_ext"))
 import columns  # noqa: E402
@@ -438,17 +439,17 @@ def codes_of_the_sources() -> set[str]:
 def _codes_of(tree: ast.AST, *, findings: bool) -> Iterator[str]:
     for node in ast.walk(tree):
         candidates: list[ast.expr | None] = []
-        if isinstance(node, ast.Call) and _is_error(node.func):
+        if isinstance(node, ast.Call) and makes_an_error(node.func):
             candidates = list(node.args[:1])
         elif isinstance(node, ast.ClassDef):
             candidates = [
                 each.value
                 for each in node.body
-                if isinstance(each, ast.Assign) and ast.unparse(each.targets[0]) == "code"
+                if isinstance(each, ast.Assign) and dotted(each.targets[0]) == "code"
             ]
-        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "self.code":
+        elif isinstance(node, ast.Assign) and dotted(node.targets[0]) == "self.code":
             candidates = [node.value]
-        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "REMEDIES":
+        elif isinstance(node, ast.Assign) and dotted(node.targets[0]) == "REMEDIES":
             candidates = list(node.value.keys) if isinstance(node.value, ast.Dict) else []
         elif isinstance(node, ast.Dict):
             pairs = zip(node.keys, node.values, strict=True)
@@ -459,14 +460,9 @@ def _codes_of(tree: ast.AST, *, findings: bool) -> Iterator[str]:
             value = each.value if isinstance(each, ast.Constant) else None
             if isinstance(value, str) and _CODE.fullmatch(value):
                 yield value
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "Problem":
+        if isinstance(node, ast.Call) and dotted(node.func) == "Problem":
             yield from (
                 a.value
                 for a in node.args
                 if isinstance(a, ast.Constant) and isinstance(a.value, str) and a.value.isupper()
             )
-
-
-def _is_error(function: ast.expr) -> bool:
-    name = ast.unparse(function)
-    return name.endswith("Error") or name == "super().__init__"

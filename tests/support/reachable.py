@@ -15,6 +15,7 @@ import ast
 import functools
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -61,21 +62,19 @@ def codes(start: str) -> frozenset[str]:
 @functools.cache
 def _codes_of(name: str) -> frozenset[str]:
     """The codes of the errors that are made in one definition."""
-    return frozenset(_codes_in(_definitions()[name]))
+    return _definition(name).codes
 
 
-def _codes_in(definition: ast.AST) -> Iterator[str]:
-    for node in ast.walk(definition):
+def _codes_in(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         found: list[ast.expr] = []
-        if isinstance(node, ast.Call):
-            name = ast.unparse(node.func)
-            if name.endswith("Error") or name == "super().__init__":
-                found = node.args[:1]
+        if isinstance(node, ast.Call) and makes_an_error(node.func):
+            found = node.args[:1]
         elif isinstance(node, ast.ClassDef):
             found = [
                 each.value
                 for each in node.body
-                if isinstance(each, ast.Assign) and ast.unparse(each.targets[0]) == "code"
+                if isinstance(each, ast.Assign) and dotted(each.targets[0]) == "code"
             ]
         for each in found:
             value = each.value if isinstance(each, ast.Constant) else None
@@ -83,28 +82,50 @@ def _codes_in(definition: ast.AST) -> Iterator[str]:
                 yield value
 
 
+def makes_an_error(function: ast.expr) -> bool:
+    """Whether what is called is an error by its name, or what an error's own class builds on."""
+    match function:
+        case ast.Name(id=name):
+            return name.endswith("Error")
+        case ast.Attribute(
+            value=ast.Call(func=ast.Name(id="super"), args=[], keywords=[]), attr="__init__"
+        ):
+            return True
+        case ast.Attribute(attr=name):
+            return name.endswith("Error")
+    return False
+
+
+def dotted(node: ast.AST) -> str | None:
+    """The source of a name with its attributes, without the cost of ``ast.unparse``; None for
+    anything else."""
+    attributes: list[str] = []
+    while isinstance(node, ast.Attribute):
+        attributes.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(attributes)]) if isinstance(node, ast.Name) else None
+
+
 @functools.cache
 def _leads_to(name: str) -> frozenset[str]:
     if name.endswith(f".{_IN_A_THREAD_OF_ITS_OWN}"):
         return frozenset()
-    definition = _definitions()[name]
-    known = _names(_module_of(name)) | _imports(ast.walk(definition))
-    only_named = set(_only_named(definition))
+    definition = _definition(name)
+    known = _module(name.rpartition(".")[0]).names | definition.imports
     found = set()
-    for node in ast.walk(definition):
-        if id(node) not in only_named and isinstance(node, ast.Name | ast.Attribute):
-            head, _, rest = ast.unparse(node).partition(".")
-            if head in known:
-                found.add(f"{known[head]}.{rest}" if rest else known[head])
+    for used in definition.uses:
+        head, _, rest = used.partition(".")
+        if head in known:
+            found.add(f"{known[head]}.{rest}" if rest else known[head])
     if name in _BY_ENTRY_POINTS:
         points = entry_points(group=_BY_ENTRY_POINTS[name])
         found |= {point.value.replace(":", ".") for point in points}
     return frozenset(target for each in found if (target := _defined(each)))
 
 
-def _only_named(definition: ast.AST) -> Iterator[int]:
+def _only_named(nodes: Iterable[ast.AST]) -> Iterator[int]:
     """What stands in annotations, in ``except`` and in ``isinstance``, and is not used."""
-    for node in ast.walk(definition):
+    for node in nodes:
         parts: list[ast.AST | None] = []
         if isinstance(node, ast.arg | ast.AnnAssign):
             parts = [node.annotation]
@@ -112,38 +133,73 @@ def _only_named(definition: ast.AST) -> Iterator[int]:
             parts = [node.returns]
         elif isinstance(node, ast.ExceptHandler):
             parts = [node.type]
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass"):
+        elif isinstance(node, ast.Call) and dotted(node.func) in ("isinstance", "issubclass"):
             parts = [*node.args[1:]]
         yield from (id(each) for part in parts if part for each in ast.walk(part))
 
 
 def _defined(name: str) -> str | None:
     """The definition behind a name, also where a module only hands it on."""
-    if name in _definitions():
+    if _is_defined(name):
         return name
     module, _, last = name.rpartition(".")
-    target = _names(module).get(last) if module in _modules() else None
-    return target if target in _definitions() else None
+    target = _module(module).names.get(last) if module in _paths() else None
+    return target if target and _is_defined(target) else None
+
+
+@dataclass(frozen=True)
+class _Definition:
+    """What a function, class or constant uses and imports, and the codes of its errors."""
+
+    uses: frozenset[str]
+    imports: dict[str, str]
+    codes: frozenset[str]
+
+
+@dataclass(frozen=True)
+class _Module:
+    """What each name of a module stands for, and what the module itself defines."""
+
+    names: dict[str, str]
+    definitions: dict[str, _Definition]
 
 
 @functools.cache
-def _modules() -> dict[str, ast.Module]:
+def _module(name: str) -> _Module:
+    """Read a module. Its nodes are not kept: each search for garbage would go through them all."""
+    body = ast.parse(_paths()[name].read_text(encoding="utf-8")).body
+    definitions = {}
+    for node in body:
+        for defined in _defines(node):
+            definitions[defined] = _read(node)
+    return _Module({each: f"{name}.{each}" for each in definitions} | _imports(body), definitions)
+
+
+def _read(definition: ast.stmt) -> _Definition:
+    nodes = list(ast.walk(definition))
+    only_named = set(_only_named(nodes))
+    used = (dotted(node) for node in nodes if id(node) not in only_named)
+    return _Definition(frozenset(filter(None, used)), _imports(nodes), frozenset(_codes_in(nodes)))
+
+
+def _definition(name: str) -> _Definition:
+    module, _, last = name.rpartition(".")
+    return _module(module).definitions[last]
+
+
+def _is_defined(name: str) -> bool:
+    module, _, last = name.rpartition(".")
+    return module in _paths() and last in _module(module).definitions
+
+
+@functools.cache
+def _paths() -> dict[str, Path]:
+    """The file of each module."""
     found = {}
     for path in _SOURCES.rglob("*.py"):
         parts = path.relative_to(_SOURCES.parent).with_suffix("").parts
-        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        found[name] = ast.parse(path.read_text(encoding="utf-8"))
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
-
-
-@functools.cache
-def _definitions() -> dict[str, ast.stmt]:
-    return {
-        f"{module}.{name}": node
-        for module, tree in _modules().items()
-        for node in tree.body
-        for name in _defines(node)
-    }
 
 
 def _defines(node: ast.stmt) -> list[str]:
@@ -151,15 +207,6 @@ def _defines(node: ast.stmt) -> list[str]:
         return [node.name]
     targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
     return [target.id for target in targets if isinstance(target, ast.Name)]
-
-
-@functools.cache
-def _names(module: str) -> dict[str, str]:
-    """What each name of a module stands for."""
-    found: dict[str, str] = {}
-    for node in _modules()[module].body:
-        found |= {name: f"{module}.{name}" for name in _defines(node)}
-    return found | _imports(_modules()[module].body)
 
 
 def _imports(nodes: Iterable[ast.AST]) -> dict[str, str]:
@@ -171,9 +218,3 @@ def _imports(nodes: Iterable[ast.AST]) -> dict[str, str]:
         if node.module and node.module.startswith(mistral_failover.__name__)
         for each in node.names
     }
-
-
-def _module_of(name: str) -> str:
-    while name not in _modules():
-        name = name.rpartition(".")[0]
-    return name
