@@ -28,6 +28,8 @@ COMMAND = re.compile(
     rf"\bfailover ({'|'.join(NAMES)})\b(?! [a-z]+\b(?!-))((?: (?:--[a-z-]+|{VALUE}))*)"
 )
 """A command in a sentence, with what stands there for values."""
+NAMED = re.compile(r"(?<!mistral_)failover")
+"""What a source contains that names one, or a workflow: not the package's own name alone."""
 
 
 def texts(tree: ast.AST) -> Iterator[str]:
@@ -49,10 +51,13 @@ def texts(tree: ast.AST) -> Iterator[str]:
 
 @functools.cache
 def written() -> tuple[tuple[str, str], ...]:
+    """The texts of the files that may name a command or workflow. Parsing all takes long."""
+    sources = ((path, path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py")))
     return tuple(
         (str(path.relative_to(PACKAGE)), text)
-        for path in sorted(PACKAGE.rglob("*.py"))
-        for text in texts(ast.parse(path.read_text(encoding="utf-8")))
+        for path, source in sources
+        if NAMED.search(source)
+        for text in texts(ast.parse(source))
     )
 
 

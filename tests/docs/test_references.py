@@ -23,7 +23,10 @@ MODULES = [
 
 def references(module: ModuleType) -> Iterator[tuple[str, str]]:
     """Each name in a docstring, and the class around it, if there is one."""
-    for node in ast.walk(ast.parse(inspect.getsource(module))):
+    source = inspect.getsource(module)
+    if not REFERENCE.search(source):  # parsing takes long
+        return
+    for node in ast.walk(ast.parse(source)):
         yield from ((name, "") for name in named(node))
         if isinstance(node, ast.ClassDef):
             yield from ((name, node.name) for each in ast.walk(node) for name in named(each))
