@@ -16,6 +16,7 @@ from mistral_failover.convergence.records import Action, Kind, Node, Record, Sta
 from mistral_failover.model.goal import FENCE_TYPE, Goal, goal_resources, render_goal
 from mistral_failover.model.group import Group, parse_group
 from mistral_failover.model.references import resolve_attributes
+from mistral_failover.model.types import load_type
 from support.strategies import MEMBERS, changed, group_resources, roles
 from support.world import TYPES
 
@@ -27,6 +28,8 @@ STATES = [
     (Action.CREATE, Status.IN_PROGRESS),
     (Action.DELETE, Status.FAILED),
 ]
+LOADED = [load_type(document) for document in TYPES]
+"""Once, and not for each group that is drawn."""
 STANDING = ((Action.CREATE, Status.COMPLETE), (Action.UPDATE, Status.COMPLETE))
 
 
@@ -63,7 +66,7 @@ def group_of(resources: Mapping[str, Any]) -> Group:
         "members": {"servers": list(MEMBERS)},
         "resources": dict(resources),
     }
-    return parse_group(document, name="g", types=TYPES)
+    return parse_group(document, name="g", types=LOADED)
 
 
 def goal_of(resources: Mapping[str, Any], active: str, lost: Sequence[str]) -> Goal:
