@@ -26,9 +26,7 @@ def goals(group: Any) -> list[dict[str, Any]]:
     return listed
 
 
-def test_a_rollback_goes_to_the_goal_before_or_to_a_named_one(
-    group: Any,
-) -> None:
+def test_a_rollback_goes_to_the_goal_before_or_to_a_named_one(group: Any) -> None:
     group.activate()
     home = group.status()["goal"]
     switch(group, "db_b")
