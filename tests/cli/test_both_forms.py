@@ -56,7 +56,7 @@ HERE = {
 }
 """In this file."""
 PROCESSES = {
-    "drill": "end_to_end/test_drill.py",
+    "drill": "support/drills.py",
     "emulator break": "server/test_emulated.py",
 }
 """As a user starts them, with what they print in both forms (a drill's table:

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Drills that are killed, and what the next one makes of what they left: a whole drill as well."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from mistral_failover.emulator.client import EmulatorClient, EmulatorError
+from mistral_failover.emulator.latency import MEASURED
+from mistral_failover.store.database import Database
+from mistral_failover.store.tables import groups, journal, operations
+from support.drills import DRILL, drill
+from support.waiting import until
+
+pytestmark = pytest.mark.drills
+
+
+def test_a_drill_killed_in_its_failback_is_finished_by_the_next_one(tmp_path: Path) -> None:
+    options = ["--active-active", "--state-dir", str(tmp_path), "--latency", "zero"]
+    with killed_cloud_afterwards(tmp_path):
+        killed = subprocess.Popen(
+            [*DRILL, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        wait_for_sentence(tmp_path / "failover.sqlite", "Stop orders_database on db_b: started")
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
+        code, outcome, told = drill(*options)
+    assert code == 0, (told, outcome)
+    assert outcome["active"] == "orders on db_a, reports on db_b"
+    assert outcome["violations"] == []
+    assert every_operation_is_done(tmp_path / "failover.sqlite")
+
+
+@pytest.mark.parametrize(
+    ("sentence", "slow"),
+    [
+        ("Detach data_2 from db_a: started", "detach"),
+        ("Start database on db_b: started", "command_start"),
+    ],
+)
+def test_a_drill_killed_in_the_middle_is_finished_by_the_next_one_and_nothing_is_done_twice(
+    sentence: str, slow: str, tmp_path: Path
+) -> None:
+    options = ["--state-dir", str(tmp_path), "--volumes", "3", "--fault", "app"]
+    options += ["--latency", "zero"]
+    with killed_cloud_afterwards(tmp_path):
+        killed = subprocess.Popen(
+            [*DRILL, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        slow_down(tmp_path, slow)
+        wait_for_sentence(tmp_path / "failover.sqlite", sentence)
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
+        at_once(tmp_path)
+        code, outcome, told = drill(*options)
+    assert code == 0, (told, outcome)
+    assert outcome["recovered"] > 0, "a sweep found what was left lying"
+    assert outcome["status"] == "COMPLETE"
+    assert outcome["violations"] == []
+    assert every_operation_is_done(tmp_path / "failover.sqlite")
+
+
+@pytest.mark.parametrize("more", [[], ["--active-active"], ["--agents"]], ids=str)
+def test_a_drill_killed_while_it_sets_the_scene_is_finished_by_the_next_one(
+    more: list[str], tmp_path: Path
+) -> None:
+    options = ["--state-dir", str(tmp_path), "--volumes", "2", *more]
+    with killed_cloud_afterwards(tmp_path):
+        killed = subprocess.Popen(
+            [*DRILL, "--keep", *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        wait_for_stack(tmp_path)
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
+        assert defined_groups(tmp_path / "failover.sqlite") == []
+        at_once(tmp_path)
+        code, outcome, told = drill("--keep", *options)
+    assert code == 0, (told, outcome)
+    assert outcome["status"] == "COMPLETE"
+    assert outcome["violations"] == []
+    assert every_operation_is_done(tmp_path / "failover.sqlite")
+    if "--active-active" in more:
+        assert outcome["active"] == "orders on db_a, reports on db_b", "a failback spread them"
+        assert outcome["holders"] == {
+            "orders_data": "db_a",
+            "orders_data_2": "db_a",
+            "reports_data": "db_b",
+            "reports_data_2": "db_b",
+        }
+        assert "Start orders_database on db_b: done" in told, "the survivor took both"
+        assert "reports_database on db_a" not in told, "what was well never moved"
+    else:
+        assert outcome["active"] == "db_b"
+        assert outcome["holders"] == {"data": "db_b", "data_2": "db_b"}
+        assert "Start database on db_b: done" in told
+
+
+def cloud(state_dir: Path) -> EmulatorClient:
+    """The cloud of a drill, which outlives it."""
+    announced = state_dir / "cloud" / "emulator.json"
+    return EmulatorClient(json.loads(announced.read_text())["url"])
+
+
+def at_once(state_dir: Path) -> None:
+    """Have the cloud take no time from now on: only the kill needed it to be slow."""
+    cloud(state_dir).set_latency(**dict.fromkeys(MEASURED, 0.0))
+
+
+def slow_down(state_dir: Path, operation: str) -> None:
+    """Have this operation take so long that a kill hits it; wait for the cloud to be there."""
+
+    def told() -> bool:
+        with suppress(OSError, ValueError):  # it does not answer yet
+            cloud(state_dir).set_latency(**{operation: 2.0})
+            return True
+        return False
+
+    until(told, "there never was a cloud", limit=90)
+
+
+def wait_for_stack(state_dir: Path, limit: float = 90) -> None:
+    """Wait until the cloud has the stack, finished or not."""
+    deadline = time.monotonic() + limit
+    while time.monotonic() < deadline:
+        with suppress(OSError, ValueError, EmulatorError):  # no cloud yet, or no stack in it
+            if cloud(state_dir).resources("payments"):
+                return
+        time.sleep(0.1)
+    raise AssertionError("there never was a stack")
+
+
+def defined_groups(path: Path) -> list[str]:
+    database = Database(f"sqlite:///{path}")
+    query = sa.select(groups.c.name)
+    return list(database.reading(lambda tx: tx.connection.execute(query).scalars().all()))
+
+
+def wait_for_sentence(path: Path, sentence: str, limit: float = 90) -> None:
+    """Wait until the journal says it."""
+    deadline = time.monotonic() + limit
+    query = sa.select(sa.func.count()).where(journal.c.sentence == sentence)
+    while time.monotonic() < deadline:
+        if path.exists():
+            database = Database(f"sqlite:///{path}")
+            with suppress(sa.exc.OperationalError):  # the tables are only being made
+                count = database.reading(lambda tx: tx.connection.execute(query).scalar_one())
+                if count:
+                    return
+            database.close()
+        time.sleep(0.02)
+    raise AssertionError(f"the journal never said: {sentence}")
+
+
+def every_operation_is_done(path: Path) -> bool:
+    database = Database(f"sqlite:///{path}")
+    query = sa.select(operations.c.status).distinct()
+    return database.reading(lambda tx: tx.connection.execute(query).scalars().all()) == ["done"]
+
+
+@contextmanager
+def killed_cloud_afterwards(state_dir: Path) -> Iterator[None]:
+    """A test that fails half way must leave no emulated cloud behind."""
+    try:
+        yield
+    finally:
+        with suppress(OSError, ValueError, ProcessLookupError):
+            pid = json.loads((state_dir / "cloud" / "emulator.json").read_text())["pid"]
+            os.kill(pid, signal.SIGKILL)
