@@ -23,6 +23,7 @@ from mistral_failover.convergence.records import (
 from mistral_failover.convergence.traversals import present_goal
 from mistral_failover.model.goal import Goal, empty_goal, render_goal
 from mistral_failover.model.group import Group, parse_group
+from mistral_failover.model.types import ResourceType, load_type
 from mistral_failover.store import groups, stalled_work
 from mistral_failover.store.database import Database
 from mistral_failover.store.transaction import ProjectTransaction, SqlTransaction
@@ -111,9 +112,15 @@ def lost_members(tx: SqlTransaction, group_id: str) -> tuple[str, ...]:
 
 
 @functools.lru_cache(256)
-def _parsed(document: str, name: str, types: str) -> Group:
+def _parsed(document: str, name: str, types: tuple[str, ...]) -> Group:
     """A group file as the model reads it: many a search defines the same one at every turn."""
-    return parse_group(json.loads(document), name=name, types=json.loads(types))
+    return parse_group(json.loads(document), name=name, types=map(_type, types))
+
+
+@functools.cache
+def _type(document: str) -> ResourceType:
+    """A type as the model reads it: nearly every group is defined with the same ones."""
+    return load_type(json.loads(document))
 
 
 class Simulation:
@@ -157,8 +164,9 @@ class Simulation:
             "resources": dict(resources),
             **more,
         }
-        definition = {"document": document, "types": list(types)}
-        self.group = _parsed(json.dumps(document), name, json.dumps(definition["types"]))
+        types = list(types)
+        definition = {"document": document, "types": types}
+        self.group = _parsed(json.dumps(document), name, tuple(map(json.dumps, types)))
 
         def store(tx: ProjectTransaction) -> str:
             group_id = groups.define(tx, name, definition)
