@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import pytest
+
 TESTS = Path(__file__).parents[1]
 ROOT = TESTS.parent
 _CONTEXT = multiprocessing.get_context("forkserver")
@@ -37,8 +39,6 @@ class Forked:
         piped: bool = False,
     ) -> None:
         self.args = [main.__module__, *arguments]
-        # Before the server starts, with the first process: Python 3.11 tells it no other way.
-        os.environ["PYTHONPATH"] = f"{TESTS}{os.pathsep}{ROOT}"
         reading, writing = _CONTEXT.Pipe(duplex=False)
         # A daemon: whatever a test leaves behind ends with the tests.
         self._process = _CONTEXT.Process(
@@ -46,7 +46,11 @@ class Forked:
             args=(main, self.args, str(output), dict(env), writing if piped else None),
             daemon=True,
         )
-        self._process.start()
+        # The server starts with the first process, and Python 3.11 tells it no other way. Programs
+        # that later tests start must not find the tests there.
+        with pytest.MonkeyPatch.context() as environment:
+            environment.setenv("PYTHONPATH", f"{TESTS}{os.pathsep}{ROOT}")
+            self._process.start()
         writing.close()
         self.stdout = os.fdopen(os.dup(reading.fileno()), encoding="utf-8") if piped else None
         reading.close()
