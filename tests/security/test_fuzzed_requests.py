@@ -170,6 +170,21 @@ bodies = st.one_of(
 )
 
 
+Kept = tuple[list[str], int]
+
+
+def kept(client: MistralClient) -> Kept:
+    """What Mistral has: the names of its workflows, and how many executions."""
+    return [each["name"] for each in client.workflows()], len(client.executions())
+
+
+@pytest.fixture
+def before(mistral: TestEngine) -> Kept:
+    """What Mistral had before the test; each of its examples is compared to that."""
+    token = mistral.token_file.read_text("ascii").strip()
+    return kept(MistralClient(mistral.url, token=token))
+
+
 @settings(
     max_examples=80,
     deadline=None,
@@ -183,17 +198,22 @@ bodies = st.one_of(
     st.sampled_from(["POST", "PUT"]),
 )
 def test_requests_with_the_token_change_nothing_by_chance(
-    mistral: TestEngine, api: tuple[str, int], resource: str, kind: str, body: bytes, method: str
+    mistral: TestEngine,
+    api: tuple[str, int],
+    before: Kept,
+    resource: str,
+    kind: str,
+    body: bytes,
+    method: str,
 ) -> None:
     token = mistral.token_file.read_text("ascii").strip()
     client = MistralClient(mistral.url, token=token)
-    before = [each["name"] for each in client.workflows()], len(client.executions())
 
     status = answered(api, token, method, resource, body, kind)
 
     assert status < 500 or (method, resource.partition("/")[0]) in MISTRALS_OWN
     assert status != 401
-    assert ([each["name"] for each in client.workflows()], len(client.executions())) == before
+    assert kept(client) == before
 
 
 @pytest.mark.parametrize("body", [b"null", b"1", b'"x"', b"[]", b"[{}]", b"{", b"[" * 100_000])
