@@ -5,7 +5,6 @@ sweeps by itself. The traversals are of this process, the Mistrals are processes
 from __future__ import annotations
 
 import itertools
-import os
 import socket
 import time
 from collections.abc import Iterable, Iterator
@@ -18,7 +17,6 @@ import sqlalchemy as sa
 from mistral_failover import workflows
 from mistral_failover.convergence.definitions import Definitions
 from mistral_failover.convergence.engine import Engine
-from mistral_failover.embedded import __main__ as embedded
 from mistral_failover.embedded.process import MistralProcess
 from mistral_failover.model.goal import render_goal
 from mistral_failover.runtime.request import DEFAULT_PROJECT
@@ -26,7 +24,6 @@ from mistral_failover.store import groups, views
 from mistral_failover.store.database import Database
 from mistral_failover.store.tables import operations, resources
 from support.databases import new_store
-from support.forked import Forked
 from support.waiting import until
 
 pytestmark = pytest.mark.drills
@@ -64,15 +61,6 @@ def house(workflow: str, timeout: int) -> dict[str, Any]:
     }
 
 
-class Quick(MistralProcess):
-    """Forked from a process that has imported everything: most of a start is imports."""
-
-    def _launch(self, output: Path) -> Any:
-        arguments = self._command[3:]  # after python -m MODULE
-        env = self._env or os.environ
-        return Forked(embedded.main, arguments, output=output, env=env, piped=True)
-
-
 class Place:
     """A state store, and Mistrals on it."""
 
@@ -100,7 +88,9 @@ class Place:
         if not more.get("sweep"):
             options["mistral_url"] = f"http://127.0.0.1:{port}/v2"
         overrides = {f"failover.{key}": value for key, value in options.items()}
-        return Quick(self.folder / name, port, workflows=self._files, overrides=overrides, **more)
+        return MistralProcess(
+            self.folder / name, port, workflows=self._files, overrides=overrides, **more
+        )
 
     def begin(self, workflow: str, timeout: int = 600) -> str:
         """A group whose traversal was begun by a process that died right after; its id."""
