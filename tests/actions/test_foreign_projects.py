@@ -19,6 +19,7 @@ from mistral_failover.model.goal import render_goal
 from mistral_failover.model.ids import derived_id
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.store import groups
+from support.databases import empty
 from support.driving import conclude, handed_out
 from support.foreign_names import (
     ACTIONS,
@@ -90,6 +91,13 @@ def protect(
         goal=goal.version,
         document=document,
     )
+
+
+@pytest.fixture(autouse=True)
+def nothing_else(state: Runtime) -> None:
+    """Every row is read twice in each case: those of the cases before would take most of the
+    time."""
+    empty(state.database)
 
 
 @pytest.fixture
