@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -18,20 +19,14 @@ Install = Callable[[Mapping[str, str], Mapping[str, str]], None]
 
 
 @pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+def install(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Install]:
     """Install a package called ``house``: its files by path, and by group of entry points lines."""
-    folder = tmp_path / "site-packages"
-    info = folder / "house-1.0.dist-info"
-    info.mkdir(parents=True)
     modules = set(sys.modules)
 
     def add(files: Mapping[str, str], entry_points: Mapping[str, str]) -> None:
-        for name, text in files.items():
-            (folder / name).parent.mkdir(exist_ok=True)
-            (folder / name).write_text(text, encoding="utf-8")
-        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: house\nVersion: 1.0\n")
-        sections = "".join(f"[{group}]\n{line}\n" for group, line in entry_points.items())
-        (info / "entry_points.txt").write_text(sections)
+        folder = _installed(tmp_path_factory.getbasetemp(), files, entry_points)
         monkeypatch.syspath_prepend(str(folder))
         monkeypatch.setattr(ExtensionManager, "ENTRY_POINT_CACHE", {})
         importlib.invalidate_caches()
@@ -42,6 +37,24 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
         if name.startswith("house"):
             del sys.modules[name]
     _look_again()
+
+
+def _installed(base: Path, files: Mapping[str, str], entry_points: Mapping[str, str]) -> Path:
+    """The folder with a package. The same one has the same folder in each test: for a new one,
+    stevedore reads the metadata of everything that is installed."""
+    said = repr((sorted(files.items()), sorted(entry_points.items())))
+    folder = base / f"house-{hashlib.sha256(said.encode()).hexdigest()[:16]}"
+    info = folder / "house-1.0.dist-info"
+    if info.exists():
+        return folder
+    info.mkdir(parents=True)
+    for name, text in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: house\nVersion: 1.0\n")
+    sections = "".join(f"[{group}]\n{line}\n" for group, line in entry_points.items())
+    (info / "entry_points.txt").write_text(sections)
+    return folder
 
 
 def _look_again() -> None:
