@@ -189,7 +189,7 @@ def test_an_overloaded_service_is_reported_with_what_remains(
         assert budgets.overloaded("p", "Nova", 0.0) == 0.0
         assert budgets.overloaded("p", "Nova", 0.0) is None
         assert budgets.overloaded("p", "Keystone", 9.0) is None, "no operation has asked for it"
-    assert caplog.messages == [
+    assert [message for message in caplog.messages if "overloaded" in message] == [
         "Nova is overloaded: at most 24 operations of project p ask it at once, not 48"
     ]
 
