@@ -62,7 +62,7 @@ def cloud(rig: Rig) -> Cloud:
 
 @pytest.fixture(scope="session")
 def brisk(rig: Rig) -> Cloud:
-    """`cloud`, brisk."""
+    """The same as `cloud`, but it asks sooner why nothing moves."""
     return made_brisk(rig.connect())
 
 

@@ -274,6 +274,12 @@ raise RuntimeError("by the way")
     assert "by the way" in done.stderr
 
 
+def test_the_program_ends_on_sigterm(tmp_path):
+    process = MistralProcess(tmp_path).start()
+    assert process.stop() == 0
+    assert process.pid is None
+
+
 # --- after a crash -----------------------------------------------------------------------------
 
 

@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.drills
+from support import drills
 
-DRILL = [sys.executable, "-m", "mistral_failover.cli.main", "drill", "--agents"]
+pytestmark = pytest.mark.drills
 
 
 def drill(folder: Path, *options: str) -> tuple[int, dict[str, Any], str]:
     """Exit code, outcome, and what was told, with the agents' logs."""
-    argv = [*DRILL, "-f", "json", "--latency", "zero", "--state-dir", str(folder), *options]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=110)
+    given = ("--agents", "--latency", "zero", "--state-dir", str(folder), *options)
+    code, outcome, told = drills.drill(*given)
     logs = "".join(path.read_text() for path in folder.glob("guests/servers/*/agent.log"))
-    return done.returncode, json.loads(done.stdout or "{}"), done.stderr + logs
+    return code, outcome, told + logs
 
 
 @pytest.mark.parametrize("fault", ["hang", "slow"])

@@ -114,6 +114,5 @@ def test_a_drill_from_the_installed_wheel_tells_people_in_plain_lines_and_a_tabl
     assert "Done: " in done.stdout
     assert "COMPLETE" in done.stdout
     assert "all held" in done.stdout
-    # How many: test_drill.py. Beside the installation, a sweep may take part in the failover.
-    assert re.search(r"tasks +\| \d", done.stdout)
+    assert re.search(r"tasks +\| \d", done.stdout)  # how many: test_drill.py
     assert done.stderr == ""

@@ -250,9 +250,6 @@ def test_whatever_fails_on_the_way_takes_the_group_back_by_itself(
     assert (status["status"], status["goal"], status["lost"]) == ("COMPLETE", home, [])
     # The way back stops no application once more: it starts what a failed stop may have left.
     assert up.told().count("Stop database on db_a: started") == 1
-    if operation == "attach":  # once it is repaired, the move is tried again
-        switch(up).assert_succeeded()
-        assert at(up) == (["db_b"], ["db_b"])
     assert up.cloud.violations() == []
 
 
@@ -391,6 +388,15 @@ def test_a_target_that_dies_in_the_middle_is_fenced_by_its_alarm_and_the_old_act
 
 
 # -- afterwards
+
+
+def test_a_move_that_returned_is_tried_again_after_the_repair(up: Any) -> None:
+    up.cloud.api_fault("attach", "error", status=400)
+    switch(up).assert_failed_with("RETURNED")
+
+    switch(up).assert_succeeded()
+
+    assert at(up) == (["db_b"], ["db_b"])
 
 
 def test_a_failure_after_a_move_rolls_nothing_back_unless_the_group_file_says_so(up: Any) -> None:

@@ -287,18 +287,26 @@ def test_a_member_that_is_added_meanwhile_is_used(
     assert group.cloud.writers(volume) == [group.server("db_d")]
 
 
+def test_when_the_patience_is_over_the_failure_names_the_server(
+    active: Callable[..., Any],
+) -> None:
+    group = active(("db_a", "db_b"), limits={"cooldown": 0, "patience": 0})
+
+    run = group.ended(fails_over(group)).assert_failed_with("FAILED")
+
+    message = run.output["error"]["message"]
+    assert "[TARGET_DOWN]" in message
+    assert group.server("db_b") in message
+    assert f"failover start {group.name} --lost db_b" in message
+
+
 @pytest.fixture
 def given_up(active: Callable[..., Any]) -> Callable[..., Any]:
     """Make a group whose failover has waited for its target until its patience was over."""
 
     def make(servers: tuple[str, ...] = ("db_a", "db_b"), **order: Any) -> Any:
         group = active(servers, limits={"cooldown": 0, "patience": 0})
-        run = group.ended(fails_over(group, **order)).assert_failed_with("FAILED")
-        if not order:
-            message = run.output["error"]["message"]
-            assert "[TARGET_DOWN]" in message
-            assert group.server("db_b") in message
-            assert f"failover start {group.name} --lost db_b" in message
+        group.ended(fails_over(group, **order)).assert_failed_with("FAILED")
         return group
 
     return make
@@ -312,13 +320,12 @@ def heals(group: Any) -> list[dict[str, Any]]:
 
 
 def test_a_target_that_returns_after_the_patience_is_over_is_used_without_an_order(
-    given_up: Callable[..., Any], state: Runtime
+    given_up: Callable[..., Any],
 ) -> None:
     group = given_up()
     assert heals(group) == [], "it can still take nothing"
 
     revive(group)
-    assert_what_holds_healing_back_holds_this_back(group, state)
     (heal,) = heals(group)
     assert heals(group) == [], "it is started once"
     assert "to" not in heal["input"], "another one may be chosen if it goes down again"
@@ -342,10 +349,14 @@ def test_the_continuation_overrules_no_order(given_up: Callable[..., Any]) -> No
     settled(group, "db_c")
 
 
-def assert_what_holds_healing_back_holds_this_back(group: Any, state: Runtime) -> None:
-    """Then it is left to an operator; afterwards nothing holds it back."""
+def test_what_holds_healing_back_leaves_a_returned_target_to_an_operator(
+    given_up: Callable[..., Any], state: Runtime
+) -> None:
+    group = given_up()
+    revive(group)
     identity = store.group_id(own_project(state.settings), group.name)
     defined = state.database.reading(lambda tx: tx.definition(identity))["document"]
+
     for changed in ({"heal": "report"}, {"limits": {**defined["limits"], "per_hour": 2}}):
         define({**defined, **changed})
         assert heals(group) == [], changed
@@ -356,6 +367,7 @@ def assert_what_holds_healing_back_holds_this_back(group: Any, state: Runtime) -
     state.database.atomically(lambda tx: set_evidence(tx, identity, UNANSWERED))
     assert heals(group) == [], "whether requests are answered cannot be observed"
     state.database.atomically(lambda tx: set_evidence(tx, identity, "agent"))
+    assert len(heals(group)) == 1, "nothing holds it back"
 
 
 def set_evidence(tx: SqlTransaction, group: str, evidence: str) -> None:
