@@ -140,7 +140,7 @@ OF_FUNCTION: dict[str, dict[str, Any]] = {
     "tx.goal": {"version": "theirs-goal"},
     "views.count_journal_entries": {"kind": JournalKind.HELD},
 }
-TOOLS = {"change", "changed", "execute", "insert", "number"}
+TOOLS = {"change", "changed", "execute", "insert", "number", "rows"}
 """Methods that take a statement, which are tried with statements below; numbers belong to no
 project."""
 

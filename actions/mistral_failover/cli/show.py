@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from cliff.show import ShowOne
 
 from mistral_failover.cli.base import ActionCommand, for_people
+
+if TYPE_CHECKING:
+    from mistral_failover.reports.documents import Details
 
 
 class Show(ActionCommand, ShowOne):
@@ -49,5 +52,6 @@ class Show(ActionCommand, ShowOne):
         console = Console(file=self.app.stdout, highlight=False)
         if not console.is_terminal:
             console.width = 200
-        console.print(page(dict(zip(column_names, data, strict=True))))
+        found = dict(zip(column_names, data, strict=True))
+        console.print(page(cast("Details", found)))
         return 0

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -14,13 +14,27 @@ from rich.tree import Tree
 from mistral_failover.cli.base import lasted, when
 from mistral_failover.model.text import counted
 
-Row = Mapping[str, Any]
+if TYPE_CHECKING:
+    from mistral_failover.mistral.executions import ExecutionTrees, ShownExecution, ShownTask
+    from mistral_failover.reports.documents import (
+        ChildIncident,
+        Details,
+        GoalDetails,
+        IncidentDetails,
+        OperationDetails,
+        OperationSummary,
+        PlanDetails,
+        ResourceDetails,
+        TraversalDetails,
+    )
+    from mistral_failover.store.details import TraversalBrief
+
 _DIGITS = 12
 _IN_COLUMN = 24  # characters of a result; a longer one has lines of its own
 _STATES = {"ERROR": "red", "FAILED": "red", "BLOCKED": "yellow", "RUNNING": "yellow"}
 
 
-def page(found: Row) -> RenderableType:
+def page(found: Details) -> RenderableType:
     """Return everything that ``failover.show`` answered, for reading."""
     title = f"{found['kind']} {found['id']}"
     if found["group"]:
@@ -63,7 +77,7 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
     return table
 
 
-def _incident(found: Row) -> Iterator[RenderableType]:
+def _incident(found: IncidentDetails) -> Iterator[RenderableType]:
     yield _facts(
         [
             ("decision", f"{found['decision']}: {found['sentence']}"),
@@ -87,13 +101,13 @@ def _incident(found: Row) -> Iterator[RenderableType]:
     yield from _traversals(found["traversals"])
 
 
-def _why(child: Row) -> str:
+def _why(child: ChildIncident) -> str:
     evidence = child.get("evidence")  # both are absent in the answers of older versions
     guard = f"; the storm guard still holds it: {evidence}" if evidence else ""
     return f"{child.get('sentence', '')}{guard}"
 
 
-def _traversals(traversals: Sequence[Row]) -> Iterator[RenderableType]:
+def _traversals(traversals: Sequence[TraversalBrief]) -> Iterator[RenderableType]:
     if traversals:
         rows = [
             (w["id"], w["status"], when(w["started_at"]), when(w["ended_at"]), w["cause"])
@@ -104,7 +118,7 @@ def _traversals(traversals: Sequence[Row]) -> Iterator[RenderableType]:
         )
 
 
-def _traversal(found: Row) -> Iterator[RenderableType]:
+def _traversal(found: TraversalDetails) -> Iterator[RenderableType]:
     since = found["started_at"]
     yield _facts(
         [
@@ -121,23 +135,23 @@ def _traversal(found: Row) -> Iterator[RenderableType]:
     )
     yield from _operations(found["operations"], since)
     if found["stages"]:
-        rows = [
+        stages = [
             (s["stage"], s["operations"], lasted(s["seconds"]), lasted(s["work"]))
             for s in found["stages"]
         ]
-        yield from _section("stages", _table(("stage", "operations", "lasted", "work"), rows))
+        yield from _section("stages", _table(("stage", "operations", "lasted", "work"), stages))
         way = found["critical_path"]
         steps = " > ".join(
             f"{s['verb']} {s['resource']} {lasted(s['seconds'])}" for s in way["steps"]
         )
         yield Text(f"  critical path {lasted(way['seconds'])}: {steps}")
     if found["deferrals"]:
-        rows = [
+        waits = [
             (d["resource"], lasted(d["at"] - since), lasted(d["seconds"]) or "-", d["held_by"])
             for d in found["deferrals"]
         ]
         yield from _section(
-            "waited for locks", _table(("resource", "after", "for", "held by"), rows)
+            "waited for locks", _table(("resource", "after", "for", "held by"), waits)
         )
     if found["steals"]:
         told = [(lasted(s["at"] - since), s["sentence"]) for s in found["steals"]]
@@ -146,7 +160,9 @@ def _traversal(found: Row) -> Iterator[RenderableType]:
     yield from _section("history", _table(("after", ""), told))
 
 
-def _operations(rows: Sequence[Row], since: float | None = None) -> Iterator[RenderableType]:
+def _operations(
+    rows: Sequence[OperationSummary], since: float | None = None
+) -> Iterator[RenderableType]:
     if not rows:
         return
     shown = [
@@ -172,7 +188,7 @@ def _operations(rows: Sequence[Row], since: float | None = None) -> Iterator[Ren
         yield _facts(long)
 
 
-def _goal(found: Row) -> Iterator[RenderableType]:
+def _goal(found: GoalDetails) -> Iterator[RenderableType]:
     yield _facts(
         [
             ("roles", found["roles"]),
@@ -188,7 +204,7 @@ def _goal(found: Row) -> Iterator[RenderableType]:
     yield from _traversals(found["traversals"])
 
 
-def _operation(found: Row) -> Iterator[RenderableType]:
+def _operation(found: OperationDetails) -> Iterator[RenderableType]:
     yield _facts(
         [
             ("what", f"{found['what']} ({found['type']})"),
@@ -207,7 +223,7 @@ def _operation(found: Row) -> Iterator[RenderableType]:
     )
 
 
-def _resource(found: Row) -> Iterator[RenderableType]:
+def _resource(found: ResourceDetails) -> Iterator[RenderableType]:
     lock = found["lock"]
     yield _facts(
         [
@@ -227,7 +243,7 @@ def _resource(found: Row) -> Iterator[RenderableType]:
     yield from _operations(found["operations"])
 
 
-def _plan(found: Row) -> Iterator[RenderableType]:
+def _plan(found: PlanDetails) -> Iterator[RenderableType]:
     end = when(found["expires_at"])
     yield _facts(
         [
@@ -240,7 +256,7 @@ def _plan(found: Row) -> Iterator[RenderableType]:
     )
 
 
-_KINDS: Mapping[str, Callable[[Row], Iterator[RenderableType]]] = {
+_KINDS: Mapping[str, Callable[..., Iterator[RenderableType]]] = {
     "incident": _incident,
     "traversal": _traversal,
     "goal": _goal,
@@ -250,7 +266,7 @@ _KINDS: Mapping[str, Callable[[Row], Iterator[RenderableType]]] = {
 }
 
 
-def _executions(found: Row) -> Iterator[RenderableType]:
+def _executions(found: ExecutionTrees) -> Iterator[RenderableType]:
     if found["trees"] or found["left_out"]:
         yield from _section("executions in Mistral")
         for each in found["trees"]:
@@ -259,7 +275,7 @@ def _executions(found: Row) -> Iterator[RenderableType]:
             yield Text(f"  {found['left_out']}")
 
 
-def _branch(execution: Row, tree: Tree) -> Tree:
+def _branch(execution: ShownExecution, tree: Tree) -> Tree:
     for task in execution["tasks"]:
         branch = tree.add(_state(task["name"], task))
         for each in task["executions"]:
@@ -267,7 +283,7 @@ def _branch(execution: Row, tree: Tree) -> Tree:
     return tree
 
 
-def _named(execution: Row) -> Text:
+def _named(execution: ShownExecution) -> Text:
     text = _state(execution["workflow"], execution)
     text.append(f"  {execution['id']}", style="dim")
     if execution["operations"]:
@@ -275,7 +291,7 @@ def _named(execution: Row) -> Text:
     return text
 
 
-def _state(name: str, row: Row) -> Text:
+def _state(name: str, row: ShownExecution | ShownTask) -> Text:
     text = Text(f"{name} ")
     text.append(row["state"], style=_STATES.get(row["state"], "dim"))
     text.append(f" {lasted(max(0.0, row['changed'] - row['began']))}")

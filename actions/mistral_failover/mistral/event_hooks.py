@@ -15,7 +15,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
+from typing import TypedDict
 
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
@@ -37,7 +37,29 @@ _TIMEOUT = 5.0  # seconds for one request to Mistral
 _LIMIT = 20.0  # seconds for all that a sweep tells
 _WAITING = 1000  # groups that wait for the thread; the sweep tells what more there is
 
-Row = dict[str, Any]
+
+class SentEvent(TypedDict):
+    """An event that was sent to a group's workflow. ``event``: None if the workflow could not be
+    notified."""
+
+    group: str
+    event: str | None
+    sentence: str
+
+
+class EventDocument(TypedDict):
+    """An event, as a group's workflow gets it. ``id``: of its journal entry. ``at``: seconds since
+    the epoch."""
+
+    id: int
+    group: str
+    event: str
+    sentence: str
+    incident: str | None
+    traversal: str | None
+    roles: dict[str, str]
+    lost: list[str]
+    at: float
 
 
 class EventSender:
@@ -85,13 +107,13 @@ def after(request: Request) -> None:
         LOG.warning("Users' workflows cannot be notified now.", exc_info=True)
 
 
-def send_all(request: Request, group_id: str | None) -> list[Row]:
+def send_all(request: Request, group_id: str | None) -> list[SentEvent]:
     """Send the events that dead processes did not send, in the project or in one of its groups,
     within a bounded time; for a sweep. Return a row for each event, and for each group whose
     workflow could not be notified: ``group``, ``event`` (None: it could not), ``sentence``."""
     found = request.store.reading(lambda tx: hooks.waiting(tx, quiet=0.0))
     deadline = time.monotonic() + _LIMIT
-    rows: list[Row] = []
+    rows: list[SentEvent] = []
     for each in found:
         if group_id in (None, each) and time.monotonic() < deadline:
             rows += send(request, each, deadline)
@@ -113,11 +135,11 @@ def send_last(request: Request, group_id: str) -> None:
         LOG.warning("The workflow of %s could not be notified.", group_id, exc_info=True)
 
 
-def send(request: Request, group_id: str, deadline: float) -> list[Row]:
+def send(request: Request, group_id: str, deadline: float) -> list[SentEvent]:
     """Send a group's pending events to its workflow, until ``deadline`` (of the monotonic clock);
     return as :func:`send_all`. A failure is logged, and recorded once."""
     database = request.store
-    rows: list[Row] = []
+    rows: list[SentEvent] = []
     mistral: Mistral | None = None
     while True:
         found = database.reading(lambda tx: hooks.pending(tx, group_id, _TOGETHER))
@@ -164,7 +186,9 @@ def _mistral(request: Request) -> Mistral:
     return mistral
 
 
-def _told(request: Request, mistral: Mistral, group_id: str, found: Pending, event: Event) -> Row:
+def _told(
+    request: Request, mistral: Mistral, group_id: str, found: Pending, event: Event
+) -> SentEvent:
     what = EVENTS[event.kind]
     why = f"{found.name}: {what}"
     said = {"event": _document(request, group_id, found, event)}
@@ -175,7 +199,7 @@ def _told(request: Request, mistral: Mistral, group_id: str, found: Pending, eve
     return {"group": found.name, "event": what, "sentence": f"{why}: {event.sentence}"}
 
 
-def _document(request: Request, group_id: str, found: Pending, event: Event) -> dict[str, Any]:
+def _document(request: Request, group_id: str, found: Pending, event: Event) -> EventDocument:
     """Return the workflow's input; for an alarm the roles are those of the current goal."""
     version = found.goals.get(event.traversal or found.current or "")
     goal = version and request.store.reading(lambda tx: tx.goal(group_id, version))
@@ -194,7 +218,7 @@ def _document(request: Request, group_id: str, found: Pending, event: Event) -> 
 
 def _untold(
     request: Request, group_id: str, found: Pending, event: Event, error: CloudError
-) -> Row:
+) -> SentEvent:
     """Record that the notification failed, once until it works again."""
     workflow, reason = found.definition["workflow"], masked(describe(error)["message"])
     sentence = f"{workflow} could not be notified of {EVENTS[event.kind]}: {reason}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypedDict
 
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.mistral.api import Execution, Mistral, Task, mistral_of
@@ -25,6 +25,37 @@ ASKED_FOR = 12
 """Maximum executions whose trees are looked for."""
 SHOWN = 60
 """Maximum executions that are shown, all trees together."""
+
+
+class ShownTask(TypedDict):
+    """A task of an execution, with the executions below it. ``began`` and ``changed``: seconds
+    since the epoch, by Mistral's clock."""
+
+    id: str
+    name: str
+    state: str
+    began: float
+    changed: float
+    executions: list[ShownExecution]
+
+
+class ShownExecution(TypedDict):
+    """An execution with its tasks. ``operations``: what it held, in words."""
+
+    id: str
+    workflow: str
+    state: str
+    began: float
+    changed: float
+    operations: list[str]
+    tasks: list[ShownTask]
+
+
+class ExecutionTrees(TypedDict):
+    """Trees of executions. ``left_out``: a sentence about what is not shown; empty if nothing."""
+
+    trees: list[ShownExecution]
+    left_out: str
 
 
 @dataclass
@@ -59,14 +90,11 @@ def execution_of(owner: str | None) -> str | None:
 
 def trees(
     request: Request, asked: Iterable[str | None], work: Mapping[str, list[str]]
-) -> dict[str, Any]:
+) -> ExecutionTrees:
     """Return the whole trees of some executions, each tree once.
 
     ``asked``: ids, the most important first. ``work``: by execution the operations that it held, in
-    words. Returns ``trees``, each an execution with ``id``, ``workflow``, ``state``, ``began``,
-    ``changed`` (seconds since the epoch, by Mistral's clock), ``operations`` and ``tasks``, each
-    with ``id``, ``name``, ``state``, ``began``, ``changed`` and ``executions``; and ``left_out``, a
-    sentence about what is not shown, empty if nothing.
+    words.
     """
     wanted = list(dict.fromkeys(filter(None, asked)))
     try:
@@ -98,11 +126,11 @@ def trees(
     return _answer([tree for tree in found if tree], "; ".join(said))
 
 
-def _answer(found: list[Any], left_out: str) -> dict[str, Any]:
+def _answer(found: list[ShownExecution], left_out: str) -> ExecutionTrees:
     return {"trees": found, "left_out": left_out}
 
 
-def _tree(look: _TreeReader, root: str) -> dict[str, Any] | None:
+def _tree(look: _TreeReader, root: str) -> ShownExecution | None:
     look.seen.add(root)
     executions = look.mistral.tree(root)
     below: dict[str | None, list[Execution]] = {}
@@ -124,10 +152,10 @@ def _tasks(look: _TreeReader, execution: str) -> list[Task]:
 
 def _shown(
     look: _TreeReader, execution: Execution, below: Mapping[str | None, list[Execution]]
-) -> dict[str, Any]:
+) -> ShownExecution:
     look.seen.add(execution.id)
     look.left -= 1
-    tasks = []
+    tasks: list[ShownTask] = []
     for task in _tasks(look, execution.id):
         under = []
         for each in below.get(task.id, ()):

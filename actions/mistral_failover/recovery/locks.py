@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import Any
+from typing import TypedDict
 
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.conclude import wake
@@ -26,19 +26,51 @@ from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import find_by_short_id, unknown
 from mistral_failover.store import details
+from mistral_failover.store.details import LockRow
 from mistral_failover.store.transaction import ProjectTransaction
 
-Row = dict[str, Any]
+
+class OwnerExecution(TypedDict):
+    """The execution of a lock's owner. ``state``: None if Mistral did not tell it."""
+
+    id: str
+    state: str | None
 
 
-def listed(request: Request, group: str | None) -> list[Row]:
-    """Return the locks that are held in the project, or in one of its groups.
+class HeldLock(TypedDict):
+    """A lock that is held. ``id``: the resource's. ``why``: a sentence about whether its owner is
+    alive. ``lease_left``: seconds. ``execution``: None if the owner is no execution."""
 
-    Each has ``group``, ``resource`` (its name), ``id`` (the resource's), ``type``, ``owner``,
-    ``token``, ``alive`` and ``why`` (a sentence), ``lease_left`` (seconds), ``since``,
-    ``execution`` (None, or ``id`` and ``state``), ``operation``, ``traversal``. Raises
-    UnknownGroup.
-    """
+    group: str
+    resource: str
+    id: str
+    type: str
+    owner: str
+    token: int
+    alive: bool
+    why: str
+    lease_left: float | None
+    since: float | None
+    execution: OwnerExecution | None
+    operation: str | None
+    traversal: str | None
+
+
+class LockAnswer(TypedDict):
+    """What became of a lock. ``traversal``: the group's current one. ``workflow``: continues the
+    work; None if no node is ready for that."""
+
+    group: str
+    resource: str
+    traversal: str | None
+    broken: bool
+    sentence: str
+    workflow: str | None
+
+
+def listed(request: Request, group: str | None) -> list[HeldLock]:
+    """Return the locks that are held in the project, or in one of its groups. Raises
+    UnknownGroup."""
     group_id = group_snapshot(request, group).state.id if group else None
     rows = request.store.reading(lambda tx: details.locks(tx, group_id))
     mistral, unable = _mistral(request) if rows else (None, "")
@@ -62,7 +94,7 @@ def _mistral(request: Request) -> tuple[Mistral | None, str]:
         return None, str(describe(error)["message"])
 
 
-def _shown(row: Row, execution: str | None, state: str | None, unable: str) -> Row:
+def _shown(row: LockRow, execution: str | None, state: str | None, unable: str) -> HeldLock:
     left = row["lease_left"] or 0.0
     alive = left > 0
     why = f"its lease lasts {left:.0f} s more" if alive else f"its lease expired {-left:.0f} s ago"
@@ -89,12 +121,10 @@ def _shown(row: Row, execution: str | None, state: str | None, unable: str) -> R
 
 def broken(
     request: Request, said: str, owner: str, token: int | None, *, force: bool, because: str | None
-) -> Row:
+) -> LockAnswer:
     """Break the lock on a resource, if ``owner`` (and ``token``, if given) holds it.
 
-    A free lock is no error: its owner ended, or an earlier run of this call broke it. Return
-    ``group``, ``resource``, ``traversal`` (the group's current one), ``broken``, ``sentence`` and
-    ``workflow``, which continues the work; None if no node is ready for that.
+    A free lock is no error: its owner ended, or an earlier run of this call broke it.
 
     Raises ActionError UNKNOWN_ID, AMBIGUOUS_ID, LOCK_MOVED if another owner has the lock,
     LOCK_ALIVE if its owner is alive and it is not forced, BAD_INPUT if force has no reason.
@@ -105,9 +135,7 @@ def broken(
             "because: breaking the lock of a live owner requires a reason",
             "State how you know that its process is dead or stopped.",
         )
-    step = partial(_broken, request, said, owner, token, force, because)
-    answer: Row = request.store.atomically(step)
-    return answer
+    return request.store.atomically(partial(_broken, request, said, owner, token, force, because))
 
 
 def _broken(
@@ -118,7 +146,7 @@ def _broken(
     force: bool,
     because: str | None,
     tx: ProjectTransaction,
-) -> Row:
+) -> LockAnswer:
     match = find_by_short_id(request, tx, said, kind="resource")
     assert match.group_id is not None  # only an incident has none
     group = tx.lock_group(match.group_id, shared=False)
@@ -178,7 +206,7 @@ def _answer(
     record: Record,
     was_broken: bool,
     sentence: str,
-) -> Row:
+) -> LockAnswer:
     ready = wake(tx, group, record.id)
     chain = chain_of(request.runtime.definitions.group(tx, group)) if ready else None
     return {

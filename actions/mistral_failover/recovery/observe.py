@@ -44,6 +44,7 @@ from mistral_failover.model.observation import (
     keeps_from_roles,
 )
 from mistral_failover.orders.other_target import names_its_target
+from mistral_failover.recovery.documents import Heal, HealInput, ObservedGroup
 from mistral_failover.resources.modules import observer
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, observations, suspensions, views
@@ -83,14 +84,12 @@ class _RestingGroup:
     before: observations.StoredObservation | None
 
 
-def observe(request: Request, group: str | None, *, at_once: bool = False) -> list[dict[str, Any]]:
+def observe(request: Request, group: str | None, *, at_once: bool = False) -> list[ObservedGroup]:
     """Look at the project's groups at rest that were not looked at for ``observe_interval``, or at
     one group; ``at_once``: whenever it was looked at last.
 
-    Returns a row for each group that has changed or is to be healed: ``group``, ``service``,
-    ``sentence``, and ``heal``: null, or the ``workflow`` to be started with its ``input``. If its
-    start is lost, a later look returns it again. Raises UnknownGroup, and CloudError where
-    the request cannot be authenticated.
+    Returns the groups that have changed or are to be healed. Raises UnknownGroup, and CloudError
+    where the request cannot be authenticated.
     """
     database = request.store
     group_id = group_snapshot(request, group).state.id if group else None
@@ -100,7 +99,7 @@ def observe(request: Request, group: str | None, *, at_once: bool = False) -> li
     if not due:
         return []
     view = ProjectView(request)
-    rows: list[dict[str, Any]] = []
+    rows: list[ObservedGroup] = []
     as_before: list[str] = []
     for each in due:
         try:
@@ -355,7 +354,7 @@ def _save(
     also: dict[str, Any],
     begun: float,
     tx: ProjectTransaction,
-) -> dict[str, Any] | None:
+) -> ObservedGroup | None:
     """Keep what was seen, unless the group got another goal: then it may be inconsistent. Nor does
     it replace what was seen later."""
     known = facts.state
@@ -393,7 +392,7 @@ def _save(
 
 def _heal(
     facts: _RestingGroup, seen: Observation, memory: dict[str, Any], tx: ProjectTransaction
-) -> dict[str, Any] | None:
+) -> Heal | None:
     """Return the workflow that the group's policy asks for. A pause or a maintenance holds it back,
     and so does the group's limit of moves in an hour."""
     group = facts.group
@@ -408,7 +407,7 @@ def _heal(
     return None
 
 
-def _loss(facts: _RestingGroup, seen: Observation) -> dict[str, Any] | None:
+def _loss(facts: _RestingGroup, seen: Observation) -> Heal | None:
     """Return an alarm about an active member whose server is gone. Admission judges it as any
     other."""
     state = facts.state
@@ -429,7 +428,7 @@ def _loss(facts: _RestingGroup, seen: Observation) -> dict[str, Any] | None:
 
 def _repair(
     facts: _RestingGroup, seen: Observation, memory: dict[str, Any], tx: ProjectTransaction
-) -> dict[str, Any] | None:
+) -> Heal | None:
     """Converge to the same goal, with what has drifted to be updated. Nothing moves: the holders of
     the roles are named. A failed repair is tried again after a while."""
     repairable = {name for name, each in facts.group.types.items() if each.repairable}
@@ -452,12 +451,12 @@ def _repair(
                 record, action=Action.UPDATE, status=Status.FAILED, reason=drifted[record.name]
             )
     said = "; ".join(f"{name}: {why}" for name, why in sorted(drifted.items()))
-    return _same_goal(facts, f"drift observed, to be repaired: {said}", to=dict(facts.roles))
+    return _same_goal(facts, f"drift observed, to be repaired: {said}", stay=True)
 
 
 def _continuation(
     facts: _RestingGroup, seen: Observation, memory: dict[str, Any], tx: ProjectTransaction
-) -> dict[str, Any] | None:
+) -> Heal | None:
     """Continue a failover that failed because its target was down, once the target is well.
 
     If no order named the target, another one may be chosen when it goes down again. Not if only the
@@ -473,8 +472,11 @@ def _continuation(
     if waited is None or waited.member not in well or not _may_begin(facts, memory, tx):
         return None
     order = incidents.get(tx, traversal.incident_id or "")
-    named = {"to": dict(facts.roles)} if names_its_target(order) else {}
-    return _same_goal(facts, f"observed: {waited.member} can take {waited.name} now", **named)
+    return _same_goal(
+        facts,
+        f"observed: {waited.member} can take {waited.name} now",
+        stay=names_its_target(order),
+    )
 
 
 def _may_begin(facts: _RestingGroup, memory: dict[str, Any], tx: ProjectTransaction) -> bool:
@@ -488,13 +490,15 @@ def _may_begin(facts: _RestingGroup, memory: dict[str, Any], tx: ProjectTransact
     return True
 
 
-def _same_goal(facts: _RestingGroup, because: str, **more: Any) -> dict[str, Any]:
-    """Return the workflow that converges to the same goal again, unless another order comes
-    first."""
-    said: dict[str, Any] = {
+def _same_goal(facts: _RestingGroup, because: str, *, stay: bool) -> Heal:
+    """Return the workflow that converges to the same goal again, unless another order comes first.
+    ``stay``: each role stays where it is."""
+    order: HealInput = {
         "group": facts.state.name,
         "lost": [],
         "because": because,
         "after": facts.state.current_traversal,
     }
-    return {"workflow": "failover.failover", "input": {**said, **more}}
+    if stay:
+        order["to"] = dict(facts.roles)
+    return {"workflow": "failover.failover", "input": order}

@@ -13,21 +13,21 @@ import random
 import time
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.volume_holders import volume_fingerprint
 from mistral_failover.convergence.records import JournalKind, TraversalStatus
+from mistral_failover.recovery.documents import TakenUp
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import stalled_work
 from mistral_failover.store.transaction import ProjectTransaction
 
 
-def retry_blocked(request: Request, group_id: str | None, end: float) -> Iterator[dict[str, Any]]:
+def retry_blocked(request: Request, group_id: str | None, end: float) -> Iterator[TakenUp]:
     """Reopen the nodes whose volume has changed since they were blocked, and those that are due for
-    another try. Only one of two simultaneous sweeps does so. Yield ``traversal``, ``group``,
-    ``sentence``. ``end``: when this must be over, on the monotonic clock. Raises CloudError."""
+    another try. Only one of two simultaneous sweeps does so. ``end``: when this must be over, on
+    the monotonic clock. Raises CloudError."""
     database = request.store
     found = database.reading(lambda tx: stalled_work.blocked_by_volume(tx, group_id))
     if not found:

@@ -14,7 +14,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, zip_longest
-from typing import Any
 
 from mistral_failover.agent.wire import Address
 from mistral_failover.alarms import host_events, recording, storm
@@ -44,6 +43,7 @@ from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.heartbeats import SILENT
 from mistral_failover.model.observation import Presence
 from mistral_failover.orders.failover import traversal_of
+from mistral_failover.recovery.documents import JudgedAlarms, JudgedIncident
 from mistral_failover.runtime.errors import STORE, ActionError, describe
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, observations
@@ -67,8 +67,6 @@ because it is not clear what it is about."""
 FRESH = 60.0
 """Seconds for which a sweep acts on the evidence that it gathered."""
 
-Row = dict[str, Any]
-
 
 @dataclass(frozen=True)
 class _Candidate:
@@ -78,16 +76,13 @@ class _Candidate:
     alarm: HeldAlarm
 
 
-def retry_held(request: Request, group_id: str | None, end: float) -> dict[str, list[Any]]:
+def retry_held(request: Request, group_id: str | None, end: float) -> JudgedAlarms:
     """Judge the waiting alarms of the project by the present evidence; act on those of one group,
     or on all of them.
 
-    Return ``released`` and ``dismissed``, each row with ``incident``, ``group`` and ``sentence``;
-    and ``unable``, sentences about what could not be checked. Released alarms are admitted, and
-    their failovers have not begun. ``end``: when to ask about no further host event, on the
-    monotonic clock.
+    ``end``: when to ask about no further host event, on the monotonic clock.
     """
-    found: dict[str, list[Any]] = {"released": [], "dismissed": [], "unable": []}
+    found: JudgedAlarms = {"released": [], "dismissed": [], "unable": []}
     if group_id is None:
         found["unable"] += _host_events(request, end)
     candidates = request.store.reading(partial(_candidates, request))
@@ -284,7 +279,7 @@ def _condition(view: ProjectView, server_id: str) -> tuple[ServerCondition, str]
 # -- the decisions
 
 
-def _dismiss(request: Request, row: HeldOfGroup, why: str) -> list[Row]:
+def _dismiss(request: Request, row: HeldOfGroup, why: str) -> list[JudgedIncident]:
     sentence = f"{row.incident.reported}; dismissed by a sweep: {why}"
 
     def dismiss(tx: ProjectTransaction) -> bool:
@@ -331,10 +326,12 @@ def _rate(request: Request) -> int:
     return request.store.reading(rate)
 
 
-def _release(request: Request, row: HeldOfGroup, why: str, rate: int) -> list[Row] | None:
+def _release(
+    request: Request, row: HeldOfGroup, why: str, rate: int
+) -> list[JudgedIncident] | None:
     """Judge an alarm again, without the storm guard; None if no more may be let go now."""
 
-    def release(tx: ProjectTransaction) -> list[Row] | None:
+    def release(tx: ProjectTransaction) -> list[JudgedIncident] | None:
         # In this order admission takes the locks too. The second one makes the count exact.
         tx.lock_group(str(row.incident.group_id), shared=False)
         first = groups.first_of(tx)
@@ -371,5 +368,5 @@ def _note(request: Request, row: HeldOfGroup, judgement: Judgement) -> bool:
     return True
 
 
-def _row(row: HeldOfGroup, sentence: str) -> Row:
+def _row(row: HeldOfGroup, sentence: str) -> JudgedIncident:
     return {"incident": row.incident.id, "group": row.group, "sentence": sentence}

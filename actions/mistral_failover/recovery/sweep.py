@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from mistral_failover.alarms.storm import Queued, in_order
 from mistral_failover.cloud.errors import CloudError
@@ -20,11 +20,21 @@ from mistral_failover.fault_points import reach
 from mistral_failover.groups.snapshot import group_snapshot, group_snapshot_in
 from mistral_failover.mistral import event_hooks
 from mistral_failover.mistral.api import Mistral, mistral_of
+from mistral_failover.mistral.event_hooks import SentEvent
 from mistral_failover.model.decisions import AdmissionRule, Decision
 from mistral_failover.model.goal import REPLACE_TYPE, fence_name
 from mistral_failover.orders import alarm_failovers
 from mistral_failover.orders.failover import chain_of, traversal_of
 from mistral_failover.recovery import observe, retention, stuck_executions
+from mistral_failover.recovery.documents import (
+    AdmittedIncidents,
+    EndedExecution,
+    JudgedAlarms,
+    ObservedGroup,
+    Restarted,
+    Swept,
+    TakenUp,
+)
 from mistral_failover.recovery.lift_fences import lift_fences
 from mistral_failover.recovery.retry_blocked_volumes import retry_blocked
 from mistral_failover.recovery.retry_held_alarms import retry_held
@@ -46,81 +56,76 @@ LASTS = 20.0
 """Seconds that a sweep spends on each kind of work for which it asks the cloud; the next sweep
 continues. A service that hangs takes ten for one answer."""
 
-Row = dict[str, Any]
 T = TypeVar("T", stalled_work.Stalled, stalled_work.ChainWait)
 
 
-def sweep(request: Request, group: str | None) -> dict[str, list[Any]]:
-    """Find and take over what dead processes left behind in the project, or in one of its groups.
-
-    Return lists, each row with a ``sentence``:
-
-    - ``restarted``: traversals that must be carried out again, ``traversal``, ``group`` and
-      ``workflow``, the chain that does it;
-    - ``started``, ``held``, ``refused``: admitted incidents that had caused no traversal, with
-      ``incident``, and ``traversal`` and ``workflow``, or ``error``;
-    - ``released``: held alarms that the storm guard let go, whose failovers are then among the
-      started ones; ``dismissed``: held alarms, and admitted ones that could not be started, whose
-      cause has cleared; both with ``incident`` and ``group``;
-    - ``ended``: executions of the project that were stuck in Mistral, ``execution``, ``workflow``;
-      not looked for if ``group`` is given;
-    - ``observed``: groups whose service has changed according to an observation of servers, volumes
-      and parameters, ``group`` and ``service``; only if there is nothing to work on;
-    - ``told``: events that were sent to workflows of groups now, ``group``, ``event``; if there is
-      something to work on, that comes first, and they are sent in the background;
-    - ``unable``: sentences about what could not be checked or sent;
-
-    and everything that must be started: ``chains``, ``traversal`` and ``workflow``, each traversal
-    once, and ``heals``, ``workflow`` and ``input``.
-    """
+def sweep(request: Request, group: str | None) -> Swept:
+    """Find and take over what dead processes left behind, in the project or in one of its
+    groups."""
     group_id = group_snapshot(request, group).state.id if group else None
-    swept: dict[str, list[Any]] = {"restarted": [], "ended": [], "unable": []}
+    unable: list[str] = []
+    ended: list[EndedExecution] = []
     waiting = request.store.reading(lambda tx: _waiting_for_chain(request, tx, group_id))
     undriven = [each for each in waiting if each.chain is None]  # Mistral need not be asked
     try:
         mistral, deadline = mistral_of(request), time.monotonic() + stuck_executions.LIMIT
         if mistral is None:
             sentence = "Mistral is not reachable: [failover] mistral_url is not set"
-            swept["unable"].append(sentence)
+            unable.append(sentence)
         # An operator who names a group wants another try, whatever the number of tries before.
         driven = [each for each in waiting if each.chain is not None]
         undriven += stuck_executions.without_chain(
             driven, mistral, deadline, asked_for=group_id is not None
         )
         if mistral is not None and group_id is None:
-            swept["ended"] += _ended(request, mistral, deadline)
+            ended += _ended(request, mistral, deadline)
     except CloudError as error:
-        swept["unable"].append(f"The request to Mistral failed: {describe(error)['message']}")
+        unable.append(f"The request to Mistral failed: {describe(error)['message']}")
     # First what asks the cloud, which may take long: what is taken up is protected from other
     # sweeps for `sweep_after`, and its chain starts when this returns.
-    swept |= _held_alarms(request, group_id, swept["unable"])
-    swept |= _incidents(request, group, swept["unable"])
+    judged = _held_alarms(request, group_id)
+    unable += judged["unable"]
+    admitted = _incidents(request, group, unable)
     still = partial(_still_waiting_for_chain, request)
-    swept["restarted"] += _taken_up(request, undriven, _undriven_row, still)
-    swept["restarted"] += _stalled(request, group_id)
-    swept["restarted"] += _reopened(request, group_id)
+    taken_up = _taken_up(request, undriven, _undriven_row, still)
+    taken_up += _stalled(request, group_id)
+    taken_up += _reopened(request, group_id)
     try:
-        swept["restarted"] += retry_blocked(request, group_id, time.monotonic() + LASTS)
+        taken_up += retry_blocked(request, group_id, time.monotonic() + LASTS)
     except CloudError as error:
-        swept["unable"].append(f"blocked volumes: {describe(error)['message']}")
-    swept["restarted"] = list(_with_chain(request, swept["restarted"], swept["unable"]))
-    rows = [*swept["started"], *swept["restarted"]]
-    swept["chains"] = [
-        {"traversal": traversal, "workflow": workflow}
-        for traversal, workflow in {row["traversal"]: row["workflow"] for row in rows}.items()
-    ]
-    swept["observed"] = [] if rows else _observed(request, group, swept["unable"])
-    swept["heals"] = [row["heal"] for row in swept["observed"] if row["heal"]]
-    swept["told"] = _told(request, group_id, swept["unable"], urgent=bool(rows))
-    if group is None and not rows:
-        _forget(request, swept["unable"])
+        unable.append(f"blocked volumes: {describe(error)['message']}")
+    restarted = list(_with_chain(request, taken_up, unable))
+    chains: dict[str | None, str | None] = {
+        **{row["traversal"]: row["workflow"] for row in admitted["started"]},
+        **{row["traversal"]: row["workflow"] for row in restarted},
+    }
+    observed = [] if chains else _observed(request, group, unable)
+    told = _told(request, group_id, unable, urgent=bool(chains))
+    if group is None and not chains:
+        _forget(request, unable)
         _lift(request)
+    swept: Swept = {
+        **admitted,
+        "released": judged["released"],
+        "dismissed": judged["dismissed"],
+        "restarted": restarted,
+        "ended": ended,
+        "observed": observed,
+        "told": told,
+        "chains": [
+            {"traversal": traversal, "workflow": workflow} for traversal, workflow in chains.items()
+        ],
+        "heals": [row["heal"] for row in observed if row["heal"]],
+        "unable": unable,
+    }
     _count(request, swept)
     reach("sweep.after")
     return swept
 
 
-def _with_chain(request: Request, rows: Sequence[Row], unable: list[str]) -> Iterator[Row]:
+def _with_chain(
+    request: Request, rows: Sequence[TakenUp], unable: list[str]
+) -> Iterator[Restarted]:
     """Yield these rows with the chain of each group. A group that cannot be read, because it was
     deleted just now or needs a package that is gone, does not stop the others."""
     for row in rows:
@@ -130,7 +135,9 @@ def _with_chain(request: Request, rows: Sequence[Row], unable: list[str]) -> Ite
             unable.append(f"{row['group']}: {describe(error)['message']}")
 
 
-def _told(request: Request, group_id: str | None, unable: list[str], *, urgent: bool) -> list[Row]:
+def _told(
+    request: Request, group_id: str | None, unable: list[str], *, urgent: bool
+) -> list[SentEvent]:
     """Send the events that dead processes did not send. ``urgent``: nodes wait for a worker, and a
     failover must not wait for a user's workflow."""
     try:
@@ -145,7 +152,7 @@ def _told(request: Request, group_id: str | None, unable: list[str], *, urgent: 
     return [row for row in rows if row["event"] is not None]
 
 
-def _observed(request: Request, group: str | None, unable: list[str]) -> list[Row]:
+def _observed(request: Request, group: str | None, unable: list[str]) -> list[ObservedGroup]:
     """Observe the groups that are due. If an operator names a group, observe it at once."""
     try:
         return observe.observe(request, group, at_once=group is not None)
@@ -170,7 +177,7 @@ def _lift(request: Request) -> None:
         LOG.exception("Fences of hosts could not be lifted")
 
 
-def _count(request: Request, swept: dict[str, list[Any]]) -> None:
+def _count(request: Request, swept: Swept) -> None:
     """Count the sweep, for the metrics."""
     found = any(rows for what, rows in swept.items() if what != "unable")
     request.store.atomically(lambda tx: totals.swept(tx, found=found))
@@ -190,7 +197,7 @@ def _still_waiting_for_chain(
     return [each for each in _waiting_for_chain(request, tx, found.group_id) if each == found]
 
 
-def _undriven_row(tx: ProjectTransaction, found: stalled_work.ChainWait) -> Row:
+def _undriven_row(tx: ProjectTransaction, found: stalled_work.ChainWait) -> TakenUp:
     if found.chain is None:
         sentence = "no execution of its chain is running: a sweep starts one"
     else:
@@ -199,7 +206,7 @@ def _undriven_row(tx: ProjectTransaction, found: stalled_work.ChainWait) -> Row:
     return {"traversal": found.traversal_id, "group": found.group, "sentence": sentence}
 
 
-def _ended(request: Request, mistral: Mistral, deadline: float) -> Iterator[Row]:
+def _ended(request: Request, mistral: Mistral, deadline: float) -> Iterator[EndedExecution]:
     """End the executions that are stuck in Mistral, so that waiting callers see an end."""
     store, after = request.store, request.runtime.settings.hang_after
     for found in stuck_executions.find_stuck(store, mistral, after, deadline, request.execution):
@@ -239,23 +246,21 @@ def _unstarted(request: Request, tx: ProjectTransaction) -> list[Queued[incident
     ]
 
 
-def _held_alarms(request: Request, group_id: str | None, unable: list[str]) -> dict[str, list[Any]]:
+def _held_alarms(request: Request, group_id: str | None) -> JudgedAlarms:
     """Judge held alarms again by the present evidence."""
     try:
-        found = retry_held(request, group_id, time.monotonic() + LASTS)
+        return retry_held(request, group_id, time.monotonic() + LASTS)
     except Exception as error:  # noqa: BLE001 - what cannot be judged must not stop a sweep
-        unable.append(f"held alarms: {describe(error)['message']}")
-        return {"released": [], "dismissed": []}
-    unable += found.pop("unable")
-    return found
+        unable = f"held alarms: {describe(error)['message']}"
+        return {"released": [], "dismissed": [], "unable": [unable]}
 
 
-def _incidents(request: Request, group: str | None, unable: list[str]) -> dict[str, list[Any]]:
+def _incidents(request: Request, group: str | None, unable: list[str]) -> AdmittedIncidents:
     """Start the traversals of admitted incidents that have none, or hold those that are too old.
     Groups with a higher priority come first, those that could not be started before last. After
     `LASTS` seconds the rest is left to the next sweep."""
     end = time.monotonic() + LASTS
-    found: dict[str, list[Any]] = {"started": [], "held": [], "refused": []}
+    found: AdmittedIncidents = {"started": [], "held": [], "refused": []}
     unstarted = request.store.reading(partial(_unstarted, request))
     for incident in sorted(in_order(unstarted), key=lambda each: bool(each.refusal)):
         if group is not None and incident.fact.get("group") != group:
@@ -265,16 +270,15 @@ def _incidents(request: Request, group: str | None, unable: list[str]) -> dict[s
                 "The starts of failovers take long: the next sweep continues with the rest."
             )
             break
-        row: Row = {"incident": incident.id}
         try:
             if sentence := _out_of_service(request, incident) or _too_old(request, incident):
-                found["held"].append(row | {"sentence": sentence})
+                found["held"].append({"incident": incident.id, "sentence": sentence})
                 continue
             answer = alarm_failovers.start(request, incident)
             sentence = f"the failover for {incident.sentence} was started"
             found["started"].append(
                 {
-                    **row,
+                    "incident": incident.id,
                     "group": answer["group"],
                     "traversal": answer["traversal"],
                     "workflow": answer["workflow"],
@@ -284,12 +288,18 @@ def _incidents(request: Request, group: str | None, unable: list[str]) -> dict[s
         except Exception as error:  # noqa: BLE001 - one group's error must not stop the others
             facts = describe(error)
             sentence = f"the failover for {incident.sentence} cannot start: {explained(error)}"
-            about = {"group": incident.fact.get("group"), "error": facts, "sentence": sentence}
-            found["refused"].append(row | about)
+            found["refused"].append(
+                {
+                    "incident": incident.id,
+                    "group": incident.fact.get("group"),
+                    "error": facts,
+                    "sentence": sentence,
+                }
+            )
     return found
 
 
-def _reopened(request: Request, group_id: str | None) -> Iterator[Row]:
+def _reopened(request: Request, group_id: str | None) -> Iterator[TakenUp]:
     """Reopen fences that an operator confirmed if only the confirmation was recorded."""
     database, engine = request.store, request.engine
     found = database.reading(lambda tx: stalled_work.confirmed_fences(tx, group_id))
@@ -313,7 +323,7 @@ def _tell_reopened(group_id: str, node: Ready, sentence: str, tx: ProjectTransac
     )
 
 
-def _stalled(request: Request, group_id: str | None) -> list[Row]:
+def _stalled(request: Request, group_id: str | None) -> list[TakenUp]:
     """Take over the traversals that no worker carries out."""
 
     def look(where: str | None, tx: ProjectTransaction) -> list[stalled_work.Stalled]:
@@ -339,7 +349,7 @@ def stalled(
     return [each for each in found if each.dead is not None or not busy(each.group_id)]
 
 
-def _stalled_row(tx: ProjectTransaction, found: stalled_work.Stalled) -> Row:
+def _stalled_row(tx: ProjectTransaction, found: stalled_work.Stalled) -> TakenUp:
     dead = f"the lease of {found.dead} expired" if found.dead else "no worker carries it out"
     sentence = f"{found.resource}: continued by a sweep, because {dead}"
     tx.journal(found.group_id, sentence, kind=JournalKind.SWEEP, traversal_id=found.traversal_id)
@@ -349,17 +359,17 @@ def _stalled_row(tx: ProjectTransaction, found: stalled_work.Stalled) -> Row:
 def _taken_up(
     request: Request,
     found: Sequence[T],
-    row: Callable[[Any, T], Row],
-    again: Callable[[Any, T], Sequence[T]] | None = None,
-) -> list[Row]:
+    row: Callable[[ProjectTransaction, T], TakenUp],
+    again: Callable[[ProjectTransaction, T], Sequence[T]],
+) -> list[TakenUp]:
     """Record that a sweep takes over traversals. Each transaction locks the group and looks
     ``again`` first, so that only one of two simultaneous sweeps does so."""
 
-    def take(each: Any, tx: ProjectTransaction) -> list[Row]:
+    def take(each: T, tx: ProjectTransaction) -> list[TakenUp]:
         tx.lock_group(each.group_id, shared=False)
-        return [row(tx, now) for now in (again(tx, each) if again else [each])]
+        return [row(tx, now) for now in again(tx, each)]
 
-    rows: list[Row] = []
+    rows: list[TakenUp] = []
     for each in found:
         rows += request.store.atomically(partial(take, each))
     return rows
@@ -402,7 +412,7 @@ def _too_old(request: Request, incident: incidents.Incident) -> str | None:
 def _held_back(
     request: Request,
     incident: incidents.Incident,
-    judge: Callable[[Any, incidents.Incident], str | None],
+    judge: Callable[[ProjectTransaction, incidents.Incident], str | None],
     rule: AdmissionRule,
 ) -> str | None:
     """Hold an admitted incident if ``judge`` gives a reason. Return the sentence, None if it was

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from dataclasses import dataclass, field
 
 from mistral_failover.alarms import held_alarms
 from mistral_failover.convergence.records import OperationStatus
@@ -16,53 +16,84 @@ from mistral_failover.model.decisions import Decision
 from mistral_failover.model.operation_words import operation_words
 from mistral_failover.model.types import ResourceType
 from mistral_failover.reports import status
+from mistral_failover.reports.documents import (
+    ChildIncident,
+    Deferral,
+    Details,
+    GoalDetails,
+    IncidentDetails,
+    OperationDetails,
+    OperationSummary,
+    PlanDetails,
+    ResourceDetails,
+    TraversalDetails,
+)
 from mistral_failover.reports.durations import critical_path, stage_of, stages
 from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import find_by_short_id
 from mistral_failover.store import details, groups, incidents, plans, views
+from mistral_failover.store.details import DeferralRow, LedgerRow, TraversalBrief
 from mistral_failover.store.id_lookup import Match
 from mistral_failover.store.transaction import ProjectTransaction
-from mistral_failover.store.views import TraversalStep
+from mistral_failover.store.views import ChainRow, TraversalStep
 
 SENTENCES = 500
 """Maximum entries of a traversal's journal; the latest are shown."""
 OPERATIONS = 100
 """Maximum operations of one resource; the first are shown."""
 
-Row = dict[str, Any]
+
+@dataclass
+class _Found:
+    """An object. ``operations``: to look for in Mistral; ``began``: the executions that started it;
+    ``waits``: what to ask about a traversal's chain."""
+
+    document: Details
+    operations: list[LedgerRow] = field(default_factory=list)
+    began: list[str | None] = field(default_factory=list)
+    waits: _ChainWait | None = None
 
 
-def show(request: Request, said: str, group: str | None, *, trees: bool = True) -> Row:
-    """Return everything about the one object of the project whose id begins with these digits.
+@dataclass
+class _ChainWait:
+    """A traversal that waits for its chain."""
 
-    Returns ``kind`` (incident, traversal, goal, operation, resource, plan), ``id``, ``group`` (its
-    name, None if unknown), ``now``, the fields of the kind, and ``executions``, the trees in
-    Mistral (see ``executions.trees``); without ``trees`` Mistral is not asked. Raises ActionError
-    UNKNOWN_ID, AMBIGUOUS_ID.
+    document: TraversalDetails
+    group: str
+    chain: ChainRow
+
+
+def show(request: Request, said: str, group: str | None, *, trees: bool = True) -> Details:
+    """Return everything about the one object of the project whose id begins with these digits: the
+    document of its kind. Without ``trees`` Mistral is not asked. Raises ActionError UNKNOWN_ID,
+    AMBIGUOUS_ID.
     """
 
-    def read(tx: ProjectTransaction) -> tuple[Row, list[Row], list[str | None]]:
+    def read(tx: ProjectTransaction) -> _Found:
         match = find_by_short_id(request, tx, said, group)
-        found = _KINDS[match.kind](request, tx, match)
-        head = {"kind": match.kind, "id": match.id, "group": match.group, "now": tx.now()}
-        return {**head, **found[0]}, found[1], found[2]
+        return _KINDS[match.kind](request, tx, match)
 
-    found, operations, began = request.store.reading(read)
-    if found.get("chain"):
-        snapshot = group_snapshot(request, found["group"])
-        chain = status.chain_state(request, snapshot.group, found["chain"], ask=trees)
-        reason = status.reason_with(chain, found["status"], found["reason"])
-        found = {**found, "chain": chain, "reason": reason}
-    if not trees:
-        return found
-    work: dict[str, list[str]] = {}
-    for row in operations:
-        if identity := execution_of(row["owner"]):
-            work.setdefault(identity, []).append(f"{row['verb']} {row['resource']}")
-    return {**found, "executions": executions.trees(request, [*began, *work], work)}
+    found = request.store.reading(read)
+    if found.waits is not None:
+        document = found.waits.document
+        snapshot = group_snapshot(request, found.waits.group)
+        chain = status.chain_state(request, snapshot.group, found.waits.chain, ask=trees)
+        document["chain"] = chain
+        document["reason"] = status.reason_with(chain, document["status"], document["reason"])
+    if trees:
+        work: dict[str, list[str]] = {}
+        for row in found.operations:
+            if identity := execution_of(row["owner"]):
+                work.setdefault(identity, []).append(f"{row['verb']} {row['resource']}")
+        found.document["executions"] = executions.trees(request, [*found.began, *work], work)
+    return found.document
 
 
-def in_words(row: Row) -> str:
+def _head(tx: ProjectTransaction, match: Match) -> Details:
+    return {"kind": match.kind, "id": match.id, "group": match.group, "now": tx.now()}
+
+
+def _in_words(row: LedgerRow) -> str:
     """Return the result of an operation as a sentence."""
     if row["status"] == OperationStatus.STARTED:
         return "in progress"
@@ -76,11 +107,6 @@ def in_words(row: Row) -> str:
     known = {**{"id": result.get("physical_id")}, **(result.get("attributes") or {})}
     told = ", ".join(f"{name}: {value}" for name, value in known.items() if value is not None)
     return f"done ({told})" if told else "done"
-
-
-_Found = tuple[Row, list[Row], list[str | None]]
-"""The fields of the kind, the operations to look for in Mistral, and the executions that started
-it."""
 
 
 def _incident(request: Request, tx: ProjectTransaction, match: Match) -> _Found:
@@ -97,36 +123,32 @@ def _incident(request: Request, tx: ProjectTransaction, match: Match) -> _Found:
         traversals += [_brief(counted)] if counted else []
     operations = _operations_of(tx, [each["id"] for each in traversals])
     children = _children(request, tx, match.id)
-    commands: dict[str, str | None] = {"admit": None, "dismiss": None}
-    if incident.decision == Decision.HELD or any(child["turn"] for child in children):
-        commands |= held_alarms.commands(incident, match.group)
-    return (
-        {
-            "source": incident.source,
-            "decision": incident.decision,
-            "rule": incident.rule,
-            "sentence": incident.sentence,
-            "fact": dict(incident.fact),
-            "said": dict(incident.payload),
-            "heard": incident.duplicates + 1,
-            "first_at": incident.first_at,
-            "last_at": incident.last_at,
-            "decided_at": incident.decided_at,
-            "counts_on": incident.duplicate_of,
-            "parent": incident.parent,
-            "children": children,
-            "traversals": traversals,
-            **commands,
-        },
-        operations,
-        [incident.execution],
-    )
+    waits = incident.decision == Decision.HELD or any(child["turn"] for child in children)
+    commands = held_alarms.commands(incident, match.group) if waits else {}
+    document: IncidentDetails = {
+        **_head(tx, match),
+        "source": incident.source,
+        "decision": incident.decision,
+        "rule": incident.rule,
+        "sentence": incident.sentence,
+        "fact": dict(incident.fact),
+        "said": dict(incident.payload),
+        "heard": incident.duplicates + 1,
+        "first_at": incident.first_at,
+        "last_at": incident.last_at,
+        "decided_at": incident.decided_at,
+        "counts_on": incident.duplicate_of,
+        "parent": incident.parent,
+        "children": children,
+        "traversals": traversals,
+        "admit": commands.get("admit"),
+        "dismiss": commands.get("dismiss"),
+    }
+    return _Found(document, operations, [incident.execution])
 
 
-def _children(request: Request, tx: ProjectTransaction, host_event: str) -> list[Row]:
-    """Return the children of a host event by group: ``incident``, ``group``, ``lost``,
-    ``decision``, ``rule``, ``sentence``, ``evidence`` (why the storm guard still holds it) and
-    ``turn``, its place among the held ones when several are admitted, from 1 (None: not held)."""
+def _children(request: Request, tx: ProjectTransaction, host_event: str) -> list[ChildIncident]:
+    """Return the children of a host event by group."""
     children = incidents.children_of(tx, host_event)
     if not children:
         return []
@@ -160,12 +182,13 @@ def _traversal(request: Request, tx: ProjectTransaction, match: Match) -> _Found
     waited = [row["seconds"] for row in met if row["seconds"] is not None]
     graph = views.graph(tx, match.id)
     held = views.chain(tx, match.id) if ended is None else None
-    document = {
+    document: TraversalDetails = {
+        **_head(tx, match),
         "cause": found["cause"],
         "goal": found["goal_version"],
         "status": found["status"],
         "reason": found["reason"],
-        "chain": held,
+        "chain": None,
         "incident": found["incident_id"],
         "roles": dict(goal.document["roles"]) if goal else {},
         "lost": list(goal.document["lost"]) if goal else [],
@@ -175,8 +198,11 @@ def _traversal(request: Request, tx: ProjectTransaction, match: Match) -> _Found
         "seconds": (now if ended is None else ended) - since,
         "superseded_by": found["superseded_by"],
         "operations": [
-            _operation_row(row, types, now)
-            | {"stage": stage.value, "resource_id": row["resource_id"]}
+            {
+                **_operation_row(row, types, now),
+                "stage": stage.value,
+                "resource_id": row["resource_id"],
+            }
             for row, stage in zip(operations, stage_of(graph, operations), strict=True)
         ],
         "stages": stages(graph, operations, since, now),
@@ -185,12 +211,18 @@ def _traversal(request: Request, tx: ProjectTransaction, match: Match) -> _Found
         "deferrals": met,
         "steals": details.broken_locks(tx, match.id),
         "history": [
-            {name: row[name] for name in ("at", "kind", "sentence", "resource_id")}
+            {
+                "at": row["at"],
+                "kind": row["kind"],
+                "sentence": row["sentence"],
+                "resource_id": row["resource_id"],
+            }
             for row in history
         ],
     }
     began = [begun.execution if begun else None, held["execution"] if held else None]
-    return document, operations, began
+    waits = _ChainWait(document, match.group, held) if held and match.group else None
+    return _Found(document, operations, began, waits)
 
 
 def _goal(request: Request, tx: ProjectTransaction, match: Match) -> _Found:
@@ -200,23 +232,22 @@ def _goal(request: Request, tx: ProjectTransaction, match: Match) -> _Found:
     assert goal is not None
     assert state is not None
     traversals = details.traversals_of(tx, match.group_id, goal_version=match.id)
-    return (
-        {
-            "roles": dict(goal.document["roles"]),
-            "lost": list(goal.document["lost"]),
-            "document": dict(goal.document),
-            "last_complete": state.last_complete_goal == match.id,
-            "traversals": traversals,
-        },
-        _operations_of(tx, [each["id"] for each in traversals[-1:]]),
-        [],
-    )
+    document: GoalDetails = {
+        **_head(tx, match),
+        "roles": dict(goal.document["roles"]),
+        "lost": list(goal.document["lost"]),
+        "document": dict(goal.document),
+        "last_complete": state.last_complete_goal == match.id,
+        "traversals": traversals,
+    }
+    return _Found(document, _operations_of(tx, [each["id"] for each in traversals[-1:]]))
 
 
 def _operation(request: Request, tx: ProjectTransaction, match: Match) -> _Found:
     (row,) = details.operations_of(tx, key=match.id)
     entry = views.operation(tx, match.id)
-    document = {
+    document: OperationDetails = {
+        **_head(tx, match),
         **_operation_row(row, _types(request, tx, match), tx.now()),
         "traversal": row["traversal_id"],
         "resource_id": row["resource_id"],
@@ -225,7 +256,7 @@ def _operation(request: Request, tx: ProjectTransaction, match: Match) -> _Found
         "intent": entry["intent"] if entry else None,
         "error": (row["result"] or {}).get("error"),
     }
-    return document, [row], []
+    return _Found(document, [row])
 
 
 def _resource(request: Request, tx: ProjectTransaction, match: Match) -> _Found:
@@ -234,14 +265,15 @@ def _resource(request: Request, tx: ProjectTransaction, match: Match) -> _Found:
     operations = details.operations_of(tx, resource_id=match.id, limit=OPERATIONS)
     held = details.locks(tx, resource_id=match.id)
     types = _types(request, tx, match)
-    document = {
+    document: ResourceDetails = {
+        **_head(tx, match),
         "name": record.name,
         "type": record.type,
         "member": record.member,
         "epoch": record.epoch,
         "status": f"{record.action}_{record.status}",
         "reason": record.reason,
-        "properties": record.properties and dict(record.properties),
+        "properties": None if record.properties is None else dict(record.properties),
         "physical_id": record.physical_id,
         "attributes": dict(record.attributes),
         "requires": list(record.requires),
@@ -252,28 +284,26 @@ def _resource(request: Request, tx: ProjectTransaction, match: Match) -> _Found:
         "lock": held[0] if held else None,
         "operations": [_operation_row(row, types, now) for row in operations],
     }
-    return document, operations[-10:], []
+    return _Found(document, operations[-10:])
 
 
 def _plan(request: Request, tx: ProjectTransaction, match: Match) -> _Found:
     found = plans.find(tx, match.id)
     assert found is not None
     plan, _ = found
-    return (
-        {
-            "verb": plan.verb,
-            "inputs": dict(plan.inputs),
-            "goal": plan.goal_version,
-            "expires_at": plan.expires_at,
-            "expired": plan.expires_at <= tx.now(),
-            "steps": f"failover plan --plan {match.id}",
-        },
-        [],
-        [],
-    )
+    document: PlanDetails = {
+        **_head(tx, match),
+        "verb": plan.verb,
+        "inputs": dict(plan.inputs),
+        "goal": plan.goal_version,
+        "expires_at": plan.expires_at,
+        "expired": plan.expires_at <= tx.now(),
+        "steps": f"failover plan --plan {match.id}",
+    }
+    return _Found(document)
 
 
-_KINDS: dict[str, Callable[[Request, Any, Match], _Found]] = {
+_KINDS: dict[str, Callable[[Request, ProjectTransaction, Match], _Found]] = {
     "incident": _incident,
     "traversal": _traversal,
     "goal": _goal,
@@ -283,7 +313,7 @@ _KINDS: dict[str, Callable[[Request, Any, Match], _Found]] = {
 }
 
 
-def _operations_of(tx: ProjectTransaction, traversals: Iterable[str]) -> list[Row]:
+def _operations_of(tx: ProjectTransaction, traversals: Iterable[str]) -> list[LedgerRow]:
     return [row for each in traversals for row in details.operations_of(tx, traversal_id=each)]
 
 
@@ -292,7 +322,9 @@ def _types(request: Request, tx: ProjectTransaction, match: Match) -> Mapping[st
     return request.runtime.definitions.group(tx, state).types if state else {}
 
 
-def _operation_row(row: Row, types: Mapping[str, ResourceType], now: float) -> Row:
+def _operation_row(
+    row: LedgerRow, types: Mapping[str, ResourceType], now: float
+) -> OperationSummary:
     ended = row["ended_at"]
     return {
         "key": row["key"],
@@ -310,17 +342,17 @@ def _operation_row(row: Row, types: Mapping[str, ResourceType], now: float) -> R
         "started_at": row["started_at"],
         "ended_at": ended,
         "seconds": (now if ended is None else ended) - row["started_at"],
-        "result": in_words(row),
+        "result": _in_words(row),
     }
 
 
-def _deferrals(met: Iterable[Row], operations: Iterable[Row]) -> list[Row]:
+def _deferrals(met: Iterable[DeferralRow], operations: Iterable[LedgerRow]) -> list[Deferral]:
     """Add to each row how long the operation waited: until the next operation on the resource
     began, None if there is none."""
     begun: dict[str, list[float]] = {}
-    for row in operations:
-        begun.setdefault(row["resource_id"], []).append(row["started_at"])
-    rows = []
+    for operation in operations:
+        begun.setdefault(operation["resource_id"], []).append(operation["started_at"])
+    rows: list[Deferral] = []
     for row in met:
         after = [at for at in begun.get(row["resource_id"], []) if at >= row["deferred_at"]]
         rows.append(
@@ -334,7 +366,7 @@ def _deferrals(met: Iterable[Row], operations: Iterable[Row]) -> list[Row]:
     return rows
 
 
-def _brief(traversal: TraversalStep) -> Row:
+def _brief(traversal: TraversalStep) -> TraversalBrief:
     return {
         "id": traversal["id"],
         "status": traversal["status"],

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The status of a group, and of all groups of a project, as documents: what ``failover.status``
-answers, and the commands and the page show. Times are in seconds by the database's clock."""
+"""The status of a group and of all groups of a project, and everything about one object, as
+documents: what ``failover.status`` and ``failover.show`` answer, and the commands and the page
+show. Times are in seconds by the database's clock."""
 
 from __future__ import annotations
 
@@ -9,8 +10,11 @@ from typing import Any, NotRequired, TypedDict
 
 from mistral_failover.convergence.records import OperationStatus
 from mistral_failover.groups.failed_step import FailedStep
-from mistral_failover.model.decisions import Decision
+from mistral_failover.mistral.executions import ExecutionTrees
+from mistral_failover.model.decisions import AdmissionRule, Decision
 from mistral_failover.model.types import Verb
+from mistral_failover.reports.durations import CriticalPath, StageTime
+from mistral_failover.store.details import BrokenLock, LockRow, TraversalBrief
 from mistral_failover.store.suspensions import Maintenance, Pause
 from mistral_failover.store.views import TraversalRow
 
@@ -233,3 +237,186 @@ class TraversalReport(TypedDict):
     roles: NotRequired[dict[str, str]]
     lost: NotRequired[list[str]]
     seconds: NotRequired[float | None]
+
+
+class Details(TypedDict):
+    """What every answer about one object has. ``kind``: incident, traversal, goal, operation,
+    resource or plan. ``group``: its name, None if unknown. ``executions``: the trees in Mistral,
+    unless they were not asked for."""
+
+    kind: str
+    id: str
+    group: str | None
+    now: float
+    executions: NotRequired[ExecutionTrees]
+
+
+class ChildIncident(TypedDict):
+    """A child of a host event. ``evidence``: why the storm guard still holds it. ``turn``: its
+    place among the held ones when several are admitted, from 1 (None: not held)."""
+
+    incident: str
+    group: str
+    lost: list[str]
+    decision: Decision
+    rule: AdmissionRule
+    sentence: str
+    evidence: str | None
+    turn: int | None
+
+
+class IncidentDetails(Details):
+    """An incident. ``heard``: how often it was reported. ``counts_on``: the incident on which a
+    duplicate is counted. ``parent``: the host event that it is part of. ``admit`` and ``dismiss``:
+    the commands, None if it does not wait for an operator."""
+
+    source: str
+    decision: Decision
+    rule: AdmissionRule
+    sentence: str
+    fact: dict[str, Any]
+    said: dict[str, Any]
+    heard: int
+    first_at: float
+    last_at: float
+    decided_at: float
+    counts_on: str | None
+    parent: str | None
+    children: list[ChildIncident]
+    traversals: list[TraversalBrief]
+    admit: str | None
+    dismiss: str | None
+
+
+class OperationSummary(TypedDict):
+    """An operation. ``what`` and ``result``: in words. ``execution``: of its owner, None if the
+    owner is no execution. ``seconds``: until its end, or until now."""
+
+    key: str
+    what: str
+    verb: Verb
+    resource: str
+    type: str
+    member: str | None
+    status: OperationStatus
+    owner: str
+    execution: str | None
+    attempts: int
+    started_at: float
+    ended_at: float | None
+    seconds: float
+    result: str
+
+
+class OperationOfTraversal(OperationSummary):
+    """An operation of a traversal, and the stage that it belongs to."""
+
+    stage: str
+    resource_id: str
+
+
+class Deferral(TypedDict):
+    """An operation that waited for the lock of another owner. ``seconds``: until the next operation
+    on the resource began, None if there is none."""
+
+    resource: str
+    held_by: str
+    at: float
+    seconds: float | None
+
+
+class LockWaits(TypedDict):
+    """How often the operations of a traversal waited for a lock, and how long in all."""
+
+    count: int
+    seconds: float
+
+
+class HistoryEntry(TypedDict):
+    """An entry of the journal, in short."""
+
+    at: float
+    kind: str
+    sentence: str
+    resource_id: str | None
+
+
+class TraversalDetails(Details):
+    """A traversal. ``goal``: the version of its goal. ``nodes``: how many it has, by status.
+    ``seconds``: until its end, or until now. ``steals``: the locks that were broken."""
+
+    cause: str
+    goal: str
+    status: str
+    reason: str
+    chain: ChainState | None
+    incident: str | None
+    roles: dict[str, str]
+    lost: list[str]
+    nodes: dict[str, int]
+    started_at: float
+    ended_at: float | None
+    seconds: float
+    superseded_by: str | None
+    operations: list[OperationOfTraversal]
+    stages: list[StageTime]
+    critical_path: CriticalPath
+    lock_waits: LockWaits
+    deferrals: list[Deferral]
+    steals: list[BrokenLock]
+    history: list[HistoryEntry]
+
+
+class GoalDetails(Details):
+    """A goal. ``last_complete``: whether it was the last one that was reached."""
+
+    roles: dict[str, str]
+    lost: list[str]
+    document: dict[str, Any]
+    last_complete: bool
+    traversals: list[TraversalBrief]
+
+
+class OperationDetails(Details, OperationSummary):
+    """An operation with its place in the ledger. ``goal``: the version of the goal that it is for.
+    ``intent``: what was recorded before its call."""
+
+    traversal: str
+    resource_id: str
+    goal: str
+    token: int
+    intent: Mapping[str, Any] | None
+    error: Mapping[str, Any] | None
+
+
+class ResourceDetails(Details):
+    """A resource's record. ``status``: its last action and how that ended, such as
+    CREATE_COMPLETE. ``goal``: the version of the goal that it was made for."""
+
+    name: str
+    type: str
+    member: str | None
+    epoch: int
+    status: str
+    reason: str
+    properties: dict[str, Any] | None
+    physical_id: str | None
+    attributes: dict[str, Any]
+    requires: list[str]
+    goal: str
+    replaces: str | None
+    replaced_by: str | None
+    token: int
+    lock: LockRow | None
+    operations: list[OperationSummary]
+
+
+class PlanDetails(Details):
+    """A plan that was kept. ``steps``: the command that shows its steps."""
+
+    verb: str
+    inputs: dict[str, Any]
+    goal: str
+    expires_at: float
+    expired: bool
+    steps: str

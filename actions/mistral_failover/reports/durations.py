@@ -8,7 +8,7 @@ includes the time that it waited for the cloud, for a member's agent and for Mis
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import networkx as nx
 
@@ -16,27 +16,53 @@ from mistral_failover.model.stages import Stage
 from mistral_failover.model.types import Verb
 
 
+class StageTime(TypedDict):
+    """A stage in which a traversal ran operations. ``ended_at``: None while one runs. ``seconds``:
+    from the first start to the last end. ``work``: the sum of its ``operations``, which is more
+    than that if they ran in parallel."""
+
+    stage: str
+    operations: int
+    started_at: float
+    ended_at: float | None
+    seconds: float
+    work: float
+
+
+class PathStep(TypedDict):
+    """An operation on the critical path; ``key``: the operation's."""
+
+    key: str
+    resource: str
+    verb: str
+    seconds: float
+
+
+class CriticalPath(TypedDict):
+    """The critical path of a traversal: its operations in order, and their time together."""
+
+    seconds: float
+    steps: list[PathStep]
+
+
 def stages(
     graph: Mapping[str, Any] | None,
     operations: Iterable[Mapping[str, Any]],
     since: float,
     now: float,
-) -> list[dict[str, Any]]:
+) -> list[StageTime]:
     """Return the stages in which a traversal ran operations, in order.
 
     ``graph``: node-link JSON, of nodes ``update:ID`` and ``cleanup:ID``, each with its ``stage``.
     ``operations``: rows with resource_id, verb, started_at, ended_at (None: in progress).
     ``since``: when the traversal began; an operation that it took over from an earlier one counts
-    from then. Times in seconds since the epoch. Returns for each ``stage``, ``operations`` (how
-    many), ``started_at``, ``ended_at`` (None: in progress), ``seconds`` from the first start to the
-    last end, and ``work``, the sum of its operations, which is more than that if they ran in
-    parallel.
+    from then. Times in seconds since the epoch.
     """
     rows = list(operations)
     members: dict[Stage, list[tuple[float, float | None]]] = {}
     for stage, row in zip(stage_of(graph, rows), rows, strict=True):
         members.setdefault(stage, []).append((max(row["started_at"], since), row["ended_at"]))
-    found = []
+    found: list[StageTime] = []
     for stage in Stage:
         if spans := members.get(stage, []):
             start = min(begun for begun, _ in spans)
@@ -70,12 +96,11 @@ def critical_path(
     operations: Sequence[Mapping[str, Any]],
     since: float,
     now: float,
-) -> dict[str, Any]:
+) -> CriticalPath:
     """Return the critical path of a traversal's graph: with the same durations of operations, the
     traversal could not have been faster.
 
-    ``graph``: node-link JSON, of nodes ``update:ID`` and ``cleanup:ID``. Returns ``seconds`` and
-    ``steps``, each with ``key`` (of the operation), ``resource``, ``verb``, ``seconds``, in order.
+    ``graph``: node-link JSON, of nodes ``update:ID`` and ``cleanup:ID``.
     """
     if graph is None:
         return {"seconds": 0.0, "steps": []}
@@ -89,7 +114,7 @@ def critical_path(
         own = sum(_seconds(row, since, now) for row in of.get(node, ()))
         best[node] = (before[0] + own, (*before[1], node))
     seconds, way = max(best.values(), default=(0.0, ()))
-    steps = [
+    steps: list[PathStep] = [
         {
             "key": row["key"],
             "resource": row["resource"],

@@ -5,7 +5,7 @@ runs in one transaction. Times are seconds since the epoch."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
@@ -18,6 +18,74 @@ LOCKS_BROKEN = (JournalKind.STEAL, JournalKind.BROKEN)
 """The kinds of journal entries about a lock that was taken from its owner."""
 
 
+class LedgerRow(TypedDict):
+    """An operation in the ledger. ``result``: None while there is none. ``resource``, ``type``,
+    ``member``: of its resource."""
+
+    key: str
+    resource_id: str
+    traversal_id: str
+    verb: Verb
+    goal_version: str
+    status: OperationStatus
+    attempts: int
+    owner: str
+    token: int
+    result: Mapping[str, Any] | None
+    started_at: float
+    ended_at: float | None
+    resource: str
+    type: str
+    member: str | None
+
+
+class DeferralRow(TypedDict):
+    """A node that found a lock when it was ready. If there were several deferrals, the last one."""
+
+    node: str
+    resource_id: str
+    resource: str
+    deferred_to: str
+    deferred_at: float
+
+
+class TraversalBrief(TypedDict):
+    """A traversal, in short. ``goal``: the version of its goal."""
+
+    id: str
+    goal: str
+    status: str
+    reason: str
+    cause: str
+    started_at: float
+    ended_at: float | None
+
+
+class LockRow(TypedDict):
+    """A lock that is held. ``lease_left``: seconds, negative if the lease is over. ``operation``
+    (its key) and ``traversal`` are None if the ledger has none under this token."""
+
+    group_id: str
+    group: str
+    resource: str
+    resource_id: str
+    type: str
+    owner: str
+    token: int
+    lease_left: float | None
+    since: float | None
+    operation: str | None
+    traversal: str | None
+
+
+class BrokenLock(TypedDict):
+    """A lock that was broken."""
+
+    at: float
+    resource_id: str | None
+    sentence: str
+
+
 def operations_of(
     tx: ProjectSession,
     *,
@@ -25,9 +93,9 @@ def operations_of(
     resource_id: str | None = None,
     key: str | None = None,
     limit: int = 1000,
-) -> list[dict[str, Any]]:
+) -> list[LedgerRow]:
     """Return the operations of a traversal, on a resource, or with a key, in the order of their
-    start. Each has the name, type and member of its resource."""
+    start."""
     query = (
         sa.select(
             operations.c.key,
@@ -56,7 +124,7 @@ def operations_of(
         query = query.where(operations.c.resource_id == resource_id)
     if key is not None:
         query = query.where(operations.c.key == key)
-    return [dict(row._mapping) for row in tx.connection.execute(query)]
+    return tx.rows(LedgerRow, query)
 
 
 def errors_of_making(tx: ProjectSession, resource_id: str) -> list[Mapping[str, Any] | None]:
@@ -76,10 +144,8 @@ def errors_of_making(tx: ProjectSession, resource_id: str) -> list[Mapping[str, 
     ]
 
 
-def deferrals(tx: ProjectSession, traversal_id: str) -> list[dict[str, Any]]:
-    """Return the nodes of a traversal that found a lock when they were ready: ``node``,
-    ``resource_id``, ``resource``, ``deferred_to``, ``deferred_at``. If there were several
-    deferrals, the last one is returned."""
+def deferrals(tx: ProjectSession, traversal_id: str) -> list[DeferralRow]:
+    """Return the nodes of a traversal that found a lock when they were ready."""
     query = (
         sa.select(
             nodes.c.node,
@@ -92,7 +158,7 @@ def deferrals(tx: ProjectSession, traversal_id: str) -> list[dict[str, Any]]:
         .where(nodes.c.traversal_id == traversal_id, nodes.c.deferred_to.is_not(None))
         .order_by(nodes.c.deferred_at, nodes.c.node)
     )
-    return [dict(row._mapping) for row in tx.connection.execute(query)]
+    return tx.rows(DeferralRow, query)
 
 
 def traversals_of(
@@ -102,7 +168,7 @@ def traversals_of(
     incident_id: str | None = None,
     goal_version: str | None = None,
     limit: int = 20,
-) -> list[dict[str, Any]]:
+) -> list[TraversalBrief]:
     """Return the traversals of a group that an incident caused, or to a goal, the oldest first."""
     query = sa.select(
         traversals.c.id,
@@ -118,19 +184,16 @@ def traversals_of(
     if goal_version is not None:
         query = query.where(traversals.c.goal_version == goal_version)
     latest = traversals.c.number.desc(), traversals.c.started_at.desc()
-    rows = tx.connection.execute(query.order_by(*latest).limit(limit))
-    return [dict(row._mapping) for row in rows][::-1]
+    return tx.rows(TraversalBrief, query.order_by(*latest).limit(limit))[::-1]
 
 
 def locks(
     tx: ProjectSession,
     group_id: str | None = None,
     resource_id: str | None = None,
-) -> list[dict[str, Any]]:
-    """Return the locks that are held in the project, in one of its groups, or on one resource:
-    ``group_id``, ``group``, ``resource``, ``resource_id``, ``type``, ``owner``, ``token``,
-    ``lease_left`` (seconds; negative if the lease is over), ``since``, ``operation`` (its key) and
-    ``traversal`` (None if the ledger has none under this token)."""
+) -> list[LockRow]:
+    """Return the locks that are held in the project, in one of its groups, or on one
+    resource."""
     begun = (
         sa.select(sa.func.max(journal.c.at))
         .where(
@@ -172,17 +235,17 @@ def locks(
         query = query.where(groups.c.id == group_id)
     if resource_id is not None:
         query = query.where(resources.c.id == resource_id)
-    return [dict(row._mapping) for row in tx.connection.execute(query)]
+    return tx.rows(LockRow, query)
 
 
-def broken_locks(tx: ProjectSession, traversal_id: str) -> list[dict[str, Any]]:
-    """Return the locks that were broken in a traversal: ``at``, ``resource_id``, ``sentence``."""
+def broken_locks(tx: ProjectSession, traversal_id: str) -> list[BrokenLock]:
+    """Return the locks that were broken in a traversal."""
     query = (
         sa.select(journal.c.at, journal.c.resource_id, journal.c.sentence)
         .where(journal.c.traversal_id == traversal_id, journal.c.kind.in_(LOCKS_BROKEN))
         .order_by(journal.c.id)
     )
-    return [dict(row._mapping) for row in tx.connection.execute(query)]
+    return tx.rows(BrokenLock, query)
 
 
 def broken_by_hand(tx: ProjectSession, group_id: str, resource_id: str, owner: str) -> str | None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import sqlalchemy as sa
 
 from mistral_failover.store.tables import numbers
+
+Row = TypeVar("Row")
 
 # Building a statement takes longer than running it. The database's clock is always the same
 # expression, so what is built from it is built once; a simulated clock is another one each time.
@@ -67,6 +69,13 @@ class Session:
     def insert(self, table: sa.Table, **values: Any) -> None:
         """Insert one row."""
         self._set(_insertion(table), {}, values)
+
+    def rows(
+        self, kind: type[Row], query: sa.Select[Any], here: Mapping[str, Any] | None = None
+    ) -> list[Row]:
+        """Return the rows of a query as documents of a kind, whose fields the query selects.
+        ``here``: the parameters of a query that was built before."""
+        return [cast(Row, dict(row._mapping)) for row in self.connection.execute(query, here)]
 
     def execute(self, statement: sa.Update | sa.Delete) -> int:
         """Run a statement. Return the number of rows that it found."""

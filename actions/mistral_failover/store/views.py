@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Mapping
-from typing import Any, TypedDict, TypeVar, cast
+from typing import Any, TypedDict, cast
 
 import sqlalchemy as sa
 
@@ -183,7 +183,6 @@ class ProjectJournalRow(JournalRow):
     group: str
 
 
-_Row = TypeVar("_Row")
 _TRAVERSAL = sa.select(
     traversals.c.id,
     traversals.c.group_id,
@@ -277,7 +276,7 @@ def running_operations(tx: ProjectSession, group_ids: Collection[str]) -> list[R
         )
         .order_by(operations.c.started_at, operations.c.token, operations.c.key)
     )
-    return _rows(RunningOperation, tx, query)
+    return tx.rows(RunningOperation, query)
 
 
 def count_journal_entries(
@@ -333,7 +332,7 @@ def operations_of(tx: ProjectSession, traversal_id: str) -> list[OperationRow]:
         .where(operations.c.traversal_id == traversal_id)
         .order_by(operations.c.started_at, operations.c.token, operations.c.key)
     )
-    return _rows(OperationRow, tx, query)
+    return tx.rows(OperationRow, query)
 
 
 def operation(tx: ProjectSession, key: str) -> LedgerEntry | None:
@@ -359,7 +358,7 @@ def deferred(tx: ProjectSession, traversal_ids: Collection[str]) -> list[Deferre
             nodes.c.status == NodeStatus.WAITING,
         )
     )
-    return _rows(DeferredRow, tx, query)
+    return tx.rows(DeferredRow, query)
 
 
 def waiting(tx: ProjectSession, traversal_ids: Collection[str]) -> list[WaitingRow]:
@@ -381,7 +380,7 @@ def waiting(tx: ProjectSession, traversal_ids: Collection[str]) -> list[WaitingR
         .where(nodes.c.traversal_id.in_(traversal_ids), nodes.c.waiting_since.is_not(None))
         .order_by(nodes.c.waiting_since, resources.c.name)
     )
-    return _rows(WaitingRow, tx, query)
+    return tx.rows(WaitingRow, query)
 
 
 def ready(tx: ProjectSession, traversal_ids: Collection[str]) -> list[ReadyRow]:
@@ -409,7 +408,7 @@ def ready(tx: ProjectSession, traversal_ids: Collection[str]) -> list[ReadyRow]:
         )
         .order_by(nodes.c.stage, resources.c.name)
     )
-    return _rows(ReadyRow, tx, query)
+    return tx.rows(ReadyRow, query)
 
 
 def chain(tx: ProjectSession, traversal_id: str) -> ChainRow | None:
@@ -484,7 +483,7 @@ def history(
     latest."""
     query = _history(since=bool(after), of_one=traversal_id is not None)
     here = {"this_group": group_id, "after": after, "this_traversal": traversal_id, "most": limit}
-    rows = _rows(JournalRow, tx, query, here)
+    rows = tx.rows(JournalRow, query, here)
     return rows if after else rows[::-1]
 
 
@@ -533,9 +532,9 @@ def history_of_project(
     )
     if after:
         query = query.where(journal.c.id > after).order_by(journal.c.id)
-        return _rows(ProjectJournalRow, tx, query)
+        return tx.rows(ProjectJournalRow, query)
     query = query.order_by(journal.c.id.desc())
-    return _rows(ProjectJournalRow, tx, query)[::-1]
+    return tx.rows(ProjectJournalRow, query)[::-1]
 
 
 def with_successors(tx: ProjectSession, first: TraversalRow) -> list[TraversalStep]:
@@ -543,15 +542,4 @@ def with_successors(tx: ProjectSession, first: TraversalRow) -> list[TraversalSt
     started after it, in order: everything that one incident caused."""
     if first["incident_id"] is None:
         return [first]
-    return [first, *_rows(TraversalStep, tx, _SUCCESSORS, {"this_traversal": first["id"]})]
-
-
-def _rows(
-    kind: type[_Row],
-    tx: ProjectSession,
-    query: sa.Select[Any],
-    here: Mapping[str, Any] | None = None,
-) -> list[_Row]:
-    """Return the rows of a query as documents of a kind, whose fields the query selects. ``here``:
-    the parameters of a query that was built before."""
-    return [cast(_Row, dict(row._mapping)) for row in tx.connection.execute(query, here)]
+    return [first, *tx.rows(TraversalStep, _SUCCESSORS, {"this_traversal": first["id"]})]

@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mistral_failover.cli.base import when
 from mistral_failover.model.text import counted
 from mistral_failover.ui.groups import GroupRow
 from mistral_failover.ui.levels import Level, of_decision
+
+if TYPE_CHECKING:
+    from mistral_failover.reports.documents import ChildIncident, IncidentDetails
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ class AlarmView:
         return bool(self.dismiss)
 
 
-def alarm_view(incident: Mapping[str, Any], groups: Iterable[GroupRow] = ()) -> AlarmView:
+def alarm_view(incident: IncidentDetails, groups: Iterable[GroupRow] = ()) -> AlarmView:
     """Return the view of an incident, an answer of failover.show; ``groups``: the rows of the
     project's groups."""
     fact = incident["fact"]
@@ -100,7 +103,7 @@ def alarm_view(incident: Mapping[str, Any], groups: Iterable[GroupRow] = ()) -> 
     )
 
 
-def _child(row: Mapping[str, Any], now: GroupRow | None) -> ChildAlarm:
+def _child(row: ChildIncident, now: GroupRow | None) -> ChildAlarm:
     return ChildAlarm(
         incident=row["incident"],
         group=row["group"],

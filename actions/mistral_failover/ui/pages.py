@@ -28,6 +28,7 @@ from mistral_failover.ui.work import work_view
 
 if TYPE_CHECKING:  # the page starts without the code of the actions
     from mistral_failover.alarms.held_alarms import HeldAlarmRow
+    from mistral_failover.reports.documents import IncidentDetails, TraversalDetails
 
 PLANNED: Mapping[str, tuple[str, ...]] = {
     "failover": ("lost", "to", "recovered"),
@@ -77,7 +78,7 @@ class Pages:
     def __init__(self, client: ActionClient) -> None:
         self._client = client
         self._lock = threading.Lock()
-        self._finished: OrderedDict[str, Any] = OrderedDict()
+        self._finished: OrderedDict[str, TraversalDetails] = OrderedDict()
 
     def groups(self, given: Parameters) -> Page:
         """All groups, and the held alarms that no group's page shows."""
@@ -324,8 +325,10 @@ class Pages:
             return GroupPlan(group, None, f"{trouble.message} {trouble.remedy}".strip())
         return GroupPlan(group, found, "")
 
-    def _incident(self, identity: str) -> Any:
-        found = self._client.run_action("failover.show", id=identity, executions=False)
+    def _incident(self, identity: str) -> IncidentDetails:
+        found: IncidentDetails = self._client.run_action(
+            "failover.show", id=identity, executions=False
+        )
         if found["kind"] != "incident":
             what = f"{found['kind']} {found['id']}"
             raise ActionFailed(
@@ -354,12 +357,14 @@ class Pages:
         )["held"]
         return found
 
-    def _traversal(self, identity: str) -> Any:
+    def _traversal(self, identity: str) -> TraversalDetails:
         """Return a traversal; one that has ended, with all of its steps, is asked for once."""
         with self._lock:
             if identity in self._finished:
                 return self._finished[identity]
-        found = self._client.run_action("failover.show", id=identity, executions=False)
+        found: TraversalDetails = self._client.run_action(
+            "failover.show", id=identity, executions=False
+        )
         if found["kind"] != "traversal":
             what = f"{found['kind']} {found['id']}"
             raise ActionFailed(

@@ -6,13 +6,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mistral_failover.cli.base import clock, lasted, when
 from mistral_failover.convergence.records import OperationStatus
 from mistral_failover.model.stages import Stage
 from mistral_failover.model.text import counted
 from mistral_failover.ui.levels import Level, of_status
+
+if TYPE_CHECKING:
+    from mistral_failover.reports.documents import (
+        HistoryEntry,
+        OperationOfTraversal,
+        TraversalDetails,
+    )
 
 _SAME = 0.001  # seconds
 _MARKED = frozenset({"waiting", "steal", "broken", "failed"})
@@ -112,7 +119,7 @@ class Timeline:
     shown: Entry | None
 
 
-def timeline(traversal: Mapping[str, Any], step: int | None = None) -> Timeline:
+def timeline(traversal: TraversalDetails, step: int | None = None) -> Timeline:
     """Return the chart of a traversal, the answer of failover.show; with ``step`` as it was after
     that entry of its journal (from 1; a number outside of them counts as the nearest)."""
     since = float(traversal["started_at"])
@@ -136,7 +143,7 @@ def timeline(traversal: Mapping[str, Any], step: int | None = None) -> Timeline:
     running = traversal["ended_at"] is None
     return Timeline(
         id=traversal["id"],
-        group=traversal["group"],
+        group=traversal["group"] or "",
         cause=traversal["cause"],
         status=str(traversal["status"]).replace("_", " "),
         level=of_status(traversal["status"]),
@@ -152,14 +159,14 @@ def timeline(traversal: Mapping[str, Any], step: int | None = None) -> Timeline:
     )
 
 
-def _entries(history: Iterable[Mapping[str, Any]], since: float) -> Iterable[Entry]:
+def _entries(history: Iterable[HistoryEntry], since: float) -> Iterable[Entry]:
     for number, row in enumerate(history, 1):
         at = max(0.0, row["at"] - since)
         yield Entry(number, at, clock(row["at"]), row["kind"], row["sentence"])
 
 
 def _marks(
-    history: Iterable[Mapping[str, Any]], since: float, moment: float
+    history: Iterable[HistoryEntry], since: float, moment: float
 ) -> Mapping[str, list[Mark]]:
     found: dict[str, list[Mark]] = {}
     for row in history:
@@ -170,7 +177,7 @@ def _marks(
 
 
 def _step(
-    row: Mapping[str, Any],
+    row: OperationOfTraversal,
     since: float,
     moment: float,
     critical: bool,
@@ -178,8 +185,9 @@ def _step(
     marks: Mapping[str, Sequence[Mark]],
 ) -> Step:
     start = max(0.0, row["started_at"] - since)
-    over = row["ended_at"] is not None and row["ended_at"] <= moment
-    end = max(start, (row["ended_at"] if over else moment) - since)
+    ended = row["ended_at"]
+    over = ended is not None and ended <= moment
+    end = max(start, (moment if ended is None else min(ended, moment)) - since)
     return Step(
         key=row["key"],
         label=row["what"],
@@ -188,7 +196,7 @@ def _step(
         outcome=_OUTCOMES.get(row["status"], Outcome.UNKNOWN) if over else _unfinished(row),
         critical=critical,
         # Until it is over, a replay does not know how many there will be.
-        attempts=row["attempts"] if over or row["ended_at"] is None else 1,
+        attempts=row["attempts"] if over or ended is None else 1,
         result=row["result"] if over else "in progress",
         lock_wait=next(
             (
@@ -203,7 +211,7 @@ def _step(
     )
 
 
-def _unfinished(row: Mapping[str, Any]) -> Outcome:
+def _unfinished(row: OperationOfTraversal) -> Outcome:
     doubtful = row["status"] in (OperationStatus.UNKNOWN, OperationStatus.OVERTAKEN)
     return Outcome.UNKNOWN if doubtful and row["ended_at"] is None else Outcome.RUNNING
 

@@ -16,7 +16,11 @@ from mistral_failover.model.goal import (
 from mistral_failover.model.types import Provides, Verb, installed_types
 
 if TYPE_CHECKING:  # the page starts without the code of the actions
-    from mistral_failover.reports.documents import StatusReport
+    from mistral_failover.reports.documents import (
+        OperationOfTraversal,
+        StatusReport,
+        TraversalDetails,
+    )
 
 _SHORT = 8  # digits of a server's id
 
@@ -106,7 +110,7 @@ def topology(status: StatusReport) -> Topology:
     return _drawn(status["members"], status["roles"], status["lost"], rows, reached=reached)
 
 
-def topology_at(traversal: Mapping[str, Any], status: StatusReport, moment: float) -> Topology:
+def topology_at(traversal: TraversalDetails, status: StatusReport, moment: float) -> Topology:
     """Return the topology at a moment of a traversal, from its operations.
 
     ``traversal`` is the answer of failover.show, ``status`` that of failover.status: what no
@@ -138,7 +142,7 @@ def topology_at(traversal: Mapping[str, Any], status: StatusReport, moment: floa
     return _drawn(members, traversal["roles"], traversal["lost"], rows, reached=reached)
 
 
-def touched_in_order(operations: Iterable[Mapping[str, Any]]) -> list[tuple[str, str | None]]:
+def touched_in_order(operations: Iterable[OperationOfTraversal]) -> list[tuple[str, str | None]]:
     """Return the resources, each with its member, in the order of their first operation."""
     return [(row["resource"], row["member"]) for row in operations]
 
@@ -166,7 +170,7 @@ def _of_record(status: str) -> ItemState | None:
     )
 
 
-def _at(operations: Iterable[Mapping[str, Any]], moment: float) -> ItemState | None:
+def _at(operations: Iterable[OperationOfTraversal], moment: float) -> ItemState | None:
     """Return how a member has a resource after its operations up to a moment; None: not at all."""
     state: ItemState | None = None
     for place, row in enumerate(sorted(operations, key=lambda row: float(row["started_at"]))):
