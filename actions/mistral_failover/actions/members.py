@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from mistral_failover.actions.base import FailoverAction
+from mistral_failover.orders.answers import MemberInTurn
 from mistral_failover.orders.confirm_fenced import confirm_fenced
 from mistral_failover.orders.replace import (
     LONGEST_PAUSE,
@@ -96,7 +97,7 @@ class NextMember(FailoverAction):
         )
 
 
-def _turn(given: Any) -> list[dict[str, str]] | None:
+def _turn(given: Any) -> list[MemberInTurn] | None:
     """Return the servers as the first answer listed them. Raises ActionError BAD_INPUT."""
     if given is None:
         return None
@@ -111,4 +112,4 @@ def _turn(given: Any) -> list[dict[str, str]] | None:
             given,
             "Repeat the turn from the first answer, or leave it out.",
         )
-    return [{key: each[key] for key in keys} for each in given]
+    return [{"member": each["member"], "server": each["server"]} for each in given]

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from mistral_failover.alarms.recording import MOST_WITHOUT_GROUP
 from mistral_failover.alarms.storm import Queued, in_order
@@ -89,21 +89,53 @@ class Selection:
     zone: str | None = None
 
 
+class PassedOver(TypedDict):
+    """A held alarm that may be meant by a selection, and why it is not selected."""
+
+    incident: str
+    group: str
+    why: str
+
+
+class SelectionFacts(TypedDict):
+    """What a selection left out: ``passed_over``. ``unsure``: why the zones may be old, or
+    empty."""
+
+    passed_over: list[PassedOver]
+    unsure: str
+
+
+class DismissedAlarm(TypedDict):
+    """A held alarm that was dismissed; ``incident``: its whole id."""
+
+    incident: str
+    sentence: str
+
+
+class DismissedAlarms(TypedDict):
+    """Held alarms that were dismissed by their ids."""
+
+    dismissed: list[DismissedAlarm]
+
+
+class DismissedSelection(SelectionFacts, DismissedAlarms):
+    """Held alarms that were dismissed by a selection. ``left``: the number of alarms that another
+    call would dismiss."""
+
+    left: int
+
+
 @dataclass(frozen=True)
 class Selected:
     """The ``alarms`` that a selection means, in the order in which they are to start, without their
-    payloads; their groups are known.
-
-    ``passed_over``: held alarms that may be meant, with the reason why they are not among them:
-    ``incident``, ``group`` and ``why``. ``unsure``: why the zones may be old, or empty.
-    """
+    payloads; their groups are known. For the other fields see :class:`SelectionFacts`."""
 
     alarms: Sequence[HeldOfGroup]
-    passed_over: Sequence[Mapping[str, str]] = ()
+    passed_over: Sequence[PassedOver] = ()
     unsure: str = ""
 
-    def answer(self) -> dict[str, Any]:
-        """Return ``passed_over`` and ``unsure`` as part of an action's answer."""
+    def answer(self) -> SelectionFacts:
+        """Return what is not among the alarms as part of an action's answer."""
         return {"passed_over": list(self.passed_over), "unsure": self.unsure}
 
 
@@ -131,7 +163,7 @@ def _in_zone(zone: str, where: MemberZones, found: Iterable[HeldOfGroup]) -> Sel
             else "To list the held alarms: failover alarms.",
         )
     alarms: list[HeldOfGroup] = []
-    passed_over: list[dict[str, str]] = []
+    passed_over: list[PassedOver] = []
     for each in found:
         incident, members = each.incident, where.zones.get(str(each.incident.group_id), {})
         lost = incidents.reported_lost(incident)
@@ -268,18 +300,16 @@ def _in_turn(tx: ProjectTransaction, found: Iterable[HeldOfGroup]) -> list[HeldO
 
 def dismiss_held(
     request: Request, selection: Selection, because: str, limit: int
-) -> dict[str, Any]:
+) -> DismissedSelection:
     """Dismiss at most ``limit`` held alarms: those that are selected, and if nothing is, also those
-    of no known group. Return ``dismissed`` as :func:`dismiss` does; ``left``, the number that
-    another call would dismiss; ``passed_over`` and ``unsure`` of :class:`Selected`. Raises what
-    :func:`selected` raises."""
+    of no known group. Raises what :func:`selected` raises."""
     found = selected(request, selection)
     held = [each.incident for each in found.alarms]
     if selection == Selection():
         held += request.store.reading(
             lambda tx: incidents.held_without_group(tx, MOST_WITHOUT_GROUP * 2)
         )
-    dismissed = []
+    dismissed: list[DismissedAlarm] = []
     for each in held[:limit]:
         step = partial(_dismissed_one, request, each.id, because)
         dismissed += request.store.atomically(step)
@@ -288,7 +318,7 @@ def dismiss_held(
 
 def _dismissed_one(
     request: Request, identity: str, because: str, tx: ProjectTransaction
-) -> list[dict[str, str]]:
+) -> list[DismissedAlarm]:
     """Dismiss an alarm, unless another decision was faster."""
     known = incidents.get(tx, identity)
     sentence = _dismiss(request, tx, known, because) if known is not None else None
@@ -305,12 +335,11 @@ def _dismiss(request: Request, tx: ProjectTransaction, known: Incident, because:
     return sentence
 
 
-def dismiss(request: Request, identities: tuple[str, ...], because: str) -> dict[str, Any]:
+def dismiss(request: Request, identities: tuple[str, ...], because: str) -> DismissedAlarms:
     """Dismiss held alarms, one after the other; the user and the reason are recorded.
 
-    The first digits of an id are enough. Of a host event its held children are dismissed. Returns
-    ``dismissed``, for each the whole id and a sentence. Raises ActionError UNKNOWN_ID,
-    AMBIGUOUS_ID, NOT_HELD.
+    The first digits of an id are enough. Of a host event its held children are dismissed. Raises
+    ActionError UNKNOWN_ID, AMBIGUOUS_ID, NOT_HELD.
     """
     if not identities:
         raise ActionError(
@@ -340,7 +369,7 @@ def _meant(request: Request, said: str, tx: ProjectTransaction) -> list[str]:
     return held or [identity]
 
 
-def _dismissed(request: Request, said: str, because: str, tx: ProjectTransaction) -> dict[str, str]:
+def _dismissed(request: Request, said: str, because: str, tx: ProjectTransaction) -> DismissedAlarm:
     identity = find_by_short_id(request, tx, said, kind="incident").id
     known = incidents.get(tx, identity)
     if known is None:  # its group was forgotten at this moment

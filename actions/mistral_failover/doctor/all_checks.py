@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Iterable
+from typing import TypedDict
 
 from mistral_failover.alarms.admission import COUNTED
 from mistral_failover.doctor import (
@@ -21,9 +20,10 @@ from mistral_failover.doctor import (
     volumes,
 )
 from mistral_failover.doctor import group as group_checks
-from mistral_failover.doctor.checks import Check, Examination, Finding, GroupCheck, examine
+from mistral_failover.doctor.checks import Check, Examination, Finding, GroupCheck, Level, examine
 from mistral_failover.model.decisions import AdmissionRule
 from mistral_failover.model.text import counted
+from mistral_failover.runtime.errors import ErrorFacts
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents
 from mistral_failover.store.transaction import ProjectTransaction
@@ -89,26 +89,50 @@ GROUP_CHECKS: tuple[tuple[str, GroupCheck], ...] = (
 )
 
 
-def doctor(request: Request, group: str | None) -> dict[str, Any]:
-    """Check everything that a failover needs, for one group or the project's first 20.
+class FindingDocument(TypedDict):
+    """A :class:`Finding` as plain JSON."""
 
-    Never raises: an error is a finding. Returns ``level``, the worst one, ``findings`` (each with
-    ``check``, ``group``, ``level``, ``sentence``, ``remedy``), and ``seconds``.
-    """
+    check: str
+    level: Level
+    sentence: str
+    remedy: str
+    group: str | None
+
+
+class DoctorReport(TypedDict):
+    """What the doctor found. ``level``: the worst one. ``seconds``: how long it took."""
+
+    level: str
+    findings: list[FindingDocument]
+    seconds: float
+
+
+def doctor(request: Request, group: str | None) -> DoctorReport:
+    """Check everything that a failover needs, for one group or the project's first 20. Never
+    raises: an error is a finding."""
     began = time.monotonic()
     return answer(
         examine(Examination(request), group, CHECKS, GROUP_CHECKS), time.monotonic() - began
     )
 
 
-def unable(error: Mapping[str, Any]) -> dict[str, Any]:
+def unable(error: ErrorFacts) -> DoctorReport:
     """Return the answer if even the state store cannot be opened, from the error of an action."""
     sentence = f"{str(error['message']).rstrip('.')} [{error['code']}]"
     return answer([Finding("store", "error", sentence, str(error["remedy"]))], 0.0)
 
 
-def answer(findings: Iterable[Finding], seconds: float) -> dict[str, Any]:
+def answer(findings: Iterable[Finding], seconds: float) -> DoctorReport:
     """Findings as plain JSON; see :func:`doctor`."""
-    rows = [asdict(finding) for finding in findings]
+    rows: list[FindingDocument] = [
+        {
+            "check": found.check,
+            "level": found.level,
+            "sentence": found.sentence,
+            "remedy": found.remedy,
+            "group": found.group,
+        }
+        for found in findings
+    ]
     worst = max((_LEVELS.index(row["level"]) for row in rows), default=0)
     return {"level": _LEVELS[worst], "findings": rows, "seconds": seconds}

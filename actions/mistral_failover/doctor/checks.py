@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
@@ -20,6 +20,7 @@ from mistral_failover.runtime.deadlines import DeadlineGuard
 from mistral_failover.runtime.errors import describe
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
+from mistral_failover.store.transaction import ProjectTransaction
 
 LIMIT = 40.0
 """Seconds for all checks: Mistral gives an action that is waited for 60 by default."""
@@ -77,7 +78,7 @@ class Examination:
         CloudError."""
         return mistral_of(self.request, DeadlineGuard(self.deadline, CALL))
 
-    def reading(self, function: Callable[[Any], T]) -> T:
+    def reading(self, function: Callable[[ProjectTransaction], T]) -> T:
         """Read the state store."""
         return self.request.store.reading(function)
 

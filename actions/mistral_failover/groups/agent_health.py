@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from typing import TypedDict
 
 from mistral_failover.agent.channel.interface import Channel, ChannelError, Heartbeat
 from mistral_failover.agent.wire import Address
@@ -80,11 +80,32 @@ def _elsewhere(
     return min(filter(None, made - {server}), default=None)
 
 
-def agents(request: Request, name: str) -> list[dict[str, Any]]:
-    """For each member ``member``, ``server``, ``epoch``, ``agent`` (null, or ``epoch``, ``ago`` in
-    seconds, ``running``, ``deposed``, ``commands``: the names that it knows, null if it does not
-    report them), ``lacks`` (in words, the commands of the group that it does not know, or null),
-    and ``sentence``, all of it in words.
+class ReportedAgent(TypedDict):
+    """What an agent last reported, ``ago`` seconds before now. ``deposed``: None, or the outcome of
+    its ``on_deposed`` command. ``commands``: the names that it knows, None if it does not report
+    them."""
+
+    epoch: int
+    ago: float
+    running: list[str]
+    deposed: str | None
+    commands: list[str] | None
+
+
+class MemberAgent(TypedDict):
+    """A member and its agent; None: it was not heard. ``lacks``: in words, the commands of the
+    group that it does not know. ``sentence``: all of it in words."""
+
+    member: str
+    server: str | None
+    epoch: int
+    agent: ReportedAgent | None
+    lacks: str | None
+    sentence: str
+
+
+def agents(request: Request, name: str) -> list[MemberAgent]:
+    """Return the agents of a group's members.
 
     If the channel is unreachable, the sentence says so; that is not an error. Raises UnknownGroup,
     CloudError.
@@ -95,19 +116,21 @@ def agents(request: Request, name: str) -> list[dict[str, Any]]:
     channel = request.channel(request.cloud(guard), guard)
     unable = ""
     commands = commands_of(snapshot.group)
-    rows = []
+    rows: list[MemberAgent] = []
     for member in members.values():
         beat = None
         if not unable and member.server_id is not None:
             address = Address(snapshot.state.id, name, member.name, member.server_id)
             beat, unable = _ask(channel, address)
-        agent = beat and {
-            "epoch": beat.epoch,
-            "ago": beat.ago,
-            "running": list(beat.running),
-            "deposed": beat.deposed,
-            "commands": None if beat.commands is None else sorted(beat.commands),
-        }
+        agent: ReportedAgent | None = None
+        if beat is not None:
+            agent = {
+                "epoch": beat.epoch,
+                "ago": beat.ago,
+                "running": list(beat.running),
+                "deposed": beat.deposed,
+                "commands": None if beat.commands is None else sorted(beat.commands),
+            }
         lacks = lacking(beat, commands)
         rows.append(
             {

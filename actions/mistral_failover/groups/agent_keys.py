@@ -9,8 +9,6 @@ may command its members anyway.
 
 from __future__ import annotations
 
-from typing import Any
-
 from mistral_failover.agent.channel.keys import read_secret
 from mistral_failover.agent.wire import group_key, member_key
 from mistral_failover.model.ids import group_id
@@ -19,7 +17,7 @@ from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
 
 
-def enroll(request: Request, group: str, member: str | None) -> dict[str, Any]:
+def enroll(request: Request, group: str, member: str | None) -> dict[str, str]:
     """Return what an agent's configuration needs: ``project``, ``group``, ``group_id`` and
     ``member`` with its ``key``, or, without a member, ``group_key``, for servers whose names are
     not known in advance. Keys are hexadecimal.

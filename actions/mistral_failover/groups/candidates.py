@@ -8,7 +8,6 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from mistral_failover.agent.channel.interface import Heartbeat
 from mistral_failover.alongside import alongside
@@ -130,7 +129,12 @@ def _fact(
         return replace(fact, healthy=False, why_not=state, unseen=True)
     unwell = state.unfit
     return replace(
-        fact, healthy=unwell is None, why_not=unwell, gone=not state.exists, **_host(state)
+        fact,
+        healthy=unwell is None,
+        why_not=unwell,
+        gone=not state.exists,
+        host=state.host_id,
+        host_down=state.host_silent,
     )
 
 
@@ -146,13 +150,10 @@ def _lost(cloud: Cloud, member: HeatMember, end: float) -> MemberFact:
     if time.monotonic() > end:
         return fact
     try:
-        return replace(fact, **_host(server_state(cloud, member.server_id)))
+        state = server_state(cloud, member.server_id)
+        return replace(fact, host=state.host_id, host_down=state.host_silent)
     except CloudError:
         return fact
-
-
-def _host(state: ServerState) -> dict[str, Any]:
-    return {"host": state.host_id, "host_down": state.host_silent}
 
 
 def _worked_on(tx: ProjectTransaction, group_id: str) -> dict[str, str]:

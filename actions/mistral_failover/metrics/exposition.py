@@ -6,8 +6,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -17,10 +16,15 @@ from prometheus_client.core import (
     Metric,
 )
 
-from mistral_failover.metrics.families import AGE, FAILURES, FAMILIES, UP, Family
-
-Numbers = Mapping[str, Any]
-"""The answer of ``failover.metrics``."""
+from mistral_failover.metrics.families import (
+    AGE,
+    FAILURES,
+    FAMILIES,
+    UP,
+    Family,
+    Numbers,
+    Sample,
+)
 
 
 class Latest:
@@ -69,13 +73,13 @@ class Latest:
 def metrics(numbers: Numbers) -> Iterator[Metric]:
     """Return the families of an answer. Unknown ones are omitted: the sender may be newer than this
     version."""
-    found: Mapping[str, Iterable[Mapping[str, Any]]] = numbers["families"]
+    found = numbers["families"]
     for name, family in FAMILIES.items():
         if rows := found.get(name):
             yield _metric(family, rows, numbers["bounds"])
 
 
-def _metric(family: Family, rows: Iterable[Mapping[str, Any]], bounds: Iterable[float]) -> Metric:
+def _metric(family: Family, rows: Iterable[Sample], bounds: Iterable[float]) -> Metric:
     if family.kind == "histogram":
         histogram = HistogramMetricFamily(family.name, family.help, labels=family.labels)
         for row in rows:
@@ -89,7 +93,7 @@ def _metric(family: Family, rows: Iterable[Mapping[str, Any]], bounds: Iterable[
     return metric
 
 
-def _labels(family: Family, row: Mapping[str, Any]) -> list[str]:
+def _labels(family: Family, row: Sample) -> list[str]:
     return [str(row["labels"].get(label, "")) for label in family.labels]
 
 

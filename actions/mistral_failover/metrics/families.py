@@ -10,9 +10,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, TypedDict
 
 PREFIX = "failover_"
+
+
+class Sample(TypedDict, total=False):
+    """A sample: ``labels`` and ``value`` (None: there is none). A sample of a histogram has
+    ``buckets``, not summed up and one more than the bounds, and ``sum`` in place of ``value``."""
+
+    labels: dict[str, str]
+    value: float | None
+    buckets: list[float]
+    sum: float
+
+
+class Numbers(TypedDict):
+    """The answer of ``failover.metrics``: the samples by name. ``now``: seconds since the epoch.
+    ``bounds``: of the buckets, in seconds."""
+
+    now: float
+    bounds: list[float]
+    families: dict[str, list[Sample]]
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ from typing import Any, Self
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from mistral_failover.loopback import require_loopback
-from mistral_failover.metrics.exposition import Latest, Numbers
+from mistral_failover.metrics.exposition import Latest
+from mistral_failover.metrics.families import Numbers
 
 LOG = logging.getLogger(__name__)
 INTERVAL = 15.0

@@ -5,12 +5,21 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from mistral_failover.model.goal import Goal
 
 ABSENT: Any = object()
 """Marks a value that one of two goals does not have."""
+
+
+class DifferenceDocument(TypedDict):
+    """A place where two documents differ. ``path``: its keys, joined by dots. ``before`` or
+    ``after`` is missing if that document has no value there."""
+
+    path: str
+    before: NotRequired[Any]
+    after: NotRequired[Any]
 
 
 @dataclass(frozen=True)
@@ -33,13 +42,14 @@ class Difference:
             return f"- {where}: {_shown(self.before)}"
         return f"~ {where}: {_shown(self.before)} -> {_shown(self.after)}"
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON: path (keys joined by dots), and before and after if they exist."""
-        sides = {"before": self.before, "after": self.after}
-        return {
-            "path": ".".join(self.path),
-            **{side: value for side, value in sides.items() if value is not ABSENT},
-        }
+    def as_dict(self) -> DifferenceDocument:
+        """Return plain JSON."""
+        document: DifferenceDocument = {"path": ".".join(self.path)}
+        if self.before is not ABSENT:
+            document["before"] = self.before
+        if self.after is not ABSENT:
+            document["after"] = self.after
+        return document
 
 
 def differences(before: Goal, after: Goal) -> list[Difference]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -20,7 +19,15 @@ from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.decisions import Decision
 from mistral_failover.model.goal import Goal
 from mistral_failover.orders import failover
-from mistral_failover.orders.answers import AlarmAnswer, Started, StartedOrder
+from mistral_failover.orders.answers import (
+    AdmittedAlarms,
+    AlarmAnswer,
+    AlarmBatch,
+    AlarmBodyAnswer,
+    RefusedAlarm,
+    Started,
+    StartedOrder,
+)
 from mistral_failover.orders.failover import FailoverRequest
 from mistral_failover.runtime.errors import ActionError, describe, explained
 from mistral_failover.runtime.request import Request
@@ -51,17 +58,15 @@ def on_alarm(request: Request, alarm: Alarm, group: str | None, member: str | No
 
 def on_event(
     request: Request, alarms: Sequence[Alarm], group: str | None, member: str | None
-) -> dict[str, Any]:
+) -> AlarmBodyAnswer:
     """Decide on every alarm of one body, and then start the failovers that they request.
 
     All alarms are recorded before the first failover starts, so if the process dies after that, a
     sweep finds all of them. The failure of a host has one decision for the host and one for each
     group with members there. Groups with a higher priority start first.
 
-    Return ``admissions``, for each decision the result of :func:`on_alarm`; ``started``, the ones
-    with a traversal to carry out; ``refused``, the ones that were admitted but have an ``error``
-    and no traversal; and ``left``, the incidents beyond `BATCH`, which :func:`start_admitted`
-    starts. One that cannot start does not stop the others.
+    The incidents beyond `BATCH` are left to :func:`start_admitted`. One that cannot start does not
+    stop the others.
     """
     reach("admit.before")
     recorded: list[RecordedAlarm] = []
@@ -89,12 +94,12 @@ def on_event(
     }
 
 
-def start_admitted(request: Request, identities: Sequence[str]) -> dict[str, Any]:
+def start_admitted(request: Request, identities: Sequence[str]) -> AlarmBatch:
     """Start the traversals of alarms that were admitted elsewhere, those of groups with a higher
     priority first.
 
-    Return ``started``, ``refused`` and ``left`` as :func:`on_event` does. An incident is in none of
-    them if another execution has started it, or if it was not admitted any more when it was read.
+    An incident is in none of the lists if another execution has started it, or if it was not
+    admitted any more when it was read.
     """
 
     def read(tx: ProjectTransaction) -> list[Incident]:
@@ -110,7 +115,7 @@ def start_admitted(request: Request, identities: Sequence[str]) -> dict[str, Any
     return {
         "started": [answer for answer in answers if answer["workflow"]],
         "refused": [answer for answer in answers if "error" in answer],
-        "left": [each.incident for each in order[BATCH:]],
+        "left": [each.begin.id for each in order[BATCH:] if each.begin is not None],
     }
 
 
@@ -252,20 +257,17 @@ def admit(
     return {**answer, "incident": incident.id}
 
 
-def admit_held(request: Request, selection: Selection, because: str, limit: int) -> dict[str, Any]:
+def admit_held(request: Request, selection: Selection, because: str, limit: int) -> AdmittedAlarms:
     """Admit held alarms, by an operator's decision, and start their failovers: at most ``limit``,
     those of groups with a higher priority first.
 
     An alarm that names no group or no member is left out: an operator has to say whom it means.
-    Return ``admitted``, for each the result of :func:`failover.begin` and its ``incident``;
-    ``refused``, for each ``incident``, ``group`` and ``error``; ``left``, the number of alarms
-    that another call would admit; ``passed_over`` and ``unsure`` of :class:`held_alarms.Selected`.
     Raises what :func:`held_alarms.selected` raises.
     """
     found = held_alarms.selected(request, selection)
     waiting = [each for each in found.alarms if incidents.reported_lost(each.incident)]
-    admitted: list[Any] = []
-    refused: list[Any] = []
+    admitted: list[StartedOrder] = []
+    refused: list[RefusedAlarm] = []
     for each in waiting[:limit]:
         try:
             answer = admit(
@@ -277,8 +279,9 @@ def admit_held(request: Request, selection: Selection, because: str, limit: int)
             )
             admitted.append(answer)
         except Exception as error:  # noqa: BLE001 - one group's error must not stop the others
-            row = {"incident": each.incident.id, "group": each.group}
-            refused.append(row | {"error": describe(error)})
+            refused.append(
+                {"incident": each.incident.id, "group": each.group, "error": describe(error)}
+            )
     left = max(0, len(waiting) - limit)
     return {"admitted": admitted, "refused": refused, "left": left, **found.answer()}
 

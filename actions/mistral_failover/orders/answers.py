@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
-from typing import NotRequired, TypedDict
+from collections.abc import Mapping
+from typing import Any, NotRequired, TypedDict
 
+from mistral_failover.alarms.held_alarms import SelectionFacts
 from mistral_failover.model.decisions import Decision
+from mistral_failover.model.differences import DifferenceDocument
 from mistral_failover.runtime.errors import ErrorFacts
 
 
@@ -60,3 +63,114 @@ class AlarmAnswer(TypedDict):
     roles: NotRequired[dict[str, str]]
     lost: NotRequired[list[str]]
     error: NotRequired[ErrorFacts]
+
+
+class AlarmBatch(TypedDict):
+    """What became of admitted alarms. ``started``: those with a traversal to carry out.
+    ``refused``: those with an ``error`` and no traversal. ``left``: the incidents that another call
+    starts."""
+
+    started: list[AlarmAnswer]
+    refused: list[AlarmAnswer]
+    left: list[str]
+
+
+class AlarmBodyAnswer(AlarmBatch):
+    """What became of the alarms of one body; ``admissions``: of each decision."""
+
+    admissions: list[AlarmAnswer]
+
+
+class RefusedAlarm(TypedDict):
+    """A held alarm that was admitted and cannot be started."""
+
+    incident: str
+    group: str
+    error: ErrorFacts
+
+
+class AdmittedAlarms(SelectionFacts):
+    """What became of held alarms that an operator admitted. ``left``: the number of alarms that
+    another call would admit."""
+
+    admitted: list[StartedOrder]
+    refused: list[RefusedAlarm]
+    left: int
+
+
+class DefinedGroup(TypedDict):
+    """A group file that was checked. ``created``: the group was not defined before.
+    ``differences`` and ``lines``: its changes, for machines and for people. ``missing``: the
+    workflows that it names and Mistral does not have, sorted, as far as Mistral answered."""
+
+    group: str
+    id: str
+    stack: str
+    roles: list[str]
+    resources: list[str]
+    created: bool
+    differences: list[DifferenceDocument]
+    lines: list[str]
+    missing: list[str]
+
+
+class GroupDefinition(TypedDict):
+    """A group file and its types, as they were given."""
+
+    document: Mapping[str, Any]
+    types: list[Mapping[str, Any]]
+
+
+class OrphanedAlarm(TypedDict):
+    """An alarm that is held without its group. ``lost``: None if it names no member."""
+
+    incident: str
+    lost: list[str] | None
+    sentence: str
+
+
+class DeletedGroup(TypedDict):
+    """A group that was deleted; ``held``: its alarms that still wait for an operator."""
+
+    group: str
+    sentence: str
+    held: list[OrphanedAlarm]
+
+
+class ForgottenResource(TypedDict):
+    """A resource whose records were marked as gone. ``forgotten``: their ids; empty if there was
+    nothing left of it. ``next``: the command that continues."""
+
+    group: str
+    resource: str
+    forgotten: list[str]
+    sentence: str
+    next: str
+
+
+class MemberInTurn(TypedDict):
+    """A member to be replaced, and the server that goes."""
+
+    member: str
+    server: str
+
+
+class RollingOutcome(TypedDict):
+    """The end of a rolling replacement, in the form of a traversal's report."""
+
+    status: str
+    reason: str
+    roles: dict[str, str]
+
+
+class NextMember(TypedDict):
+    """The next member of a rolling replacement; None: all are done, and ``outcome`` says so.
+    ``turn``: all of them, as fixed at the beginning. ``wait``: the seconds before its turn."""
+
+    group: str
+    turn: list[MemberInTurn]
+    outcome: RollingOutcome | None
+    member: str | None
+    server: str | None
+    wait: int
+    sentence: str

@@ -20,6 +20,7 @@ from mistral_failover.model.group import Group, parse_group
 from mistral_failover.model.ids import group_id
 from mistral_failover.model.problems import template_problems
 from mistral_failover.model.types import load_type
+from mistral_failover.orders.answers import DefinedGroup, GroupDefinition
 from mistral_failover.runtime.deadlines import DeadlineGuard
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
@@ -34,14 +35,11 @@ HEAT = 20.0
 
 def define(
     request: Request, definition: Any, name: str | None, types: Any, *, dry_run: bool = False
-) -> dict[str, Any]:
+) -> DefinedGroup:
     """Check a group file and its types and store them, unless it is a ``dry_run``.
 
-    Return ``group``, ``id``, ``stack``, ``roles``, ``resources``, ``created`` (the group was not
-    defined before), ``differences`` and ``lines`` (its changes, for machines and for people, as for
-    two goals), and ``missing``: the workflows that it names and Mistral does not have, sorted, as
-    far as Mistral answered. Raises InvalidDocument, also if the file names servers that belong to
-    another group of the project; CloudError if only Heat can tell that and does not.
+    Raises InvalidDocument, also if the file names servers that belong to another group of the
+    project; CloudError if only Heat can tell that and does not.
     """
     given = [] if types is None else types
     if not isinstance(given, list):
@@ -170,9 +168,8 @@ def _named(stored: Mapping[str, Any]) -> dict[str, Any]:
     return {**stored["document"], "types": types}
 
 
-def definition(request: Request, name: str) -> dict[str, Any]:
-    """Return a group's definition as it was given: ``document``, the group file, and ``types``.
-    Raises UnknownGroup."""
+def definition(request: Request, name: str) -> GroupDefinition:
+    """Return a group's definition as it was given. Raises UnknownGroup."""
 
     def read(tx: ProjectTransaction) -> Any:
         identity = group_id(request.project_id, name)

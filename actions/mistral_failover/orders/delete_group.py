@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mistral_failover.alarms import held_alarms
-from mistral_failover.convergence.records import TraversalStatus
+from mistral_failover.convergence.records import GroupState, TraversalStatus
 from mistral_failover.groups.snapshot import locked
 from mistral_failover.mistral import event_hooks
 from mistral_failover.model.group import INTERNAL_TYPES
+from mistral_failover.orders.answers import DeletedGroup, OrphanedAlarm
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import group_removal, groups, incidents
@@ -18,20 +17,19 @@ from mistral_failover.store.transaction import ProjectTransaction
 _SHOWN = 5
 
 
-def undefine(request: Request, group: str) -> dict[str, Any]:
+def undefine(request: Request, group: str) -> DeletedGroup:
     """Delete a group that has nothing left in the cloud: its definition, goals and history.
 
     First its workflow receives its pending events; an event that cannot be sent then is never sent.
     Its alarms that wait for an operator are not lost: from then on they are held as alarms of an
     unknown group. Its members' epochs are kept, for a group that is defined again under this name.
-    Return ``group``, ``sentence``, and ``held``: ``incident``, ``lost`` and ``sentence`` of each
-    such alarm. Raises UnknownGroup, ActionError IN_SERVICE.
+    Raises UnknownGroup, ActionError IN_SERVICE.
     """
 
-    def forget(tx: ProjectTransaction) -> list[dict[str, Any]]:
+    def forget(tx: ProjectTransaction) -> list[OrphanedAlarm]:
         state = locked(request, tx, group)
         _refuse_in_service(tx, state, group)
-        told = []
+        told: list[OrphanedAlarm] = []
         for alarm in incidents.waiting(tx, state.id):
             sentence = f"{alarm.sentence}; its group {group} was deleted by {request.caller}"
             group_removal.orphan(tx, alarm.id, sentence)
@@ -51,7 +49,7 @@ def undefine(request: Request, group: str) -> dict[str, Any]:
     return {"group": group, "sentence": sentence, "held": held}
 
 
-def _refuse_in_service(tx: ProjectTransaction, state: Any, group: str) -> None:
+def _refuse_in_service(tx: ProjectTransaction, state: GroupState, group: str) -> None:
     """Refuse while something is left in the cloud: without the group's records it cannot be found
     and removed."""
     remedy = (

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from functools import partial
 from shlex import quote
-from typing import Any
 
 from mistral_failover.cloud import servers
 from mistral_failover.cloud.clients import Cloud
@@ -25,6 +24,7 @@ from mistral_failover.model.group import INTERNAL_TYPES
 from mistral_failover.model.observation import ObservedPresence, Presence
 from mistral_failover.model.text import plain
 from mistral_failover.model.validation import did_you_mean
+from mistral_failover.orders.answers import ForgottenResource
 from mistral_failover.resources.modules import observer
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.remedies import start_command
@@ -32,16 +32,15 @@ from mistral_failover.runtime.request import Request
 from mistral_failover.store.transaction import ProjectTransaction
 
 
-def forget(request: Request, group: str, resource: str, because: str) -> dict[str, Any]:
+def forget(request: Request, group: str, resource: str, because: str) -> ForgottenResource:
     """Mark the records of a resource as gone, so that the group no longer tries to delete them.
 
     ``resource``: its name in the group file, or the id of one record. What can be checked is
     checked first: a record of something that exists is not forgotten. Nothing in the cloud is
     changed. The next goal creates the resource again if it wants it.
 
-    Return ``group``, ``resource``, ``forgotten`` (the ids; empty if there was nothing left of it),
-    ``sentence`` and ``next``, the command that continues. Raises UnknownGroup, CloudError,
-    ActionError UNKNOWN_RESOURCE, STILL_THERE, NOT_CHECKED, UNDER_WAY.
+    Raises UnknownGroup, CloudError, ActionError UNKNOWN_RESOURCE, STILL_THERE, NOT_CHECKED,
+    UNDER_WAY.
     """
     records = request.store.atomically(partial(_found, request, group, resource))
     if records:

@@ -27,7 +27,7 @@ from mistral_failover.model.replacement import (
     next_in_turn,
 )
 from mistral_failover.orders import failover, operator_order, switchover
-from mistral_failover.orders.answers import Replacement
+from mistral_failover.orders.answers import MemberInTurn, NextMember, Replacement
 from mistral_failover.orders.failover import Derive, FailoverRequest
 from mistral_failover.orders.operator_order import NothingToDo
 from mistral_failover.runtime.errors import ActionError
@@ -212,19 +212,17 @@ def next_member(
     request: Request,
     group: str,
     wanted: tuple[str, ...],
-    turn: Sequence[Mapping[str, str]] | None,
+    turn: Sequence[MemberInTurn] | None,
     pause: int,
-) -> dict[str, Any]:
+) -> NextMember:
     """Return the next member when members are replaced one by one.
 
     The servers to replace are fixed once, when ``turn`` is None: those of all members, or of the
     ``wanted`` ones. From then on a member with another server is done. So it does not matter who
-    replaced it, or how often this is called.
+    replaced it, or how often this is called. Before the first there is nothing to wait for.
 
-    Return ``turn`` [{member, server}], ``member`` and ``server`` of the next one (None: all are
-    done), ``wait``, the seconds before its turn (none before the first), ``sentence``, and at the
-    end ``outcome``, in the form of a traversal's report. Raises UnknownGroup, CloudError,
-    ActionError UNKNOWN_MEMBER, NOT_COMPLETE if the group is not at rest.
+    Raises UnknownGroup, CloudError, ActionError UNKNOWN_MEMBER, NOT_COMPLETE if the group is not
+    at rest.
     """
     snapshot = group_snapshot(request, group)
     members = failover.read_members(request, snapshot, FailoverRequest(lost=()), remember=True)
@@ -239,22 +237,32 @@ def next_member(
     waiting = {each["member"] for each in turn if servers.get(each["member"]) == each["server"]}
     choice = next_in_turn(snapshot.group, members, snapshot.lost, snapshot.roles, waiting)
     done = f"{len(turn) - len(waiting)} of {len(turn)} members replaced"
-    answer: dict[str, Any] = {"group": group, "turn": list(turn), "outcome": None}
+    answer: NextMember = {
+        "group": group,
+        "turn": list(turn),
+        "outcome": None,
+        "member": None,
+        "server": None,
+        "wait": 0,
+        "sentence": f"rolling replacement: {done}",
+    }
     if choice is None:
-        sentence = f"rolling replacement: {done}"
-        outcome = {"status": "COMPLETE", "reason": sentence, "roles": dict(snapshot.roles)}
-        answer |= {"member": None, "server": None, "wait": 0, "outcome": outcome}
+        answer["outcome"] = {
+            "status": "COMPLETE",
+            "reason": answer["sentence"],
+            "roles": dict(snapshot.roles),
+        }
     else:
         switchover.refuse_unreached(request, snapshot)
-        sentence = f"rolling replacement: {done}; next is {choice.member}: {choice.why}"
-        wait = pause if len(waiting) < len(turn) else 0
-        answer |= {"member": choice.member, "server": servers[choice.member], "wait": wait}
+        answer["sentence"] += f"; next is {choice.member}: {choice.why}"
+        answer["member"], answer["server"] = choice.member, servers[choice.member]
+        answer["wait"] = pause if len(waiting) < len(turn) else 0
     request.store.atomically(
         lambda tx: tx.journal(
             snapshot.state.id,
-            sentence,
+            answer["sentence"],
             kind=JournalKind.ROLLING,
             traversal_id=snapshot.state.current_traversal,
         )
     )
-    return answer | {"sentence": sentence}
+    return answer

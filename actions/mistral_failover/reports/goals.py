@@ -3,23 +3,43 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 from mistral_failover.groups.snapshot import group_snapshot
-from mistral_failover.model.differences import differences
+from mistral_failover.model.differences import DifferenceDocument, differences
+from mistral_failover.model.goal import Goal
 from mistral_failover.orders.rollback import find
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import goals
 from mistral_failover.store.transaction import ProjectTransaction
 
 
-def listed(request: Request, name: str) -> list[dict[str, Any]]:
-    """Return a group's goals, the latest first. Times are seconds since the epoch.
+class ListedGoal(TypedDict):
+    """A goal of a group. ``status``: of the latest traversal to it. ``walked``: how many traversals
+    led to it. ``reached_at``: None if it never was. ``last_complete``: whether a rollback after a
+    failure returns to it. Times are seconds since the epoch."""
 
-    Each has version, roles, lost, status (of the latest traversal to it), cause, walked (how many
-    traversals), given_at, reached_at (None: never), current, and last_complete (the goal to which a
-    rollback after a failure returns).
-    """
+    version: str
+    roles: dict[str, str]
+    lost: list[str]
+    status: str | None
+    cause: str
+    walked: int
+    given_at: float
+    reached_at: float | None
+    current: bool
+    last_complete: bool
+
+
+GoalComparison = TypedDict(
+    "GoalComparison",
+    {"from": str, "to": str, "differences": list[DifferenceDocument], "lines": list[str]},
+)
+"""The differences between two goals, for machines, and as ``lines`` for people."""
+
+
+def listed(request: Request, name: str) -> list[ListedGoal]:
+    """Return a group's goals, the latest first."""
     snapshot = group_snapshot(request, name)
 
     def read(tx: ProjectTransaction) -> tuple[list[goals.StoredGoal], str | None]:
@@ -45,17 +65,15 @@ def listed(request: Request, name: str) -> list[dict[str, Any]]:
     ]
 
 
-def compared(request: Request, name: str, before: str, after: str) -> dict[str, Any]:
-    """Return the differences between two goals of a group: ``{"from", "to", "differences": [{path,
-    before, after}], "lines": [for people]}``; their versions may be shortened.
-
-    Raises UnknownGroup, and what :func:`find` raises.
-    """
+def compared(request: Request, name: str, before: str, after: str) -> GoalComparison:
+    """Return the differences between two goals of a group; their versions may be shortened. Raises
+    UnknownGroup, and what :func:`find` raises."""
     snapshot = group_snapshot(request, name)
 
-    def read(tx: ProjectTransaction) -> list[Any]:
+    def read(tx: ProjectTransaction) -> list[Goal]:
         versions = (find(tx, snapshot.state.id, name, prefix) for prefix in (before, after))
-        return [tx.goal(snapshot.state.id, version) for version in versions]
+        found = (tx.goal(snapshot.state.id, version) for version in versions)
+        return [goal for goal in found if goal is not None]  # both were found just now
 
     old, new = request.store.reading(read)
     found = differences(old, new)

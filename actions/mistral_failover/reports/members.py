@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.groups import candidates, refresh_members
@@ -15,15 +15,29 @@ from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
 from mistral_failover.store.groups import MemberRow
 
+
+class ListedMember(TypedDict):
+    """A member of a group. ``epoch``: None if the group has not recorded it yet. ``age``: seconds.
+    ``host``: equal for members on one host. ``eligible``: whether it can take a vacant role;
+    ``why_not``: the reason, in words. ``doubt``: a reason to prefer other members."""
+
+    member: str
+    server: str | None
+    epoch: int | None
+    roles: list[str]
+    age: float | None
+    host: str | None
+    priority: int
+    eligible: bool
+    why_not: str | None
+    doubt: str | None
+
+
 _LEFT = "it is no longer a member of the stack"
 
 
-def members(request: Request, name: str) -> list[dict[str, Any]]:
-    """Return a group's members, the one that it would choose first at the top: ``member``,
-    ``server``, ``epoch`` (null for one that the group has not recorded yet), ``roles`` (a list),
-    ``age`` in seconds, ``host`` (equal for members on one host), ``priority``, ``eligible``:
-    whether it can take a vacant role, ``why_not`` in words, and ``doubt``: a reason to prefer other
-    members.
+def members(request: Request, name: str) -> list[ListedMember]:
+    """Return a group's members, the one that it would choose first at the top.
 
     This looks at the cloud and records nothing. A member that left the stack is listed while it
     still holds something of the group. Raises UnknownGroup, CloudError.
@@ -43,9 +57,9 @@ def members(request: Request, name: str) -> list[dict[str, Any]]:
     doubts = assignment.doubts(facts, lost)
     order = assignment.eligible(snapshot.group, facts, lost)
     place = {member: index for index, member in enumerate(order)}
-    rows = [
-        _row(snapshot, fact, known, now)
-        | {
+    rows: list[ListedMember] = [
+        {
+            **_row(snapshot, fact, known, now),
             "server": servers[fact.name],
             "eligible": fact.name not in why_not,
             "why_not": why_not.get(fact.name),
@@ -54,16 +68,13 @@ def members(request: Request, name: str) -> list[dict[str, Any]]:
         for fact in sorted(facts, key=lambda fact: (place.get(fact.name, len(place)), fact.name))
     ]
     left = sorted((snapshot.occupied | set(snapshot.roles.values())) - servers.keys())
-    return rows + [
-        _row(snapshot, MemberFact(member), known, now)
-        | {"server": None, "eligible": False, "why_not": _LEFT, "doubt": None}
-        for member in left
-    ]
+    return rows + [_row(snapshot, MemberFact(member), known, now) for member in left]
 
 
 def _row(
     snapshot: GroupSnapshot, fact: MemberFact, known: dict[str, MemberRow], now: float
-) -> dict[str, Any]:
+) -> ListedMember:
+    """Return a member that is not in the stack."""
     row = known.get(fact.name)
     return {
         "member": fact.name,
@@ -73,4 +84,7 @@ def _row(
         "age": None if fact.created_at is None else max(0.0, now - fact.created_at),
         "host": fact.host,
         "priority": snapshot.group.members.priority.get(fact.name, DEFAULT_PRIORITY),
+        "eligible": False,
+        "why_not": _LEFT,
+        "doubt": None,
     }

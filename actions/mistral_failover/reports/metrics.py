@@ -1,11 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``failover.metrics``: the numbers of a project, as JSON.
-
-``{"now": seconds, "bounds": [seconds], "families": {name: [{"labels": {...}, "value": number}]}}``;
-a sample of a histogram has ``buckets`` (not summed up, one more than ``bounds``) and ``sum`` in
-place of ``value``. What the names mean: ``metrics.families``. Counters never fall; labels are
-bounded.
-"""
+"""``failover.metrics``: the numbers of a project, as JSON. What the names mean, and the form:
+``metrics.families``. Counters never fall; labels are bounded."""
 
 from __future__ import annotations
 
@@ -13,7 +8,6 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
@@ -23,6 +17,7 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.groups.agent_health import sends_commands
+from mistral_failover.metrics.families import Numbers, Sample
 from mistral_failover.model.types import installed_types
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
@@ -74,47 +69,57 @@ _ZEROES: list[tuple[str, dict[str, str]]] = [
 exist before."""
 _HISTOGRAMS = {"traversal_seconds": ("outcome",), "operation_seconds": ("type", "verb")}
 
-Sample = dict[str, Any]
 
-
-def of_server(
-    runtime: Runtime, *, all_projects: bool = False, limit: int = GROUPS
-) -> dict[str, Any]:
+def of_server(runtime: Runtime, *, all_projects: bool = False, limit: int = GROUPS) -> Numbers:
     """Return the numbers of the server's own project, or of all projects of its state store. Agents
     are asked with the rights of the configuration."""
     anonymous = ActionContext(SecurityContext(), ExecutionContext())
     return measured(Request(runtime, anonymous), limit, all_projects=all_projects)
 
 
-def measured(request: Request, limit: int, *, all_projects: bool = False) -> dict[str, Any]:
+def measured(request: Request, limit: int, *, all_projects: bool = False) -> Numbers:
     """Return the numbers of the request's project, or of all projects of the state store, which
     only the server of an operator shows; with labels of their own for ``limit`` groups."""
     database = request.runtime.database
     quiet = request.runtime.settings.sweep_after
 
-    def read(tx: SqlTransaction) -> dict[str, Any]:
+    def read(tx: SqlTransaction) -> _Snapshot:
         now = tx.now()
-        return {
-            "now": now,
-            "counters": totals.counters(tx),
-            "standings": gauges.group_gauges(tx, now),
-            "held": gauges.held_alarms(tx),
-            "sweeps": gauges.last_sweeps(tx),
-        }
+        return _Snapshot(
+            now,
+            totals.counters(tx),
+            gauges.group_gauges(tx, now),
+            gauges.held_alarms(tx),
+            gauges.last_sweeps(tx),
+        )
 
     store = database if all_projects else request.store
     seen = store.snapshot(read)
-    seen["lying"] = {
+    lying = {
         project: database.for_project(project).reading(partial(_lying, quiet))
-        for project in sorted({each.project for each in seen["standings"]})
+        for project in sorted({each.project for each in seen.groups})
     }
     table = _Table()
     for family, labels in _ZEROES:
         table.add(family, labels, 0)
-    _count(table, seen["counters"])
+    _count(table, seen.counters)
     _stand(table, seen, limit)
-    _listen(table, request, store, seen["standings"][:limit])
-    return {"now": seen["now"], "bounds": list(BUCKETS), "families": table.families}
+    for project, count in lying.items():
+        table.add("left_lying", {"project": project}, count)
+    _listen(table, request, store, seen.groups[:limit])
+    return {"now": seen.now, "bounds": list(BUCKETS), "families": table.families}
+
+
+@dataclass(frozen=True)
+class _Snapshot:
+    """What the state store has at one moment. ``held``: alarms that wait, by project and group;
+    ``sweeps``: when each project was swept last."""
+
+    now: float
+    counters: Counts
+    groups: list[GroupGauges]
+    held: dict[tuple[str, str | None], int]
+    sweeps: dict[str, float]
 
 
 @dataclass
@@ -133,7 +138,7 @@ class _Table:
     def highest(self, family: str, labels: dict[str, str], value: float) -> None:
         """Keep the highest value."""
         row = self._row(family, labels, {"value": value})
-        row["value"] = max(row["value"], value)
+        row["value"] = max(row["value"] or 0, value)
 
     def observe(self, family: str, labels: dict[str, str], bucket: int, count: float) -> None:
         """Add to a bucket of a histogram."""
@@ -193,10 +198,10 @@ def _types(counters: Counts) -> set[str]:
     return known | {kind for _, kind in users[:TYPES]}
 
 
-def _stand(table: _Table, seen: dict[str, Any], limit: int) -> None:
-    now: float = seen["now"]
-    names: dict[str, dict[str, str]] = {}
-    for number, each in enumerate(seen["standings"]):
+def _stand(table: _Table, seen: _Snapshot, limit: int) -> None:
+    now = seen.now
+    names: dict[str | None, dict[str, str]] = {}
+    for number, each in enumerate(seen.groups):
         label = {"project": each.project, "group": each.name if number < limit else OTHER}
         names[each.id] = label
         table.add("group_status", {**label, "status": each.status}, 1)
@@ -208,13 +213,11 @@ def _stand(table: _Table, seen: dict[str, Any], limit: int) -> None:
         if each.status == TraversalStatus.BLOCKED:
             since = each.blocked_since or each.since
             table.highest("group_blocked_seconds", label, _ago(now, since))
-    for (project, group_id), count in seen["held"].items():
+    for (project, group_id), count in seen.held.items():
         unknown = {"project": project, "group": UNKNOWN}
         table.add("held_alarms", names.get(group_id, unknown), count)
-    for project, at in seen["sweeps"].items():
+    for project, at in seen.sweeps.items():
         table.add("last_sweep_seconds", {"project": project}, _ago(now, at))
-    for project, count in seen["lying"].items():
-        table.add("left_lying", {"project": project}, count)
 
 
 def _ago(now: float, at: float | None) -> float:

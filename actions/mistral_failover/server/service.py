@@ -24,6 +24,7 @@ from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.embedded.server import EmbeddedMistral
 from mistral_failover.embedded.settings import LOCAL_HTTP
 from mistral_failover.emulator.client import EmulatorClient, EmulatorError
+from mistral_failover.metrics.families import Numbers
 from mistral_failover.metrics.server import MetricsServer
 from mistral_failover.mistral.client import MistralClient, MistralError
 from mistral_failover.reports.metrics import of_server
@@ -207,7 +208,7 @@ def _metrics(stack: ExitStack, options: Options) -> str | None:
         return None
     addresses.check_free(addresses.Address("127.0.0.1", port), "--metrics-port")
 
-    def ask() -> dict[str, Any]:
+    def ask() -> Numbers:
         return of_server(process.runtime(), all_projects=everything)
 
     return stack.enter_context(MetricsServer(ask, port)).url
