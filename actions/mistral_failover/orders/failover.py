@@ -7,10 +7,11 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from shlex import quote
-from typing import Any
+from typing import Any, cast
 
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.volumes import refuse_unmovable
+from mistral_failover.convergence.ports import Transaction
 from mistral_failover.fault_points import reach
 from mistral_failover.groups import candidates
 from mistral_failover.groups.refresh_members import depose, members_now, remember_members
@@ -248,7 +249,7 @@ def begin(
     *,
     incident_id: str,
     cause: str,
-    confirm: Callable[[Any], None] | None = None,
+    confirm: Callable[[ProjectTransaction], None] | None = None,
 ) -> Started:
     """Start the traversal that an incident causes. Repeated calls start it only once. ``confirm``
     is called in the transaction that starts it, with the group locked; it raises if that may not
@@ -281,7 +282,8 @@ def begin(
             incident_id=incident_id,
             # A group's own chain may put its own tasks between the stages.
             through=None if snapshot.group.workflow is None else Stage.FENCE,
-            confirm=confirm,
+            # The engine hands out the store's transactions, and knows less of them.
+            confirm=cast(Callable[[Transaction], None] | None, confirm),
         )
         if started.won or started.traversal_id == traversal_id:
             reach("link.before")

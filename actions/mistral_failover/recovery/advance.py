@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from shlex import quote
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from mistral_lib.actions import Result
 from sqlalchemy.exc import SQLAlchemyError
@@ -36,6 +36,7 @@ from mistral_failover.fault_points import reach
 from mistral_failover.model.stages import Stage, rank
 from mistral_failover.orders.other_target import choose_other_target
 from mistral_failover.reports import status
+from mistral_failover.reports.documents import TraversalReport
 from mistral_failover.resources import ownership
 from mistral_failover.resources.worker import NodeWorker
 from mistral_failover.runtime import rights
@@ -120,21 +121,31 @@ def _ready(row: NodeProgress) -> bool:
     return row.status == NodeStatus.WAITING and not row.remaining
 
 
-def advance(request: Request, traversal_id: str, through: Stage, *, hold: bool) -> Any:
+class Advanced(TypedDict):
+    """What a call came to. ``traversal``: the last one that was carried out. ``state``: its status.
+    ``said``: what happened in the meantime, in sentences. ``again``: this call gave its thread back
+    before the end and must be repeated. ``outcome``: the report of the last stage."""
+
+    traversal: str
+    state: str
+    said: list[str]
+    again: bool
+    outcome: NotRequired[TraversalReport | None]
+
+
+def advance(
+    request: Request, traversal_id: str, through: Stage, *, hold: bool
+) -> Advanced | Result:
     """Carry out a traversal, up to the end of the stage ``through``.
 
     With ``hold`` later stages wait for a call of their own. Without it their nodes are also carried
     out as soon as the graph allows. If the engine has superseded the traversal itself (by a
     replacement, or the way back), the new one is carried out instead.
 
-    Return ``traversal``, the last one that was carried out; ``state``, its status; ``said``, what
-    happened in the meantime, in sentences; and ``again``: True if this call gave its thread back
-    before the end and must be repeated. For the last stage it also returns the report.
-
     Fails with the status and the reason if something of these stages failed (FAILED) or waits for
     an operator (BLOCKED); with UNKNOWN_TRAVERSAL; with RIGHTS_ENDED.
     """
-    again = {
+    again: Advanced = {
         "traversal": traversal_id,
         "state": "IN_PROGRESS",
         "said": [],
@@ -168,7 +179,9 @@ def _store_is_back(request: Request, deadline: float) -> bool:
     return False
 
 
-def _advanced(request: Request, traversal_id: str, through: Stage, *, hold: bool) -> Any:
+def _advanced(
+    request: Request, traversal_id: str, through: Stage, *, hold: bool
+) -> Advanced | Result | None:
     """Return the result of :func:`advance`; None if the call gives its thread back before
     the end."""
     count = request.runtime.workers.ended()
@@ -192,7 +205,7 @@ def _advanced(request: Request, traversal_id: str, through: Stage, *, hold: bool
             return None
         view, said = last.view, list(last.said)
     reach("advance.after")
-    facts = {
+    facts: Advanced = {
         "traversal": view.traversal.id,
         "state": view.traversal.status,
         "said": said,
@@ -312,13 +325,13 @@ def _open(request: Request, current: Traversal, through: Stage, *, hold: bool) -
 
 
 def _reported(
-    request: Request, group: str, traversal_id: str, facts: dict[str, Any]
-) -> dict[str, Any] | Result:
+    request: Request, group: str, traversal_id: str, facts: Advanced
+) -> Advanced | Result:
     found = report(request, group, traversal_id)
     return found if isinstance(found, Result) else {**facts, "outcome": found}
 
 
-def report(request: Request, group: str, traversal_id: str) -> dict[str, Any] | Result:
+def report(request: Request, group: str, traversal_id: str) -> TraversalReport | Result:
     """Return how a traversal ended. It is an error if it did not reach its goal or waits for
     rights, and if a planned move returned or was superseded by another goal."""
     reach("report.before")
@@ -344,7 +357,7 @@ def report(request: Request, group: str, traversal_id: str) -> dict[str, Any] | 
     return Result(error={**error, "message": found["reason"], "report": found})
 
 
-def _failure(code: str, message: str, facts: dict[str, Any]) -> Result:
+def _failure(code: str, message: str, facts: Advanced) -> Result:
     remedy = "Run failover status: it shows the next step."
     return Result(error={"code": code, "message": message, "remedy": remedy, **facts})
 
