@@ -135,7 +135,7 @@ class Selected:
     unsure: str = ""
 
     def answer(self) -> SelectionFacts:
-        """Return what is not among the alarms as part of an action's answer."""
+        """Return the other fields as part of an action's answer."""
         return {"passed_over": list(self.passed_over), "unsure": self.unsure}
 
 

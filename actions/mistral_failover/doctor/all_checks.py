@@ -28,7 +28,7 @@ from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents
 from mistral_failover.store.transaction import ProjectTransaction
 
-_LEVELS = ("ok", "warn", "error")
+_LEVELS: tuple[Level, ...] = ("ok", "warn", "error")
 
 
 def storm(examination: Examination) -> Iterable[Finding]:
@@ -102,7 +102,7 @@ class FindingDocument(TypedDict):
 class DoctorReport(TypedDict):
     """What the doctor found. ``level``: the worst one. ``seconds``: how long it took."""
 
-    level: str
+    level: Level
     findings: list[FindingDocument]
     seconds: float
 
@@ -123,7 +123,7 @@ def unable(error: ErrorFacts) -> DoctorReport:
 
 
 def answer(findings: Iterable[Finding], seconds: float) -> DoctorReport:
-    """Findings as plain JSON; see :func:`doctor`."""
+    """Return findings as plain JSON."""
     rows: list[FindingDocument] = [
         {
             "check": found.check,

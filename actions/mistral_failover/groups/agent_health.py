@@ -93,8 +93,8 @@ class ReportedAgent(TypedDict):
 
 
 class MemberAgent(TypedDict):
-    """A member and its agent; None: it was not heard. ``lacks``: in words, the commands of the
-    group that it does not know. ``sentence``: all of it in words."""
+    """A member and its agent. ``agent``: None if it was not heard. ``lacks``: in words, the
+    commands of the group that it does not know. ``sentence``: all of it in words."""
 
     member: str
     server: str | None

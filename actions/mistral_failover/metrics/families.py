@@ -26,8 +26,8 @@ class Sample(TypedDict, total=False):
 
 
 class Numbers(TypedDict):
-    """The answer of ``failover.metrics``: the samples by name. ``now``: seconds since the epoch.
-    ``bounds``: of the buckets, in seconds."""
+    """The answer of ``failover.metrics``. ``now``: seconds since the epoch. ``bounds``: of the
+    buckets, in seconds. ``families``: the samples by the metric's name."""
 
     now: float
     bounds: list[float]

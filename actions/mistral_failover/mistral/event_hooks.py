@@ -39,8 +39,8 @@ _WAITING = 1000  # groups that wait for the thread; the sweep tells what more th
 
 
 class SentEvent(TypedDict):
-    """An event that was sent to a group's workflow. ``event``: None if the workflow could not be
-    notified."""
+    """An event that was sent to a group's workflow, or, with ``event`` None, one that could not be
+    sent."""
 
     group: str
     event: str | None
@@ -110,7 +110,7 @@ def after(request: Request) -> None:
 def send_all(request: Request, group_id: str | None) -> list[SentEvent]:
     """Send the events that dead processes did not send, in the project or in one of its groups,
     within a bounded time; for a sweep. Return a row for each event, and for each group whose
-    workflow could not be notified: ``group``, ``event`` (None: it could not), ``sentence``."""
+    workflow could not be notified."""
     found = request.store.reading(lambda tx: hooks.waiting(tx, quiet=0.0))
     deadline = time.monotonic() + _LIMIT
     rows: list[SentEvent] = []

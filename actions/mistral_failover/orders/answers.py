@@ -82,7 +82,7 @@ class AlarmBodyAnswer(AlarmBatch):
 
 
 class RefusedAlarm(TypedDict):
-    """A held alarm that was admitted and cannot be started."""
+    """A held alarm that could not be admitted or started."""
 
     incident: str
     group: str
@@ -163,9 +163,10 @@ class RollingOutcome(TypedDict):
     roles: dict[str, str]
 
 
-class NextMember(TypedDict):
-    """The next member of a rolling replacement; None: all are done, and ``outcome`` says so.
-    ``turn``: all of them, as fixed at the beginning. ``wait``: the seconds before its turn."""
+class RollingStep(TypedDict):
+    """The next step of a rolling replacement. ``turn``: all members, as fixed at the beginning.
+    ``member`` and ``server``: the next one; None if all are done, then ``outcome`` says so.
+    ``wait``: the seconds before its turn."""
 
     group: str
     turn: list[MemberInTurn]

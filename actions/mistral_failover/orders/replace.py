@@ -27,7 +27,7 @@ from mistral_failover.model.replacement import (
     next_in_turn,
 )
 from mistral_failover.orders import failover, operator_order, switchover
-from mistral_failover.orders.answers import MemberInTurn, NextMember, Replacement
+from mistral_failover.orders.answers import MemberInTurn, Replacement, RollingStep
 from mistral_failover.orders.failover import Derive, FailoverRequest
 from mistral_failover.orders.operator_order import NothingToDo
 from mistral_failover.runtime.errors import ActionError
@@ -214,7 +214,7 @@ def next_member(
     wanted: tuple[str, ...],
     turn: Sequence[MemberInTurn] | None,
     pause: int,
-) -> NextMember:
+) -> RollingStep:
     """Return the next member when members are replaced one by one.
 
     The servers to replace are fixed once, when ``turn`` is None: those of all members, or of the
@@ -237,7 +237,7 @@ def next_member(
     waiting = {each["member"] for each in turn if servers.get(each["member"]) == each["server"]}
     choice = next_in_turn(snapshot.group, members, snapshot.lost, snapshot.roles, waiting)
     done = f"{len(turn) - len(waiting)} of {len(turn)} members replaced"
-    answer: NextMember = {
+    answer: RollingStep = {
         "group": group,
         "turn": list(turn),
         "outcome": None,

@@ -124,7 +124,8 @@ def _ready(row: NodeProgress) -> bool:
 class Advanced(TypedDict):
     """What a call came to. ``traversal``: the last one that was carried out. ``state``: its status.
     ``said``: what happened in the meantime, in sentences. ``again``: this call gave its thread back
-    before the end and must be repeated. ``outcome``: the report of the last stage."""
+    before the end and must be repeated. ``outcome``: the traversal's report, if the last stage was
+    asked for; None with ``again``."""
 
     traversal: str
     state: str

@@ -24,7 +24,7 @@ class Restarted(TakenUp):
 
 
 class JudgedIncident(TypedDict):
-    """An incident about which a sweep decided. ``group``: missing from what was held only now."""
+    """An incident about which a sweep decided. ``group``: missing if this sweep held it."""
 
     incident: str
     group: NotRequired[str]
@@ -32,9 +32,9 @@ class JudgedIncident(TypedDict):
 
 
 class JudgedAlarms(TypedDict):
-    """Held alarms that were judged again. ``released``: those that the storm guard let go, whose
-    failovers have not begun. ``dismissed``: those whose cause has cleared. ``unable``: sentences
-    about what could not be checked."""
+    """Held alarms that were judged again. ``released``: those that the storm guard let go.
+    ``dismissed``: those whose cause has cleared, also admitted ones that could not be started.
+    ``unable``: sentences about what could not be done."""
 
     released: list[JudgedIncident]
     dismissed: list[JudgedIncident]
@@ -115,7 +115,8 @@ class ChainToStart(TypedDict):
 class Swept(JudgedAlarms, AdmittedIncidents):
     """What a sweep found.
 
-    ``ended``: not looked for if one group is swept. ``observed``: groups whose service has changed
+    The failovers of ``released`` are among ``started``. ``ended``: not looked for if one group is
+    swept. ``observed``: groups whose service has changed
     according to an observation of servers, volumes and parameters; only if there is nothing to work
     on. ``told``: events that were sent to workflows of groups now; if there is something to work
     on, that comes first, and they are sent in the background. ``chains`` and ``heals``: everything

@@ -38,8 +38,9 @@ class OwnerExecution(TypedDict):
 
 
 class HeldLock(TypedDict):
-    """A lock that is held. ``id``: the resource's. ``why``: a sentence about whether its owner is
-    alive. ``lease_left``: seconds. ``execution``: None if the owner is no execution."""
+    """A lock that is held, and what Mistral says of its owner. ``id``: the resource's. ``why``: a
+    sentence about whether its owner is alive. ``lease_left``: seconds. ``execution``: None if the
+    owner is no execution."""
 
     group: str
     resource: str

@@ -32,7 +32,7 @@ from mistral_failover.reports.durations import critical_path, stage_of, stages
 from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import find_by_short_id
 from mistral_failover.store import details, groups, incidents, plans, views
-from mistral_failover.store.details import DeferralRow, LedgerRow, TraversalBrief
+from mistral_failover.store.details import LedgerRow, MetLock, TraversalBrief
 from mistral_failover.store.id_lookup import Match
 from mistral_failover.store.transaction import ProjectTransaction
 from mistral_failover.store.views import ChainRow, TraversalStep
@@ -66,8 +66,7 @@ class _ChainWait:
 def show(request: Request, said: str, group: str | None, *, trees: bool = True) -> Details:
     """Return everything about the one object of the project whose id begins with these digits: the
     document of its kind. Without ``trees`` Mistral is not asked. Raises ActionError UNKNOWN_ID,
-    AMBIGUOUS_ID.
-    """
+    AMBIGUOUS_ID."""
 
     def read(tx: ProjectTransaction) -> _Found:
         match = find_by_short_id(request, tx, said, group)
@@ -346,7 +345,7 @@ def _operation_row(
     }
 
 
-def _deferrals(met: Iterable[DeferralRow], operations: Iterable[LedgerRow]) -> list[Deferral]:
+def _deferrals(met: Iterable[MetLock], operations: Iterable[LedgerRow]) -> list[Deferral]:
     """Add to each row how long the operation waited: until the next operation on the resource
     began, None if there is none."""
     begun: dict[str, list[float]] = {}

@@ -18,8 +18,8 @@ from mistral_failover.model.types import Verb
 
 class StageTime(TypedDict):
     """A stage in which a traversal ran operations. ``ended_at``: None while one runs. ``seconds``:
-    from the first start to the last end. ``work``: the sum of its ``operations``, which is more
-    than that if they ran in parallel."""
+    from the first start to the last end. ``work``: the sum of the operations' times, more than
+    ``seconds`` if they ran in parallel."""
 
     stage: str
     operations: int
@@ -34,7 +34,7 @@ class PathStep(TypedDict):
 
     key: str
     resource: str
-    verb: str
+    verb: Verb
     seconds: float
 
 

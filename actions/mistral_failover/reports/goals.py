@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.model.differences import DifferenceDocument, differences
 from mistral_failover.model.goal import Goal
@@ -22,7 +23,7 @@ class ListedGoal(TypedDict):
     version: str
     roles: dict[str, str]
     lost: list[str]
-    status: str | None
+    status: TraversalStatus
     cause: str
     walked: int
     given_at: float

@@ -74,7 +74,7 @@ def members(request: Request, name: str) -> list[ListedMember]:
 def _row(
     snapshot: GroupSnapshot, fact: MemberFact, known: dict[str, MemberRow], now: float
 ) -> ListedMember:
-    """Return a member that is not in the stack."""
+    """Return a member as if it had left the stack."""
     row = known.get(fact.name)
     return {
         "member": fact.name,

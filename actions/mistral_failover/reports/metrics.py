@@ -138,7 +138,8 @@ class _Table:
     def highest(self, family: str, labels: dict[str, str], value: float) -> None:
         """Keep the highest value."""
         row = self._row(family, labels, {"value": value})
-        row["value"] = max(row["value"] or 0, value)
+        known = row["value"]
+        row["value"] = value if known is None else max(known, value)
 
     def observe(self, family: str, labels: dict[str, str], bucket: int, count: float) -> None:
         """Add to a bucket of a histogram."""

@@ -13,34 +13,27 @@ from mistral_failover.convergence.records import JournalKind, OperationStatus
 from mistral_failover.model.types import Verb
 from mistral_failover.store.session import ProjectSession
 from mistral_failover.store.tables import groups, journal, nodes, operations, resources, traversals
+from mistral_failover.store.views import OperationRow
 
 LOCKS_BROKEN = (JournalKind.STEAL, JournalKind.BROKEN)
 """The kinds of journal entries about a lock that was taken from its owner."""
 
 
-class LedgerRow(TypedDict):
-    """An operation in the ledger. ``result``: None while there is none. ``resource``, ``type``,
-    ``member``: of its resource."""
+class LedgerRow(OperationRow):
+    """An operation, and who carries it out for what. ``resource``, ``type``, ``member``: of its
+    resource."""
 
-    key: str
-    resource_id: str
     traversal_id: str
-    verb: Verb
     goal_version: str
-    status: OperationStatus
-    attempts: int
     owner: str
     token: int
-    result: Mapping[str, Any] | None
-    started_at: float
-    ended_at: float | None
     resource: str
     type: str
     member: str | None
 
 
-class DeferralRow(TypedDict):
-    """A node that found a lock when it was ready. If there were several deferrals, the last one."""
+class MetLock(TypedDict):
+    """A lock that a node met when it was ready, the last one that it met."""
 
     node: str
     resource_id: str
@@ -50,7 +43,7 @@ class DeferralRow(TypedDict):
 
 
 class TraversalBrief(TypedDict):
-    """A traversal, in short. ``goal``: the version of its goal."""
+    """A traversal in the list of an incident or a goal. ``goal``: the version of its goal."""
 
     id: str
     goal: str
@@ -62,8 +55,9 @@ class TraversalBrief(TypedDict):
 
 
 class LockRow(TypedDict):
-    """A lock that is held. ``lease_left``: seconds, negative if the lease is over. ``operation``
-    (its key) and ``traversal`` are None if the ledger has none under this token."""
+    """A lock that is held, as the state store has it. ``lease_left``: seconds, negative if the
+    lease is over. ``operation`` (its key) and ``traversal`` are None if the ledger has none under
+    this token."""
 
     group_id: str
     group: str
@@ -144,7 +138,7 @@ def errors_of_making(tx: ProjectSession, resource_id: str) -> list[Mapping[str, 
     ]
 
 
-def deferrals(tx: ProjectSession, traversal_id: str) -> list[DeferralRow]:
+def deferrals(tx: ProjectSession, traversal_id: str) -> list[MetLock]:
     """Return the nodes of a traversal that found a lock when they were ready."""
     query = (
         sa.select(
@@ -158,7 +152,7 @@ def deferrals(tx: ProjectSession, traversal_id: str) -> list[DeferralRow]:
         .where(nodes.c.traversal_id == traversal_id, nodes.c.deferred_to.is_not(None))
         .order_by(nodes.c.deferred_at, nodes.c.node)
     )
-    return tx.rows(DeferralRow, query)
+    return tx.rows(MetLock, query)
 
 
 def traversals_of(
