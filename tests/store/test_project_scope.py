@@ -302,7 +302,7 @@ def test_a_statement_without_any_condition_reaches_the_own_rows_alone(
     found = own.reading(lambda tx: [tuple(row) for row in tx.connection.execute(sa.select(table))])
     aliased = table.alias()
     other = own.reading(
-        lambda tx: [tuple(row) for row in tx.connection.execute(sa.select(aliased))]
+        lambda tx: [tuple(row.values()) for row in tx.rows(dict, sa.select(aliased))]
     )
     assert sorted(found, key=repr) == sorted(other, key=repr) == mine
 

@@ -51,7 +51,7 @@ def define(
     stored = {"document": group.definition, "types": [t.to_dict() for t in loaded]}
     stacks: set[str] | None = None  # not asked for yet
 
-    def store(tx: ProjectTransaction) -> tuple[str, Any]:
+    def store(tx: ProjectTransaction) -> tuple[str, Mapping[str, Any] | None]:
         identity = group_id(request.project_id, group.name)
         known = tx.definition(identity) if groups.get(tx, identity) else None
         if not dry_run:
@@ -171,7 +171,7 @@ def _named(stored: Mapping[str, Any]) -> dict[str, Any]:
 def definition(request: Request, name: str) -> GroupDefinition:
     """Return a group's definition as it was given. Raises UnknownGroup."""
 
-    def read(tx: ProjectTransaction) -> Any:
+    def read(tx: ProjectTransaction) -> Mapping[str, Any]:
         identity = group_id(request.project_id, name)
         if groups.get(tx, identity) is None:
             raise UnknownGroup(name, groups.names(tx))

@@ -76,15 +76,21 @@ class EndedExecution(TypedDict):
     sentence: str
 
 
-class HealInput(TypedDict):
-    """The input of the workflow that heals a group: an alarm, or an order for the same goal."""
+class AlarmInput(TypedDict):
+    """The input of ``failover.on_event``: an alarm of this ``kind``."""
 
-    body: NotRequired[dict[str, str]]
-    kind: NotRequired[str]
-    group: NotRequired[str]
-    lost: NotRequired[list[str]]
-    because: NotRequired[str]
-    after: NotRequired[str | None]
+    body: dict[str, str]
+    kind: str
+
+
+class SameGoalInput(TypedDict):
+    """The input of ``failover.failover`` for the same goal, unless another traversal came ``after``
+    this one. Without ``to`` another target may be chosen."""
+
+    group: str
+    lost: list[str]
+    because: str
+    after: str | None
     to: NotRequired[dict[str, str]]
 
 
@@ -93,7 +99,7 @@ class Heal(TypedDict):
     again."""
 
     workflow: str
-    input: HealInput
+    input: AlarmInput | SameGoalInput
 
 
 class ObservedGroup(TypedDict):

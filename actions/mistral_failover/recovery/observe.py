@@ -44,7 +44,7 @@ from mistral_failover.model.observation import (
     keeps_from_roles,
 )
 from mistral_failover.orders.other_target import names_its_target
-from mistral_failover.recovery.documents import Heal, HealInput, ObservedGroup
+from mistral_failover.recovery.documents import Heal, ObservedGroup, SameGoalInput
 from mistral_failover.resources.modules import observer
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, observations, suspensions, views
@@ -493,7 +493,7 @@ def _may_begin(facts: _RestingGroup, memory: dict[str, Any], tx: ProjectTransact
 def _same_goal(facts: _RestingGroup, because: str, *, stay: bool) -> Heal:
     """Return the workflow that converges to the same goal again, unless another order comes first.
     ``stay``: each role stays where it is."""
-    order: HealInput = {
+    order: SameGoalInput = {
         "group": facts.state.name,
         "lost": [],
         "because": because,

@@ -13,6 +13,7 @@ from mistral_failover.groups.failed_step import FailedStep
 from mistral_failover.mistral.executions import ExecutionTrees
 from mistral_failover.model.decisions import AdmissionRule, Decision
 from mistral_failover.model.types import Verb
+from mistral_failover.orders.answers import GroupDefinition
 from mistral_failover.reports.durations import CriticalPath, StageTime
 from mistral_failover.store.details import BrokenLock, LockRow, TraversalBrief
 from mistral_failover.store.suspensions import Maintenance, Pause
@@ -220,8 +221,8 @@ class StatusReport(GroupReport):
     incidents: list[ReportedIncident]
     unstarted: list[ReportedIncident]
     agents: dict[str, str]
-    definition: NotRequired[Mapping[str, Any]]
-    """The group file and its types, if they were asked for."""
+    definition: NotRequired[GroupDefinition]
+    """If it was asked for."""
     now: float
 
 
