@@ -107,7 +107,8 @@ async def _in_the_queue(call: Call, server: Server, volume: Volume, device: str 
     await asyncio.sleep(fault.seconds)
     if emulation.state.attachments_of(server_id=server.id, volume_id=volume.id):
         raise refused(400, f"Invalid volume: volume {volume.id} already attached")
-    if volume.status not in ("available", "in-use"):
+    free = ("available", "in-use") if volume.multiattach else ("available",)
+    if volume.status not in free:
         raise unreservable(volume)
 
 
