@@ -146,8 +146,17 @@ class Settings:
         cfg.FloatOpt,
         60.0,
         "Seconds after which a request without an answer and without a visible effect counts "
-        "as lost and is sent again. Services drop a request after their own "
-        "rpc_response_timeout, 60 s by default; until then it may be in a queue.",
+        "as lost: it is sent again, and a later operation may rely on what it sees. This assumes "
+        "that a service drops a request after its own rpc_response_timeout, 60 s by default.",
+        min=0.0,
+    )
+    repeat_after_attach: float | None = _option(
+        cfg.FloatOpt,
+        None,
+        "The same for Nova's requests that attach and detach volumes; default: repeat_after. Nova "
+        "keeps such a request in the queue of a compute service that does not take it up for its "
+        "long_rpc_timeout, 1800 s by default. Set it to that if your compute services hang or "
+        "restart while requests wait for them.",
         min=0.0,
     )
     mistral_url: str | None = _option(

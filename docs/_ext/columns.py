@@ -112,6 +112,8 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "become what that goal wants",
         "given_up": "the error's code for which its last operation was given up, to be repeated by "
         "another worker; null: it was not",
+        "asked": "a request of its last operation that has no answer yet; null: there is none",
+        "settles_at": "the time until which that request may still take effect",
         "owner": "the owner of its lock; null: it is free",
         "token": "grows with each owner; a result with an older one changes nothing",
         "lease_until": "the time until which its owner counts as live",

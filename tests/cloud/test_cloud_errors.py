@@ -10,7 +10,14 @@ from heatclient import exc as heat
 from keystoneauth1 import exceptions as keystone
 from openstack import exceptions as sdk
 
-from mistral_failover.cloud.errors import CloudError, translate, translated
+from mistral_failover.cloud.errors import (
+    CloudError,
+    Fate,
+    fate_by_status,
+    fate_without_answer,
+    translate,
+    translated,
+)
 from mistral_failover.cloud.guard import LeaseLost
 
 TOKEN = "gAAAAABk-0123456789abcdefghijklmnopqrstuvwxyz"
@@ -188,3 +195,35 @@ def test_other_refusals_stay_refusals(message):
     error = translate(from_heatclient(400, message), "update the stack", "Heat", changes=True)
 
     assert (error.code, error.transient) == ("BAD_REQUEST", False)
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "fate"),
+    [
+        ("POST /servers/1/os-volume_attachments", 200, Fate.SETTLED),
+        ("DELETE /servers/1/os-volume_attachments/2", 202, Fate.SETTLED),  # it shows "detaching"
+        ("DELETE /servers/1/os-interface/2", 202, Fate.SILENT),  # nothing shows that it is accepted
+        ("DELETE /servers/1/os-interface/2", 409, Fate.SETTLED),
+        ("PUT /v2.0/ports/1", 404, Fate.SETTLED),
+        ("PUT /v2.0/ports/1", 429, Fate.SETTLED),
+        ("PUT /v2.0/ports/1", 500, Fate.FAILED),
+        ("PUT /v2.0/ports/1", 503, Fate.FAILED),
+        ("PUT /v2.0/ports/1", 504, Fate.SILENT),
+    ],
+)
+def test_what_an_answer_leaves_of_a_request(asked: str, status: int, fate: Fate) -> None:
+    assert fate_by_status(asked, status) is fate
+
+
+@pytest.mark.parametrize(
+    ("error", "fate"),
+    [
+        (requests.ConnectionError(ConnectionRefusedError()), Fate.SETTLED),
+        (requests.ConnectTimeout(), Fate.SETTLED),
+        (LeaseLost("the lease has ended"), Fate.SETTLED),  # asked for right before the bytes leave
+        (requests.ConnectionError(ConnectionResetError()), Fate.FAILED),
+        (requests.ReadTimeout(), Fate.SILENT),
+    ],
+)
+def test_what_a_call_without_an_answer_leaves_of_a_request(error: Exception, fate: Fate) -> None:
+    assert fate_without_answer(error) is fate

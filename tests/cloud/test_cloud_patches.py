@@ -10,6 +10,7 @@ import pytest
 from heatclient import exc as heat
 
 from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.patches import patch_parameters
 from mistral_failover.settings import Settings
 
@@ -33,6 +34,7 @@ def test_an_update_that_ends_in_a_server_error_may_be_under_another_s_trust() ->
         return probe()
 
     cloud: Any = SimpleNamespace(
+        guard=Unguarded(),
         heat=SimpleNamespace(stacks=Stacks()),
         shared=lambda *_: [],
         wait=wait,

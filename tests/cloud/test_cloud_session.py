@@ -10,9 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 from keystoneauth1 import exceptions as keystone
+from keystoneauth1.adapter import Adapter
 from keystoneauth1.identity import v3
 
-from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.errors import CloudError, Fate
 from mistral_failover.cloud.guard import LeaseLost, Unguarded
 from mistral_failover.cloud.session import GuardedSession, session_for
 from mistral_failover.fault_points import arm, disarm
@@ -466,3 +467,34 @@ def test_an_entry_that_clouds_yaml_lacks_is_a_configuration_error():
     with pytest.raises(CloudError) as raised:
         session_for(None, guard=Unguarded(), settings=Settings(cloud="nowhere"))
     assert raised.value.code == "CONFIG"
+
+
+class Log(Recorder):
+    """A guard that records what is asked and what became of it."""
+
+    def __init__(self):
+        super().__init__()
+        self.log = []
+
+    def unsettled(self):
+        return 0.0
+
+    def ask(self, asked):
+        self.log.append(asked)
+        return self.permit(asked), len(self.log)
+
+    def ended(self, number, fate):
+        self.log.append((number, fate))
+
+
+def test_only_what_changes_something_in_a_service_is_recorded_and_then_its_answer(server):
+    server.reply = lambda request: (202, {}, {})
+    log = Log()
+    session = guarded(log)
+
+    nova = Adapter(session, service_type="compute", endpoint_override=server.url)
+    nova.get("/servers/1", authenticated=False)
+    session.post(f"{server.url}/v3/auth/tokens", json={}, authenticated=False)
+    nova.post("/servers?name=x", json={}, authenticated=False)
+
+    assert log.log == ["POST /servers", (1, Fate.SETTLED)]

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.errors import CloudError, Fate
+from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.patches import patch_parameters
 from mistral_failover.cloud.replacements import replace_member
 from mistral_failover.cloud.servers import delete_server, server_state, stop
@@ -86,12 +87,29 @@ def test_an_attach_that_is_not_answered_is_asked_for_once(
     assert listed.attachment_id
 
 
+class Heir(Unguarded):
+    """The guard of an owner that found a request of a former one."""
+
+    def __init__(self, unsettled: float) -> None:
+        super().__init__()
+        self._until = time.monotonic() + unsettled
+
+    def unsettled(self) -> float:
+        return self._until - time.monotonic()
+
+    def ask(self, asked: str) -> tuple[float, int]:
+        return self.permit(asked), 0
+
+    def ended(self, number: int, fate: Fate) -> None:
+        pass
+
+
 @contextmanager
 def queued(emulator: EmulatorClient, cloud: Cloud, pair: Pair, seconds: float) -> Iterator[None]:
     """The attach of a former owner is in the queue of the compute service. The next owner waits
     long enough for it, on a busy machine too."""
     cloud.session.timeout = 5
-    cloud.settings = dataclasses.replace(cloud.settings, poll_ceiling=8 * seconds)
+    cloud.session.guard = Heir(8 * seconds)
     emulator.set_latency(rpc_timeout=60)
     emulator.api_fault("attach", "queue", seconds=seconds)
     post = partial(cloud.compute.create_volume_attachment, pair.a, volume=pair.volume)
@@ -159,7 +177,7 @@ def test_a_detach_waits_for_an_attach_that_an_earlier_attempt_may_have_asked_for
     hasty: Cloud, pair: Pair, emulator: EmulatorClient
 ) -> None:
     with queued(emulator, hasty, pair, TIMEOUT / 2):
-        detach(hasty, pair.volume, pair.a, 10, unknown=True)
+        detach(hasty, pair.volume, pair.a, 10)
 
     assert [begun(emulator, kind) for kind in ("attach_begin", "detached")] == [1, 1]
     assert list(hasty.compute.volume_attachments(pair.a)) == []

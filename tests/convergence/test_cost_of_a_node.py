@@ -11,9 +11,9 @@ from support.samples import CHAIN
 from support.simulation import LEASE, Simulation
 
 DONE = Outcome(physical_id="x", attributes={"echo": 1})
-CHECK = 7
-"""The group and its lock; traversal, sync point, record and epoch; inputs; the lock of the record;
-the ledger's entries and a new one; the journal."""
+CHECK = 8
+"""The group and its lock; traversal, sync point, record and epoch; inputs; requests that may still
+take effect; the lock of the record; the ledger's entries and a new one; the journal."""
 CONCLUSION = 8
 """The group and its lock; traversal, sync point, record and epoch; the record; the ledger; the
 journal; the sync point; those of the dependents; which of them are ready."""

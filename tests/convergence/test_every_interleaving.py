@@ -97,6 +97,12 @@ SMALL: dict[str, Scenario] = {
     "a failover that fails stays where it is": lambda: Explorer(
         *AWAY, reached=1, faults=RemainingEvents(failures=1, freezes=1)
     ),
+    "a request is given up, and the goal changes": lambda: Explorer(
+        *there_and_back(FAILOVER)[:2],
+        ChosenGoal(FAILOVER),
+        reached=1,
+        faults=RemainingEvents(lates=1),
+    ),
     "the group file is changed": lambda: Explorer(
         *CHANGE[:2], reached=1, faults=RemainingEvents(crashes=1, failures=1)
     ),

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from mistral_failover.convergence.records import Operation, Outcome
+from mistral_failover.convergence.records import Operation, Outcome, Ready
+from mistral_failover.model.goal import Goal
 from mistral_failover.model.ids import derived_id
 from mistral_failover.store import views
 from mistral_failover.store.tables import journal, operations
@@ -82,6 +83,95 @@ def test_an_update_after_one_of_which_nothing_is_known_says_so(
     update = handed_out(simulation, "c")
 
     assert (update.previous, update.unknown) == ({"value": "a"}, True)
+
+
+# -- a request without an answer
+
+
+def asked(simulation: Simulation, operation: Operation, seconds: float = 60.0) -> None:
+    """Its owner sends a request and stops before the answer."""
+    lock = operation.ticket.lock
+    assert simulation.database.atomically(lambda tx: tx.ask(lock, "DELETE /x", seconds))
+    simulation.engine.abandon(operation.ticket, "its process is stopping")
+
+
+def update_of(simulation: Simulation, goal: Goal) -> Ready:
+    """The one node that brings a resource to the goal."""
+    (ready,) = [each for each in simulation.start(goal).ready if each.node.kind == "update"]
+    return ready
+
+
+def test_what_another_goal_wants_waits_until_the_last_request_can_have_no_effect_any_more(
+    simulation: Simulation,
+) -> None:
+    simulation.define({"a": sample_resource(value=ACTIVE)})
+    simulation.converge(simulation.goal("a"))
+    asked(simulation, handed_out(simulation, "b"))
+
+    ready = update_of(simulation, simulation.goal("c"))
+    waits = simulation.engine.check(ready, "o")
+    assert waits.operation is None
+    (row,) = simulation.database.reading(lambda tx: tx.progress(ready.traversal_id))
+    assert row.next_try == waits.retry_at, "a loop comes back then"
+
+    simulation.clock.seconds += 60.001
+    assert simulation.operation(ready).unsettled == 0
+
+
+def test_the_same_operation_continues_at_once_and_knows_how_long_to_look_only(
+    simulation: Simulation,
+) -> None:
+    simulation.define({"a": sample_resource(value=ACTIVE)})
+    simulation.converge(simulation.goal("a"))
+    asked(simulation, handed_out(simulation, "b"))
+    simulation.clock.seconds += 20
+
+    again = handed_out(simulation, "b")
+
+    assert again.unknown
+    assert again.unsettled == pytest.approx(40)
+
+
+def test_where_nothing_was_asked_nothing_is_waited_for(simulation: Simulation) -> None:
+    simulation.define({"a": sample_resource(value=ACTIVE)})
+    simulation.converge(simulation.goal("a"))
+    died = handed_out(simulation, "b")
+    simulation.database.atomically(lambda tx: tx.ask(died.ticket.lock, "DELETE /x", 60.0))
+    simulation.database.atomically(lambda tx: tx.settle(died.ticket.lock))
+    simulation.clock.seconds += LEASE
+
+    update = handed_out(simulation, "c")
+
+    assert (update.unknown, update.unsettled) == (True, 0)
+
+
+def test_a_record_that_takes_another_one_s_place_waits_for_what_that_one_asked_for(
+    simulation: Simulation,
+) -> None:
+    simulation.define({"a": sample_resource(key=ACTIVE)})
+    simulation.converge(simulation.goal("a"))
+    former = update_of(simulation, simulation.goal("b"))
+    asked(simulation, simulation.operation(former))
+
+    new = update_of(simulation, simulation.goal("c"))
+
+    assert new.node.resource_id != former.node.resource_id
+    assert simulation.engine.check(new, "o").retry_at is not None
+
+
+def test_what_a_fence_asked_for_is_waited_for_before_its_member_gets_anything(
+    simulation: Simulation,
+) -> None:
+    """A stop that comes late would hit what was started since."""
+    simulation.define({"a": sample_resource("held", member=ACTIVE)})
+    handed = map(simulation.operation, simulation.start(simulation.goal("b", lost=("a",))).ready)
+    (fence,) = [each for each in handed if each.record.name == "fence:a"]
+    asked(simulation, fence)
+    simulation.converge(simulation.nothing())
+
+    back = update_of(simulation, simulation.goal("a"))
+
+    assert simulation.engine.check(back, "o").retry_at is not None
 
 
 def test_what_was_applied_is_what_succeeded_last(simulation: Simulation) -> None:

@@ -40,6 +40,7 @@ OPERATION: dict[str, Any] = {
     "previous": None,
     "inputs": {},
     "unknown": False,
+    "unsettled": 0.0,
     "timeout": 300.0,
 }
 
@@ -306,7 +307,7 @@ def test_a_volume_of_a_server_that_is_gone_moves_only_with_a_proof(
         servers, "deletion_proof", lambda *_: Evidence(proven, "delete", "it may be running")
     )
 
-    def detach(_c: Any, _v: str, server: str, _l: float, _r: Release, *, unknown: bool) -> None:
+    def detach(_c: Any, _v: str, server: str, _l: float, _r: Release) -> None:
         detached.append(server)
 
     monkeypatch.setattr(volumes, "detach", detach)
@@ -344,7 +345,7 @@ def test_a_volume_leaves_on_the_terms_of_the_fence_and_of_the_group_file(
     status = "SHUTOFF" if inputs == fenced("stop") else "ACTIVE"
     monkeypatch.setattr(servers, "server_state", lambda *_: ServerState(status, None, None, True))
 
-    def detach(_c: Any, _v: str, _s: str, _l: float, terms: Release, *, unknown: bool) -> None:
+    def detach(_c: Any, _v: str, _s: str, _l: float, terms: Release) -> None:
         asked.append(terms)
 
     monkeypatch.setattr(volumes, "detach", detach)

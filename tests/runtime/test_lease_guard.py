@@ -12,14 +12,14 @@ from mistral_lib.actions.context import ActionContext
 from sqlalchemy.exc import OperationalError
 
 from mistral_failover.actions import locks, operations
-from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.errors import CloudError, Fate
 from mistral_failover.cloud.guard import HandedBack, LeaseLost
 from mistral_failover.convergence.records import Lock, Ready
 from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.lease_guard import LeaseGuard, WaitRecord
+from mistral_failover.runtime.lease_guard import LeaseGuard, OpenRequests, WaitRecord
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.settings import Settings
-from mistral_failover.store.leases import Lease
+from mistral_failover.store.leases import Lease, elapsed
 from support.driving import handed_out
 
 LENGTH, MARGIN = 30.0, 2.0
@@ -153,6 +153,88 @@ def test_an_operation_that_is_a_workflow_is_locked_for_one_lease_like_any_other(
     (held,) = locks.Locks("payments").run(context)
     assert lock["lease"] == state.settings.lease
     assert held["lease_left"] <= state.settings.lease
+
+
+# -- what may still take effect
+
+
+class Rows:
+    """A store that grants renewals, and what it says may still take effect."""
+
+    def __init__(self) -> None:
+        self.row: str | None = None
+        self.away = False
+
+    def atomically(self, function: Callable[[Any], Any]) -> Any:
+        if self.away:
+            raise OperationalError("UPDATE", {}, Exception("gone"))
+        return function(self)
+
+    def ask(self, lock: Lock, asked: str, seconds: float) -> bool:
+        self.row = f"{asked} for {seconds:.0f} s"
+        return True
+
+    def settle(self, lock: Lock, asked: str | None, seconds: float) -> bool:
+        self.row = None if asked is None else f"{asked} for {seconds:.0f} s"
+        return True
+
+
+LASTS = {Fate.SILENT: 60.0, Fate.FAILED: 5.0}
+
+
+def recording(rows: Rows, earlier: float = 0.0) -> LeaseGuard:
+    lease = Lease(rows, Lock("r", "o", 1, LENGTH), elapsed())  # type: ignore[arg-type]
+    requests = OpenRequests(earlier)
+    return LeaseGuard(lease, MARGIN, outlives=lambda _, fate: LASTS[fate], requests=requests)
+
+
+@pytest.mark.parametrize(
+    ("fate", "left"),
+    [(Fate.SETTLED, None), (Fate.FAILED, "POST /x for 5 s"), (Fate.SILENT, "POST /x for 60 s")],
+)
+def test_a_request_is_on_record_before_it_is_sent_and_its_answer_clears_it(
+    fate: Fate, left: str | None
+) -> None:
+    rows = Rows()
+    guard = recording(rows)
+
+    _, number = guard.ask("POST /x")
+    assert rows.row == "POST /x for 60 s"
+
+    guard.ended(number, fate)
+    assert rows.row == left
+
+
+def test_the_answer_to_one_request_clears_no_other_one() -> None:
+    rows = Rows()
+    guard = recording(rows, earlier=40.0)
+    assert 30 < guard.unsettled() <= 40
+
+    _, first = guard.ask("POST /x")
+    _, second = guard.ask("POST /y")
+    guard.ended(first, Fate.SETTLED)
+    assert rows.row == "POST /y for 60 s"
+    guard.ended(second, Fate.SETTLED)
+
+    assert rows.row is not None
+    assert rows.row.startswith("a request of an earlier attempt")
+
+
+def test_without_the_store_nothing_is_sent_and_an_answer_stays_unrecorded() -> None:
+    rows = Rows()
+    guard = recording(rows)
+    _, number = guard.ask("POST /x")
+
+    rows.away = True
+    guard.ended(number, Fate.SETTLED)
+    with pytest.raises(OperationalError):
+        guard.ask("POST /y")
+
+    assert rows.row == "POST /x for 60 s"
+    rows.away = False
+    _, number = guard.ask("POST /z")
+    guard.ended(number, Fate.SETTLED)
+    assert rows.row is None, "what was not sent, or was answered, is not waited for"
 
 
 # -- what an operation waits for

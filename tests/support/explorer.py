@@ -133,6 +133,8 @@ class Explorer:
             yield from self._go_on(state, work)
         if left.overlaps:
             yield from self._overlap(state)
+        for number in dict.fromkeys(state.under_way):
+            yield from self._end(state, number)
         orphans = self._orphans(state)
         for record_id in orphans:
             label = self._try("its lease ends", record_id)
@@ -174,12 +176,14 @@ class Explorer:
                 self._contents.do(state.content, ("fail", number))
             yield label, idle
             return
-        if not work.effected:
+        if not work.effected and self._may_act(state, number):
             label = self._try("takes effect", number)
             world = self._worlds.after(state.world, (("operate", number),))
             effected = with_one(idle.works, work._replace(effected=True))
             yield label, idle._replace(world=world, works=effected)
         yield from self._fail(idle, work)
+        if left.lates and not work.effected and not self._is_under_way(state, number):
+            yield from self._give_up(idle, number)
         if left.crashes:
             yield self._try("dies", number), idle._replace(left=left.less("crashes"))
         if left.freezes:
@@ -191,6 +195,41 @@ class Explorer:
                 left=left.less("freezes"),
             )
             yield label, frozen
+
+    def _give_up(self, idle: State, number: int) -> Iterator[Move]:
+        """Its request has no answer when its owner dies, or releases it."""
+        asked = self._contents.ask(idle.content, number)
+        late = idle._replace(
+            content=asked,
+            under_way=with_one(idle.under_way, number),
+            left=idle.left.less("lates"),
+        )
+        yield self._try("dies, its request is under way", number), late
+        label = self._try("is released, its request is under way", number)
+        yield label, self._after(late, self._contents.do(asked, ("abandon", number)))
+
+    def _end(self, state: State, number: int) -> Iterator[Move]:
+        """What becomes of a request that was given up."""
+        settled = state._replace(
+            content=self._contents.settle(state.content, number),
+            under_way=without(state.under_way, number),
+        )
+        yield self._try("can have no effect any more", number), settled
+        label = self._try("takes effect late", number)
+        world = self._worlds.after(state.world, (("operate", number),))
+        yield label, settled._replace(world=world)
+
+    def _may_act(self, state: State, number: int) -> bool:
+        """While an earlier request may take effect, an operation only looks."""
+        if not self._is_under_way(state, number):
+            return True
+        operation = self._contents.operations[number]
+        return self._worlds.world(state.world).is_as_wanted(operation)
+
+    def _is_under_way(self, state: State, number: int) -> bool:
+        record_id = self._contents.operations[number].record.id
+        operations = self._contents.operations
+        return any(operations[each].record.id == record_id for each in state.under_way)
 
     def _fail(self, idle: State, work: RunningOperation) -> Iterator[Move]:
         """One that took effect may have failed to say so."""
@@ -246,7 +285,7 @@ class Explorer:
         self._try("the sweep looks")
         done = self._contents.sweep(state.content)
         if done.ready:
-            excuses = ("crashes", "freezes", "losses")
+            excuses = ("crashes", "freezes", "losses", "lates")
             excused = any(getattr(self._faults, e) > getattr(state.left, e) for e in excuses)
             assert excused, f"a wake-up was lost: {self._teller.messages(done.ready)}"
             yield self._try("the sweep looks"), self._after(state, done)
@@ -293,7 +332,7 @@ class Explorer:
 
     def _at_rest(self, state: State) -> bool:
         """Whether nothing will happen by itself any more; then the audit must hold."""
-        if state.messages or state.works or self._orphans(state):
+        if state.messages or state.works or state.under_way or self._orphans(state):
             return False
         if self._contents.facts[state.content].blocked or self._contents.sweep(state.content).ready:
             return False

@@ -24,7 +24,7 @@ class RemainingEvents(NamedTuple):
     ends, and it wakes up later. ``failures``: an operation fails, or took effect and seems to have
     failed. ``blocks``: it waits for a person. ``doubles``, ``losses``: of messages. ``overlaps``:
     something happens between what a transaction reads and what it changes. ``strays``: somebody
-    looks at a node that waits.
+    looks at a node that waits. ``lates``: a request is given up, and takes effect later or not.
     """
 
     goals: int = 0
@@ -36,6 +36,7 @@ class RemainingEvents(NamedTuple):
     losses: int = 0
     overlaps: int = 0
     strays: int = 0
+    lates: int = 0
 
     def less(self, what: str) -> RemainingEvents:
         """One time less."""
@@ -58,6 +59,7 @@ class State(NamedTuple):
     messages: tuple[int, ...]
     works: tuple[RunningOperation, ...]
     left: RemainingEvents
+    under_way: tuple[int, ...] = ()  # operations that were given up, whose request may take effect
 
 
 Label = tuple[str, Any]

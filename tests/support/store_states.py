@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 from mistral_failover.convergence.definitions import Definitions
 from mistral_failover.convergence.engine import Engine
 from mistral_failover.convergence.records import END, Node, Operation, Outcome, Ready, Step
-from mistral_failover.store.tables import resources
+from mistral_failover.store.tables import nodes, resources
 from mistral_failover.store.transaction import SqlTransaction
 from support.simulation import Simulation, failure, what_is_seen
 from support.transactions import NeedsSecondTransaction, NestedStore, OneTransaction, WouldWait
@@ -35,8 +35,8 @@ WHAT_DECIDES = (
     " THEN status END FROM failover_traversals ORDER BY 1",
     "SELECT id, name, member, epoch, action, status, properties, physical_id, attributes, requires,"
     " goal_version, replaces, replaced_by, condemned_for, owner, token, lease_until > 0,"
-    " generation, created_at FROM failover_resources ORDER BY 1",
-    "SELECT traversal_id, node, status, remaining, wanted, output FROM failover_nodes"
+    " generation, created_at, settles_at > 0 FROM failover_resources ORDER BY 1",
+    "SELECT traversal_id, node, status, remaining, wanted, output, next_try > 0 FROM failover_nodes"
     " ORDER BY 1, 2",
     "SELECT traversal_id, node, predecessor FROM failover_edges ORDER BY 1, 2, 3",
     "SELECT key, resource_id, traversal_id, status, token FROM failover_operations ORDER BY 1",
@@ -185,6 +185,37 @@ class StoreStates:
         assert done is not None
         return done.content
 
+    def ask(self, content: int, operation: int) -> int:
+        """The owner of an operation records the request that it sends next."""
+        lock = self.operations[operation].ticket.lock
+
+        def run() -> StepEffects:
+            self.load(content)
+            assert self.simulation.database.atomically(lambda tx: tx.ask(lock, "it", FOREVER))
+            return StepEffects(self._keep())
+
+        done = self._once(content, ("ask", operation), run)
+        assert done is not None
+        return done.content
+
+    def settle(self, content: int, operation: int) -> int:
+        """The request of an operation that was given up can have no effect any more, and what
+        waited for that time may go on."""
+        record_id = self.operations[operation].record.id
+        settled = (
+            resources.update().where(resources.c.id == record_id).values(asked=None, settles_at=0.0)
+        )
+        due = nodes.update().where(nodes.c.next_try.is_not(None)).values(next_try=0.0)
+
+        def run() -> StepEffects:
+            self.load(content)
+            self.simulation.database.atomically(lambda tx: (tx.execute(settled), tx.execute(due)))
+            return StepEffects(self._keep())
+
+        done = self._once(content, ("settle", operation), run)
+        assert done is not None
+        return done.content
+
     def waiting(self, content: int) -> tuple[int, ...]:
         """Messages to every node that is not done."""
         nodes = sorted(pair for pair in self.facts[content].waiting if pair[1] != END)
@@ -251,6 +282,8 @@ class StoreStates:
         if kind in ("check", "carry"):
             return engine.check(self.messages[number], owner)
         operation = self.operations[number]
+        if kind == "abandon":
+            return engine.abandon(operation.ticket, "its process is stopping")
         return engine.conclude(operation.ticket, OUTCOMES[kind](operation))
 
     def _owner(self, content: int, doing: Doing, name: str) -> str:

@@ -142,6 +142,13 @@ class World:
         }
         return outcome_of(operation)
 
+    def is_as_wanted(self, operation: Operation) -> bool:
+        """Whether a look finds nothing to do for an operation."""
+        thing = self.things.get(operation.record.id)
+        if operation.ticket.verb == "delete":
+            return thing is None
+        return thing is not None and thing["properties"] == dict(operation.properties)
+
     def settle(self, record: Record, inputs: Mapping[str, Mapping[str, Any]] | None) -> None:
         """What a node without an operation comes to; ``inputs`` is None for a cleanup."""
         if inputs is None:

@@ -49,7 +49,7 @@ class OperationAction(FailoverAction):
     def answer(self, request: Request) -> Any:
         ticket, operation = ownership.authorized_operation(request, self.operation)
         with request.runtime.leases.hold(ticket.lock) as lease:
-            guard = request.runtime.guard(lease, request.project_id)
+            guard = request.runtime.guard(lease, request.project_id, operation["unsettled"])
             guard.permit("GET")  # without a lease, it must not act in the cloud or on a member
             cloud = request.cloud(guard)
             channel = request.channel(cloud, guard)

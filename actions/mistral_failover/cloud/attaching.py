@@ -35,8 +35,9 @@ _IGNORED = 2  # requests without an answer after which the compute service count
 class Attach(VolumeMove):
     """Continue until the server has the volume.
 
-    ``silence`` returns why the server's agent counts as silent, or an empty text. ``server``
-    returns the server's state, if another check has just read it.
+    ``unknown``: an earlier attempt may have requested it. ``silence`` returns why the server's
+    agent counts as silent, or an empty text. ``server`` returns the server's state, if another
+    check has just read it.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class Attach(VolumeMove):
         silence: Callable[[], str] = lambda: "",
         server: Callable[[], ServerState] | None = None,
     ) -> None:
-        super().__init__(cloud, volume_id, server_id, unknown=unknown)
+        super().__init__(cloud, volume_id, server_id)
         self._silence = silence
         self._server = server
         self._looked = False

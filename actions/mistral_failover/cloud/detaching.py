@@ -59,10 +59,8 @@ class Detach(VolumeMove):
         volume_id: str,
         server_id: str,
         release: Release,
-        *,
-        unknown: bool = False,
     ) -> None:
-        super().__init__(cloud, volume_id, server_id, unknown=unknown)
+        super().__init__(cloud, volume_id, server_id)
         self._release = release
         self._seen = False
         self._detaching = False

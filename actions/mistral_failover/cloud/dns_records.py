@@ -195,16 +195,14 @@ def refuse_foreign(found: Recordset, wanted_owner: str) -> None:
         )
 
 
-def point(
-    cloud: Cloud, wanted: WantedRecordset, limit: float, *, unknown: bool = False
-) -> tuple[str, dict[str, Any]]:
+def point(cloud: Cloud, wanted: WantedRecordset, limit: float) -> tuple[str, dict[str, Any]]:
     """Point a name to its target, and wait until the name servers answer so; return the recordset's
     id, and ``name``, ``target`` and ``zone_id``.
 
     A record that does not exist is made. ``limit``: seconds in total. Raises `CloudError`
     DNS_RECORD_IN_USE, DNS_ERROR, NOT_FOUND.
     """
-    repeats = ResendPolicy(cloud.settings, unknown=unknown)
+    repeats = ResendPolicy(cloud)
     values = wanted.values()
     (target,) = values["records"]
 
@@ -242,12 +240,10 @@ def remove(
     recordset_id: str,
     wanted_owner: str,
     limit: float,
-    *,
-    unknown: bool = False,
 ) -> None:
     """Delete a recordset that belongs to the group; another one stays. What does not exist is no
     error."""
-    repeats = ResendPolicy(cloud.settings, unknown=unknown)
+    repeats = ResendPolicy(cloud)
 
     def step() -> ProbeResult:
         now = recordset(cloud, zone_id, recordset_id)

@@ -19,6 +19,7 @@ import ssl
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import Enum
 from http import HTTPStatus
 from typing import Any
 
@@ -141,6 +142,21 @@ _SECRETS = [
 ]
 
 
+# Nova accepts it and does it later; until then nothing shows that it will.
+_UNSEEN = re.compile(r"DELETE .*/os-interface/")
+
+
+class Fate(Enum):
+    """What a call leaves of a request that changes something."""
+
+    SETTLED = "settled"
+    """It was answered, or not sent: a look shows all that it does."""
+    FAILED = "failed"
+    """The service failed, or broke the connection: it does the rest soon, or never."""
+    SILENT = "silent"
+    """There was no answer in time: it may be in a queue."""
+
+
 class CloudError(Exception):
     """A call to the cloud, or a wait for it, failed.
 
@@ -248,6 +264,24 @@ def translate(
         detail=detail if transient else "",
         unknown=changes and sent and code in _UNKNOWN,
     )
+
+
+def fate_by_status(asked: str, status: int) -> Fate:
+    """Return what an answer with this HTTP status leaves of a request that changes something.
+    ``asked``: its method and path."""
+    if status < HTTPStatus.BAD_REQUEST:
+        return Fate.SILENT if _UNSEEN.match(asked) else Fate.SETTLED
+    code = _code_of(status)
+    if code == _UNANSWERED:
+        return Fate.SILENT
+    return Fate.FAILED if code in _UNKNOWN else Fate.SETTLED
+
+
+def fate_without_answer(exc: BaseException) -> Fate:
+    """Return what a call that raised this leaves of a request that changes something."""
+    if isinstance(exc, CloudError) or not cause(exc)[1]:
+        return Fate.SETTLED  # it was not sent
+    return Fate.SILENT if isinstance(exc, _TIMEOUT) else Fate.FAILED
 
 
 def unreachable_behind(words: str) -> str | None:
@@ -362,7 +396,7 @@ def _code(exc: BaseException, status: int | None, detail: str) -> str:
         for at, code, pattern in _BY_TEXT:
             if at == status and pattern.search(text):
                 return code
-        return _BY_STATUS.get(status, "SERVER_ERROR" if status >= 500 else "BAD_REQUEST")
+        return _code_of(status)
     for classes, code in (
         (_TIMEOUT, "TIMEOUT"),
         (_NO_ENDPOINT, "NO_ENDPOINT"),
@@ -373,6 +407,10 @@ def _code(exc: BaseException, status: int | None, detail: str) -> str:
         if isinstance(exc, classes):
             return code
     return "UNEXPECTED"
+
+
+def _code_of(status: int) -> str:
+    return _BY_STATUS.get(status, "SERVER_ERROR" if status >= 500 else "BAD_REQUEST")
 
 
 def _answer(exc: BaseException) -> tuple[int | None, str, str | None]:

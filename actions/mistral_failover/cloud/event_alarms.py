@@ -82,9 +82,7 @@ def only_one(name: str, found: Sequence[T]) -> T:
     return found[0]
 
 
-def watch(
-    cloud: Cloud, named: str, server_id: str, limit: float, *, unknown: bool = False
-) -> WatchingAlarm:
+def watch(cloud: Cloud, named: str, server_id: str, limit: float) -> WatchingAlarm:
     """Let an alarm watch a server instead of those that it names, and return the alarm. If it names
     none, it is left as it is.
 
@@ -92,7 +90,7 @@ def watch(
     server: until it is reset, an alarm without ``repeat_actions`` does not fire. ``limit``: seconds
     in total. Raises `CloudError` as `alarm` does.
     """
-    repeats = ResendPolicy(cloud.settings, unknown=unknown)
+    repeats = ResendPolicy(cloud)
 
     def step() -> ProbeResult:
         row = _row(cloud, named)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.errors import CloudError, Fate
 
 
 class LeaseLost(CloudError):
@@ -70,6 +70,32 @@ class Listener(Protocol):
     def waits_for(self, error: CloudError | None) -> None:
         """Record that a wait continues in spite of a transient error, since the service may return;
         None: the wait got an answer. Called at each look, from several threads."""
+        ...
+
+
+@runtime_checkable
+class RequestLog(Protocol):
+    """A guard that records, before a request that changes something is sent, that it is.
+
+    A request without an answer may take effect long after its sender is gone. So the lock's next
+    owner has to know of it.
+    """
+
+    def unsettled(self) -> float:
+        """Return for how many seconds a request of an earlier attempt may still take effect; 0:
+        none can."""
+        ...
+
+    def ask(self, asked: str) -> tuple[float, int]:
+        """Permit a request, as ``permit`` does, and record it. ``asked``: its method and path.
+
+        Return the seconds that it may last, and a number for `ended`. Raises as ``permit``.
+        Called from several threads.
+        """
+        ...
+
+    def ended(self, number: int, fate: Fate) -> None:
+        """Record what a call came to. Never raises."""
         ...
 
 

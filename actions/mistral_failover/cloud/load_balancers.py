@@ -139,7 +139,6 @@ def enable(
     *,
     shared: bool = False,
     weight: int | None = None,
-    unknown: bool = False,
 ) -> tuple[str, dict[str, Any]]:
     """Enable the server's member of a pool; return its id, and ``address``, ``pool_id``,
     ``server_id`` and ``weight``.
@@ -149,7 +148,7 @@ def enable(
     `CloudError` NO_POOL_MEMBER, POOL_IN_USE, LOAD_BALANCER_ERROR, NOT_FOUND.
     """
     target = member_of(cloud, pool_members(cloud, pool_id).values(), server_id, protocol_port)
-    changes = _Changes(cloud, unknown=unknown)
+    changes = _Changes(cloud)
 
     def step() -> ProbeResult:
         members = pool_members(cloud, pool_id)
@@ -180,7 +179,6 @@ def disable(
     *,
     drain: float = 0,
     weight: int | None = None,
-    unknown: bool = False,
 ) -> None:
     """Disable a member of a pool and wait until the load balancer has it.
 
@@ -189,7 +187,7 @@ def disable(
     it with 0; 1 by default. ``limit``: seconds in total, the drain included. A pool or a member
     that no longer exists is no error. Raises `CloudError` LOAD_BALANCER_ERROR.
     """
-    changes = _Changes(cloud, unknown=unknown)
+    changes = _Changes(cloud)
     deadline = time.monotonic() + limit
     own = weight or 1
 
@@ -243,8 +241,8 @@ def _if_exists(cloud: Cloud, pool_id: str, member_id: str) -> PoolMember | None:
 class _Changes:
     """The changes of a member that one operation sends."""
 
-    def __init__(self, cloud: Cloud, *, unknown: bool) -> None:
-        self.repeats = ResendPolicy(cloud.settings, unknown=unknown)
+    def __init__(self, cloud: Cloud) -> None:
+        self.repeats = ResendPolicy(cloud)
         self._cloud = cloud
         self._accepted = 0
 

@@ -172,8 +172,6 @@ def associate(
     server_id: str,
     limit: float,
     network: str | None = None,
-    *,
-    unknown: bool = False,
 ) -> dict[str, str]:
     """Associate a floating IP with the server's port; return ``address``, ``fixed_address``,
     ``port_id`` and ``server_id``.
@@ -182,7 +180,7 @@ def associate(
     another port, NO_PORT, NOT_FOUND.
     """
     target = port_of(cloud, server_id, network)
-    repeats = ResendPolicy(cloud.settings, unknown=unknown)
+    repeats = ResendPolicy(cloud)
 
     def step() -> ProbeResult:
         now = floating_ip(cloud, floating_ip_id)
@@ -221,15 +219,13 @@ def disassociate(
     server_id: str,
     port_id: str | None,
     limit: float,
-    *,
-    unknown: bool = False,
 ) -> None:
     """Take a floating IP from the server, if it is on ``port_id`` or on another port of the server.
 
     Elsewhere it stays. ``limit``: seconds in total. A floating IP that no longer exists is no
     error.
     """
-    repeats = ResendPolicy(cloud.settings, unknown=unknown)
+    repeats = ResendPolicy(cloud)
 
     def step() -> ProbeResult:
         now = _if_exists(floating_ip, cloud, floating_ip_id)
@@ -253,16 +249,14 @@ def _is_here(cloud: Cloud, now: str, recorded: str | None, server_id: str) -> bo
     return found is not None and found.device_id == server_id
 
 
-def attach_port(
-    cloud: Cloud, port_id: str, server_id: str, limit: float, *, unknown: bool = False
-) -> dict[str, str]:
+def attach_port(cloud: Cloud, port_id: str, server_id: str, limit: float) -> dict[str, str]:
     """Attach a port to the server and wait until Neutron calls it ACTIVE; return ``address``,
     ``port_id`` and ``server_id``.
 
     ``limit``: seconds in total. Raises `CloudError` PORT_IN_USE that names the server that has it,
     NOT_FOUND.
     """
-    repeats = ResendPolicy(cloud.settings, unknown=unknown)
+    repeats = ResendPolicy(cloud)
 
     def step() -> ProbeResult:
         now = port(cloud, port_id)
@@ -312,7 +306,6 @@ def detach_port(
     limit: float,
     *,
     off: bool = False,
-    unknown: bool = False,
 ) -> None:
     """Detach a port from the server and wait until Neutron shows that it is gone from there.
 
@@ -321,7 +314,7 @@ def detach_port(
     dead host and take effect after its return. ``limit``: seconds in total. A port or a server that
     no longer exists is no error. Raises `CloudError` HOST_DOWN if Nova shows that the host is down.
     """
-    repeats = ResendPolicy(cloud.settings, unknown=unknown)
+    repeats = ResendPolicy(cloud)
     asked_at: float | None = None
 
     def step() -> ProbeResult:
@@ -372,7 +365,7 @@ def _refuse_dead_host(cloud: Cloud, port_id: str, server_id: str) -> None:
 
 
 def allow_address(
-    cloud: Cloud, address_port_id: str, server_id: str, limit: float, *, unknown: bool = False
+    cloud: Cloud, address_port_id: str, server_id: str, limit: float
 ) -> dict[str, str]:
     """Allow the server's port to use the address of another port of its network; return
     ``address``, ``port_id`` and ``server_id``.
@@ -383,7 +376,7 @@ def allow_address(
     reserved = port(cloud, address_port_id)
     address = _address_of(reserved)
     target = port_of(cloud, server_id, reserved.network_id)
-    repeats = ResendPolicy(cloud.settings, unknown=unknown)
+    repeats = ResendPolicy(cloud)
 
     def step() -> ProbeResult:
         now = port(cloud, target.id)
@@ -405,14 +398,12 @@ def forbid_address(
     address: str,
     port_id: str,
     limit: float,
-    *,
-    unknown: bool = False,
 ) -> None:
     """Forbid a port to use an address in addition to its own; other addresses stay allowed.
 
     ``limit``: seconds in total. A port that no longer exists is no error.
     """
-    repeats = ResendPolicy(cloud.settings, unknown=unknown)
+    repeats = ResendPolicy(cloud)
 
     def step() -> ProbeResult:
         now = _if_exists(port, cloud, port_id)

@@ -182,7 +182,7 @@ class _PatchWait:
         self._sent_at = 0.0
         self._sends = 0
         self._looked = False
-        self._repeats = ResendPolicy(cloud.settings)
+        self._repeats = ResendPolicy(cloud)
 
     def step(self) -> ProbeResult:
         if self._looked:

@@ -118,7 +118,7 @@ class _ReplacementWait:
         self._asked = False  # a PATCH was sent, though its answer may have been lost
         self._sends = 0
         self._sized = False  # the group is known to keep its size
-        self._updates, self._marks = ResendPolicy(cloud.settings), ResendPolicy(cloud.settings)
+        self._updates, self._marks = ResendPolicy(cloud), ResendPolicy(cloud)
 
     def step(self) -> ProbeResult:
         stack = stack_shown(self._cloud, self._stack)

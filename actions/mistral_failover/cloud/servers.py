@@ -158,7 +158,7 @@ def stop(cloud: Cloud, server_id: str, limit: float) -> Evidence:
     Raises `CloudError` when Nova cannot be asked (UNREACHABLE, TOKEN_EXPIRED, ...), `LeaseLost`.
     """
 
-    repeats = ResendPolicy(cloud.settings)
+    repeats = ResendPolicy(cloud, harmless=True)
 
     def step() -> ProbeResult:
         seen = server_state(cloud, server_id)
@@ -201,7 +201,7 @@ def delete_server(cloud: Cloud, server_id: str, limit: float) -> Evidence:
     """
     host_status: str | None = None
     asked: float | None = None
-    repeats = ResendPolicy(cloud.settings)
+    repeats = ResendPolicy(cloud, harmless=True)
 
     def step() -> ProbeResult:
         nonlocal host_status, asked

@@ -32,8 +32,14 @@ from openstack import config as clouds
 from openstack.config import loader
 from openstack.config.cloud_region import CloudRegion
 
-from mistral_failover.cloud.errors import SERVICES, CloudError, translated
-from mistral_failover.cloud.guard import Guard, LeaseLost, Listener, Unguarded
+from mistral_failover.cloud.errors import (
+    SERVICES,
+    CloudError,
+    fate_by_status,
+    fate_without_answer,
+    translated,
+)
+from mistral_failover.cloud.guard import Guard, LeaseLost, Listener, RequestLog, Unguarded
 from mistral_failover.cloud.tokens import NO_RIGHTS, asked, carried, expired, foreign
 from mistral_failover.fault_points import reach
 from mistral_failover.settings import Settings
@@ -133,6 +139,7 @@ class GuardedSession(Session):
         """See keystoneauth's `Session.request`."""
         if changes(method):
             options |= {"connect_retries": 0, "status_code_retries": 0}
+        outer, _call.recorded = _call.recorded, "endpoint_filter" in options
         try:
             answer = super().request(url, method, **options)
         except keystone.ClientException as error:
@@ -142,6 +149,8 @@ class GuardedSession(Session):
                 error.failover_service = service  # type: ignore[attr-defined]
                 self._heard(service, getattr(error, "response", None), error)
             raise
+        finally:
+            _call.recorded = outer
         if answer.status_code in _OVERLOADED:
             self._heard(self._service(url, options.get("endpoint_filter")), answer)
         return answer
@@ -198,6 +207,7 @@ class _GuardedTransport(requests.adapters.BaseAdapter):
     def __init__(self, guard: Guard, over: requests.adapters.BaseAdapter | None = None) -> None:
         super().__init__()
         self._guard = guard
+        self._log = guard if isinstance(guard, RequestLog) else None
         self._over = over
 
     def send(  # type: ignore[override]  # requests calls it by these names
@@ -206,13 +216,33 @@ class _GuardedTransport(requests.adapters.BaseAdapter):
         method = str(request.method).upper()
         if self._guard.request_id is not None:
             request.headers[REQUEST_ID] = self._guard.request_id
-        asked = _elapsed()
-        permitted = self._guard.permit(method)
+        asked = f"{method} {str(request.path_url).partition('?')[0]}"
+        log = self._log if changes(method) and _call.recorded else None
+        began = _elapsed()
+        if log is None:
+            return self._sent(request, began + self._guard.permit(method), timeout, options)
+        permitted, number = log.ask(asked)
+        try:
+            answer = self._sent(request, began + permitted, timeout, options)
+        except Exception as error:
+            log.ended(number, fate_without_answer(error))
+            raise
+        log.ended(number, fate_by_status(asked, answer.status_code))
+        return answer
+
+    def _sent(
+        self,
+        request: requests.PreparedRequest,
+        ends: float,
+        timeout: float | None,
+        options: Mapping[str, Any],
+    ) -> requests.Response:
+        method = str(request.method).upper()
         if changes(method):
             reach("call.before")
         # If the process was frozen after the permission, the permission may have expired: ask once
         # more. The connection asks again when it sends.
-        _call.ends = asked + permitted
+        _call.ends = ends
         _call.method = method
         seconds = _call.rest()
         if timeout is not None:
@@ -244,6 +274,10 @@ class _CurrentCall(threading.local):
 
     ends = math.inf  # when its permission expires, by the clock of `_elapsed`
     method = ""
+    recorded = False
+    """Whether it is recorded if it changes something: what a service's client sends, which names an
+    endpoint. A request for a token changes nothing that a later owner sees; agents and Mistral know
+    by its id a command or an execution that they have had."""
 
     def rest(self) -> float:
         """Return the seconds that the permission lasts. Raises `LeaseLost` if it has expired."""

@@ -25,7 +25,7 @@ from mistral_failover.cloud.volume_holders import (
     volume_fingerprint,
     volume_of,
 )
-from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
+from mistral_failover.cloud.waits import ATTACH, ProbeResult, ResendPolicy
 
 LOG = logging.getLogger(__name__)
 ATTEMPTS = 3  # requests of one call that Nova accepts and then does not carry out
@@ -44,21 +44,16 @@ MOVING = (
 
 
 class VolumeMove:
-    """Looks and requests until a volume is where it must be.
+    """Looks and requests until a volume is where it must be."""
 
-    ``unknown``: an earlier attempt may have sent a request that Nova has not carried out yet.
-    """
-
-    def __init__(
-        self, cloud: Cloud, volume_id: str, server_id: str, *, unknown: bool = False
-    ) -> None:
+    def __init__(self, cloud: Cloud, volume_id: str, server_id: str) -> None:
         self.cloud = cloud
         self.volume_id = volume_id
         self.server_id = server_id
         self.accepted = 0
-        self._repair = ResendPolicy(cloud.settings)
+        self._repair = ResendPolicy(cloud, asks=ATTACH)
         """Of the requests by which `clear_left` removes a device."""
-        self.repeats = ResendPolicy(cloud.settings, unknown=unknown)
+        self.repeats = ResendPolicy(cloud, asks=ATTACH)
         self.patience = self.repeats.soon
         self._state = ""
         self.since = self._looked_why = self.deadline = time.monotonic()

@@ -124,7 +124,7 @@ def attach(
 
     A volume that is attached there already, or on its way there, is adopted. An attachment that
     Nova does not know is deleted if certainly nothing is written through it. ``limit``: seconds in
-    total; ``unknown``: an earlier attempt may have requested it, so this looks for it first.
+    total; ``unknown``: an earlier attempt may have requested it.
     ``silence``: why the server's agent counts as silent, in words; empty if it does not.
     ``server``: returns the server's state, if it has just been asked for. Returns ``device``,
     ``server_id`` and ``attachment_id``.
@@ -146,19 +146,16 @@ def detach(
     server_id: str,
     limit: float,
     release: Release = _UNPROVEN,
-    *,
-    unknown: bool = False,
 ) -> None:
     """Detach the volume from the server, also if it is still on its way there.
 
     A volume that is not attached is left alone; a server that is gone is no error. ``limit``:
-    seconds in total; ``unknown``: an earlier attempt may have sent a request that has no visible
-    effect yet. Other servers keep a multi-attach volume.
+    seconds in total. Other servers keep a multi-attach volume.
 
     Raises `CloudError` HOST_DOWN when the server's compute service is dead (blocked if the member
     is fenced), VOLUME_IS_ROOT for the disk that the server boots from, DETACH_FAILED when the guest
     does not release it, NOT_FOUND when the volume does not exist; blocked: VOLUME_DISPUTED,
     VOLUME_ERROR, VOLUME_STUCK, VOLUME_WOULD_GO.
     """
-    steps = Detach(cloud, volume_id, server_id, release, unknown=unknown)
+    steps = Detach(cloud, volume_id, server_id, release)
     steps.carry_out(f"volume {volume_id} to be free of server {server_id}", limit)

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from mistral_failover.cloud.errors import CloudError, translated
-from mistral_failover.cloud.guard import Guard, Listener
+from mistral_failover.cloud.errors import CloudError, Fate, translated
+from mistral_failover.cloud.guard import Guard, Listener, RequestLog
 from mistral_failover.settings import Settings
 
 SEVERAL = 2.5  # longest pause, in durations of a look
@@ -164,31 +164,68 @@ def wait_until(
         pause = min(pause * growth, ceiling)
 
 
+ATTACH = "os-volume_attachments"
+"""What the path of Nova's requests about volumes of a server has in it."""
+
+
+def outlives(settings: Settings, fate: Fate, asked: str = "") -> float:
+    """Return for how many seconds from now a request without an answer may still take effect.
+
+    ``asked``: its method and path. After a broken connection or a failure that time is short. A
+    service that was silent may have the request in a queue, and drops it only after its own
+    timeout: see the options ``repeat_after`` and ``repeat_after_attach``.
+    """
+    soon = settings.poll_ceiling * SEVERAL
+    if fate is Fate.SETTLED:
+        return 0.0
+    if fate is Fate.FAILED:
+        return soon
+    longest = settings.repeat_after_attach if ATTACH in asked else None
+    return max(soon, settings.repeat_after if longest is None else longest)
+
+
+class Caller(Protocol):
+    """The part of ``cloud.clients.Cloud`` that is needed here."""
+
+    @property
+    def settings(self) -> Settings:
+        """The operator's options."""
+        ...
+
+    @property
+    def guard(self) -> Guard:
+        """The guard that is asked before every call."""
+        ...
+
+
 class ResendPolicy:
     """Decides when a request that changes something may be sent.
 
     A request without an answer may be queued in the service and take effect later; sent repeatedly,
     it may take effect as often. So after such a request the wait only looks, until the request has
-    had no visible effect for so long that it is lost. After a broken connection or a failure that
-    time is short. A service that was silent may have the request in a queue, and drops it only
-    after its own timeout.
+    had no visible effect for so long that it is lost: see `outlives`.
     """
 
     def __init__(
         self,
-        settings: Settings,
+        cloud: Caller,
         *,
-        unknown: bool = False,
+        asks: str = "",
+        harmless: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``unknown``: an earlier attempt, of which only its end is known, may have sent one."""
-        self.soon = settings.poll_ceiling * SEVERAL
-        self._silent = max(settings.repeat_after, self.soon)
+        """``asks``: what the requests ask for, in the words of `outlives`. ``harmless``: they may
+        be sent again while one of an earlier attempt may still take effect."""
+        self._settings = cloud.settings
+        self.soon = outlives(cloud.settings, Fate.FAILED)
+        self._asks = asks
+        earlier = cloud.guard.unsettled() if isinstance(cloud.guard, RequestLog) else 0.0
+        unsettled = 0.0 if harmless else earlier
         self._clock = clock
-        self._closed_until = clock() + self.soon if unknown else 0.0
+        self._closed_until = clock() + unsettled
         self.unanswered: CloudError | None = None
         """The error of the last request, while it may still take effect."""
-        self.open = not unknown
+        self.open = unsettled <= 0
         """Whether no request that was sent may still take effect."""
 
     def allow(self) -> bool:
@@ -208,8 +245,8 @@ class ResendPolicy:
         except CloudError as error:
             if error.unknown:
                 self.open, self.unanswered = False, error
-                quiet = self._silent if error.code == "TIMEOUT" else self.soon
-                self._closed_until = self._clock() + quiet
+                fate = Fate.SILENT if error.code == "TIMEOUT" else Fate.FAILED
+                self._closed_until = self._clock() + outlives(self._settings, fate, self._asks)
             raise
         self.answered()
 

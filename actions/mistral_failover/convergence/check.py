@@ -11,7 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mistral_failover.convergence.conclude import Failed, fail, report, write_journal
+from mistral_failover.convergence.conclude import (
+    Failed,
+    fail,
+    report,
+    retry_later,
+    write_journal,
+)
 from mistral_failover.convergence.decide import NodeDecision, decide, revived
 from mistral_failover.convergence.definitions import Definitions
 from mistral_failover.convergence.graph import plan_traversal
@@ -30,11 +36,14 @@ from mistral_failover.convergence.records import (
     Step,
     Ticket,
     Traversal,
+    Unsettled,
 )
 from mistral_failover.convergence.sentences import operation_words_of
 from mistral_failover.convergence.traversals import begin_successor
+from mistral_failover.convergence.waiting import Wait
 from mistral_failover.fault_points import reach
 from mistral_failover.model.errors import InvalidDocument, UnresolvedReference
+from mistral_failover.model.goal import fence_name
 from mistral_failover.model.ids import derived_id
 from mistral_failover.model.references import resolve_attributes
 from mistral_failover.model.stages import at as stage_at
@@ -275,6 +284,14 @@ def _hand_out(
         required = {*record.requires, *wanted.requires}
         changes |= {"properties": properties, "requires": tuple(sorted(required))}
     carried = properties if wanted is not None else record.properties or {}
+    # Until then it is not final what the cloud shows. A request for the same thing disturbs
+    # nothing: its operation continues, and looks.
+    continued = _continues(record, verb, carried)
+    unsettled = tx.unsettled(record.group_id, _same_thing(record, verb))
+    others = [each for each in unsettled if not continued or each.record_id != record.id]
+    if others:
+        return _wait_until_settled(tx, checked, verb, max(others, key=lambda each: each.settles_at))
+    own = max((each.settles_at for each in unsettled), default=None)
     changes["generation"] = generation = _generation_for(record, verb, carried)
     lock = tx.acquire(record, wanted_lock.owner, wanted_lock.lease, **changes)
     if lock is None:
@@ -288,14 +305,43 @@ def _hand_out(
     if checked.state.waiting_since is None:  # the journal shows the beginning and the end of a wait
         how = "continued" if unknown else "started"
         write_journal(tx, traversal, record, JournalKind.STARTED, f"{what}: {how}")
-    return Step(what, operation=Operation(ticket, record, carried, record.applied, inputs, unknown))
+    left = 0.0 if own is None else max(0.0, own - tx.now())
+    operation = Operation(ticket, record, carried, record.applied, inputs, unknown, left)
+    return Step(what, operation=operation)
+
+
+def _same_thing(record: Record, verb: Verb) -> list[str]:
+    """Return the names of the records whose requests may change what an operation is about: those
+    of its own name and, if it makes something on a member, the fence of that member."""
+    if verb == Verb.DELETE or record.member is None:
+        return [record.name]
+    return [record.name, fence_name(record.member)]
+
+
+def _wait_until_settled(
+    tx: Transaction, checked: _CheckedNode, verb: Verb, unsettled: Unsettled
+) -> Step:
+    """Leave a node until no request of an earlier operation can take effect any more. Its owner may
+    be dead, and its goal another one: a late effect would undo what this operation finds."""
+    what = operation_words_of(verb, checked.record, checked.resource_type)
+    wait = Wait(
+        f"an earlier request that has no answer ({unsettled.asked})",
+        checked.state.waiting_since or tx.now(),
+        unsettled.settles_at,
+        checked.state.own_since,
+    )
+    return retry_later(tx, checked.traversal, checked.record, checked.state, wait, what)
 
 
 def _generation_for(record: Record, verb: Verb, properties: Mapping[str, Any]) -> int:
     """An operation with an unknown outcome is repeated under its key. A different operation gets a
     new key for good: if the first is wanted once more, its old result must not be reused, since it
     may have been undone in the meantime."""
-    if record.status == Status.COMPLETE:
+    if record.status == Status.COMPLETE or _continues(record, verb, properties):
         return record.generation
-    same = record.action == ACTION_OF[verb] and record.properties == properties
-    return record.generation if same else record.generation + 1
+    return record.generation + 1
+
+
+def _continues(record: Record, verb: Verb, properties: Mapping[str, Any]) -> bool:
+    """Return whether an operation wants what the record's last one wanted."""
+    return record.action == ACTION_OF[verb] and record.properties == properties

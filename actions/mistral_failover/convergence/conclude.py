@@ -37,6 +37,7 @@ from mistral_failover.convergence.traversals import (
 )
 from mistral_failover.convergence.waiting import TARGET_DOWN, Wait, next_wait
 from mistral_failover.fault_points import reach
+from mistral_failover.model.goal import FENCE_PREFIX
 from mistral_failover.model.types import Verb
 
 HANDED_BACK = "HANDED_BACK"
@@ -105,7 +106,7 @@ def conclude(tx: Transaction, definitions: Definitions, ticket: Ticket, outcome:
             blocked=outcome.blocked,
         )
         if wait is not None:
-            return _retry_later(tx, traversal, record, state, wait, what)
+            return retry_later(tx, traversal, record, state, wait, what)
     end = "done" if outcome.ok else because(outcome.error or {})
     kind = JournalKind.DONE if outcome.ok else JournalKind.FAILED
     write_journal(tx, traversal, record, kind, f"{what}: {end}")
@@ -120,7 +121,7 @@ def conclude(tx: Transaction, definitions: Definitions, ticket: Ticket, outcome:
     return Step(f"{what}: {end}", ready=ready)
 
 
-def _retry_later(
+def retry_later(
     tx: Transaction,
     traversal: Traversal,
     record: Record,
@@ -306,6 +307,9 @@ def _changes(
         "physical_id": outcome.physical_id or record.physical_id,
         "attributes": {**record.attributes, **outcome.attributes},
     }
+    if not record.name.startswith(FENCE_PREFIX):
+        # What it asked for was seen. A fence is proven by what it sees, whatever it asked for.
+        changes |= {"asked": None, "settles_at": None}
     if ticket.verb != Verb.DELETE:
         changes["applied"] = record.properties
     if state is not None and state.wanted is not None:

@@ -34,6 +34,7 @@ from mistral_failover.convergence.records import (
     Ticket,
     Traversal,
     TraversalStatus,
+    Unsettled,
 )
 from mistral_failover.model.goal import Goal
 
@@ -127,6 +128,17 @@ class Transaction(Protocol):
 
         Also refused for an operation that creates something on a member that was fenced or replaced
         since: so no node waits for a dead one longer than one lease."""
+
+    def ask(self, lock: Lock, asked: str, seconds: float) -> bool:
+        """Renew a lease, and record the request that is sent next: whatever becomes of its sender,
+        it may take effect for so many seconds. *Compare-and-swap* like :meth:`renew`."""
+
+    def settle(self, lock: Lock, asked: str | None = None, seconds: float = 0.0) -> bool:
+        """Record that a request was answered; ``asked``: the one that may still take effect, for
+        so many seconds, None if there is none. *Compare-and-swap* on owner and token."""
+
+    def unsettled(self, group_id: str, names: Sequence[str]) -> Sequence[Unsettled]:
+        """Return the requests of records with these names that may still take effect."""
 
     def release(self, lock: Lock, **changes: Any) -> bool:
         """Free a lock and change the record. *Compare-and-swap* on owner and token."""

@@ -153,7 +153,9 @@ class Record:
     that succeeded; None before that. ``condemned_for`` is the version of the goal whose traversals
     make another record in its place: it turned out late that this one cannot become what that goal
     wants. ``lease_until`` is in seconds of the database's clock. ``given_up`` is the code for which
-    its last operation was given up, to be taken up again; None where it was not. ``atomic_key``
+    its last operation was given up, to be taken up again; None where it was not. ``asked`` is a
+    request of its last operation that has no answer and may still take effect, until
+    ``settles_at``, in seconds of the database's clock; None where there is none. ``atomic_key``
     grows with every change of the row, ``token`` with every change of the lock's owner,
     ``generation`` with every operation whose outcome is known and with every one that takes the
     place of one whose outcome is not.
@@ -183,6 +185,8 @@ class Record:
     lease_until: float | None = None
     atomic_key: int = 0
     generation: int = 0
+    asked: str | None = None
+    settles_at: float | None = None
 
     @property
     def gone(self) -> bool:
@@ -313,6 +317,16 @@ class Lock:
 
 
 @dataclass(frozen=True)
+class Unsettled:
+    """A request without an answer: what was ``asked``, under which record, and until when it may
+    still take effect, in seconds of the database's clock."""
+
+    record_id: str
+    asked: str
+    settles_at: float
+
+
+@dataclass(frozen=True)
 class Ticket:
     """What is needed to conclude an operation; small and plain, so that Mistral can carry it.
 
@@ -333,6 +347,8 @@ class Operation:
     """One create, update or delete, handed to a worker together with its lock.
 
     ``unknown`` says that an earlier attempt's outcome is not known: look at reality before acting.
+    ``unsettled`` are the seconds for which a request of an earlier attempt at the same thing may
+    still take effect: look, but change nothing until then.
     ``inputs`` holds, by resource name, the id and attributes of what this resource waited for.
     ``previous`` are the properties last applied successfully, None where none were. Where
     ``unknown``, those of an attempt since may be in effect instead.
@@ -344,6 +360,7 @@ class Operation:
     previous: Mapping[str, Any] | None
     inputs: Mapping[str, Mapping[str, Any]]
     unknown: bool = False
+    unsettled: float = 0.0
 
 
 @dataclass(frozen=True)

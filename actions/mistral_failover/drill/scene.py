@@ -307,6 +307,7 @@ class Scene:
             "sweep_interval": SWEEP_INTERVAL,
             "sweep_after": self._settings.get("lease", LEASE),
             "poll_ceiling": 0.5,
+            "repeat_after": 5.0,  # the emulated cloud keeps no request for longer
             **self._settings,
         }
 

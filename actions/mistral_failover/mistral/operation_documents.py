@@ -73,6 +73,9 @@ class OperationDocument(TypedDict):
     """What it waited for, by the resource's name."""
     unknown: bool
     """The outcome of an earlier attempt is not known, so the operation must look first."""
+    unsettled: float
+    """The seconds for which a request of an earlier attempt may still take effect. The operation
+    looks, and requests nothing until then."""
     timeout: float
     """The seconds that it may take."""
 
@@ -151,6 +154,7 @@ def operation_document(
             name: cast(InputDocument, dict(data)) for name, data in operation.inputs.items()
         },
         "unknown": operation.unknown,
+        "unsettled": operation.unsettled,
         "timeout": timeout,
     }
 

@@ -39,9 +39,7 @@ def point(
         raise no_server(operation["properties"]["server"], operation["stack"])
     with says_how_to_continue(operation["group"]):
         try:
-            found = event_alarms.watch(
-                context.cloud, named, server_id, operation["timeout"], unknown=operation["unknown"]
-            )
+            found = event_alarms.watch(context.cloud, named, server_id, operation["timeout"])
         except CloudError as error:
             if error.code not in _FINAL:
                 raise

@@ -41,9 +41,7 @@ def point(context: OperationContext, operation: OperationDocument) -> dict[str, 
             properties["ttl"],
             dns_records.owner(operation["group"], operation["resource"]["name"]),
         )
-        identity, attributes = dns_records.point(
-            context.cloud, wanted, operation["timeout"], unknown=operation["unknown"]
-        )
+        identity, attributes = dns_records.point(context.cloud, wanted, operation["timeout"])
     return {"physical_id": identity, "attributes": {**attributes, "server_id": server_id}}
 
 
@@ -59,7 +57,6 @@ def remove(context: OperationContext, operation: OperationDocument) -> dict[str,
                 *found,
                 dns_records.owner(operation["group"], operation["resource"]["name"]),
                 operation["timeout"],
-                unknown=operation["unknown"],
             )
     return {}
 

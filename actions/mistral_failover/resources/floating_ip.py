@@ -34,7 +34,6 @@ def associate(context: OperationContext, operation: OperationDocument) -> dict[s
             server_id,
             operation["timeout"],
             properties.get("network"),
-            unknown=operation["unknown"],
         )
     return {"physical_id": floating_ip, "attributes": attributes}
 
@@ -54,7 +53,6 @@ def disassociate(context: OperationContext, operation: OperationDocument) -> dic
             recorded_server(operation),
             record["attributes"].get("port_id"),
             operation["timeout"],
-            unknown=operation["unknown"],
         )
     return {}
 

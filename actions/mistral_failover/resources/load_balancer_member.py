@@ -35,7 +35,6 @@ def enable(context: OperationContext, operation: OperationDocument) -> dict[str,
             properties.get("protocol_port"),
             shared=properties.get("shared", False),
             weight=operation["resource"]["attributes"].get("weight"),
-            unknown=operation["unknown"],
         )
     return {"physical_id": member_id, "attributes": attributes}
 
@@ -54,7 +53,6 @@ def disable(context: OperationContext, operation: OperationDocument) -> dict[str
                 operation["timeout"],
                 drain=drain,
                 weight=recorded.get("weight"),
-                unknown=operation["unknown"],
             )
     return {}
 

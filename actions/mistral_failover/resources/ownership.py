@@ -80,6 +80,7 @@ def _as_stored(
         given["previous"],
         given["inputs"],
         given["unknown"] is True,
+        max(0.0, (record.settles_at or 0.0) - tx.now()),
     )
     members = groups.members_of(tx, state.id)
     goal = tx.goal(state.id, ticket.goal_version)

@@ -33,9 +33,7 @@ def attach_port(context: OperationContext, operation: OperationDocument) -> dict
         port_id = networks.resolve_port(
             context.cloud, operation["stack"], operation["properties"]["port"]
         )
-        attributes = networks.attach_port(
-            context.cloud, port_id, server_id, operation["timeout"], unknown=operation["unknown"]
-        )
+        attributes = networks.attach_port(context.cloud, port_id, server_id, operation["timeout"])
     return {"physical_id": port_id, "attributes": attributes}
 
 
@@ -64,7 +62,6 @@ def detach_port(context: OperationContext, operation: OperationDocument) -> dict
             server_id,
             operation["timeout"],
             off=after is ServerAfter.CUT_OFF,
-            unknown=operation["unknown"],
         )
     return {}
 

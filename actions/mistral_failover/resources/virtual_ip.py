@@ -32,7 +32,7 @@ def allow_address(context: OperationContext, operation: OperationDocument) -> di
     with says_how_to_continue(operation["group"]):
         reserved = networks.resolve_port(context.cloud, operation["stack"], properties["port"])
         attributes = networks.allow_address(
-            context.cloud, reserved, server_id, operation["timeout"], unknown=operation["unknown"]
+            context.cloud, reserved, server_id, operation["timeout"]
         )
     if (announce := properties.get("announce")) is not None:
         arguments = {"address": attributes["address"]}
@@ -67,7 +67,6 @@ def forbid_address(context: OperationContext, operation: OperationDocument) -> d
                 address,
                 port_id,
                 operation["timeout"],
-                unknown=operation["unknown"],
             )
     return {}
 

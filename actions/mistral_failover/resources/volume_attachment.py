@@ -157,7 +157,6 @@ def _detach(context: OperationContext, operation: OperationDocument) -> dict[str
             server_id,
             operation["timeout"],
             release,
-            unknown=operation["unknown"],
         )
     return {}
 

@@ -100,7 +100,8 @@ class NodeWorker:
             ticket = step.operation.ticket
             with runtime.leases.hold(ticket.lock, since) as lease:
                 outcome = self._outcome(
-                    step.operation, runtime.guard(lease, self.request.project_id)
+                    step.operation,
+                    runtime.guard(lease, self.request.project_id, step.operation.unsettled),
                 )
                 step = self._concluded(ticket, outcome)
             down = (outcome.error or {}).get("code") == TARGET_DOWN  # a loop looks for another one

@@ -7,18 +7,18 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.errors import CloudError, Fate
 from mistral_failover.cloud.guard import HandedBack, LeaseLost
 from mistral_failover.convergence.records import Lock
 from mistral_failover.convergence.waiting import named
 from mistral_failover.model.ids import derived_id
 from mistral_failover.runtime.errors import describe
 from mistral_failover.store.database import Database
-from mistral_failover.store.leases import Lease
+from mistral_failover.store.leases import Lease, elapsed
 
 LOG = logging.getLogger(__name__)
 
@@ -32,6 +32,49 @@ def request_id(resource_id: str, token: int) -> str:
     return f"req-{derived_id(resource_id, str(token))}"
 
 
+class OpenRequests:
+    """The requests of one operation that may still take effect. In its block one thread at a time
+    changes them and their record in the store, so that the last change is also recorded last."""
+
+    def __init__(self, earlier: float = 0.0) -> None:
+        """``earlier``: the seconds for which a request of an earlier attempt may still take
+        effect."""
+        self._mutex = threading.Lock()
+        self._until: dict[int, tuple[float, str]] = {}
+        self._count = 0
+        self._earlier_until = elapsed() + earlier
+        if earlier > 0:
+            self.add("a request of an earlier attempt", earlier)
+
+    def unsettled(self) -> float:
+        """Return for how many seconds a request of an earlier attempt may still take effect."""
+        return max(0.0, self._earlier_until - elapsed())
+
+    def __enter__(self) -> OpenRequests:
+        self._mutex.acquire()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._mutex.release()
+
+    def add(self, asked: str, seconds: float) -> int:
+        """Add a request that may take effect for so many seconds; return its number."""
+        self._count += 1
+        self._until[self._count] = (elapsed() + seconds, asked)
+        return self._count
+
+    def remove(self, number: int) -> str:
+        """Forget a request; return what was asked."""
+        return self._until.pop(number)[1]
+
+    def last(self) -> tuple[str | None, float]:
+        """Return the one that may take effect for longest, and for how many seconds; None if there
+        is none."""
+        until, asked = max(self._until.values(), default=(0.0, ""))
+        left = until - elapsed()
+        return (asked, left) if left > 0 else (None, 0.0)
+
+
 @dataclass(frozen=True)
 class LeaseGuard:
     """Permits a call while enough of the lease certainly remains; renews the lease when it gets
@@ -40,7 +83,9 @@ class LeaseGuard:
     Before a call that changes something, the lease is renewed in the database, so a lost lock is
     noticed before the call. ``stopping`` says whether the process releases its work: then no
     further call starts. ``on_overload`` is called with the name of a service that is overloaded and
-    the seconds that it asked to wait. ``on_wait`` is called as ``waits_for`` is.
+    the seconds that it asked to wait. ``on_wait`` is called as ``waits_for`` is. ``outlives``
+    returns for how many seconds a request may still take effect, by what was asked and what became
+    of the call. ``requests``: those that may do so.
     """
 
     lease: Lease
@@ -48,6 +93,8 @@ class LeaseGuard:
     stopping: Callable[[], bool] = lambda: False
     on_overload: Callable[[str, float], None] = lambda _service, _pause: None
     on_wait: Callable[[CloudError | None], None] = lambda _error: None
+    outlives: Callable[[str, Fate], float] = lambda _asked, _fate: 0.0
+    requests: OpenRequests = field(default_factory=OpenRequests)
 
     @property
     def request_id(self) -> str:
@@ -56,11 +103,47 @@ class LeaseGuard:
 
     def permit(self, method: str) -> float:
         """See ``cloud.guard.Guard``. Raises HandedBack as well."""
-        if self.stopping():
-            raise HandedBack
+        self._refuse_while_stopping()
         changes = method not in ("GET", "HEAD")
         if changes or self.lease.remaining() < self.lease.lock.lease / 3:
             self.lease.renew()
+        return self._left()
+
+    def unsettled(self) -> float:
+        """See ``cloud.guard.RequestLog``."""
+        return self.requests.unsettled()
+
+    def ask(self, asked: str) -> tuple[float, int]:
+        """See ``cloud.guard.RequestLog``. Raises HandedBack as well."""
+        self._refuse_while_stopping()
+        with self.requests as requests:
+            number = requests.add(asked, self.outlives(asked, Fate.SILENT))
+            try:
+                self.lease.ask(*requests.last())
+                return self._left(), number
+            except BaseException:
+                requests.remove(number)  # it is not sent
+                raise
+
+    def ended(self, number: int, fate: Fate) -> None:
+        """See ``cloud.guard.RequestLog``. Without the store the record stays: then the next owner
+        waits, though it need not."""
+        if fate is Fate.SILENT:
+            return  # as it was recorded
+        with self.requests as requests:
+            asked = requests.remove(number)
+            if fate is Fate.FAILED:
+                requests.add(asked, self.outlives(asked, fate))
+            try:
+                self.lease.settle(*requests.last())
+            except SQLAlchemyError:
+                LOG.warning("The answer to a request was not recorded", exc_info=True)
+
+    def _refuse_while_stopping(self) -> None:
+        if self.stopping():
+            raise HandedBack
+
+    def _left(self) -> float:
         left = self.lease.remaining() - self.margin
         if left <= 0:
             raise LeaseLost(f"the lease on resource {self.lease.lock.resource_id} is lost")

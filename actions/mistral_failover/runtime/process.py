@@ -7,12 +7,14 @@ import threading
 import time
 
 from mistral_failover import settings as configuration
+from mistral_failover.cloud.errors import Fate
+from mistral_failover.cloud.waits import outlives
 from mistral_failover.convergence.definitions import Definitions
 from mistral_failover.convergence.engine import Engine
 from mistral_failover.runtime import executor_stop
 from mistral_failover.runtime.budgets import Budgets
 from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.lease_guard import LeaseGuard, WaitRecord
+from mistral_failover.runtime.lease_guard import LeaseGuard, OpenRequests, WaitRecord
 from mistral_failover.runtime.workers import Workers
 from mistral_failover.settings import Settings
 from mistral_failover.store import schema
@@ -64,14 +66,21 @@ class Runtime:
         budgets = Budgets(maxima, settings.other_operations)
         self.workers = Workers(settings.parallel_operations, budgets)
 
-    def guard(self, lease: Lease, project_id: str) -> LeaseGuard:
-        """Return the guard of the calls that are made under a lease for a project."""
+    def guard(self, lease: Lease, project_id: str, unsettled: float = 0.0) -> LeaseGuard:
+        """Return the guard of the calls that are made under a lease for a project. ``unsettled``:
+        the seconds for which a request of an earlier attempt may still take effect."""
         return LeaseGuard(
             lease,
             self.settings.lease_margin,
             lambda: self.workers.stopping,
             lambda service, pause: self.workers.overloaded(project_id, service, pause),
             WaitRecord(self.database, lease.lock),
+            # It may be sent until its call's time is over.
+            lambda asked, fate: (
+                outlives(self.settings, fate, asked)
+                + (self.settings.http_timeout if fate is Fate.SILENT else 0.0)
+            ),
+            OpenRequests(unsettled),
         )
 
 

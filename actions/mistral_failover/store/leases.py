@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from mistral_failover.convergence.ports import Store
+from mistral_failover.convergence.ports import Store, Transaction
 from mistral_failover.convergence.records import Lock
 from mistral_failover.fault_points import reach
 
@@ -51,12 +51,26 @@ class Lease:
 
     def renew(self) -> bool:
         """Extend the lease. Return False if it is lost for good."""
+        return self._renew(lambda tx: tx.renew(self.lock))
+
+    def ask(self, asked: str | None, seconds: float) -> bool:
+        """Extend the lease before a request is sent, and record what may take effect and for how
+        many seconds; None: nothing. Return as :meth:`renew`."""
+        if asked is None:
+            return self.renew()
+        return self._renew(lambda tx: tx.ask(self.lock, asked, seconds))
+
+    def settle(self, asked: str | None, seconds: float) -> None:
+        """Record what may still take effect; None: nothing."""
+        self._store.atomically(lambda tx: tx.settle(self.lock, asked, seconds))
+
+    def _renew(self, renew: Callable[[Transaction], bool]) -> bool:
         if self.lost or self.remaining() <= 0:
             self.lost = True
             return False
         asked = self._clock()
         reach("renew.before")
-        if self._store.atomically(lambda tx: tx.renew(self.lock)):
+        if self._store.atomically(renew):
             reach("renew.after")
             self._until = asked + self.lock.lease
         else:

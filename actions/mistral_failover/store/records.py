@@ -18,9 +18,10 @@ from mistral_failover.convergence.records import (
     Record,
     Status,
     Ticket,
+    Unsettled,
 )
 from mistral_failover.store.session import Session, after
-from mistral_failover.store.tables import members, operations, resources
+from mistral_failover.store.tables import ASKED, members, operations, resources
 
 COLUMNS = [resources.c[each.name] for each in dataclasses.fields(Record)]
 """Those of a record, as :func:`read_record` reads them."""
@@ -64,6 +65,11 @@ _DEPOSED = sa.exists().where(
     resources.c.action != Action.DELETE,
 )
 _RENEWED = resources.update().where(*_HELD, sa.not_(_DEPOSED))
+_SETTLED = resources.update().where(*_HELD)
+_UNSETTLED = sa.select(resources.c.id, resources.c.asked, resources.c.settles_at).where(
+    resources.c.group_id == sa.bindparam("this_group"),
+    resources.c.name.in_(sa.bindparam("these_names", expanding=True)),
+)
 _RELEASED = (
     resources.update()
     .where(*_HELD)
@@ -123,6 +129,12 @@ _DONE = (
 def _renewed(now: sa.ColumnElement[float]) -> sa.Update:
     """Return the renewal of a lease that has not expired."""
     return _RENEWED.where(resources.c.lease_until > now)
+
+
+@functools.lru_cache(64)
+def _unsettled(now: sa.ColumnElement[float]) -> sa.Select[Any]:
+    """Return the requests that may still take effect."""
+    return _UNSETTLED.where(resources.c.settles_at > now)
 
 
 class Records(Session):
@@ -190,6 +202,21 @@ class Records(Session):
     def renew(self, lock: Lock) -> bool:
         lasting, until = _renewed(self.clock()), after(self.clock(), lock.lease)
         return self.change(lasting, _held_by(lock), lease_until=until) == 1
+
+    def ask(self, lock: Lock, asked: str, seconds: float) -> bool:
+        now = self.clock()
+        recorded = {"asked": asked[:ASKED], "settles_at": after(now, seconds)}
+        until = after(now, lock.lease)
+        return self.change(_renewed(now), _held_by(lock), lease_until=until, **recorded) == 1
+
+    def settle(self, lock: Lock, asked: str | None = None, seconds: float = 0.0) -> bool:
+        until = None if asked is None else after(self.clock(), seconds)
+        named = None if asked is None else asked[:ASKED]
+        return self.change(_SETTLED, _held_by(lock), asked=named, settles_at=until) == 1
+
+    def unsettled(self, group_id: str, names: Sequence[str]) -> Sequence[Unsettled]:
+        here = {"this_group": group_id, "these_names": list(names)}
+        return [Unsettled(*row) for row in self.connection.execute(_unsettled(self.clock()), here)]
 
     def release(self, lock: Lock, **changes: Any) -> bool:
         return self.change(_RELEASED, _held_by(lock), **changes) == 1

@@ -33,6 +33,8 @@ from mistral_failover.model.decisions import AdmissionRule, Decision, OrderVerb
 from mistral_failover.model.observation import Service
 from mistral_failover.model.types import Verb
 
+ASKED = 255
+"""Characters of a request that are kept."""
 # docs/_ext/columns.py describes each column; the documentation is made from it.
 metadata = sa.MetaData(
     naming_convention={
@@ -221,6 +223,8 @@ resources = _table(
     sa.Column("created_at", _Time, nullable=False),
     _number("number"),
     sa.Column("given_up", sa.String(64)),
+    sa.Column("asked", sa.String(ASKED)),
+    sa.Column("settles_at", _Time),
     sa.Index("ix_failover_resources_group_id_action", "group_id", "action"),
 )
 

@@ -9,8 +9,8 @@ from contextlib import suppress
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import Guard, Listener, NoLongerNeeded
+from mistral_failover.cloud.errors import CloudError, Fate
+from mistral_failover.cloud.guard import Guard, Listener, NoLongerNeeded, RequestLog
 
 LOOK = 1.0
 """Seconds at least between two looks into the state store."""
@@ -54,6 +54,21 @@ class WatchfulGuard:
                 if self._confirmed() is not None:
                     raise NoLongerNeeded("an operator confirmed the fence")
         return self._guard.permit(method)
+
+    def unsettled(self) -> float:
+        """See ``cloud.guard.RequestLog``."""
+        return self._guard.unsettled() if isinstance(self._guard, RequestLog) else 0.0
+
+    def ask(self, asked: str) -> tuple[float, int]:
+        """See ``cloud.guard.RequestLog``."""
+        if isinstance(self._guard, RequestLog):
+            return self._guard.ask(asked)
+        return self._guard.permit(asked.partition(" ")[0]), 0
+
+    def ended(self, number: int, fate: Fate) -> None:
+        """See ``cloud.guard.RequestLog``."""
+        if isinstance(self._guard, RequestLog):
+            self._guard.ended(number, fate)
 
     def overloaded(self, service: str, pause: float) -> None:
         """See ``cloud.guard.Listener``."""
