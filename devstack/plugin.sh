@@ -8,7 +8,7 @@ function install_failover {
     setup_develop "$FAILOVER_DIR" mysql
 }
 
-# Write [failover] into mistral.conf and create the empty state store; the first action fills it.
+# Write [failover] into mistral.conf, deny dynamic actions, and create the empty state store; the first action fills it.
 function configure_failover {
     local url
     if [[ "$DATABASE_TYPE" != mysql ]]; then
@@ -18,6 +18,8 @@ function configure_failover {
     url=$(database_connection_url "$FAILOVER_DATABASE")
     # Without DevStack's options: its character set is not that of the state store.
     iniset "$MISTRAL_CONF_FILE" failover database "${url%%\?*}"
+    # No Python code through the API: it would run with the secrets of every project in reach.
+    iniset "$MISTRAL_CONF_FILE" action_providers denylist dynamic
     if [[ -n "$FAILOVER_COMMAND_CHANNEL" ]]; then
         iniset "$MISTRAL_CONF_FILE" failover command_channel "$FAILOVER_COMMAND_CHANNEL"
         iniset "$MISTRAL_CONF_FILE" failover agent_key_file "$FAILOVER_AGENT_KEY_FILE"

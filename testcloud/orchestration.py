@@ -58,6 +58,7 @@ def mistral(settings: Settings) -> Sections:
             "DEFAULT": {"auth_type": "keystone"},
             "api": {"host": settings.host, "port": settings.port("mistral-api"), "api_workers": 1},
             "pecan": {"auth_enable": True},
+            "action_providers": {"denylist": "dynamic"},
             "keystone": {"region_name": REGION},
             "openstack_actions": {"default_region": REGION},
             "cron_trigger": {"run_in_api": False},

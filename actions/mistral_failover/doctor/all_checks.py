@@ -67,6 +67,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("actions", mistral.actions),
     ("workflows", mistral.workflows),
     ("administrator", mistral.administrator),
+    ("code", mistral.code),
     ("sweep", mistral.sweeps),
     ("clocks", store.clocks),
     ("channel", agents.channel),

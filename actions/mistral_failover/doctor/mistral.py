@@ -9,6 +9,7 @@ from datetime import datetime
 from importlib.metadata import entry_points, version
 from typing import Any
 
+from oslo_config import cfg
 from oslo_utils import timeutils
 
 from mistral_failover.cloud.errors import CloudError, translated
@@ -32,6 +33,11 @@ _UNSHARE = (
     "An administrator deletes what does not belong there (openstack workflow list --filter "
     "name=has:failover.), and lets only administrators publish: examples/mistral-policy.yaml"
 )
+_DENY = (
+    "An administrator sets [action_providers] denylist = dynamic in mistral.conf of every process "
+    "of Mistral, and restarts them."
+)
+_CLOSE = f"An administrator installs the policy examples/mistral-policy.yaml. {_DENY}"
 _EVERY_MINUTE = f"openstack cron trigger create failover-sweep {SWEEP} --pattern '* * * * *'"
 
 
@@ -124,20 +130,76 @@ def _projects(names: Sequence[str]) -> str:
 
 def administrator(examination: Examination) -> Iterable[Finding]:
     """Mistral looks names up in all projects for an administrator, also what is private there."""
-    if not examination.request.context.security.auth_token:
-        return
-    with translated("authenticate", "Keystone"):
-        session = examination.cloud.session
-        session.get_token()
-        auth: Any = session.auth  # of Keystone's kinds, all of which have this
-        roles = auth.get_access(session).role_names
-    if ADMINISTRATOR in roles:
+    if _is_administrator(examination):
         yield error(
             f"the caller has the role {ADMINISTRATOR}: for it, Mistral looks a workflow's name up "
             "in all projects, so any user of this cloud can have a workflow run with its rights",
             f"Use a user of the project that has the role {ROLE} and not {ADMINISTRATOR}, also for "
             "stacks, alarms and cron triggers.",
         )
+
+
+def _is_administrator(examination: Examination) -> bool:
+    """Return whether Keystone gives the caller the role; False without authentication. Raises
+    CloudError."""
+    if not examination.request.context.security.auth_token:
+        return False
+    with translated("authenticate", "Keystone"):
+        session = examination.cloud.session
+        session.get_token()
+        auth: Any = session.auth  # of Keystone's kinds, all of which have this
+        return ADMINISTRATOR in auth.get_access(session).role_names
+
+
+def code(examination: Examination) -> Iterable[Finding]:
+    """Check that users of the project cannot bring Python code into Mistral, where it would run as
+    Mistral's user, with every secret that this user can read.
+
+    The evidence is the answer of Mistral's API to this caller, which enforces the policy, and
+    ``[action_providers]`` of this executor. The configuration of the other processes is not seen.
+    """
+    if examination.mistral is None or examination.without_mistral:
+        return
+    allowed = examination.mistral.code_rules()
+    if not allowed:
+        yield ok("Mistral's policy refuses this caller dynamic actions, which are Python code")
+        return
+    rules, denied = " and ".join(allowed), dynamic_actions_denied()
+    if _is_administrator(examination):
+        if denied:
+            yield ok(
+                "this executor's mistral.conf denies dynamic actions, which are Python code. Not "
+                "known: the API's and the engines' mistral.conf"
+            )
+        else:
+            yield warn(
+                "it is not known whether users without the role admin may upload Python code to "
+                "Mistral: the caller is an administrator, who may",
+                f"Run the doctor as a user with the role {ROLE} only. {_DENY}",
+            )
+    elif denied:
+        yield warn(
+            f"Mistral's policy allows this caller {rules}, with which Python code is uploaded. "
+            "This executor's mistral.conf denies such actions; the API's and the engines' was not "
+            "seen",
+            _CLOSE,
+        )
+    else:
+        yield error(
+            f"Mistral's policy allows this caller {rules}: users of this project can run Python "
+            "code as Mistral's user, and read every secret that it can read",
+            f"{_CLOSE} Then change these secrets: docs/security.md.",
+        )
+
+
+def dynamic_actions_denied() -> bool:
+    """Return whether this process's Mistral is configured without the provider of dynamic
+    actions."""
+    from mistral import config  # noqa: F401 - registers the options
+    from mistral.utils.filter_utils import filtered_by_allow_deny_list
+
+    given = cfg.CONF.action_providers
+    return bool(filtered_by_allow_deny_list(given.allowlist, given.denylist, "dynamic"))
 
 
 def sweeps(examination: Examination) -> Iterable[Finding]:

@@ -7,6 +7,7 @@ Mistral shows a caller the executions of its own project; nothing here asks for 
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -226,6 +227,28 @@ class Mistral:
         """Return the cron triggers of a workflow, as Mistral has them."""
         rows = self._client.rows("cron_triggers", workflow_name=workflow)
         return [row for row in rows if row["workflow_name"] == workflow]
+
+    def code_rules(self) -> list[str]:
+        """Return the rules of Mistral's policy that let the caller bring Python code into Mistral.
+
+        It sends the two requests without which no code of a user runs, each for something that does
+        not exist, so nothing is changed where they are allowed. ``code_sources:update`` matters by
+        itself: Mistral 23 lets a caller who has it replace the code of a public source of another
+        project. ``code_sources:create`` cannot be asked without creating one.
+        """
+        requests: dict[str, tuple[str, str, dict[str, Any]]] = {
+            "dynamic_actions:create": ("POST", "dynamic_actions", {"json": {}}),
+            "code_sources:update": (
+                "PUT",
+                "code_sources",
+                {"params": {"identifier": str(uuid.uuid4())}, "data": b""},
+            ),
+        }
+        return [
+            rule
+            for rule, (method, path, given) in requests.items()
+            if self._client.allows(method, path, **given)
+        ]
 
     def changed_within(self, execution_id: str) -> datetime:
         """Return when a task of an execution, or an action of an unfinished task, last changed."""

@@ -204,6 +204,24 @@ class MistralClient:
         except _FAILURES as error:
             raise self._failure(error, "GET") from None
 
+    def allows(self, method: str, path: str, **kwargs: Any) -> bool:
+        """Whether Mistral's policy lets the caller make a request. The request must lack something
+        that Mistral checks after its policy (400, 404), so that it changes nothing if it is
+        allowed. Raises as :meth:`request` for any other answer."""
+        try:
+            self._ask(method, path, **kwargs)
+        except keystone.Forbidden as error:
+            if _of_mistral(error):
+                return False
+            raise self._failure(error, method) from None
+        except (keystone.BadRequest, keystone.NotFound) as error:
+            if _of_mistral(error) and _has_mistral_s_shape(error):
+                return True
+            raise self._failure(error, method) from None
+        except _FAILURES as error:
+            raise self._failure(error, method) from None
+        return True
+
     def rows(self, path: str, **query: Any) -> Iterator[Any]:
         """A list, asked for in pages, 1000 rows at most. Raises as :meth:`request`.
 
@@ -553,6 +571,14 @@ def _without_proxy() -> Session:
 
 def _of_mistral(error: Exception) -> bool:
     return getattr(error, "failover_service", None) == "Mistral"
+
+
+def _has_mistral_s_shape(error: keystone.HttpError) -> bool:
+    """Return whether the answer is one of Mistral's own errors, not of a proxy before it."""
+    try:
+        return "faultstring" in error.response.json()
+    except (ValueError, TypeError):
+        return False
 
 
 def _clock(date: str | None) -> datetime:
