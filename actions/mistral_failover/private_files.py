@@ -1,14 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files and directories that hold secrets: only their owner may read or write them.
 
-Every check is of what was opened, not of a name that may lead elsewhere a moment later.
+Every secret in a file is read here, so that all are under one rule. Every check is of what was
+opened, not of a name that may lead elsewhere a moment later.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
+
+_LINKS = 40  # as many as the kernel follows
+_READING = os.O_RDONLY | os.O_NONBLOCK  # a FIFO without a writer would be waited for
 
 
 class NotPrivate(Exception):
@@ -33,26 +41,46 @@ def check_directory(folder: Path) -> None:
         os.close(descriptor)
 
 
-def read(file: Path, *, for_root: bool = False, for_group: bool = False) -> bytes:
-    """Return the content of a file that only its owner, this user or root, can read and write.
+@contextmanager
+def opened(
+    file: Path, *, installed: bool = False, for_root: bool = False, public: bool = False
+) -> Iterator[BinaryIO]:
+    """Open a file with a secret for reading: the only way to read one.
 
-    ``for_root``: if this user is root, the file may belong to any user: for what is only sent to a
-    service of that user, such as a token. ``for_group``: the group of the file may read it if it
-    belongs to root: for what an administrator installs for a service.
+    It must belong to this user or root, no other user may have access, and it must not be a
+    symbolic link, which may lead to another file a moment later.
 
-    Raises `NotPrivate`, also for a symbolic link, which may lead to another file a moment later;
-    OSError if the file is not readable.
+    ``installed``: an administrator installs it for a service. Then the group may read it if it
+    belongs to root, and a link is followed if this user or root made it: Kubernetes mounts secrets
+    as links, and ACME clients link to the present key. ``for_root``: if this user is root, the file
+    may belong to any user: for what is only sent to a service of that user, such as a token.
+    ``public``: everyone may read it, and no other user change it: for a file that has no secret
+    itself, and says what is run.
+
+    Raises `NotPrivate`; OSError if the file is not readable, or no regular file.
     """
-    descriptor = open_in_place(file, os.O_RDONLY)
+    descriptor = _follow(file) if installed else open_in_place(file, _READING)
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a regular file", str(file))
     with os.fdopen(descriptor, "rb") as stream:
-        found = os.fstat(stream.fileno())
+        of_group = 0o040 if installed and found.st_uid == 0 else 0
         _check(
             file,
             found,
-            "chmod 600",
+            "chmod go-w" if public else "chmod 600",
             any_owner=for_root and os.geteuid() == 0,
-            allowed=0o040 if for_group and found.st_uid == 0 else 0,
+            allowed=0o055 if public else of_group,
         )
+        yield stream
+
+
+def read(
+    file: Path, *, installed: bool = False, for_root: bool = False, public: bool = False
+) -> bytes:
+    """Return the content of a file with a secret. Arguments and errors: :func:`opened`."""
+    with opened(file, installed=installed, for_root=for_root, public=public) as stream:
         return stream.read()
 
 
@@ -83,6 +111,28 @@ def open_in_place(file: Path, flags: int) -> int:
                 f'Run: cp --remove-destination "$(readlink -f {file})" {file}',
             ) from None
         raise
+
+
+def _follow(file: Path) -> int:
+    """Open a file for reading, through the links of this user and root; return its descriptor."""
+    place = file
+    for _ in range(_LINKS):
+        try:
+            return os.open(place, _READING | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+        link = os.open(place, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            if (owner := os.fstat(link).st_uid) not in (0, os.geteuid()):
+                raise NotPrivate(
+                    f"{place} is a symbolic link of another user (uid {owner})",
+                    f'Run: cp --remove-destination "$(readlink -f {place})" {place}',
+                )
+            place = place.parent / os.readlink("", dir_fd=link)
+        finally:
+            os.close(link)
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(file))
 
 
 def _check(

@@ -49,6 +49,7 @@ LOCAL = (
     "start --help",
     "server --help",
     "workflows validate --help",
+    "alarm sign --help",
     "group validate examples/postgresql.yaml",
 )
 

@@ -347,7 +347,8 @@ def options_in_the_examples_of_mistral_conf() -> tuple[Found, Found]:
         name
         for text in PAGES.values()
         for block in re.findall(r"```ini\n(.*?)```", text, re.S)
-        for name in re.findall(r"^(\w+) =", block, re.M)
+        for part in re.findall(r"^\[failover\]\n(.*?)(?=^\[|\Z)", block, re.M | re.S)
+        for name in re.findall(r"^(\w+) =", part, re.M)
     }
     return shown, shown & {each.name for each in options()}
 

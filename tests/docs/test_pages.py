@@ -28,6 +28,13 @@ from support.alarm_bodies import WEBHOOK
 from support.pages import PAGES, ROOT, SOURCES, anchors, blocks, page, table, without_blocks
 
 README = PAGES["README.md"]
+IN_ARGUMENTS = re.compile(
+    r"-hmac\b|-H\s+[\"'](?:X-Auth-Token|Authorization):|--os-(?:password|token)\b"
+    r"|--(?:user-)?pass(?:word)?[= ]|\bcurl\b.*\s-u\b|\bmysql\b.*\s-p\w"
+    r"|^ *openstack .*/v1/alarms/TOKEN|(?:add_user|change_password) [^\s`]+ +[^#\s]",
+    re.MULTILINE,
+)
+"""A secret among the arguments of a program, which every user of the machine can list."""
 
 
 def in_pages(find: Callable[[str, str], Iterator[str]]) -> list[str]:
@@ -44,6 +51,17 @@ def test_the_readme_is_short_and_shows_both_commands_on_its_first_screen() -> No
     assert len(README.split()) <= 1500
     assert "make drill" in first
     assert "make test" in first
+
+
+def test_no_command_has_a_secret_among_its_arguments() -> None:
+    places = [ROOT / name for name in ("examples", "deploy", "devstack", "actions")]
+    found = in_pages(lambda _, text: iter(IN_ARGUMENTS.findall(text.replace("\\\n", " "))))
+    for path in (each for place in places for each in place.rglob("*")):
+        if path.suffix in {".py", ".sh", ".yaml", ".yml", ".j2", ".service", ".in"}:
+            found += [f"{path}: {each}" for each in IN_ARGUMENTS.findall(path.read_text("utf-8"))]
+
+    assert IN_ARGUMENTS.search('curl -H "X-Auth-Token: $T"')
+    assert found == []
 
 
 def test_no_cell_of_a_table_is_longer_than_200_characters() -> None:

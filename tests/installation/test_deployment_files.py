@@ -207,7 +207,8 @@ def helm() -> dict[str, Any]:
     ids=["openstack-ansible", "openstack-helm"],
 )
 def test_the_options_that_are_set_in_mistral_conf_exist(section: dict[str, Any]) -> None:
-    assert set(section) == {"failover"}
+    assert set(section) == {"action_providers", "failover"}
+    assert section["action_providers"] == {"denylist": "dynamic"}  # code that users upload
     assert {"database", "command_channel", "agent_key_file"} == set(section["failover"])
     assert set(section["failover"]) <= options()
 
@@ -288,6 +289,7 @@ def test_the_plugin_makes_a_store_and_names_it_without_devstacks_options(tmp_pat
         [
             "recreate_database failover",
             "failover.database=mysql+pymysql://root:pw@127.0.0.1/failover",
+            "action_providers.denylist=dynamic",
         ],
     )
 
@@ -301,7 +303,7 @@ def test_the_plugin_makes_a_secret_that_only_mistral_reads_if_there_is_a_broker(
     code, calls = plugin(tmp_path, "stack", "post-config", FAILOVER_COMMAND_CHANNEL=broker)
 
     assert code == 0
-    assert calls[2:] == [f"failover.command_channel={broker}", f"failover.agent_key_file={key}"]
+    assert calls[3:] == [f"failover.command_channel={broker}", f"failover.agent_key_file={key}"]
     assert (key.stat().st_mode & 0o777, len(key.read_text().strip())) == (0o600, 64)
     secret = key.read_text()
     plugin(tmp_path, "stack", "post-config", FAILOVER_COMMAND_CHANNEL=broker)

@@ -50,7 +50,7 @@ def by_token(body: bytes = ALARM, key: bytes = FIRST) -> intake.Delivery:
 
 def by_signature(body: bytes, key: bytes = FIRST) -> intake.Delivery:
     at = str(int(time.time()))
-    headers = {intake.TIMESTAMP: at, intake.SIGNATURE: secret.signed(key, at, body)}
+    headers = {secret.TIMESTAMP: at, secret.SIGNATURE: secret.signed(key, at, body)}
     return intake.Delivery(intake.PATH, "", headers, body)
 
 

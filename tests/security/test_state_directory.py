@@ -19,7 +19,7 @@ from mistral_failover.agent.daemon.journal_file import JournalError
 from mistral_failover.drill.scene import Scene
 from mistral_failover.embedded import access
 from mistral_failover.embedded.errors import EmbeddedError
-from mistral_failover.server import secret, state_dir
+from mistral_failover.server import state_dir
 
 OPEN = [0o755, 0o750, 0o770, 0o701, 0o777]
 
@@ -140,14 +140,6 @@ def test_a_link_in_the_place_of_a_lock_or_a_journal_is_not_followed(tmp_path: Pa
     assert victim.read_text() == "precious"
 
 
-def test_a_link_in_the_place_of_a_key_is_not_followed(tmp_path: Path) -> None:
-    (tmp_path / "elsewhere").touch(mode=0o600)
-    (tmp_path / "key").symlink_to(tmp_path / "elsewhere")
-
-    with pytest.raises(private_files.NotPrivate, match="symbolic link"):
-        private_files.read(tmp_path / "key")
-
-
 def test_a_journal_s_folder_of_another_user_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,20 +150,6 @@ def test_a_journal_s_folder_of_another_user_is_refused(
 
     with pytest.raises(JournalError, match="belongs to another user"):
         journal_file.make_folder(tmp_path)
-
-
-def test_a_secret_of_another_user_is_refused(
-    tmp_path: Path, give_away: Callable[[Path], None]
-) -> None:
-    file = tmp_path / "secret"
-    file.touch(mode=0o600)
-    file.write_text("0" * 64)
-    give_away(file)
-
-    with pytest.raises(EmbeddedError) as refused:
-        secret.read(file)
-
-    assert refused.value.code == "SECRET_NOT_PRIVATE"
 
 
 def test_a_private_file_is_written_whole_and_for_its_owner_alone(tmp_path: Path) -> None:

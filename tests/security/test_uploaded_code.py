@@ -4,6 +4,7 @@ Mistral and its real policy."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,13 +32,11 @@ Look = Callable[..., list[Finding]]
 
 
 @pytest.fixture
-def look(
-    mistral: TestEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Iterator[Look]:
+def look(mistral: TestEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Look]:
     """What the doctor says, by the rules of a policy and ``[action_providers] denylist``, to a
     caller with a role."""
-    from mistral.api import access_control
     from mistral import policies
+    from mistral.api import access_control
     from oslo_config import cfg
     from oslo_policy import policy
 
@@ -54,7 +53,7 @@ def look(
         if isinstance(rules, Path):
             file = rules
         else:
-            file.write_text("".join(f'"{name}": "{rule}"\n' for name, rule in rules.items()) or "{}")
+            file.write_text(json.dumps(rules))
         enforcer = policy.Enforcer(cfg.CONF, policy_file=str(file))
         enforcer.register_defaults(policies.list_rules())
         enforcer.load_rules()
@@ -93,7 +92,8 @@ def tables() -> list[Any]:
     def read(session: Any = None) -> list[Any]:
         found = []
         for name in ("code_sources", "dynamic_action_definitions"):
-            found += session.execute(sa.text(f"SELECT * FROM {name}")).fetchall()
+            rows = sa.select(sa.text("*")).select_from(sa.table(name))
+            found += session.execute(rows).fetchall()
         return found
 
     return read()
@@ -141,7 +141,8 @@ def test_which_providers_a_configuration_denies_is_read_as_mistral_reads_it(
     from oslo_config import cfg
 
     given = SimpleNamespace(**{"allowlist": [], "denylist": [], **group})
-    monkeypatch.setattr(checks, "cfg", SimpleNamespace(CONF=SimpleNamespace(action_providers=given)))
+    conf = SimpleNamespace(action_providers=given)
+    monkeypatch.setattr(checks, "cfg", SimpleNamespace(CONF=conf))
 
     assert checks.dynamic_actions_denied() is denied
     monkeypatch.setattr(checks, "cfg", cfg)

@@ -128,7 +128,7 @@ def test_a_signed_repeat_that_mistral_did_not_take_may_be_sent_again_as_it_was(
     body = json.dumps(signal()).encode()
     at = str(int(time.time()))
     signature = secret.signed(KEY, at, body)
-    headers = {intake.TIMESTAMP: at, intake.SIGNATURE: signature}
+    headers = {secret.TIMESTAMP: at, secret.SIGNATURE: signature}
     mistral.away = True
     for _ in range(2):
         with pytest.raises(intake.Refused, match="Mistral does not answer"):

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,11 +39,14 @@ def shown(heading: str) -> set[str]:
 def test_the_example_sends_a_signed_alarm(door: Door, tmp_path: Path) -> None:
     (example,) = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
     file = tmp_path / "secret"
+    file.touch(mode=0o600)
     file.write_bytes(KEY + b"\n")
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     where = {"SECRET_FILE": str(file), "WEBHOOK": door.url, "no_proxy": "127.0.0.1"}
     done = subprocess.run(
         ["bash", "-euc", example],
-        env=os.environ | where,
+        cwd=tmp_path,
+        env=os.environ | where | {"PATH": programs},
         capture_output=True,
         text=True,
         timeout=60,

@@ -106,11 +106,11 @@ def test_each_kind_of_alarm_is_taken(door: Door) -> None:
         {"Authorization": "Bearer "},
         {"Authorization": f"Basic {TOKEN}"},
         {"Authorization": "Bearer \u00e4\u00f6".encode("latin-1")},
-        {intake.SIGNATURE: "0" * 64, intake.TIMESTAMP: "1795300000"},
-        {intake.SIGNATURE: "", intake.TIMESTAMP: ""},
-        {intake.SIGNATURE: hmac.new(KEY, ALARM, hashlib.sha256).hexdigest()},
+        {secret.SIGNATURE: "0" * 64, secret.TIMESTAMP: "1795300000"},
+        {secret.SIGNATURE: "", secret.TIMESTAMP: ""},
+        {secret.SIGNATURE: hmac.new(KEY, ALARM, hashlib.sha256).hexdigest()},
         # A sender that knows only the token must not be able to sign.
-        {intake.SIGNATURE: secret.signed(TOKEN.encode(), "1", ALARM), intake.TIMESTAMP: "1"},
+        {secret.SIGNATURE: secret.signed(TOKEN.encode(), "1", ALARM), secret.TIMESTAMP: "1"},
     ],
 )
 def test_a_forged_alarm_is_refused(door: Door, forged: dict[str, Any]) -> None:
@@ -122,7 +122,7 @@ def test_a_signature_is_of_its_body_and_of_its_timestamp(door: Door) -> None:
     now = int(time.time())
     signature = secret.signed(KEY, str(now), ALARM)
     for body, at in ((ALARM + b" ", now), (ALARM, now + 1)):
-        headers = {intake.SIGNATURE: signature, intake.TIMESTAMP: str(at)}
+        headers = {secret.SIGNATURE: signature, secret.TIMESTAMP: str(at)}
         assert refusal(door.post(body, headers)) == (401, "UNAUTHORISED")
 
 
@@ -149,8 +149,8 @@ def test_a_late_or_early_signature_is_refused(door: Door, off: int) -> None:
 @pytest.mark.parametrize("at", ["now", "-1", "1e9", "٣"])
 def test_a_timestamp_is_whole_seconds(door: Door, at: str) -> None:
     door.at.append(1.0)
-    headers = {intake.SIGNATURE: secret.signed(KEY, at, ALARM)}
-    answer = door.post(headers=headers | {intake.TIMESTAMP: at.encode()})
+    headers = {secret.SIGNATURE: secret.signed(KEY, at, ALARM)}
+    answer = door.post(headers=headers | {secret.TIMESTAMP: at.encode()})
     assert answer.status_code == 401
 
 
@@ -207,7 +207,7 @@ def test_what_was_taken_is_forgotten_when_no_repeat_of_it_could_be_taken(store: 
 
 def test_a_signed_alarm_says_everything_in_its_body(door: Door) -> None:
     at = str(int(time.time()))
-    headers = {intake.SIGNATURE: secret.signed(KEY, at, ALARM), intake.TIMESTAMP: at}
+    headers = {secret.SIGNATURE: secret.signed(KEY, at, ALARM), secret.TIMESTAMP: at}
     answer = door.post(headers=headers, url=f"{door.url}?group=other")
     assert refusal(answer) == (400, "BAD_REQUEST")
 
@@ -340,7 +340,7 @@ def test_secrets_are_compared_in_constant_time(door: Door, monkeypatch: pytest.M
 
 def test_an_old_secret_counts_as_long_as_its_line_is_there(door: Door) -> None:
     at = str(int(time.time()))
-    headers = {intake.SIGNATURE: secret.signed(KEY[::-1], at, ALARM), intake.TIMESTAMP: at}
+    headers = {secret.SIGNATURE: secret.signed(KEY[::-1], at, ALARM), secret.TIMESTAMP: at}
     assert door.post(headers=headers).status_code == 202
 
 

@@ -19,7 +19,7 @@ import requests
 from mistral_failover.cli.connection import of_server
 from mistral_failover.mistral.client import MistralClient
 from mistral_failover.server import secret
-from mistral_failover.server.intake import SIGNATURE, TIMESTAMP
+from mistral_failover.server.secret import SIGNATURE, TIMESTAMP
 
 _START = 120.0
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``failover alarms``, ``failover admit``, ``failover dismiss``: alarms that wait for an operator;
-``failover host-lost`` and ``zone-lost``: the alarms that an operator gives."""
+``failover host-lost`` and ``zone-lost``: the alarms that an operator gives; ``failover alarm
+sign``: those that a program sends to the webhook of ``failover server``."""
 
 from __future__ import annotations
 
@@ -10,8 +11,10 @@ import sys
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from cliff.command import Command
 from cliff.lister import Lister
 
 from mistral_failover.alarms.storm import LEAST, MOST, per_minute
@@ -389,3 +392,71 @@ class ZoneLost(HostLost):
 
     what = "zone"
     named = "the availability zone's name, as 'openstack server show' prints it"
+
+
+class Sign(Command):
+    """Print the two headers that sign an alarm for the webhook of 'failover server'.
+
+    For a sender that is a script:
+
+        failover alarm sign --secret-file FILE alarm.json |
+          curl -sS "$WEBHOOK" -H @- --data-binary @alarm.json
+
+    The secret stays in its file, so no list of processes shows it. The signature covers every byte
+    of the body and the time. It is accepted once, within 300 s: sign each attempt again.
+
+    Exit codes: 0 signed; 1 the secret or the body cannot be used; 2 wrong command line.
+    """
+
+    auth_required = False
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser with the options of the command."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        parser.add_argument(
+            "body",
+            nargs="?",
+            default="-",
+            metavar="FILE",
+            help="the body of the request, exactly as it is sent (default: standard input)",
+        )
+        parser.add_argument(
+            "--secret-file",
+            type=Path,
+            metavar="FILE",
+            help="the webhook's secret, mode 0600; its first line signs (default: that of the "
+            "'failover server' on this machine)",
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Sign. Raises CommandFailed."""
+        from mistral_failover.embedded.errors import EmbeddedError
+        from mistral_failover.server import secret
+
+        file = parsed_args.secret_file or Path(connection.server_facts(self.app)["secret_file"])
+        try:
+            known = secret.read(file)
+        except EmbeddedError as error:
+            here = error.code == "SECRET_NOT_PRIVATE"
+            remedy = error.remedy if here else "Copy the secret of the server's webhook into it."
+            raise CommandFailed(f"{error.message}. {remedy} [{error.code}]") from None
+        for name, value in known.headers(_body(parsed_args.body), int(time.time())).items():
+            self.app.stdout.write(f"{name}: {value}\n")
+        return 0
+
+
+def _body(name: str) -> bytes:
+    """Return the content of a file, or of standard input for "-". Raises CommandFailed."""
+    try:
+        found = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    except OSError as error:
+        raise CommandFailed(f"{name} cannot be read: {error.strerror}. [NO_FILE]") from None
+    if not found:
+        shown = "standard input" if name == "-" else name
+        raise CommandFailed(
+            f"There is nothing to sign: {shown} is empty. Write the request's body into it. "
+            "[NO_FILE]"
+        )
+    return found

@@ -576,7 +576,7 @@ def _of_mistral(error: Exception) -> bool:
 def _has_mistral_s_shape(error: keystone.HttpError) -> bool:
     """Return whether the answer is one of Mistral's own errors, not of a proxy before it."""
     try:
-        return "faultstring" in error.response.json()
+        return error.response is not None and "faultstring" in error.response.json()
     except (ValueError, TypeError):
         return False
 

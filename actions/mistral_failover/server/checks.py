@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from keystoneauth1.session import Session
 from openstack import config as clouds
 
+from mistral_failover import private_files
 from mistral_failover.agent.broker import ERRORS, Broker, forget
 from mistral_failover.agent.channel.interface import ChannelContext, ChannelError, channel_for
 from mistral_failover.agent.channel.links import BrokerUnavailable
@@ -182,11 +183,16 @@ def _cloud(options: Options) -> Iterator[StartProblem]:
 
 
 def _clouds_file() -> Iterator[StartProblem]:
-    file = clouds.OpenStackConfig().config_filename
-    if file is not None and not secret.is_private(Path(file), Path(file).stat().st_mode):
-        yield StartProblem(
-            False, "CLOUDS_FILE_OPEN", (f"other users may read {file}"), f"chmod 600 {file}"
-        )
+    """Check clouds.yaml and secure.yaml, which openstacksdk reads itself."""
+    known = clouds.OpenStackConfig()
+    for file in (known.config_filename, known.secure_config_filename):
+        if file is None:
+            continue
+        try:
+            with private_files.opened(Path(file), installed=True):
+                pass
+        except private_files.NotPrivate as error:
+            yield StartProblem(False, "CLOUDS_FILE_OPEN", error.message, error.remedy)
 
 
 def _servers(cloud: Cloud) -> Any:

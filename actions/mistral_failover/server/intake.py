@@ -25,14 +25,13 @@ from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.ids import derived_id
 from mistral_failover.runtime.request import Request
 from mistral_failover.server.batches import Batches
-from mistral_failover.server.secret import Secret
+from mistral_failover.server.secret import SIGNATURE, TIMESTAMP, Secret
 from mistral_failover.store import deliveries, groups
 from mistral_failover.store.transaction import ProjectTransaction
 
 LOG = logging.getLogger(__name__)
 PATH = "/v1/alarms"
 WORKFLOW, START = "failover.on_event", "failover.start_admitted"
-TIMESTAMP, SIGNATURE = "X-Failover-Timestamp", "X-Failover-Signature"
 WINDOW = 300.0
 """Seconds that a signed alarm's timestamp may differ from the server's clock."""
 _KEPT = (

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from mistral_failover import private_files
 from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.server.addresses import Address, UnixSocket
-from mistral_failover.server.secret import is_private
 from mistral_failover.settings import GROUP, Settings, list_opts
 from mistral_failover.store.database import UnsupportedDatabase, supported
 
@@ -77,11 +77,22 @@ def read_settings(file: Path) -> dict[str, str]:
     Raises EmbeddedError CONFIG if the file is not readable, has an unknown option, or holds
     passwords and is readable by other users.
     """
-    parser = configparser.ConfigParser(interpolation=None)
     try:
-        parser.read_string(file.read_text("utf-8"))
+        found = _section(file, file.read_bytes())
+        if any(name in found for name in _SECRETS):
+            found = _section(file, private_files.read(file, installed=True))
+    except private_files.NotPrivate as error:
+        raise _open(error) from None
     except OSError as error:
         raise _wrong(f"{file} cannot be read: {error.strerror}", "Correct --config-file.") from None
+    return found
+
+
+def _section(file: Path, content: bytes) -> dict[str, str]:
+    """Return the checked section [failover] of a file's content. Raises EmbeddedError CONFIG."""
+    parser = configparser.ConfigParser(interpolation=None)
+    try:
+        parser.read_string(content.decode("utf-8"))
     except (configparser.Error, UnicodeDecodeError):
         raise _wrong(
             f"{file} is not an INI file with [section] and option = value", "Correct it."
@@ -94,8 +105,6 @@ def read_settings(file: Path) -> dict[str, str]:
             f"Known options: {', '.join(sorted(known))}.",
         )
     _check(found)
-    if any(name in found for name in _SECRETS) and not is_private(file, file.stat().st_mode):
-        raise _wrong(f"other users may read {file}, which may hold a password", f"chmod 600 {file}")
     return found
 
 
@@ -124,13 +133,15 @@ def from_environment(environment: MutableMapping[str, str]) -> dict[str, str]:
 def read_url(file: Path) -> str:
     """Read the database's URL from a file of its own. Raises EmbeddedError CONFIG."""
     try:
-        text = file.read_text("utf-8").strip()
-        private = is_private(file, file.stat().st_mode)
+        return private_files.read(file, installed=True).decode("utf-8").strip()
+    except private_files.NotPrivate as error:
+        raise _open(error) from None
     except (OSError, UnicodeDecodeError):
         raise _wrong(f"{file} cannot be read", "Correct --database-file.") from None
-    if not private:
-        raise _wrong(f"other users may read {file}, which may hold a password", f"chmod 600 {file}")
-    return text
+
+
+def _open(error: private_files.NotPrivate) -> EmbeddedError:
+    return _wrong(f"{error.message}, which may hold a password", error.remedy)
 
 
 def _wrong(message: str, remedy: str) -> EmbeddedError:

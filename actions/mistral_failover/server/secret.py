@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 import secrets
-import stat
 from pathlib import Path
 
 from mistral_failover import private_files
 from mistral_failover.embedded.errors import EmbeddedError
 
+TIMESTAMP, SIGNATURE = "X-Failover-Timestamp", "X-Failover-Signature"
 SHORTEST = 32
 """Minimum length of a secret in characters."""
 _FOR_TOKENS = b"failover webhook token"
@@ -39,6 +38,11 @@ class Secret:
         no token."""
         return _equal_one(given, [_token(key) for key in self._keys])
 
+    def headers(self, body: bytes, at: int) -> dict[str, str]:
+        """Return the headers that sign a body, by the first line. ``at``: when it is sent, in
+        seconds since the epoch."""
+        return {TIMESTAMP: str(at), SIGNATURE: signed(self._keys[0], str(at), body)}
+
     def line_of_signature(self, signature: str, timestamp: str, body: bytes) -> int | None:
         """Return the number of the line under which this is the signature of a body with its
         timestamp, from 0. None: it is no signature."""
@@ -56,27 +60,15 @@ def read(file: Path) -> Secret:
     Raises EmbeddedError SECRET_UNREADABLE, SECRET_NOT_PRIVATE, SECRET_TOO_SHORT.
     """
     try:
-        with file.open("rb") as stream:
-            found = os.fstat(stream.fileno())  # of what is read, whatever the name leads to now
-            lines = [line.strip() for line in stream.read().splitlines()]
+        lines = [line.strip() for line in private_files.read(file, installed=True).splitlines()]
+    except private_files.NotPrivate as error:
+        raise EmbeddedError("SECRET_NOT_PRIVATE", error.message, error.remedy) from None
     except OSError as error:
         raise EmbeddedError(
             "SECRET_UNREADABLE",
             f"the secret {file} cannot be read: {error.strerror}",
             _make_one(file),
         ) from None
-    if not is_private(file, found.st_mode):
-        raise EmbeddedError(
-            "SECRET_NOT_PRIVATE",
-            f"other users may read {file} (mode {stat.S_IMODE(found.st_mode):04o})",
-            f"chmod 600 {file}",
-        )
-    if found.st_uid not in (0, os.geteuid()):
-        raise EmbeddedError(
-            "SECRET_NOT_PRIVATE",
-            f"{file} belongs to another user (uid {found.st_uid})",
-            f"chown {os.geteuid()}: {file}",
-        )
     keys = [line for line in lines if line]
     if not keys or min(map(len, keys)) < SHORTEST:
         raise EmbeddedError(
@@ -92,15 +84,6 @@ def read_or_make(file: Path) -> Secret:
     if not file.exists():
         private_files.write(file, secrets.token_hex(SHORTEST) + "\n")
     return read(file)
-
-
-def is_private(file: Path, mode: int) -> bool:
-    """Return whether only its owner may read a file. systemd's credentials show their access list
-    as the group's rights, and are private by their folder."""
-    credentials = os.environ.get("CREDENTIALS_DIRECTORY")
-    if credentials and file.absolute().is_relative_to(credentials):
-        return not mode & stat.S_IRWXO
-    return not mode & (stat.S_IRWXG | stat.S_IRWXO)
 
 
 def _token(key: bytes) -> str:

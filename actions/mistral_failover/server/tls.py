@@ -6,18 +6,23 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
+from mistral_failover import private_files
 from mistral_failover.embedded.errors import EmbeddedError
 
 
 def context(certificate: Path, key: Path) -> ssl.SSLContext:
     """Return the TLS context of the webhook, for version 1.2 or later.
 
-    Raises EmbeddedError TLS_PAIR.
+    Raises EmbeddedError TLS_PAIR, TLS_KEY_OPEN.
     """
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     made.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        made.load_cert_chain(certificate, key)
+        with private_files.opened(key, installed=True) as stream:
+            # The file that was checked, whatever its name leads to now.
+            made.load_cert_chain(certificate, f"/proc/self/fd/{stream.fileno()}")
+    except private_files.NotPrivate as error:
+        raise EmbeddedError("TLS_KEY_OPEN", error.message, error.remedy) from None
     except (OSError, ssl.SSLError) as error:
         raise EmbeddedError(
             "TLS_PAIR",

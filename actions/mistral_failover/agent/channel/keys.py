@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import stat
-from functools import lru_cache
 from pathlib import Path
 
+from mistral_failover import private_files
 from mistral_failover.agent.channel.interface import ChannelError
 
 LEAST = 32
@@ -14,15 +13,21 @@ LEAST = 32
 
 
 def read_secret(path: str | None) -> bytes:
-    """The secret in a file, read again after the file changed.
+    """The secret in a file, read anew each time.
 
-    Raises `ChannelError` CONFIG if the file is missing, too short, or accessible to other users.
+    Raises `ChannelError` CONFIG if the file is missing, too short, or not private.
     """
     if not path:
         raise _wrong("No file with the secret of the members' agents is configured.", "FILE")
     try:
-        found = Path(path).stat()
-        secret = _read(path, found.st_mtime_ns, found.st_ino, found.st_size)
+        secret = private_files.read(Path(path), installed=True).strip()
+    except private_files.NotPrivate as error:
+        raise ChannelError(
+            "CONFIG",
+            f"{error.message}.",
+            f"{error.remedy}. If another user may have read or changed it, make a new secret and "
+            "new member keys.",
+        ) from None
     except FileNotFoundError:
         raise ChannelError(
             "CONFIG",
@@ -33,24 +38,13 @@ def read_secret(path: str | None) -> bytes:
         raise ChannelError(
             "CONFIG",
             f"{path} cannot be read: {error.strerror}.",
-            "Let Mistral's user read it: a file of root with mode 0640 and Mistral's group. Do not "
-            "make a new secret: with another one no agent accepts a command.",
+            "Let Mistral's user read it: a file of that user with mode 0600, or of root with mode "
+            "0640 and Mistral's group. Do not make a new secret: with another one no agent accepts "
+            "a command.",
         ) from None
-    if found.st_mode & (stat.S_IROTH | stat.S_IWOTH):
-        raise ChannelError(
-            "CONFIG",
-            f"{path} is readable or writable by all users.",
-            f"Run: chmod 0640 {path}. If another user may have read it, make a new secret and new "
-            "member keys.",
-        )
     if len(secret) < LEAST:
         raise _wrong(f"{path} holds {len(secret)} bytes; at least {LEAST} are needed.", path)
     return secret
-
-
-@lru_cache(maxsize=4)
-def _read(path: str, *_: int) -> bytes:
-    return Path(path).read_bytes().strip()
 
 
 def _wrong(message: str, path: str) -> ChannelError:

@@ -19,14 +19,13 @@ from uuid import UUID
 
 import yaml
 
+from mistral_failover import private_files
 from mistral_failover.agent.broker import BadUrl, Broker
 from mistral_failover.agent.daemon import patterns
 from mistral_failover.agent.daemon.config_reader import (
     ConfigError,
     Section,
     read_secret,
-    require_own,
-    require_private,
 )
 from mistral_failover.agent.daemon.identity import Identity
 from mistral_failover.agent.daemon.patterns import Pattern
@@ -122,9 +121,19 @@ class AgentConfig:
 def load(path: str | Path) -> AgentConfig:
     """Read the agent's file. Raises `ConfigError` for the first fault found."""
     path = Path(path)
+    # Its commands run with the agent's rights, so no other user may change it.
+    document = _document(path, public=True)
+    if isinstance(document, dict) and {"broker", "key", "group_key"} & document.keys():
+        document = _document(path, public=False)
+    return _config(Section("", document, _KEYS))
+
+
+def _document(path: Path, *, public: bool) -> Any:
+    """Return the YAML of a file; ``public``: everyone may read it. Raises `ConfigError`."""
     try:
-        text = path.read_text(encoding="utf-8")
-        document = yaml.safe_load(text)
+        return yaml.safe_load(private_files.read(path, public=public).decode("utf-8"))
+    except private_files.NotPrivate as error:
+        raise ConfigError(str(path), error.message, error.remedy) from None
     except OSError as error:
         raise ConfigError(
             str(path), f"it cannot be read: {error.strerror}", "Name the file with --config."
@@ -135,17 +144,6 @@ def load(path: str | Path) -> AgentConfig:
         mark = getattr(error, "problem_mark", None)
         place = f" at line {mark.line + 1}" if mark else ""
         raise ConfigError(str(path), f"it is not YAML{place}", "Correct the file.") from None
-    _check_mode(path, document)
-    return _config(Section("", document, _KEYS))
-
-
-def _check_mode(path: Path, document: Any) -> None:
-    """Commands in this file run with the agent's rights, and the file may hold a secret."""
-    if path.stat().st_mode & 0o022:
-        raise ConfigError(str(path), "other users may write it", f"Run: chmod go-w {path}")
-    require_own(str(path), path)
-    if isinstance(document, dict) and {"broker", "key", "group_key"} & document.keys():
-        require_private(str(path), path)
 
 
 def _config(section: Section) -> AgentConfig:

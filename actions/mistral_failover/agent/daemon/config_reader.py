@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import difflib
 import math
-import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -177,26 +176,6 @@ def read_secret(section: Section, key: str, path: str) -> str:
         ) from None
     except UnicodeDecodeError:
         raise section.wrong(key, "the file is not text", "Write it as UTF-8.") from None
-
-
-def require_private(field: str, path: Path) -> None:
-    """Refuse a file with a secret that other users may read or that belongs to another user.
-
-    Raises `ConfigError`; OSError if there is no such file.
-    """
-    if path.stat().st_mode & 0o077:
-        raise ConfigError(field, f"other users may read {path}", f"Run: chmod 600 {path}")
-    require_own(field, path)
-
-
-def require_own(field: str, path: Path) -> None:
-    """Refuse a file that belongs neither to root nor to the agent's user: its owner could change
-    it.
-
-    Raises `ConfigError`; OSError if there is no such file.
-    """
-    if path.stat().st_uid not in (0, os.geteuid()):
-        raise ConfigError(field, f"{path} belongs to another user", f"Run: chown root: {path}")
 
 
 def _is_word(value: Any) -> bool:

@@ -15,8 +15,10 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 
+from mistral_failover import private_files
 from mistral_failover.resources.fence import programs
 from mistral_failover.resources.fence.agents import Going, always
 from mistral_failover.resources.fence.devices import Ceph
@@ -139,12 +141,29 @@ class Cluster:
         except ValueError:
             raise Unproven(f"{what} could not be read", f"{program}: not JSON") from None
 
+    def _check_keyring(self) -> None:
+        """Refuse a keyring that other users may read or change; the programs read it themselves.
+        Raises Unproven."""
+        if self._ceph.keyring is None:
+            return
+        try:
+            with private_files.opened(Path(self._ceph.keyring), installed=True):
+                pass
+        except private_files.NotPrivate as error:
+            detail = f"ceph.keyring: {error.message}. {error.remedy}"
+        except OSError as error:
+            detail = f"ceph.keyring: {self._ceph.keyring} cannot be read: {error.strerror}"
+        else:
+            return
+        raise Unproven("the keyring of Ceph cannot be used", detail)
+
     def _run(
         self, program: str, arguments: Sequence[str], failed: str, absent: int | None = None
     ) -> str | None:
         path = programs.find(self._ceph.ceph if program == "ceph" else self._ceph.rbd)
         if path is None:
             raise Unproven(f"{program} is not installed on the executor")
+        self._check_keyring()
         limit = self._permit(self._ceph.limit)
         seconds = str(max(1, int(limit)))
         options = [

@@ -176,7 +176,7 @@ def load(settings: Settings) -> Devices:
         raise NoDevices("no fence devices are configured", remedy=f"Set {OPTION}.")
     file = Path(settings.fence_devices_file)
     try:
-        return _read(load_document(private_files.read(file, for_group=True), "fence devices"))
+        return _read(load_document(private_files.read(file, installed=True), "fence devices"))
     except private_files.NotPrivate as error:
         raise _unusable(f"{error.message}. {error.remedy}") from None
     except InvalidDocument as error:
@@ -290,7 +290,7 @@ def _option(value: Any) -> str:
 def _secret(name: str, path: Path) -> str:
     """Return the content of a secret's file without the end of its last line."""
     try:
-        value = private_files.read(path, for_group=True).decode("utf-8").rstrip("\r\n")
+        value = private_files.read(path, installed=True).decode("utf-8").rstrip("\r\n")
     except private_files.NotPrivate as error:
         raise _unusable(f"{name}: {error.message}. {error.remedy}") from None
     except (OSError, UnicodeError) as error:
