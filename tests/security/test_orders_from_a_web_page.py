@@ -154,7 +154,7 @@ def test_the_question_that_precedes_such_a_request_is_refused_too(api: Api) -> N
     assert api.ask("OPTIONS", "/v2/executions", asked).status == 403
 
 
-@pytest.mark.parametrize("name", ["rebind.example", "127.0.0.1.evil.example", "evil", "[::1]", ""])
+@pytest.mark.parametrize("name", ["rebind.example", "127.0.0.1.evil.example", "evil", ""])
 def test_a_name_that_was_bound_to_this_address_is_refused_even_with_the_token(
     api: Api, name: str
 ) -> None:

@@ -29,7 +29,8 @@ class Exporter(Command):
     continues: failover_up is then 0, and failover_scrape_age_seconds grows.
 
     It has no authentication, so it listens on loopback only. With --listen-anywhere everyone who
-    can reach it may read the names of your groups and members. Alert rules and a dashboard:
+    can reach it may read the names of your groups and members; give each name by which
+    Prometheus calls it with --name. Alert rules and a dashboard:
     examples/monitoring.
 
     Each query is an action execution in Mistral, which is deleted afterwards. Mistral allows that
@@ -57,6 +58,14 @@ class Exporter(Command):
             "--listen-anywhere",
             action="store_true",
             help="listen on an address that other machines can reach; there is no authentication",
+        )
+        parser.add_argument(
+            "--name",
+            action="append",
+            default=[],
+            metavar="NAME",
+            help="a further name by which Prometheus calls it, besides its address and localhost; "
+            "may be repeated. Requests by other names are refused",
         )
         parser.add_argument(
             "--interval",
@@ -87,6 +96,7 @@ class Exporter(Command):
                 host=host,
                 interval=parsed_args.interval,
                 anywhere=parsed_args.listen_anywhere,
+                names=parsed_args.name,
             )
             with server, stop_signals() as ended:
                 self.app.stdout.write(f"The metrics are at {server.url}\n")

@@ -94,8 +94,8 @@ class Server(FittedOutput, Lister):
             action="append",
             default=[],
             metavar="NAME",
-            help="a further name by which clients call Mistral's API, besides its address and "
-            "localhost; may be repeated. Requests by other names are refused",
+            help="a further name by which clients call Mistral's API and the metrics, besides "
+            "their addresses and localhost; may be repeated. Requests by other names are refused",
         )
         parser.add_argument(
             "--webhook-listen",

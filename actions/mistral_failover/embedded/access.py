@@ -6,15 +6,14 @@ give orders: any user of this machine, and any web page in a browser here, becau
 forms and plain text to other sites without asking. So each request is checked before Mistral sees
 it, in this order:
 
-1. ``Host`` is a name of this API, else 403. A page whose own name is rebound to 127.0.0.1 sends
-   that name.
-2. ``Origin`` and ``Sec-Fetch-Site``, which only browsers send, name no other site, else 403.
-3. The token is in ``X-Auth-Token``, else 401. A caller whose ``X-Auth-Token`` is a cloud's, for the
+1. It is from no web page of another site (`loopback.foreign`), else 403: ``Host`` is a name of
+   this API, ``Origin`` and ``Sec-Fetch-Site`` name no other site.
+2. The token is in ``X-Auth-Token``, else 401. A caller whose ``X-Auth-Token`` is a cloud's, for the
    actions, sends it as ``Authorization: Bearer`` instead.
-4. The body's length is given once, else 400.
-5. The path is none that this package has no use for, else 403.
-6. The body is JSON, or plain text where Mistral reads definitions, else 415.
-7. A JSON body is an object, else 400: to anything else Mistral answers 500.
+3. The body's length is given once, else 400.
+4. The path is none that this package has no use for, else 403.
+5. The body is JSON, or plain text where Mistral reads definitions, else 415.
+6. A JSON body is an object, else 400: to anything else Mistral answers 500.
 """
 
 from __future__ import annotations
@@ -30,6 +29,7 @@ from typing import Any
 
 from mistral_failover import private_files
 from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.loopback import foreign
 
 TOKEN_FILE = "api-token"  # noqa: S105 - its name
 """In the state directory. Remove it and restart to have a new one."""
@@ -39,7 +39,6 @@ _BYTES = 32
 _BEARER = "bearer "
 _DEFINITIONS = frozenset({"workflows", "workbooks", "actions"})
 _CLOSED = frozenset({"code_sources", "dynamic_actions", "event_triggers"})
-_OWN = frozenset({"same-origin", "none"})  # none: typed by the user
 
 Environ = dict[str, Any]
 Application = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
@@ -116,13 +115,19 @@ class AccessControl:
         return [body]
 
     def _checked(self, environ: Environ) -> tuple[HTTPStatus, str] | None:
-        host = environ.get("HTTP_HOST", "").lower()
-        if _name(host) not in self._hosts:
+        of_another = foreign(
+            [environ.get("HTTP_HOST", "")],
+            self._hosts,
+            origin=environ.get("HTTP_ORIGIN"),
+            site=environ.get("HTTP_SEC_FETCH_SITE"),
+            scheme=environ.get("wsgi.url_scheme", "http"),
+        )
+        if of_another == "host":
             return HTTPStatus.FORBIDDEN, (
                 "The Host header is no name of this API. It has these: "
                 f"{', '.join(sorted(self._hosts))}. Add another one with --api-name."
             )
-        if not _same_site(environ, host):
+        if of_another == "site":
             return HTTPStatus.FORBIDDEN, "This request is from a web page of another site."
         if not self._authenticated(environ):
             return HTTPStatus.UNAUTHORIZED, (
@@ -161,21 +166,6 @@ class AccessControl:
 
     def _is_token(self, given: str) -> bool:
         return hmac.compare_digest(given.encode("utf-8", "replace"), self._token)
-
-
-def _name(host: str) -> str:
-    """The name in a Host header, without its port; empty for what is none, or an IPv6 address."""
-    name, colon, port = host.partition(":")
-    return name if not colon or port.isdecimal() else ""
-
-
-def _same_site(environ: Environ, host: str) -> bool:
-    """A page of another port is another site too: every user of the machine can serve one."""
-    origin = environ.get("HTTP_ORIGIN")
-    scheme = environ.get("wsgi.url_scheme", "http")
-    if origin is not None and origin.lower() != f"{scheme}://{host}":
-        return False
-    return environ.get("HTTP_SEC_FETCH_SITE", "none").lower() in _OWN
 
 
 def _readable(environ: Environ) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from mistral_failover.loopback import require_loopback
+from mistral_failover.loopback import foreign, require_loopback
 from mistral_failover.metrics.exposition import Latest
 from mistral_failover.metrics.families import Numbers
 
@@ -26,6 +26,11 @@ LOG = logging.getLogger(__name__)
 INTERVAL = 15.0
 """Default seconds between two queries."""
 _READ = 10.0  # seconds that a client may take for its request
+_FOREIGN = (
+    b"Refused: the Host header is none of this server's names, or a web page of another site sent "
+    b"this.\nCall it by its address or localhost, or name it: failover exporter --name NAME, "
+    b"failover server --api-name NAME.\n"
+)
 _STOP = 5.0  # seconds to wait for a running query
 
 
@@ -35,8 +40,9 @@ class MetricsServer:
     :param ask: answers as ``failover.metrics`` does; may raise anything, and may take its time.
     :param port: 0 takes a free one, see :attr:`port`. :param interval: seconds between two queries;
     the first is sent at once. :param anywhere: listen on another address than loopback as well.
-    There is no authentication. :raises NotLoopback: for such an address without ``anywhere``.
-    :raises OSError: when the port is taken.
+    There is no authentication, so requests of web pages are refused (`loopback.foreign`). :param
+    names: further names by which clients call it. :raises NotLoopback: for such an address without
+    ``anywhere``. :raises OSError: when the port is taken.
     """
 
     def __init__(
@@ -47,12 +53,14 @@ class MetricsServer:
         host: str = "127.0.0.1",
         interval: float = INTERVAL,
         anywhere: bool = False,
+        names: Collection[str] = (),
     ) -> None:
         if not anywhere:
             require_loopback(host)
         self.latest = Latest()
         self._ask = ask
         self._address = (host, port)
+        self._names = frozenset({host, *names})
         self._interval = interval
         self._stopped = threading.Event()
         self._stack = ExitStack()
@@ -60,7 +68,8 @@ class MetricsServer:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            handler = type("Handler", (_Handler,), {"latest": self.latest})
+            own = {"latest": self.latest, "names": self._names}
+            handler = type("Handler", (_Handler,), own)
             server = stack.enter_context(_server(self._address, handler))
             self.port = server.server_address[1]
             serving = threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True)
@@ -102,6 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
     """Answers one request."""
 
     latest: Latest
+    names: Collection[str]
     server_version = "mistral-failover"
     sys_version = ""
     timeout = _READ
@@ -110,13 +120,25 @@ class _Handler(BaseHTTPRequestHandler):
         """Serve ``/metrics``, or a line that says where it is."""
         path = self.path.partition("?")[0]
         lengths = self.headers.get_all("Content-Length", [])
-        if len(lengths) > 1 or (lengths and "Transfer-Encoding" in self.headers):
+        if self._is_foreign():
+            self._answer(HTTPStatus.FORBIDDEN, "text/plain; charset=utf-8", _FOREIGN)
+        elif len(lengths) > 1 or (lengths and "Transfer-Encoding" in self.headers):
             self._answer(HTTPStatus.BAD_REQUEST, "text/plain; charset=utf-8", b"Send no body.\n")
         elif path == "/metrics":
             self._answer(HTTPStatus.OK, CONTENT_TYPE_LATEST, self.latest.text())
         else:
             status = HTTPStatus.OK if path == "/" else HTTPStatus.NOT_FOUND
             self._answer(status, "text/plain; charset=utf-8", b"See /metrics.\n")
+
+    def _is_foreign(self) -> bool:
+        return bool(
+            foreign(
+                self.headers.get_all("Host", []),
+                self.names,
+                origin=self.headers.get("Origin"),
+                site=self.headers.get("Sec-Fetch-Site"),
+            )
+        )
 
     def _answer(self, status: HTTPStatus, kind: str, body: bytes) -> None:
         self.send_response(status)

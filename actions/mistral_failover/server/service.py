@@ -211,7 +211,7 @@ def _metrics(stack: ExitStack, options: Options) -> str | None:
     def ask() -> Numbers:
         return of_server(process.runtime(), all_projects=everything)
 
-    return stack.enter_context(MetricsServer(ask, port)).url
+    return stack.enter_context(MetricsServer(ask, port, names=options.names)).url
 
 
 def _store() -> process.Runtime:

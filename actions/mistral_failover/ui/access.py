@@ -4,13 +4,12 @@
 Every user of this machine reaches the port, and so does every web page in a browser here. So each
 request is checked before a page sees it, in this order:
 
-1. ``Host`` is ``localhost`` or an address of loopback, else 403. A page whose own name is rebound
-   to 127.0.0.1 sends that name.
-2. ``Origin`` and ``Sec-Fetch-Site``, which only browsers send, name no other site, else 403.
-3. The session's cookie is known, else 401; only /login and /static need none. A session begins with
+1. It is from no web page of another site (`loopback.foreign`), else 403: ``Host`` is ``localhost``
+   or an address of loopback, ``Origin`` and ``Sec-Fetch-Site`` name no other site.
+2. The session's cookie is known, else 401; only /login and /static need none. A session begins with
    a link that is printed on the terminal and works once. The cookie is HttpOnly and
    SameSite=Strict.
-4. A POST has the session's token for forms, else 403 (`form`).
+3. A POST has the session's token for forms, else 403 (`form`).
 
 Every answer has the headers in `HEADERS`: a page runs and loads nothing from elsewhere.
 """
@@ -19,7 +18,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import re
 import secrets
 import threading
 import time
@@ -34,7 +32,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mistral_failover.loopback import is_loopback
+from mistral_failover.loopback import foreign
 
 LASTS = 12 * 3600.0
 """Seconds after which a session ends."""
@@ -56,9 +54,6 @@ HEADERS: Mapping[str, str] = {
 }
 _OPEN = ("/login", "/static/")
 _BYTES = 32
-_HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^\[\]:]+)(?::(?P<port>[0-9]{1,5}))?")
-_LARGEST_PORT = 65535
-_OWN = frozenset({"same-origin", "none"})  # none: typed, or clicked in a terminal
 
 
 class Refused(Exception):
@@ -206,14 +201,18 @@ class AccessGuard:
             await self._app(scope, receive, safe)
 
     def _check(self, request: Request) -> None:
-        host = request.headers.get("Host", "").lower()
-        if len(request.headers.getlist("Host")) != 1 or not _names_this_machine(host):
+        of_another = foreign(
+            request.headers.getlist("Host"),
+            origin=request.headers.get("Origin"),
+            site=request.headers.get("Sec-Fetch-Site"),
+        )
+        if of_another == "host":
             raise Refused(
                 HTTPStatus.FORBIDDEN,
                 "This server answers only to localhost and to addresses such as 127.0.0.1. Use one "
                 "of them, also through a tunnel.",
             )
-        if not _same_site(request, host):
+        if of_another == "site":
             raise Refused(
                 HTTPStatus.FORBIDDEN,
                 "This request is from another site. Type or paste the address instead.",
@@ -231,19 +230,3 @@ class AccessGuard:
 def refusal(refused: Refused) -> Response:
     """Return the answer to a request that is refused."""
     return PlainTextResponse(f"{refused.why}\n", refused.status)
-
-
-def _names_this_machine(host: str) -> bool:
-    """Return whether a Host header names this machine, with a port or without."""
-    found = _HOST.fullmatch(host)
-    if found is None or int(found["port"] or 0) > _LARGEST_PORT:
-        return False
-    return found["name"] == "localhost" or is_loopback(found["name"].strip("[]"))
-
-
-def _same_site(request: Request, host: str) -> bool:
-    """A page of another port is another site too: every user of the machine can serve one."""
-    origin = request.headers.get("Origin")
-    if origin is not None and origin.lower() != f"http://{host}":
-        return False
-    return request.headers.get("Sec-Fetch-Site", "none").lower() in _OWN
