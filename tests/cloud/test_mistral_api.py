@@ -91,8 +91,8 @@ def test_a_catalog_without_it_is_an_error_with_a_code(server: ScriptedServer) ->
 def test_an_execution_that_is_not_there_has_no_state(server: ScriptedServer) -> None:
     server.reply = lambda request: (404, {}, {"faultstring": "Workflow execution not found"})
 
-    assert without_token(server).state("../e 1") is None
-    assert server.calls == ["GET /v2/executions/..%2Fe%201?fields=state"]
+    assert without_token(server).state("..e 1?") is None
+    assert server.calls == ["GET /v2/executions/..e%201%3F?fields=state"]
 
 
 def test_what_fails_has_the_code_of_the_cloud_s_errors(server: ScriptedServer) -> None:

@@ -13,6 +13,7 @@ from mistral_failover.cloud import volume_errors
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.servers import ServerState, has_a_task, server_state
+from mistral_failover.cloud.url_paths import url_path
 from mistral_failover.cloud.volume_holders import holders_of, leftover_device, volume_of
 from mistral_failover.cloud.volume_move import (
     ATTEMPTS,
@@ -177,7 +178,7 @@ class Attach(VolumeMove):
         try:
             reach("attach.before")
             with self.repeats.sending(f"attach volume {self.volume_id} to server {self.server_id}"):
-                path = f"/servers/{self.server_id}/os-volume_attachments"
+                path = url_path("servers", self.server_id, "os-volume_attachments")
                 self.cloud.nova("POST", path, {"volumeAttachment": {"volumeId": self.volume_id}})
         except CloudError as error:
             return self._refused(error, state)

@@ -28,6 +28,7 @@ from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.guard import Guard
 from mistral_failover.cloud.paging import all_rows
 from mistral_failover.cloud.session import GuardedSession, refusal, session_for
+from mistral_failover.cloud.url_paths import url_path
 from mistral_failover.cloud.waits import ConcurrentWaits, ProbeResult, ResendPolicy, wait_until
 from mistral_failover.settings import Settings
 
@@ -115,7 +116,7 @@ class Cloud:
                 return SimpleNamespace(**found)
             if len(listed) >= rows:
                 _waits.too_many(self._rights)
-        return SimpleNamespace(**self._read_cinder(f"/volumes/{volume_id}")["volume"])
+        return SimpleNamespace(**self._read_cinder(url_path("volumes", volume_id))["volume"])
 
     def _listed(self, most: int) -> dict[str, dict[str, Any]]:
         """Return the first ``most`` volumes of the project by id. Cinder may list fewer at once."""

@@ -11,6 +11,7 @@ from typing import Any
 from mistral_failover.cloud import servers, volume_errors
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.url_paths import segment, url_path
 from mistral_failover.cloud.volume_holders import leftover_device
 from mistral_failover.cloud.volume_move import (
     ATTEMPTS,
@@ -165,7 +166,8 @@ class Detach(VolumeMove):
                 f"detach volume {self.volume_id} from server {self.server_id}"
             ):
                 answer = self.cloud.send_nova(
-                    "DELETE", f"/servers/{self.server_id}/os-volume_attachments/{self.volume_id}"
+                    "DELETE",
+                    url_path("servers", self.server_id, "os-volume_attachments", self.volume_id),
                 )
         except CloudError as error:
             if error.unknown:
@@ -216,7 +218,7 @@ class Detach(VolumeMove):
             return None
         try:
             with translated(f"take the detach of volume {self.volume_id} back", changes=True):
-                self.cloud.volumes.volumes.roll_detaching(self.volume_id)
+                self.cloud.volumes.volumes.roll_detaching(segment(self.volume_id))
         except CloudError as error:
             if error.code != "FORBIDDEN":
                 raise

@@ -22,6 +22,7 @@ from oslo_utils import uuidutils
 from mistral_failover.cloud import networks
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.url_paths import url_path
 from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
 
 Kind = Literal["A", "AAAA", "CNAME"]
@@ -108,7 +109,7 @@ def _read(row: Mapping[str, Any]) -> Recordset:
 
 
 def _path(zone_id: str, *more: str) -> str:
-    return "/".join(("/v2/zones", zone_id, "recordsets", *more))
+    return url_path("v2", "zones", zone_id, "recordsets", *more)
 
 
 def resolve_zone(cloud: Cloud, zone: str) -> str:

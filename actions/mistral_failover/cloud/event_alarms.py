@@ -17,6 +17,7 @@ from oslo_utils import uuidutils
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.url_paths import url_path
 from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
 
 T = TypeVar("T")
@@ -101,7 +102,7 @@ def watch(cloud: Cloud, named: str, server_id: str, limit: float) -> WatchingAla
         if not repeats.allow():
             return repeats.no_effect_yet(state)
         with repeats.sending(f"change {now}", "Aodh"):
-            cloud.alarming.put(f"{_ALARMS}/{now.id}", json=_watching(row, server_id))
+            cloud.alarming.put(_ALARMS + url_path(now.id), json=_watching(row, server_id))
         return ProbeResult("Aodh has just accepted the change")
 
     found: WatchingAlarm = cloud.carry_out(
@@ -115,7 +116,7 @@ def _row(cloud: Cloud, named: str) -> Mapping[str, Any]:
     action by a trust without the trust, and finds the trust again at the PUT."""
     with translated(f"read alarm {named}", "Aodh"):
         if uuidutils.is_uuid_like(named):
-            row: Mapping[str, Any] = cloud.alarming.get(f"{_ALARMS}/{named}").json()
+            row: Mapping[str, Any] = cloud.alarming.get(_ALARMS + url_path(named)).json()
             return row
         query = {"q.field": "name", "q.op": "eq", "q.value": named}
         rows: list[Mapping[str, Any]] = cloud.alarming.get(_ALARMS, params=query).json()

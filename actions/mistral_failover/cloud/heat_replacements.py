@@ -34,6 +34,7 @@ from mistral_failover.cloud.stacks import (
     rank,
     resource_of,
 )
+from mistral_failover.cloud.url_paths import segment, stack_segments
 
 MARKED = "CHECK_FAILED"
 _REFERENCES = ("get_resource", "get_attr", "Ref", "Fn::GetAtt")
@@ -149,7 +150,9 @@ def template_replacements(
     not show what becomes of each of its parts. Raises `CloudError`.
     """
     with translated(f"preview the update of stack {stack}"):
-        said = cloud.heat.stacks.preview_update(stack, existing=True, template=template)
+        said = cloud.heat.stacks.preview_update(
+            stack_segments(stack), existing=True, template=template
+        )
     changes = said["resource_changes"]
     gone = {row["resource_name"] for key in ("replaced", "deleted") for row in changes[key]}
     updated = {row["resource_name"] for row in changes["updated"]}
@@ -227,7 +230,7 @@ def _goes(cloud: Cloud, link: ListedResource) -> bool:
         if one.status != MARKED:
             return False
         with translated(f"read the stack behind {link.name}"):
-            behind = cloud.heat.stacks.get(one.physical_id, resolve_outputs=False)
+            behind = cloud.heat.stacks.get(stack_segments(one.physical_id), resolve_outputs=False)
         return bool(behind.stack_status != MARKED)
     if one.status == MARKED or not one.physical_id:
         return True
@@ -243,7 +246,7 @@ def _volume_status(cloud: Cloud, volume_id: str) -> str | None:
     """Return a volume's status; None if there is no such volume."""
     try:
         with translated(f"read volume {volume_id}"):
-            return str(cloud.volumes.volumes.get(volume_id).status)
+            return str(cloud.volumes.volumes.get(segment(volume_id)).status)
     except CloudError as error:
         if error.code == "NOT_FOUND":
             return None
@@ -262,7 +265,7 @@ class _Users:
         """Return the names of those that use a resource of a stack, given by its id."""
         if stack not in self._known:
             with translated(f"read the template of stack {stack}"):
-                template = self._cloud.heat.stacks.template(stack)
+                template = self._cloud.heat.stacks.template(stack_segments(stack))
             self._known[stack] = _used(template)
         used = self._known[stack]
         return frozenset(user for user, names in used.items() if name in names)

@@ -17,6 +17,7 @@ from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.guard import Guard
 from mistral_failover.cloud.paging import all_rows
 from mistral_failover.cloud.session import session_for
+from mistral_failover.cloud.url_paths import url_path
 from mistral_failover.settings import Settings
 
 _VERSION = "2.53"  # the first one in which a service has a UUID; with forced_down since 2.11
@@ -82,7 +83,7 @@ def location_of(cloud: Cloud, server_id: str) -> ServerLocation:
     Raises `CloudError`; FORBIDDEN also if Nova hides the host from this credential.
     """
     try:
-        found = _get(cloud, f"/servers/{server_id}", f"read server {server_id}")["server"]
+        found = _get(cloud, url_path("servers", server_id), f"read server {server_id}")["server"]
     except CloudError as error:
         if error.code == "NOT_FOUND":
             return ServerLocation(None, exists=False)
@@ -145,7 +146,7 @@ def force_down(cloud: Cloud, service: ComputeService, *, down: bool = True) -> N
     detaches and deletes what is on it without it. Raises `CloudError`."""
     with translated("force a compute service down or up", "Nova", changes=True):
         cloud.session.put(
-            f"/os-services/{service.id}",
+            url_path("os-services", service.id),
             json={"forced_down": down},
             endpoint_filter=_compute(cloud),
             microversion=_VERSION,

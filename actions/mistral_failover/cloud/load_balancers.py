@@ -18,6 +18,7 @@ from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.paging import all_rows
 from mistral_failover.cloud.stacks import named_in
+from mistral_failover.cloud.url_paths import url_path
 from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
 
 POOL = "OS::Octavia::Pool"
@@ -60,7 +61,7 @@ def _read(pool_id: str, row: Mapping[str, Any]) -> PoolMember:
 
 
 def _path(pool_id: str, *more: str) -> str:
-    return "/".join(("/v2/lbaas/pools", pool_id, *more))
+    return url_path("v2", "lbaas", "pools", pool_id, *more)
 
 
 def pool_members(cloud: Cloud, pool_id: str) -> dict[str, PoolMember]:
@@ -284,7 +285,7 @@ def refuse_failed(cloud: Cloud, pool_id: str) -> None:
     with translated(f"read pool {pool_id}", "Octavia"):
         pool = cloud.balancing.get(_path(pool_id)).json()["pool"]
         for each in pool["loadbalancers"]:
-            answer = cloud.balancing.get(f"/v2/lbaas/loadbalancers/{each['id']}")
+            answer = cloud.balancing.get(url_path("v2", "lbaas", "loadbalancers", each["id"]))
             if answer.json()["loadbalancer"]["provisioning_status"] == "ERROR":
                 raise CloudError(
                     "LOAD_BALANCER_ERROR",

@@ -23,6 +23,7 @@ from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.paging import all_rows
 from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.stacks import named_in
+from mistral_failover.cloud.url_paths import url_path
 from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
 
 T = TypeVar("T")
@@ -85,13 +86,13 @@ def read_floating_ip(row: Mapping[str, Any]) -> FloatingIp:
 def port(cloud: Cloud, port_id: str) -> Port:
     """Return a port. Raises `CloudError` NOT_FOUND."""
     with translated(f"read port {port_id}", "Neutron"):
-        return read_port(cloud.network.get(f"/v2.0/ports/{port_id}").json()["port"])
+        return read_port(cloud.network.get(url_path("v2.0", "ports", port_id)).json()["port"])
 
 
 def floating_ip(cloud: Cloud, floating_ip_id: str) -> FloatingIp:
     """Return a floating IP. Raises `CloudError` NOT_FOUND."""
     with translated(f"read floating IP {floating_ip_id}", "Neutron"):
-        answer = cloud.network.get(f"/v2.0/floatingips/{floating_ip_id}")
+        answer = cloud.network.get(url_path("v2.0", "floatingips", floating_ip_id))
         return read_floating_ip(answer.json()["floatingip"])
 
 
@@ -110,7 +111,7 @@ def listed(cloud: Cloud, kind: str, **wanted: str) -> list[Mapping[str, Any]]:
 
     def read(page: dict[str, str]) -> Any:
         params = {**wanted, "limit": str(PAGE), **page}
-        return cloud.network.get(f"/v2.0/{kind}", params=params).json()
+        return cloud.network.get(url_path("v2.0", kind), params=params).json()
 
     with translated(f"list the project's {kind}", "Neutron"):
         return all_rows(kind, read)
@@ -276,7 +277,7 @@ def attach_port(cloud: Cloud, port_id: str, server_id: str, limit: float) -> dic
         try:
             with repeats.sending(f"attach port {port_id} to server {server_id}", "Nova"):
                 answer = cloud.compute.post(
-                    f"/servers/{server_id}/os-interface",
+                    url_path("servers", server_id, "os-interface"),
                     json={"interfaceAttachment": {"port_id": port_id}},
                 )
                 exceptions.raise_from_response(answer)
@@ -339,7 +340,7 @@ def detach_port(
         _refuse_dead_host(cloud, port_id, server_id)
         try:
             with repeats.sending(f"detach port {port_id} from server {server_id}", "Nova"):
-                path = f"/servers/{server_id}/os-interface/{port_id}"
+                path = url_path("servers", server_id, "os-interface", port_id)
                 exceptions.raise_from_response(cloud.compute.delete(path))
         except CloudError as error:
             # The server has a task, or it is gone and Neutron will follow.
@@ -483,11 +484,12 @@ class _NeutronObject:
 
 
 def _port(now: Port) -> _NeutronObject:
-    return _NeutronObject(f"/v2.0/ports/{now.id}", "port", f"port {now.id}", now.revision)
+    path = url_path("v2.0", "ports", now.id)
+    return _NeutronObject(path, "port", f"port {now.id}", now.revision)
 
 
 def _floating(now: FloatingIp) -> _NeutronObject:
-    path = f"/v2.0/floatingips/{now.id}"
+    path = url_path("v2.0", "floatingips", now.id)
     return _NeutronObject(path, "floatingip", f"floating IP {now.address}", now.revision)
 
 

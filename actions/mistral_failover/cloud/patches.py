@@ -22,6 +22,7 @@ from mistral_failover.cloud.errors import CloudError, translated, unreachable_be
 from mistral_failover.cloud.heat_replacements import ListedResource, rows_of
 from mistral_failover.cloud.stacks import stack_shown
 from mistral_failover.cloud.update_guard import KeptParts, refuse_marked, refuse_template
+from mistral_failover.cloud.url_paths import stack_segments
 from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
 from mistral_failover.fault_points import reach
 
@@ -150,8 +151,10 @@ class _TemplateChange:
         self._cloud, self._wanted, self._keep = cloud, wanted, keep
 
     def carried_by(self, stack: Any) -> bool | None:
-        with translated(f"read the template of stack {stack.identifier}"):
-            return same_template(self._wanted, self._cloud.heat.stacks.template(stack.identifier))
+        address = str(stack.identifier)
+        with translated(f"read the template of stack {address}"):
+            found = self._cloud.heat.stacks.template(stack_segments(address))
+        return same_template(self._wanted, found)
 
     def refuse(self, stack: str, rows: Rows | None) -> None:
         keep = self._keep()
@@ -306,7 +309,7 @@ def send_update(cloud: Cloud, stack: str, body: Mapping[str, Any], repeats: Rese
     try:
         reach("patch.before")
         with repeats.sending(f"update stack {stack}"):
-            cloud.heat.stacks.update(stack, existing=True, **body)
+            cloud.heat.stacks.update(stack_segments(stack), existing=True, **body)
     except CloudError as error:
         if error.code == "SERVER_ERROR":
             error.remedy += _ANOTHER_S_TRUST

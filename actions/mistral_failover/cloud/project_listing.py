@@ -20,6 +20,7 @@ from mistral_failover.cloud.event_alarms import WatchingAlarm, only_one, watchin
 from mistral_failover.cloud.paging import all_rows
 from mistral_failover.cloud.servers import ServerHost, ServerState, server_state, state_of
 from mistral_failover.cloud.stacks import stack_shown
+from mistral_failover.cloud.url_paths import segment, stack_segments
 
 T = TypeVar("T")
 
@@ -167,7 +168,7 @@ class ProjectListing:
 
         def read() -> Mapping[str, Any]:
             with translated(f"read the template of stack {stack}"):
-                return dict(self._cloud.heat.stacks.template(stack))
+                return dict(self._cloud.heat.stacks.template(stack_segments(stack)))
 
         return self._once(f"template of {stack}", read)
 
@@ -197,7 +198,7 @@ class ProjectListing:
     def _volume(self, volume_id: str) -> ListedVolume | None:
         try:
             with translated(f"read volume {volume_id}"):
-                return _listed(self._cloud.volumes.volumes.get(volume_id))
+                return _listed(self._cloud.volumes.volumes.get(segment(volume_id)))
         except CloudError as error:
             if error.code == "NOT_FOUND":
                 return None

@@ -29,6 +29,7 @@ from mistral_failover.cloud.patches import SENDS, SETTLE, cancelled, send_update
 from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.stacks import SERVER, StackLocation, StackResource, locate, stack_shown
 from mistral_failover.cloud.update_guard import KeptParts, refuse_marked
+from mistral_failover.cloud.url_paths import segment, stack_segments
 from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
 
 _AUTOSCALING_GROUP = "OS::Heat::AutoScalingGroup"
@@ -197,7 +198,9 @@ class _ReplacementWait:
         """Return whether this replacement, or an earlier attempt at it, has marked the resource."""
         if self._marked is None:
             with translated(f"read the events of {location.name} in stack {location.stack}"):
-                events = self._cloud.heat.events.list(location.stack, resource_name=location.name)
+                events = self._cloud.heat.events.list(
+                    stack_segments(location.stack), resource_name=segment(location.name)
+                )
                 self._marked = any(
                     event.resource_status == MARKED and event.resource_status_reason == self._reason
                     for event in events
@@ -223,8 +226,8 @@ class _ReplacementWait:
                 # hit.
                 known = location.resource.physical_id
                 self._cloud.heat.resources.mark_unhealthy(
-                    location.stack,
-                    known if known and "/" not in known else location.name,
+                    stack_segments(location.stack),
+                    segment(known if known and "/" not in known else location.name),
                     True,
                     self._reason,
                 )
@@ -314,7 +317,7 @@ def _refuse_to_shrink(
     Raises `CloudError` GROUP_WOULD_SHRINK.
     """
     with translated(f"read the template of stack {stack.identifier}"):
-        template = cloud.heat.stacks.template(stack.identifier)
+        template = cloud.heat.stacks.template(stack_segments(str(stack.identifier)))
     definition = (template.get("resources") or {}).get(group) or {}
     if definition.get("type") != _AUTOSCALING_GROUP:
         return

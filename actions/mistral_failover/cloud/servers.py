@@ -18,6 +18,7 @@ from typing import Any
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.url_paths import segment, url_path
 from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
 from mistral_failover.fault_points import reach
 
@@ -127,7 +128,7 @@ def server_state(cloud: Cloud, server_id: str) -> ServerState:
     """Return a server's state; a server that does not exist (any more) is no error."""
     try:
         with translated(f"read server {server_id}"):
-            return state_of(cloud.read_nova(f"/servers/{server_id}")["server"])
+            return state_of(cloud.read_nova(url_path("servers", server_id))["server"])
     except CloudError as error:
         if error.code == "NOT_FOUND":
             return ServerState("", None, None, exists=False)
@@ -179,7 +180,7 @@ def stop(cloud: Cloud, server_id: str, limit: float) -> Evidence:
         else:
             reach("stop.before")
             with repeats.sending(f"stop server {server_id}"):
-                cloud.compute.stop_server(server_id)
+                cloud.compute.stop_server(segment(server_id))
             reach("stop.after")
         return ProbeResult(f"it is {seen}")
 
@@ -218,7 +219,7 @@ def delete_server(cloud: Cloud, server_id: str, limit: float) -> Evidence:
             host_status = seen.host_status
             reach("delete.before")
             with repeats.sending(f"delete server {server_id}"):
-                cloud.compute.delete_server(server_id, ignore_missing=True)
+                cloud.compute.delete_server(segment(server_id), ignore_missing=True)
             reach("delete.after")
             asked = time.monotonic()
         return ProbeResult(f"it is {seen}")
@@ -236,7 +237,7 @@ def volumes_deleted_with(cloud: Cloud, server_id: str) -> list[str]:
         with translated(f"list the volumes of server {server_id}"):
             return [
                 str(each.volume_id)
-                for each in cloud.compute.volume_attachments(server_id)
+                for each in cloud.compute.volume_attachments(segment(server_id))
                 if each.delete_on_termination and each.device not in ROOT_DEVICES
             ]
     except CloudError as error:
@@ -345,16 +346,16 @@ def is_detaching(cloud: Cloud, server_id: str) -> bool:
 def _events(cloud: Cloud, server_id: str, request_id: str) -> list[dict[str, Any]] | None:
     """Return what a compute service recorded of a request; None where the project may not see
     it."""
-    shown = _recorded(cloud, server_id, f"/{request_id}")
+    shown = _recorded(cloud, server_id, request_id)
     return None if shown is None else shown["instanceAction"].get("events")
 
 
-def _recorded(cloud: Cloud, server_id: str, which: str = "") -> dict[str, Any] | None:
+def _recorded(cloud: Cloud, server_id: str, *which: str) -> dict[str, Any] | None:
     """Return a server's actions, the newest first, or one of them; None where the project may not
     see that."""
     try:
         with translated(f"read the actions of server {server_id}"):
-            return cloud.nova("GET", f"/servers/{server_id}/os-instance-actions{which}")
+            return cloud.nova("GET", url_path("servers", server_id, "os-instance-actions", *which))
     except CloudError as error:
         if error.code not in ("NOT_FOUND", "FORBIDDEN", "BAD_REQUEST"):
             raise
@@ -375,14 +376,14 @@ def _deletion_event(cloud: Cloud, server_id: str) -> dict[str, Any] | None:
         with translated(f"read the actions of server {server_id}"):
             deletions = [
                 action
-                for action in cloud.compute.server_actions(server_id)
+                for action in cloud.compute.server_actions(segment(server_id))
                 if action.action in ("delete", "forceDelete")
             ]
             events = [
                 dict(event)
                 for action in deletions
                 for event in cloud.compute.get_server_action(
-                    action.request_id, server_id, ignore_missing=False
+                    segment(action.request_id), segment(server_id), ignore_missing=False
                 ).events
                 or []
                 if event["event"] in _DELETIONS

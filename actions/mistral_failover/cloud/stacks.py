@@ -11,6 +11,7 @@ from oslo_utils import uuidutils
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.url_paths import stack_segments
 
 SERVER = "OS::Nova::Server"
 VOLUME = "OS::Cinder::Volume"
@@ -267,13 +268,14 @@ def named_in(cloud: Cloud, stack: str, name: str, type_: str, words: str) -> str
 def listing(cloud: Cloud, stack: str, depth: int) -> list[dict[str, Any]]:
     """Return Heat's rows of the resources in a stack, and in the stacks of its groups so many
     levels below. Callers must not change them: others may have got the same ones."""
-    nested = f"?nested_depth={depth}" if depth else ""
+    params = {"nested_depth": depth} if depth else {}
 
     def question(address: str) -> list[dict[str, Any]]:
         def rows() -> list[dict[str, Any]]:
             # Not as heatclient's objects: each asks the server again for an attribute that it
             # lacks, and their dicts are deep copies.
-            answer = cloud.heat.http_client.get(f"/stacks/{address}/resources{nested}")
+            path = f"/stacks/{stack_segments(address)}/resources"
+            answer = cloud.heat.http_client.get(path, params=params)
             return list(answer.json()["resources"])
 
         with translated(f"list the resources of stack {stack}"):
@@ -290,7 +292,7 @@ def stack_shown(cloud: Cloud, stack: str) -> Any:
 
     def question(address: str) -> Any:
         with translated(f"read stack {stack}"):
-            return cloud.heat.stacks.get(address, resolve_outputs=False)
+            return cloud.heat.stacks.get(stack_segments(address), resolve_outputs=False)
 
     return _ask_at_full_address(
         cloud,

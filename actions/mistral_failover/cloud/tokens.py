@@ -22,6 +22,7 @@ from keystoneauth1 import access
 from keystoneauth1.session import Session
 
 from mistral_failover.cloud.errors import FOREIGN, CloudError, translate
+from mistral_failover.cloud.url_paths import url_path
 
 UNTOLD = 300.0
 """Seconds for which a token counts as valid if Keystone did not tell its expiry."""
@@ -52,7 +53,7 @@ def asked(session: Session, auth_url: str, token: str, project_id: str | None) -
     `LeaseLost`.
     """
     try:
-        answer = _get(session, f"{auth_url}/auth/tokens", token)
+        answer = _get(session, auth_url + url_path("auth", "tokens"), token)
     except FOREIGN as error:
         failure = translate(error, "validate the token of the request", "Keystone")
         if failure.http_status not in (401, 403, 404):
@@ -74,7 +75,7 @@ def _catalog(session: Session, auth_url: str, token: str) -> Any:
     """Return a token's catalog; a refusal here tells the reason more plainly than other calls
     do."""
     try:
-        return _get(session, f"{auth_url}/auth/catalog", token).json()["catalog"]
+        return _get(session, auth_url + url_path("auth", "catalog"), token).json()["catalog"]
     except FOREIGN as error:
         failure = translate(error, "read the catalog with the token of the request", "Keystone")
     if failure.http_status == 404 and "find trust" in failure.message:
@@ -99,7 +100,7 @@ def _told_in_parts(
             "FORBIDDEN", ("The request's token names no project, and neither does the request.")
         )
     try:
-        _get(session, f"{auth_url}/projects/{project_id}", token)
+        _get(session, auth_url + url_path("projects", project_id), token)
     except FOREIGN as error:
         doing = f"read project {project_id} with the token of the request"
         failure = translate(error, doing, "Keystone")

@@ -20,6 +20,7 @@ from typing import Any
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.servers import deletion_proof, server_state, volumes_deleted_with
+from mistral_failover.cloud.url_paths import segment, url_path
 from mistral_failover.cloud.waits import ResendPolicy
 from mistral_failover.fault_points import reach
 
@@ -90,7 +91,7 @@ def listed_by_nova(cloud: Cloud, server_id: str, volume_id: str) -> bool:
     """
     try:
         with translated(f"look for volume {volume_id} on server {server_id}"):
-            found = cloud.read_nova(f"/servers/{server_id}/os-volume_attachments")
+            found = cloud.read_nova(url_path("servers", server_id, "os-volume_attachments"))
     except CloudError as error:
         if error.code == "NOT_FOUND":
             return False
@@ -115,7 +116,7 @@ def _shown(cloud: Cloud, server_id: str, volume_id: str) -> dict[str, Any] | Non
     deletion is asked for in this way: a list ends at Nova's ``[api] max_limit``."""
     try:
         with translated(f"look for volume {volume_id} on server {server_id}"):
-            path = f"/servers/{server_id}/os-volume_attachments/{volume_id}"
+            path = url_path("servers", server_id, "os-volume_attachments", volume_id)
             return dict(cloud.nova("GET", path)["volumeAttachment"])
     except CloudError as error:
         if error.code == "NOT_FOUND":
@@ -137,7 +138,7 @@ def holder_for(cloud: Cloud, volume_id: str, server_id: str, repeats: ResendPoli
         found = VolumeHolder(made["id"], server_id, "reserved")
     if found.status == "reserved":
         with repeats.sending(f"complete attachment {found.id} of volume {volume_id}"):
-            cloud.volumes.attachments.complete(found.id)
+            cloud.volumes.attachments.complete(segment(found.id))
     return found
 
 
@@ -168,7 +169,7 @@ def delete_orphan_attachment(
         reach("orphan.before")
         # By its own id: a repeated deletion removes it only once, so the answer does not matter.
         with translated(f"delete attachment {claim.id} of volume {volume_id}", changes=True):
-            cloud.volumes.attachments.delete(claim.id)
+            cloud.volumes.attachments.delete(segment(claim.id))
     except CloudError as error:
         if error.code != "NOT_FOUND":
             raise

@@ -13,6 +13,7 @@ from mistral_failover.cloud import servers, volume_errors
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import LeaseLost
+from mistral_failover.cloud.url_paths import segment
 from mistral_failover.cloud.volume_holders import (
     delete_orphan_attachment,
     held_by,
@@ -166,7 +167,7 @@ class VolumeMove:
         """Make Nova detach the rest; return whether it did."""
         with self._repair.sending(f"detach volume {self.volume_id} from server {server_id}"):
             self.cloud.compute.delete_volume_attachment(
-                Server.new(id=server_id), self.volume_id, ignore_missing=True
+                Server.new(id=segment(server_id)), segment(self.volume_id), ignore_missing=True
             )
 
         def step() -> ProbeResult:

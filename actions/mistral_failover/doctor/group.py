@@ -12,6 +12,7 @@ from mistral_failover.alarms.suspensions import CurrentSuspensions
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.stacks import stack_map
+from mistral_failover.cloud.url_paths import stack_segments
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.doctor.checks import ExaminedGroup, Finding, error, ok, warn
 from mistral_failover.groups import candidates, refresh_members
@@ -97,7 +98,9 @@ def stack(subject: ExaminedGroup) -> Iterable[Finding]:
         return
     name = subject.snapshot.group.stack
     with translated(f"read stack {name}"):
-        found = subject.examination.cloud.heat.stacks.get(name, resolve_outputs=False)
+        found = subject.examination.cloud.heat.stacks.get(
+            stack_segments(name), resolve_outputs=False
+        )
     status = str(found.stack_status)
     if status.endswith("_COMPLETE") and not status.startswith(("DELETE", "SUSPEND")):
         yield ok(f"stack {name} is {status}")

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlencode
 
 from oslo_utils import timeutils
 
 from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.url_paths import url_path
 from mistral_failover.doctor.checks import Examination, Finding, error, ok, warn
 from mistral_failover.doctor.roles import ROLE, lacking, listed
 
@@ -110,14 +112,15 @@ def _told(examination: Examination, given: list[Mapping[str, Any]]) -> Iterable[
 
 def _given(examination: Examination, user: str) -> list[Mapping[str, Any]]:
     """Return the trusts that a user created in the project of the request. Raises CloudError."""
-    found = _asked(examination, f"{_PATH}?trustor_user_id={user}", "list the trusts of the caller")
+    query = urlencode({"trustor_user_id": user})
+    found = _asked(examination, f"{_PATH}?{query}", "list the trusts of the caller")
     project = examination.request.project_id
     return [each for each in found["trusts"] if each.get("project_id") == project]
 
 
 def _roles(examination: Examination, trust: str) -> list[str]:
     """Return the names of the roles that a trust passes on. Raises CloudError."""
-    found = _asked(examination, f"{_PATH}/{trust}", "read a trust of the caller")
+    found = _asked(examination, _PATH + url_path(trust), "read a trust of the caller")
     return [str(role["name"]) for role in found["trust"].get("roles", ())]
 
 

@@ -25,7 +25,6 @@ from mistral_failover.mistral.client import (
     MistralClient,
     MistralError,
     parsed,
-    quoted,
 )
 from mistral_failover.mistral.definitions import FIELDS, Definition
 from mistral_failover.runtime.request import Request
@@ -122,12 +121,12 @@ class Mistral:
 
     def state(self, execution_id: str) -> str | None:
         """Return the state of an execution, None if there is none."""
-        found = self._client.find(f"executions/{quoted(execution_id)}", fields="state")
+        found = self._client.find(self._client.path("executions", execution_id), fields="state")
         return str(found["state"]) if found else None
 
     def outcome(self, execution_id: str) -> Outcome | None:
         """Return the state and the output of an execution, None if there is none."""
-        found = self._client.find(f"executions/{quoted(execution_id)}", fields=_OUTCOME)
+        found = self._client.find(self._client.path("executions", execution_id), fields=_OUTCOME)
         if found is None:
             return None
         return Outcome(
@@ -166,7 +165,7 @@ class Mistral:
 
     def find(self, execution_id: str) -> Execution | None:
         """Return an execution, None if there is none."""
-        found = self._client.find(f"executions/{quoted(execution_id)}", fields=_EXECUTION)
+        found = self._client.find(self._client.path("executions", execution_id), fields=_EXECUTION)
         return None if found is None else _execution(found)
 
     def tasks(self, execution_id: str) -> list[Task]:
@@ -221,7 +220,10 @@ class Mistral:
     def has_workflow(self, name: str, namespace: str = "") -> bool:
         """Return whether there is a workflow of this name."""
         where = {"namespace": namespace} if namespace else {}
-        return self._client.find(f"workflows/{quoted(name)}", fields="id", **where) is not None
+        return (
+            self._client.find(self._client.path("workflows", name), fields="id", **where)
+            is not None
+        )
 
     def cron_triggers(self, workflow: str) -> list[dict[str, Any]]:
         """Return the cron triggers of a workflow, as Mistral has them."""
@@ -259,7 +261,7 @@ class Mistral:
             times.append(_changed(task))
             if task["state"] not in ENDED:
                 actions = self._client.rows(
-                    f"tasks/{task['id']}/action_executions", fields=_ANYTHING
+                    self._client.path("tasks", task["id"], "action_executions"), fields=_ANYTHING
                 )
                 times += map(_changed, actions)
         return max(times)
@@ -272,7 +274,7 @@ class Mistral:
     def namespace_of(self, execution_id: str) -> str:
         """Return the namespace in which an execution's workflow was started; empty: the default
         one."""
-        path = f"executions/{quoted(execution_id)}"
+        path = self._client.path("executions", execution_id)
         found = self._client.request("GET", path, params={"fields": "workflow_namespace"})
         return found.get("workflow_namespace") or ""
 
@@ -291,10 +293,12 @@ class Mistral:
                 workflow, input, id=execution_id, description=why, namespace=namespace
             )
         except MistralError as error:
-            raise CloudError(error.code, f"{error.message}.", remedy=f"{error.remedy}.") from None
+            raise _failure(error, "POST") from None
 
 
 def _failure(error: Exception, method: str) -> CloudError:
+    if isinstance(error, MistralError):  # of our own client, before it asked
+        return CloudError(error.code, f"{error.message}.", remedy=f"{error.remedy}.")
     return translate(error, "ask Mistral", "Mistral", changes=changes(method))
 
 

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Required, TypedDict
-from urllib.parse import quote
 
 import requests
 import urllib3
@@ -23,6 +22,7 @@ from keystoneauth1 import exceptions as keystone
 from keystoneauth1.adapter import Adapter
 from keystoneauth1.session import Session
 
+from mistral_failover.cloud.url_paths import is_segment, url_path
 from mistral_failover.mistral.definitions import (
     FIELDS,
     UNAUTHENTICATED,
@@ -193,6 +193,14 @@ class MistralClient:
         except _FAILURES as error:
             raise self._failure(error, method) from None
 
+    def path(self, *parts: str) -> str:
+        """The path of a request, each part quoted. Raises MistralError BAD_REQUEST for what is no
+        name or id."""
+        if unusable := [part for part in parts if not is_segment(part)]:
+            words = f"{unusable[0]!r:.100} is no name or id, so no request was sent"
+            raise self._failure(MistralError("BAD_REQUEST", words, "correct it"), "GET")
+        return url_path(*parts)[1:]
+
     def find(self, path: str, **query: Any) -> Any:
         """The answer to a GET, None if there is no such thing. Raises as :meth:`request`."""
         try:
@@ -321,7 +329,7 @@ class MistralClient:
 
     def delete_workflow(self, id: str, *, namespace: str = "") -> None:  # noqa: A002
         """Delete a workflow, by its id or its name."""
-        self.request("DELETE", f"workflows/{quoted(id)}", params={"namespace": namespace})
+        self.request("DELETE", self.path("workflows", id), params={"namespace": namespace})
 
     def _send_workflows(
         self,
@@ -333,7 +341,7 @@ class MistralClient:
     ) -> None:
         self.request(
             method,
-            f"workflows/{quoted(id)}" if id else "workflows",
+            self.path("workflows", id) if id else "workflows",
             data=text.encode("utf-8"),
             headers={"Content-Type": "text/plain"},
             params={"namespace": namespace, "scope": scope},
@@ -407,7 +415,7 @@ class MistralClient:
 
     def execution(self, id: str) -> ExecutionBody:  # noqa: A002
         """One execution: ``state``, ``state_info``, ``input``, ``output``, ..."""
-        found: ExecutionBody = parsed(self.request("GET", f"executions/{quoted(id)}"))
+        found: ExecutionBody = parsed(self.request("GET", self.path("executions", id)))
         return found
 
     def executions(self, **filters: Any) -> list[ExecutionBody]:
@@ -447,7 +455,7 @@ class MistralClient:
 
     def _ended(self, id: str) -> ExecutionBody:  # noqa: A002
         """Return the execution if it has ended or is paused, otherwise only its state."""
-        path = f"executions/{quoted(id)}"
+        path = self.path("executions", id)
         found: ExecutionBody = self.request("GET", path, params={"fields": "state"})
         return self.execution(id) if found["state"] in _RESTS else found
 
@@ -465,22 +473,22 @@ class MistralClient:
     def set_state(self, id: str, state: str, info: str = "") -> ExecutionBody:  # noqa: A002
         """Set an execution PAUSED, RUNNING, CANCELLED, ERROR or SUCCESS."""
         body = {"state": state} | ({"state_info": info} if info else {})
-        found: ExecutionBody = parsed(self.request("PUT", f"executions/{quoted(id)}", json=body))
+        found: ExecutionBody = parsed(self.request("PUT", self.path("executions", id), json=body))
         return found
 
     def tasks(self, execution_id: str) -> list[TaskBody]:
         """The tasks of an execution, in the order of their creation, without results."""
-        path = f"executions/{quoted(execution_id)}/tasks"
+        path = self.path("executions", execution_id, "tasks")
         return [parsed(t) for t in self.request("GET", path)["tasks"]]
 
     def task(self, id: str) -> TaskBody:  # noqa: A002
         """One task with ``result`` and ``published``."""
-        found: TaskBody = parsed(self.request("GET", f"tasks/{quoted(id)}"))
+        found: TaskBody = parsed(self.request("GET", self.path("tasks", id)))
         return found
 
     def sub_executions(self, execution_id: str) -> list[ExecutionBody]:
         """All executions below one (and itself), each with its ``task_execution_id``."""
-        path = f"executions/{quoted(execution_id)}/executions"
+        path = self.path("executions", execution_id, "executions")
         return [parsed(e) for e in self.request("GET", path)["executions"]]
 
     # --- actions --------------------------------------------------------------------------------
@@ -528,13 +536,13 @@ class MistralClient:
 
     def _forget_action(self, id: str) -> None:  # noqa: A002
         with contextlib.suppress(MistralError):
-            self.request("DELETE", f"action_executions/{quoted(id)}")
+            self.request("DELETE", self.path("action_executions", id))
 
     def _wait_action(self, id: str, name: str = "the action") -> ActionExecutionBody:  # noqa: A002
         seconds = 60.0 if self._timeout is None else self._timeout
         end, pause = time.monotonic() + seconds, 0.01
         while True:
-            found = self.request("GET", f"action_executions/{quoted(id)}")
+            found = self.request("GET", self.path("action_executions", id))
             answer: ActionExecutionBody = parsed(found)
             if answer["state"] in ENDED:
                 return answer
@@ -546,11 +554,6 @@ class MistralClient:
                 )
             time.sleep(pause)
             pause = min(pause * 1.2, 0.25)
-
-
-def quoted(identity: str) -> str:
-    """A name or an id as a segment of a path."""
-    return quote(identity, safe="")
 
 
 def parsed(body: dict[str, Any]) -> Any:

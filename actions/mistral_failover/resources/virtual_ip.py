@@ -8,6 +8,7 @@ from typing import Any
 from mistral_failover.cloud import networks, servers
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.url_paths import url_path
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.project_view import ProjectView, unknown
 from mistral_failover.mistral.operation_documents import OperationDocument
@@ -127,7 +128,7 @@ def _refuse_foreign_network(cloud: Cloud, port: networks.Port) -> None:
     """Refuse a network of another project: Neutron's default policy lets only a network's owner
     and administrators allow addresses on its ports."""
     with translated(f"read network {port.network_id}", "Neutron"):
-        row = cloud.network.get(f"/v2.0/networks/{port.network_id}").json()["network"]
+        row = cloud.network.get(url_path("v2.0", "networks", port.network_id)).json()["network"]
     if row.get("project_id") not in (None, cloud.project_id):
         raise CloudError(
             "FORBIDDEN",

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import requests
 from keystoneauth1 import exceptions as keystone
@@ -20,6 +20,7 @@ from mistral_failover.agent.channel.interface import (
 )
 from mistral_failover.agent.wire import UNKNOWN_COMMAND, Address
 from mistral_failover.cloud.errors import cause
+from mistral_failover.cloud.url_paths import url_path
 
 # fraction of the session's timeout, so that the emulator answers before the transport gives up
 _SLICE = 0.8
@@ -116,7 +117,7 @@ class EmulatedChannel:
         return min((self._session.timeout or 10.0) * _SLICE, _LONGEST_SLICE)
 
     def _url(self, to: Address, end: str) -> str:
-        return f"{self._base}/{quote(to.server_id, safe='')}/{end}"
+        return self._base + url_path(to.server_id, end)
 
     def _post(self, command: Command, seconds: float) -> requests.Response:
         return self._session.post(

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Paths of requests are made by ``cloud.url_paths``, which quotes: no code puts an id into one, or
+hands an unquoted one to a client library, in another way."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import mistral_failover
+
+SOURCES = Path(mistral_failover.__file__).parent
+QUOTING = {"segment", "stack_segments", "url_path"}
+SENDING = {
+    "_get", "_read_cinder", "_request", "delete", "find", "get", "nova", "patch", "post", "put",
+    "read_nova", "request", "rows", "send_nova",
+}  # fmt: skip
+PATHS = ("cloud", "mistral", "doctor", "agent/channel")
+"""Where almost every text with a slash is a path."""
+NOT_SENT = ("cli/emulator.py", "drill", "emulator", "testing")
+"""To the emulated cloud."""
+LIBRARIES = (
+    ".compute.", ".heat.events.", ".heat.resources.", ".heat.stacks.", ".volumes.attachments.",
+    ".volumes.volumes.",
+)  # fmt: skip
+UNQUOTED = {".compute.post", ".compute.delete", ".attachments.create", ".attachments.list"}
+"""They take a path, which the first rule covers, or put what they are given into a body."""
+ALLOWED = {
+    "cloud/stacks.py: '/'.join(parts)": "an address, which stack_segments quotes",
+    "mistral/client.py: f'/{path}'": "a path that was made",
+    "mistral/client.py: f'{self.url}/{path}'": "for a message",
+}
+
+
+def sources() -> Iterator[tuple[str, ast.Module]]:
+    for file in sorted(SOURCES.rglob("*.py")):
+        name = file.relative_to(SOURCES).as_posix()
+        if not name.startswith(NOT_SENT):
+            yield name, ast.parse(file.read_text("utf-8"))
+
+
+def quotes(node: ast.expr) -> bool:
+    """Whether it is a call of a function that quotes."""
+    called = node.func if isinstance(node, ast.Call) else None
+    return isinstance(called, ast.Name) and called.id in QUOTING
+
+
+def puts_in(node: ast.AST) -> bool:
+    """Whether it puts a value between slashes, or joins parts with them."""
+    if isinstance(node, ast.JoinedStr):
+        before = ""
+        for part in node.values:
+            if isinstance(part, ast.Constant):
+                before += str(part.value)
+            elif before.endswith("/") and "://" not in before and not quotes(part.value):
+                return True
+            else:
+                before += "x"
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mod):
+        left = node.left.value if isinstance(node.left, ast.Constant) else ""
+        return isinstance(left, str) and "/" in left and not quotes(node.right)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        text = node.func.value.value if isinstance(node.func.value, ast.Constant) else ""
+        return isinstance(text, str) and "/" in text and node.func.attr in ("format", "join")
+    return False
+
+
+def found(name: str, tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if puts_in(node) and name.startswith(PATHS):
+            yield f"{name}: {ast.unparse(node)}"
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute | ast.Name):
+            continue
+        called = f".{ast.unparse(node.func)}"
+        if called.rpartition(".")[2] in SENDING:
+            bad = (each for each in node.args for part in ast.walk(each) if puts_in(part))
+            yield from (f"{name}: {ast.unparse(each)}" for each in bad)
+        elif any(each in called for each in LIBRARIES) and not called.endswith(tuple(UNQUOTED)):
+            for each in node.args:
+                if isinstance(each, ast.Name | ast.Attribute) and "reason" not in ast.unparse(each):
+                    yield f"{name}: {called}({ast.unparse(each)})"
+
+
+def test_no_path_is_written_with_an_unquoted_part() -> None:
+    wrong = {each for name, tree in sources() for each in found(name, tree)}
+
+    assert wrong - set(ALLOWED) == set()
+    assert set(ALLOWED) - wrong == set(), "remove from ALLOWED what is gone"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'cloud.network.get(f"/v2.0/ports/{port_id}")',
+        'cloud.nova("DELETE", "/servers/" + server_id)',
+        'cloud.nova("GET", "/servers/%s" % server_id)',
+        'cloud.nova("GET", "/servers/{}".format(server_id))',
+        '"/".join(("/v2/zones", zone_id))',
+        'session.get(f"{_ALARMS}/{named}")',
+        "cloud.compute.stop_server(server_id)",
+        "self._cloud.heat.stacks.template(stack)",
+    ],
+)
+def test_it_finds_each_way_to_write_one(source: str) -> None:
+    assert list(found("cloud/x.py", ast.parse(source)))
