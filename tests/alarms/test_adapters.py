@@ -373,12 +373,12 @@ def test_a_signal_may_name_the_server_alone(key: str) -> None:
     assert not alarm.unique
 
 
-def test_a_signal_with_the_reason_of_an_operator_says_so() -> None:
-    alarm = one({"host": "cmp1", "because": "it burned"})
+@pytest.mark.parametrize("key", ["reason", "because"])
+def test_a_signal_s_reason_is_its_sender_s_and_no_operator_s(key: str) -> None:
+    alarm = one({"host": "cmp1", key: "it burned", "operator": "ann", "confirmed": True})
 
     assert alarm.sentence == "a signal reports host cmp1 as lost (it burned)"
-    assert alarm.because == "it burned"
-    assert one({"host": "cmp1", "reason": "no ping"}).because == ""
+    assert alarm.because == ""
 
 
 def test_a_signal_that_all_is_well_does_not_fire() -> None:

@@ -71,6 +71,35 @@ def test_an_admitted_alarm_is_started_by_one_execution_and_its_repeats_by_none(
     assert row.duplicates == 1
 
 
+@pytest.mark.parametrize("query", ["", "because=sure"])
+def test_a_sender_is_no_operator_whatever_it_says(
+    begun: Ready, door: intake.Intake, rows: Any, query: str
+) -> None:
+    """What an operator reports is not taken back by evidence."""
+    claims = {"asked_for": True, "because": "sure", "by": "ann", "operator": "ann", "user": "ann"}
+    if query:
+        with pytest.raises(intake.Refused):
+            door.take(delivery(signal(), query))
+        return
+
+    door.take(delivery(signal(**claims)))
+
+    (row,) = rows()
+    assert row.source == "signal"
+    assert row.fact.keys().isdisjoint(claims)
+    assert "ann" not in row.sentence
+
+
+def test_an_operator_s_reason_is_beside_the_body(
+    begun: Ready, context: ActionContext, rows: Any
+) -> None:
+    alarms.AdmitEvent(signal(because="no"), because="it burned").run(context)
+
+    (row,) = rows()
+    assert row.fact["because"] == "it burned"
+    assert "(no) (it burned)" in row.sentence
+
+
 def test_a_flood_of_one_alarm_is_counted_and_starts_one_execution(
     begun: Ready, door: intake.Intake, mistral: Started, rows: Any
 ) -> None:

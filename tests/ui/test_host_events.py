@@ -307,8 +307,8 @@ def test_a_host_is_reported_once_its_name_is_typed(opened: Opened) -> None:
     assert "failover.admit_event" not in [action for action, _ in found.asked]
     done = browser.post("/order", **order, typed="compute-1")
 
-    body = {"host": "compute-1", "id": report[1], "because": "it burned"}
-    assert ("failover.admit_event", {"body": body, "kind": "signal"}) in found.asked
+    body = {"host": "compute-1", "id": report[1]}
+    assert ("failover.admit_event", {"body": body, "kind": "signal", **WHY}) in found.asked
     assert found.started == [("failover.converge", {"traversal": "t1"})]
     assert done.url.endswith(PAGE)
     assert "compute-1 failed. db_a of books is lost: could not start" in done.text
@@ -364,8 +364,8 @@ def test_a_zone_is_reported_from_the_list_of_groups_and_admitted_like_a_host(
     assert browser.post("/order", **order, typed="west").status_code == 400
     browser.post("/order", **order, typed="east")
 
-    body = {"zone": "east", "id": "r", **WHY}
-    assert ("failover.admit_event", {"body": body, "kind": "signal"}) in found.asked
+    body = {"zone": "east", "id": "r"}
+    assert ("failover.admit_event", {"body": body, "kind": "signal", **WHY}) in found.asked
     assert '<input type="hidden" name="place" value="east">' in browser.get(ADMIT).text
 
 

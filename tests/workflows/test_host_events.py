@@ -200,7 +200,7 @@ def test_a_pause_holds_its_group_and_an_operator_admits_what_the_host_s_failure_
 
 def test_every_group_with_a_member_in_a_lost_zone_fails_over(light: Callable[..., Any]) -> None:
     groups = [light(template=in_zones), light(template=in_zones)]
-    body = {"zone": "cmp1", "id": "z1", "because": "its power failed"}
+    body = {"zone": "cmp1", "id": "z1", "reason": "its power failed"}
 
     run = groups[0].run("on_event", body=body).assert_succeeded()
 
@@ -501,8 +501,8 @@ def test_of_two_sweeps_at_once_one_does_not_start_what_the_other_has_dismissed(
 
 
 def lost_host(host: str) -> dict[str, Any]:
-    """What ``failover host-lost`` sends, each time another one."""
-    return {"host": host, "id": f"r{next(_numbers)}", "because": "its disks fail"}
+    """The inputs that ``failover host-lost`` sends, each time another body."""
+    return {"body": {"host": host, "id": f"r{next(_numbers)}"}, "because": "its disks fail"}
 
 
 def test_what_an_operator_says_of_a_host_is_not_taken_back_whatever_the_agents_say(
@@ -513,7 +513,7 @@ def test_what_an_operator_says_of_a_host_is_not_taken_back_whatever_the_agents_s
     group.activate()
     sweep(group)  # sees where the members run
     control_plane_fails(group)
-    group.run("on_event", body=lost_host(host_of(group))).assert_failed_with("NO_ELIGIBLE_MEMBER")
+    group.run("on_event", **lost_host(host_of(group))).assert_failed_with("NO_ELIGIBLE_MEMBER")
     age(120)
     group.cloud.clear_api_faults()
 
@@ -531,7 +531,7 @@ def test_an_operator_s_word_counts_for_an_alarm_that_a_monitor_sent_before(
     control_plane_fails(group)
     host = host_of(group)
     group.run("on_event", body=event(host)).assert_failed_with("NO_ELIGIBLE_MEMBER")
-    group.run("on_event", body=lost_host(host)).assert_failed_with("NO_ELIGIBLE_MEMBER")
+    group.run("on_event", **lost_host(host)).assert_failed_with("NO_ELIGIBLE_MEMBER")
     age(120)
     group.cloud.clear_api_faults()
 
@@ -546,7 +546,7 @@ def test_what_an_operator_says_of_a_host_stays_held_until_an_operator_admits_it(
     group = protect()
     group.activate()
     options(storm_groups=1, storm_share=0.0)
-    group.run("on_event", body=lost_host(host_of(group))).assert_succeeded()
+    group.run("on_event", **lost_host(host_of(group))).assert_succeeded()
     age(120)
 
     swept = sweep(group)

@@ -33,18 +33,27 @@ class AdmitEvent(FailoverAction):
     """Decide on every alarm in a body of any kind, and start the failovers that they ask for,
     once."""
 
-    def __init__(self, body: Any, kind: Any = None, group: Any = None, member: Any = None) -> None:
+    def __init__(
+        self,
+        body: Any,
+        kind: Any = None,
+        group: Any = None,
+        member: Any = None,
+        because: Any = None,
+    ) -> None:
         super().__init__()
         self.body = body
         self.kind = kind
         self.group = group
         self.member = member
+        self.because = because
 
     def answer(self, request: Request) -> Any:
         alarms = adapters.read(self.body, optional_text("kind", self.kind))
         group = optional_text("group", self.group)
         member = optional_text("member", self.member)
-        return alarm_failovers.on_event(request, alarms, group, member)
+        because = optional_text("because", self.because)
+        return alarm_failovers.on_event(request, alarms, group, member, because)
 
 
 class StartAdmitted(FailoverAction):

@@ -27,7 +27,8 @@ class Alarm:
     there is none. ``still``: no transition, but the source reports that the alarm continues, for
     receivers that missed the transition. ``routine``: the source reports everything that happens,
     and this asks for nothing, so it is answered and not recorded. ``because``: the reason of the
-    operator who reports it, empty if no operator does; then no evidence takes it back.
+    operator who reports it, empty if no operator does; then no evidence takes it back. No body
+    gives it: who has a sender's token is no operator.
     """
 
     source: str

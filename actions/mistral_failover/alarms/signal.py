@@ -11,7 +11,7 @@ from mistral_failover.model.text import parse_time, plain
 
 _REMEDY = (
     "Signal a mapping with server (an id), or group and member, or host, or zone; and, if known, "
-    "id, at, state (lost or ok), and reason, or because if an operator reports it."
+    "id, at, state (lost or ok), and reason."
 )
 _SERVER = ("server", "server_id", "instance_id")
 _KEYS = (*_SERVER, "group", "member", "host", "zone", "id", "at", "state", "reason", "because")
@@ -25,8 +25,8 @@ def from_signal(body: Any) -> Alarm:
     ``group`` and ``member`` say what it is about, or ``host``, a compute host that failed, or
     ``zone``, an availability zone that failed; one of them is required. ``id`` identifies the
     occurrence; without it equal bodies are one occurrence. ``state`` is ``lost`` (the default) or
-    ``ok``; ``at`` a time in ISO 8601; ``reason`` is for people. ``because`` is the reason of an
-    operator, instead of ``reason``: it says that an operator reports it.
+    ``ok``; ``at`` a time in ISO 8601; ``reason`` is for people (``because`` means the
+    same). A body proves nothing about its sender: what an operator reports says so beside it.
 
     Raises InvalidDocument if the body has another form.
     """
@@ -39,8 +39,7 @@ def from_signal(body: Any) -> Alarm:
     if host and zone:
         raise reader.refuse("zone", "it names a host as well")
     state = reader.one_of("state", ("lost", "ok")) if reader.text("state") else "lost"
-    identity, because = reader.text("id"), reader.text("because")
-    reason = because or reader.text("reason")
+    identity, reason = reader.text("id"), reader.first("because", "reason")
     kept = reader.kept(*_KEYS)
     place = (f"host {host}" if host else None) or (f"zone {zone}" if zone else None)
     target = member or server or place or group
@@ -58,7 +57,6 @@ def from_signal(body: Any) -> Alarm:
         at=parse_time(reader.text("at")),
         host=None if server or member else host,
         zone=None if server or member else zone,
-        because=because or "",
     )
 
 

@@ -374,8 +374,10 @@ class HostLost(ActionCommand, Lister):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
         """Send the alarm, start the failovers, and show the decisions."""
         failed = {self.what: getattr(parsed_args, self.what)}
-        body = {**failed, "id": str(uuid.uuid4()), "because": parsed_args.because}
-        answer = self.run_action("failover.admit_event", body=body, kind="signal")
+        body = {**failed, "id": str(uuid.uuid4())}
+        answer = self.run_action(
+            "failover.admit_event", body=body, kind="signal", because=parsed_args.because
+        )
         _start_chains(self.app, answer["started"], answer.get("left", ()))
         if answer["refused"]:
             self.exit_code = FAILED

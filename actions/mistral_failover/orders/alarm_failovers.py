@@ -18,6 +18,7 @@ from mistral_failover.fault_points import reach
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.decisions import Decision
 from mistral_failover.model.goal import Goal
+from mistral_failover.model.text import plain
 from mistral_failover.orders import failover
 from mistral_failover.orders.answers import (
     AdmittedAlarms,
@@ -57,7 +58,11 @@ def on_alarm(request: Request, alarm: Alarm, group: str | None, member: str | No
 
 
 def on_event(
-    request: Request, alarms: Sequence[Alarm], group: str | None, member: str | None
+    request: Request,
+    alarms: Sequence[Alarm],
+    group: str | None,
+    member: str | None,
+    because: str | None = None,
 ) -> AlarmBodyAnswer:
     """Decide on every alarm of one body, and then start the failovers that they request.
 
@@ -65,12 +70,17 @@ def on_event(
     sweep finds all of them. The failure of a host has one decision for the host and one for each
     group with members there. Groups with a higher priority start first.
 
+    ``because``: the reason of the operator who reports them, None if no operator does.
+
     The incidents beyond `BATCH` are left to :func:`start_admitted`. One that cannot start does not
     stop the others.
     """
     reach("admit.before")
     recorded: list[RecordedAlarm] = []
     for alarm in alarms:
+        if because:
+            sentence = plain(f"{alarm.sentence} ({because})")
+            alarm = replace(alarm, sentence=sentence, because=because)
         recorded += host_events.record_any(request, alarm, group, member)
         reach("admit.next")
     reach("admit.after")

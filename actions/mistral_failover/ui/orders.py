@@ -143,8 +143,9 @@ def _admit_event(ordering: OrderClient, fields: Fields) -> OrderResult:
 def _report_lost(what: str, ordering: OrderClient, fields: Fields) -> OrderResult:
     """Report the failure of a host or a zone as ``failover host-lost`` and ``zone-lost`` do.
     ``report`` is the form's own: one that is sent twice is one report."""
-    body = {**_of(fields, what, "because"), "id": fields["report"]}
-    answer = ordering.order("failover.admit_event", body=body, kind="signal")
+    body = {what: fields[what], "id": fields["report"]}
+    inputs = {"kind": "signal", **_of(fields, "because")}
+    answer = ordering.order("failover.admit_event", body=body, **inputs)
     event = answer["admissions"][0]
     said = [str(event["sentence"]), *_refused(answer["refused"], "sentence")]
     said += _continued(ordering, answer["started"])
