@@ -344,13 +344,27 @@ def test_an_old_secret_counts_as_long_as_its_line_is_there(door: Door) -> None:
     assert door.post(headers=headers).status_code == 202
 
 
-def test_no_token_gets_into_a_log(door: Door, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_token_gets_into_a_log(
+    door: Door, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhook._REFUSALS, "_last", {})
     caplog.set_level("DEBUG", "mistral_failover")
     caplog.set_level("INFO", "urllib3")  # the sender's own log
     door.post(url=f"{door.url}/{TOKEN}")
     door.post(url=f"{door.url}/{TOKEN}0")
     assert "UNAUTHORISED" in caplog.text
     assert TOKEN not in caplog.text
+
+
+def test_a_flood_without_a_token_is_logged_once(
+    door: Door, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhook._REFUSALS, "_last", {})
+
+    answers = {door.post(url=f"{door.url}/wrong").status_code for _ in range(20)}
+
+    assert answers == {401}
+    assert caplog.text.count("UNAUTHORISED") == 1
 
 
 def test_health_says_whether_alarms_are_taken(door: Door) -> None:

@@ -21,6 +21,7 @@ from __future__ import annotations
 import hmac
 import io
 import json
+import logging
 import secrets
 from collections.abc import Callable, Collection, Iterable
 from http import HTTPStatus
@@ -30,7 +31,9 @@ from typing import Any
 from mistral_failover import private_files
 from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.loopback import foreign
+from mistral_failover.refusals import RefusalLog
 
+_REFUSALS = RefusalLog(logging.getLogger(__name__), "The API")
 TOKEN_FILE = "api-token"  # noqa: S105 - its name
 """In the state directory. Remove it and restart to have a new one."""
 LARGEST = 16 * 1024 * 1024
@@ -106,6 +109,7 @@ class AccessControl:
         if refused is None:
             return self._application(environ, start_response)
         status, reason = refused
+        _REFUSALS.refused(f"{status.value} {status.phrase}", environ.get("REMOTE_ADDR", ""))
         # As Mistral's own errors look.
         body = json.dumps({"faultcode": "Client", "faultstring": reason}).encode()
         headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]

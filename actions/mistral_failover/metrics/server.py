@@ -21,8 +21,10 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from mistral_failover.loopback import foreign, require_loopback
 from mistral_failover.metrics.exposition import Latest
 from mistral_failover.metrics.families import Numbers
+from mistral_failover.refusals import RefusalLog
 
 LOG = logging.getLogger(__name__)
+_REFUSALS = RefusalLog(LOG, "/metrics")
 INTERVAL = 15.0
 """Default seconds between two queries."""
 _READ = 10.0  # seconds that a client may take for its request
@@ -121,6 +123,7 @@ class _Handler(BaseHTTPRequestHandler):
         path = self.path.partition("?")[0]
         lengths = self.headers.get_all("Content-Length", [])
         if self._is_foreign():
+            _REFUSALS.refused("a web page of another site, or another name", self.client_address[0])
             self._answer(HTTPStatus.FORBIDDEN, "text/plain; charset=utf-8", _FOREIGN)
         elif len(lengths) > 1 or (lengths and "Transfer-Encoding" in self.headers):
             self._answer(HTTPStatus.BAD_REQUEST, "text/plain; charset=utf-8", b"Send no body.\n")

@@ -21,9 +21,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
+from mistral_failover.refusals import RefusalLog
 from mistral_failover.server.intake import PATH, Delivery, Intake, Refused
 
 LOG = logging.getLogger(__name__)
+_REFUSALS = RefusalLog(LOG, "The webhook")
 HEALTH = "/v1/health"
 LARGEST = 1024 * 1024
 """Maximum size of a body in bytes."""
@@ -256,7 +258,7 @@ class _Handler(BaseHTTPRequestHandler):
             yield
         except Refused as refused:
             code = refused.body["error"]["code"]
-            LOG.warning("Refused a request from %s: %s", self.client_address[0], code)
+            _REFUSALS.refused(code, self.client_address[0])
             self._say(refused.status, refused.body)
             self._drain()
 

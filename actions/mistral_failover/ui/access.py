@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 import secrets
 import threading
 import time
@@ -33,7 +34,9 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mistral_failover.loopback import foreign
+from mistral_failover.refusals import RefusalLog
 
+_REFUSALS = RefusalLog(logging.getLogger(__name__), "The web page")
 LASTS = 12 * 3600.0
 """Seconds after which a session ends."""
 SESSIONS = 16
@@ -196,6 +199,8 @@ class AccessGuard:
         try:
             self._check(request)
         except Refused as refused:
+            peer = request.client.host if request.client else ""
+            _REFUSALS.refused(f"{refused.status.value} {refused.status.phrase}", peer)
             await refusal(refused)(scope, receive, safe)
         else:
             await self._app(scope, receive, safe)

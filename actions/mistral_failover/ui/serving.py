@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import socket
 import threading
 import time
@@ -12,10 +13,12 @@ from collections.abc import Callable, Iterator
 import uvicorn
 
 from mistral_failover.loopback import require_loopback
+from mistral_failover.refusals import RefusalLog
 from mistral_failover.ui.access import LoginSessions
 from mistral_failover.ui.action_client import ActionClient
 from mistral_failover.ui.app import application
 
+_REFUSALS = RefusalLog(logging.getLogger(__name__), "The web page")
 _STARTS = 10.0  # seconds
 
 
@@ -34,6 +37,7 @@ def serving(
     Raises NotLoopback, and OSError if the port is taken.
     """
     require_loopback(host)
+    logging.getLogger("uvicorn.error").addFilter(_limited)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -71,3 +75,11 @@ def serving(
             door.close()  # pages that are updated would keep the server from ending
             server.should_exit = True
             thread.join(timeout=10)
+
+
+def _limited(record: logging.LogRecord) -> bool:
+    """uvicorn warns of each request that is no HTTP, or one too many."""
+    if record.levelno != logging.WARNING:
+        return True
+    _REFUSALS.refused(record.getMessage())
+    return False
