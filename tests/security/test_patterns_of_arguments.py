@@ -41,7 +41,9 @@ def test_what_is_no_pattern_is_refused() -> None:
         patterns.compiled("(")
 
 
-@pytest.mark.parametrize("text", ["(a+)+b", "(a|a)*b", "(?:a|aa)+b", "((a{1,9}){1,9}){1,9}b"])
+@pytest.mark.parametrize(
+    "text", ["(a+)+b", "(a|a)*b", "(?:a|aa)+b", "((a{1,9}){1,9}){1,9}b", "(?:a?a?)*b"]
+)
 def test_a_pattern_takes_linear_time_or_is_refused(engine: str, text: str) -> None:
     if engine == "re":
         with pytest.raises(patterns.InvalidPattern, match="keep the agent busy") as refused:
@@ -51,6 +53,58 @@ def test_a_pattern_takes_linear_time_or_is_refused(engine: str, text: str) -> No
     began = time.process_time()
     assert not patterns.compiled(text).fullmatch(HOSTILE)
     assert time.process_time() - began < 1.0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(.*)(.*)(.*)(.*)[xy]",
+        r"(.*)(.*)(.*)\1\2\3x",
+        "(.*?)(.*?)(.*?)(.*?)(.*?)[xy]",
+        "(?=(.*)(.*)(.*)(.*)[xy])a",
+        "a?" * 22 + "[xy]",
+        "(?:a|aa)" * 22 + "[xy]",
+        "[a-z]+-[a-z]+-[a-z]+-[a-z]+",
+    ],
+)
+def test_without_re2_repetitions_one_after_another_leave_room_for_short_values_only(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setattr(patterns, "re2", None)
+    found = patterns.compiled(text)
+
+    began = time.process_time()
+    for length in (patterns.SHORTEST, 100, 200, 300, patterns.LONGEST, 100_000):
+        assert not found.fullmatch("a" * length)
+    assert time.process_time() - began < 5.0, "it would take hours"
+
+
+@pytest.mark.parametrize("text", [".*" * 12, "(a|b|ab)" * 20, "a?" * 30, "a{0,3}" * 20])
+def test_without_re2_a_pattern_with_no_room_is_refused(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setattr(patterns, "re2", None)
+
+    with pytest.raises(patterns.InvalidPattern, match="so many repetitions") as refused:
+        patterns.compiled(text)
+    assert "google-re2" in refused.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("[.]".join(["[0-9]{1,3}"] * 4), "192.0.2.111"),
+        ("/[a-z/]+", "/" * patterns.LONGEST),
+        ("[a-z]+-[0-9]+[.][a-z]+", "x" * 250 + "-1.example"),
+        ("(on|off)( now)?", "on now"),
+    ],
+)
+def test_without_re2_ordinary_values_have_room(
+    monkeypatch: pytest.MonkeyPatch, text: str, value: str
+) -> None:
+    monkeypatch.setattr(patterns, "re2", None)
+
+    assert patterns.compiled(text).fullmatch(value)
 
 
 def test_without_re2_a_long_value_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

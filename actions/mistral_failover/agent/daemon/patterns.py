@@ -3,12 +3,17 @@
 compared with them. No text may keep the agent busy for long.
 
 With google-re2 installed (the extra ``agent``) the time is linear in the length of the text.
-Python's own ``re`` may need exponential time if a repetition contains another one, or a choice; so
-without google-re2 such a pattern is refused.
+Python's own ``re`` tries one way to match after the other. Without google-re2 a pattern is refused
+if their number grows exponentially with the text: if a repetition contains another one, a choice or
+something optional. Otherwise it grows with a power of the text's length, as in ``.*.*.*x``: then
+texts are only so long that it stays below `STEPS`, and a pattern that leaves no useful length is
+refused.
 """
 
 from __future__ import annotations
 
+import bisect
+import math
 import re
 from collections.abc import Iterator
 from typing import Any, Protocol
@@ -20,6 +25,11 @@ except ImportError:  # it is optional
 
 LONGEST = 512
 """Maximum length of a text, in characters, without google-re2."""
+SHORTEST = 32
+"""The least maximum; a pattern that would need a lower one is refused."""
+STEPS = 5_000_000
+"""Ways to match one text that are tried at most; the worst pattern that was found took 0.25 s."""
+_REPEATS = frozenset({"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"})
 _INSTALL = "or install google-re2 (the extra: mistral-failover[agent])"
 
 
@@ -40,7 +50,7 @@ class InvalidPattern(ValueError):  # noqa: N818 - what it is, not that it is an 
 
 
 def compiled(text: str) -> Pattern:
-    """Compile a regular expression that takes limited time. Raises NotAPattern."""
+    """Compile a regular expression that takes limited time. Raises InvalidPattern."""
     return _bounded(text) if re2 is None else _linear(text)
 
 
@@ -60,12 +70,12 @@ def _linear(text: str) -> Pattern:
 class _Bounded:
     """A pattern for Python's own engine, and short texts."""
 
-    def __init__(self, pattern: re.Pattern[str]) -> None:
-        self._pattern = pattern
+    def __init__(self, pattern: re.Pattern[str], longest: int) -> None:
+        self._pattern, self._longest = pattern, longest
 
     def fullmatch(self, text: str, /) -> object | None:
         """See Pattern."""
-        return self._pattern.fullmatch(text) if len(text) <= LONGEST else None
+        return self._pattern.fullmatch(text) if len(text) <= self._longest else None
 
 
 def _bounded(text: str) -> Pattern:
@@ -78,18 +88,59 @@ def _bounded(text: str) -> Pattern:
         ) from None
     if _nested(parsed, within=False):
         raise InvalidPattern(
-            "a repetition contains another one or a choice, so a value could keep the agent busy",
+            "a repetition contains another one, a choice or something optional, so a value could "
+            "keep the agent busy",
             f"Write it without, for example [a-z.]+ instead of ([a-z]+[.]?)+, {_INSTALL}.",
         )
-    return _Bounded(pattern)
+    longest = _longest(parsed)
+    if longest < SHORTEST:
+        raise InvalidPattern(
+            "it has so many repetitions, choices and optional parts that a value could keep the "
+            "agent busy",
+            f"Write it with fewer, for example [a-z.]* instead of [a-z]*[.]?[a-z]*, {_INSTALL}.",
+        )
+    return _Bounded(pattern, longest)
+
+
+def _longest(parsed: Any) -> int:
+    """Return the length up to which the ways to match a text stay below `STEPS`, `LONGEST` at
+    most; 0 if that is less than `SHORTEST`."""
+    choices, ranges = 1, []
+    for operation, argument in _parts(parsed):
+        if operation == "BRANCH":
+            choices *= len(argument[1])
+        elif operation in _REPEATS:
+            ranges.append(int(argument[1]) - int(argument[0]) + 1)
+    ranges.sort()
+
+    def ways(length: int) -> int:
+        # Those of small ranges multiply; those of large ones share the text between them.
+        return choices * min(
+            math.prod(ranges[:small]) * math.comb(length + len(ranges) - small, length)
+            for small in range(len(ranges) + 1)
+        )
+
+    if ways(SHORTEST) > STEPS:
+        return 0
+    return bisect.bisect_right(range(LONGEST + 1), STEPS, key=ways) - 1
+
+
+def _parts(parsed: Any) -> Iterator[tuple[str, Any]]:
+    """The operations of a parsed expression, at any depth, with their arguments."""
+    for operation, argument in parsed:
+        yield str(operation), argument
+        for inner in _inner(argument):
+            yield from _parts(inner)
 
 
 def _nested(part: Any, *, within: bool) -> bool:
-    """Whether a part of a parsed expression has a repetition or a choice ``within`` a
-    repetition."""
+    """Whether a part of a parsed expression has a repetition, a choice or something optional
+    ``within`` a repetition."""
     for operation, argument in part:
-        repeats = str(operation) in ("MAX_REPEAT", "MIN_REPEAT") and argument[1] > 1
-        if within and (repeats or str(operation) == "BRANCH"):
+        varies = str(operation) == "BRANCH"
+        repeats = str(operation) in _REPEATS and argument[1] > 1
+        optional = str(operation) in _REPEATS and argument[0] != argument[1]
+        if within and (varies or repeats or optional):
             return True
         if any(_nested(inner, within=within or repeats) for inner in _inner(argument)):
             return True
