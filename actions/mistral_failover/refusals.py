@@ -13,7 +13,7 @@ from collections.abc import Callable
 EACH = 60.0
 """Seconds between two lines with the same reason."""
 REASONS = 100
-"""Reasons that are told apart at most; further ones count as one."""
+"""Different reasons at most; further ones count as one."""
 _FURTHER = "another reason"
 
 

@@ -47,7 +47,7 @@ def test_the_base_of_mistrals_images_installs_the_package_within_openstacks_cons
 ) -> None:
     lines = [line for line in dockerfiles["mistral-base"].splitlines() if line]
 
-    assert lines[-1] == f"{INSTALL} 'mistral-failover[mysql]'"
+    assert lines[-1] == f"{INSTALL} 'mistral-failover[mysql]==VERSION'"
 
 
 def test_each_image_of_mistral_is_built_on_that_base_and_no_other_image_is_changed(
