@@ -52,7 +52,8 @@ class Stored:
         state = {
             "watchers": {self.image: list(watchers)},
             "locks": {self.image: list(locks)},
-            "blocklist": [],
+            "blocklist": list(more.get("until", ())),
+            "until": {},
             "modes": list(modes),
             "calls": [],
             **more,

@@ -22,7 +22,7 @@ from mistral_failover.orders.host_orders import HostOrder, HostRequest
 from mistral_failover.resources.fence import agents, devices, power
 from mistral_failover.resources.fence.ceph import Cluster, NoImage, address_of
 from mistral_failover.resources.fence.devices import Levels
-from mistral_failover.resources.fence.storage import Blocking, Storage, blocked_before
+from mistral_failover.resources.fence.storage import Blocking, Storage
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import blocked_clients
@@ -171,12 +171,14 @@ def _fenced(request: Request, order: HostOrder, because: str, *, even_if_up: boo
 @dataclass(frozen=True)
 class _HostClients:
     """The clients on a host that have volumes open. ``servers``: of each volume; ``images``: of
-    each volume that is open; ``beside``: volumes in no pool of Ceph, or that no client on the host
-    has open."""
+    each volume that is open; ``shared``: those that clients elsewhere have open, too, besides the
+    operator's services; ``beside``: volumes in no pool of Ceph, or that no client on the host has
+    open."""
 
     servers: Mapping[str, str]
     images: Mapping[str, str]
     clients: Mapping[str, frozenset[str]]
+    shared: frozenset[str]
     beside: tuple[str, ...]
 
     def rows(self) -> list[OpenVolume]:
@@ -208,19 +210,21 @@ def _storage(request: Request, order: HostOrder, because: str | None, facts: Fen
 
     store = request.runtime.database  # a host serves many projects
     cluster, addresses = Cluster(ceph, permit), frozenset(ceph.addresses[host])
+    services = frozenset(ceph.services)
     try:
-        found = _clients_on(order, cluster, addresses)
+        found = _clients_on(order, cluster, addresses, services)
         shown: Fenced = {**facts, "clients": found.rows()}
         if because is None:
             return {**shown, "sentence": _storage_plan(host, found)}
         LOG.warning("An operator blocks the clients of host %s: %s", host, because)
-        before = blocked_before(cluster, store.reading(blocked_clients.everywhere))
-        blocking = Blocking(cluster, store, order.guard, deadline, before)
+        recorded = store.reading(blocked_clients.everywhere)
+        blocking = Blocking.begun(cluster, store, order.guard, deadline, recorded)
 
         def block(volume: str) -> None:
-            blocking.block(volume, found.clients[volume])
+            shared = volume in found.shared
+            blocking.block(volume, found.clients[volume], shared=shared)
             watching = partial(_watching, cluster, found.images[volume], addresses)
-            blocking.until_gone(volume, watching)
+            blocking.until_gone(volume, watching, shared=shared)
 
         with ThreadPoolExecutor(_VOLUMES_AT_ONCE) as pool:
             list(pool.map(block, found.clients))
@@ -242,11 +246,14 @@ def _storage(request: Request, order: HostOrder, because: str | None, facts: Fen
     return {**shown, "fenced": True, "proof": proof, "sentence": sentence}
 
 
-def _clients_on(order: HostOrder, cluster: Cluster, addresses: frozenset[str]) -> _HostClients:
+def _clients_on(
+    order: HostOrder, cluster: Cluster, addresses: frozenset[str], services: frozenset[str]
+) -> _HostClients:
     """Look who has the volumes of a host's servers open. Raises Unproven, CloudError."""
     servers = hosts.volumes_on(order.cloud, order.host)
     images: dict[str, str] = {}
     clients: dict[str, frozenset[str]] = {}
+    shared: set[str] = set()
 
     def look(volume: str) -> None:
         try:
@@ -259,10 +266,13 @@ def _clients_on(order: HostOrder, cluster: Cluster, addresses: frozenset[str]) -
             return
         if here := frozenset(each for each in image.clients if address_of(each) in addresses):
             images[volume], clients[volume] = image.name, here
+            if {address_of(each) for each in image.clients - here} - services:
+                shared.add(volume)
 
     with ThreadPoolExecutor(_VOLUMES_AT_ONCE) as pool:
         list(pool.map(look, servers))
-    return _HostClients(servers, images, clients, tuple(sorted(servers.keys() - images)))
+    beside = tuple(sorted(servers.keys() - images))
+    return _HostClients(servers, images, clients, frozenset(shared), beside)
 
 
 def _watching(cluster: Cluster, image: str, addresses: frozenset[str]) -> frozenset[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,12 @@ from mistral_failover.model.group import parse_group
 from mistral_failover.resources.fence import power
 from mistral_failover.resources.fence.rung import Examined
 from mistral_failover.resources.fence.storage import Storage
+from mistral_failover.store import blocked_clients
 from support.emulated import Pair
 from support.fencing import PROJECT, Fencing, clouds_of_an_operator, private, since
 from support.storage import STANDBY, SUSPECT, Stored
 
+DAY = 86_400.0
 CINDER = "172.31.251.5:0/555"
 
 
@@ -201,6 +204,63 @@ def test_what_is_no_address_is_refused(stored: Stored, caplog: pytest.LogCapture
 
     assert stored.prove().observed == "the operator's fence devices cannot be used"
     assert "172.31.251.500 is not an IP address" in caplog.text
+
+
+# -- an entry that is there already
+
+
+def changes(stored: Stored) -> list[str]:
+    """Return what the cluster was asked to do about its blocklist, in order."""
+    calls = [call for call in stored.state["calls"] if call[1:3] == ["osd", "blocklist"]]
+    return [call[3] for call in calls]
+
+
+def remaining(stored: Stored, client: str = SUSPECT) -> float:
+    """Return the seconds until the entry of a client ends."""
+    return float(stored.state["until"][client]) - time.time()
+
+
+ENTRIES = {
+    "it ends in a minute": (60.0, (), ["rm", "add"], ""),
+    "it ends in a month": (30 * DAY, (), ["rm", "add"], ""),
+    "it lasts": (5 * 365 * DAY, (), [], ""),
+    "it cannot be replaced": (60.0, ("sticks",), ["rm", "add"], "ends too soon"),
+    "its replacement fails": (60.0, ("adds fail",), ["rm", "add", "add"], "refused"),
+}
+
+
+@pytest.mark.parametrize(("left", "modes", "asked", "unproven"), ENTRIES.values(), ids=ENTRIES)
+def test_a_client_on_the_blocklist_is_proven_blocked_only_if_its_entry_outlasts_the_fence(
+    stored: Stored, left: float, modes: tuple[str, ...], asked: list[str], unproven: str
+) -> None:
+    """An operator has blocked it by hand, or librbd has when it broke a lock. Adding it once more
+    would not move the end of its entry."""
+    stored.cluster(locks=(SUSPECT,), modes=modes, until={SUSPECT: time.time() + left})
+
+    evidence = stored.prove()
+
+    assert evidence.proven is not bool(unproven), evidence.observed
+    assert unproven in evidence.observed
+    assert changes(stored) == asked
+    if not unproven:
+        assert remaining(stored) > 365 * DAY
+    recorded = stored.fencing.runtime.database.reading(blocked_clients.everywhere)
+    assert [each.client for each in recorded] == [SUSPECT], "before the entry was touched"
+
+
+def test_an_entry_that_was_removed_and_not_added_again_is_added_by_the_next_try(
+    stored: Stored,
+) -> None:
+    """The process may die between the two."""
+    stored.fencing.begin()
+    stored.cluster(locks=(SUSPECT,), modes=("adds fail",), until={SUSPECT: time.time() + 60})
+    assert not stored.prove().proven
+    assert stored.state["blocklist"] == []
+
+    stored.cluster()
+
+    assert stored.prove().proven
+    assert remaining(stored) > 365 * DAY
 
 
 FAULTS = {
@@ -398,16 +458,51 @@ def shared(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> Stored:
     return stored
 
 
+def storage_addresses(shared: Stored) -> dict[str, list[str]]:
+    """Return the addresses of the hosts of both servers."""
+    standby = shared.fencing.emulated.emulation.state.servers[shared.pair.b].host
+    return {shared.fencing.host: ["172.31.251.11"], standby: ["172.31.251.12"]}
+
+
 def test_of_a_shared_volume_only_the_clients_of_the_member_s_host_are_blocked(
     shared: Stored,
 ) -> None:
-    shared.configure(addresses={shared.fencing.host: ["172.31.251.11"]})
+    shared.configure(addresses=storage_addresses(shared))
 
     evidence = shared.prove()
 
     assert evidence.proven, evidence.observed
     assert shared.state["blocklist"] == [SUSPECT]
     assert shared.state["watchers"][shared.image] == [STANDBY]
+
+
+@pytest.mark.parametrize("address", ["172.31.251.12", "172.31.251.11"])
+def test_a_client_of_a_shared_volume_on_an_unknown_host_may_be_the_member_s(
+    shared: Stored, address: str
+) -> None:
+    """Its host may have another address, or it was evacuated and its old guest still runs."""
+    addresses = storage_addresses(shared)
+    shared.configure(addresses={host: [a] for host, [a] in addresses.items() if a != address})
+
+    evidence = shared.prove()
+
+    assert not evidence.proven
+    assert "storage address" in evidence.observed
+    assert shared.state["blocklist"] == []
+
+
+def test_an_entry_of_others_is_not_replaced_while_other_servers_have_the_volume(
+    shared: Stored,
+) -> None:
+    """They may rely on it, and in the gap the client could write."""
+    shared.configure(addresses=storage_addresses(shared))
+    until = {SUSPECT: time.time() + 60}
+    shared.cluster(STANDBY, locks=(SUSPECT,), until=until)
+
+    evidence = shared.prove()
+
+    assert "is not replaced while others have the volume open" in evidence.observed
+    assert shared.state["until"] == until
 
 
 def test_a_shared_volume_whose_clients_cannot_be_told_apart_proves_nothing(shared: Stored) -> None:

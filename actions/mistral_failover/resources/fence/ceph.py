@@ -5,6 +5,18 @@ A client that has an RBD image open watches it, and the owner of the exclusive l
 lock. A client on the cluster's blocklist (``address:port/nonce``) can write nothing any more: the
 map of the OSDs carries the list, and the command returns after the map has changed. Every command
 has a limit of its own and is killed at it, because by default none ends.
+
+Each entry has an end, and ``osd blocklist add`` does not move the end of an entry that is there
+(OSDMap::apply_incremental inserts; seen with Ceph 16.2.15: the command prints the new end, the map
+keeps the old one). Operators add entries by hand, and librbd when it breaks a lock: both for an
+hour by default. After the end the client may write again. We saw a client that was frozen while it
+was blocked write on without a watch, as soon as its entry was gone. So an entry counts only with
+its end.
+
+To give a client another end, its entry must be removed and added again, and both cannot go into
+one map. Nothing can cover the client meanwhile without harm to others: besides the client itself,
+Ceph matches only a whole address or a range of them, and another guest of the host that is refused
+once does not recover. So there is a gap, for about a second. See `Cluster.renew` for who accepts it.
 """
 
 from __future__ import annotations
@@ -12,11 +24,14 @@ from __future__ import annotations
 import json
 import logging
 import re
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
+
+from oslo_utils import timeutils
 
 from mistral_failover import private_files
 from mistral_failover.resources.fence import programs
@@ -28,8 +43,12 @@ LOG = logging.getLogger(__name__)
 
 FOREVER = 10 * 365 * 86_400
 """Seconds for which a client is blocked: an operator lifts it after the host was off."""
+ENOUGH = 365 * 86_400
+"""Seconds that an entry must last from now on to be a proof: it must not end before the host was
+off, whenever that will be. Differences of clocks do not matter here."""
 _CLIENT = re.compile(r"(?:v[12]:)?(?P<ip>[0-9.]+|\[[0-9A-Fa-f:.]+\]):[0-9]+/[0-9]+\Z")
 _ENOENT = 2
+_LEAST = 1.0  # seconds for a command that may leave a client without an entry
 
 Permit = Callable[[float], float]
 """Returns for how many seconds a command of at most so many may run; raises if none may start."""
@@ -82,13 +101,33 @@ class Cluster:
             "ceph", ["osd", "blocklist", "add", client, str(FOREVER)], "the blocklist refused"
         )
 
+    def renew(self, client: str) -> None:
+        """Replace the entry of a client by one that lasts. Raises Unproven.
+
+        In the gap between, about a second, the client may write. So do it only while nothing relies
+        on the entry, or if the entry would end first. Neither a lost lease nor the end of the time
+        comes into the gap: time for both commands is granted before the first one. If this process
+        dies in the gap, the client is not blocked: record it before.
+        """
+        seconds = self._permit(3 * self._ceph.limit) / 3
+        if seconds < _LEAST:
+            raise Unproven("too little time is left to replace an entry of the blocklist")
+        brief = Cluster(self._ceph, lambda limit: min(limit, seconds))
+        brief.unblock(client)
+        try:
+            brief.block(client)
+        except Unproven:
+            LOG.warning("Ceph does not block client %s for a moment; trying again", client)
+            brief.block(client)
+
     def unblock(self, client: str) -> None:
         """Take a client off the blocklist, if it is there. Raises Unproven."""
         remove = ["osd", "blocklist", "rm", client]
         self._run("ceph", remove, "the blocklist could not be changed", _ENOENT)
 
-    def blocked(self) -> frozenset[str]:
-        """Return the clients on the blocklist, by the map of the OSDs. Raises Unproven.
+    def blocked(self) -> dict[str, float]:
+        """Return the clients on the blocklist, by the map of the OSDs, each with the seconds until
+        its entry ends. Raises Unproven.
 
         ``osd blocklist ls`` would be shorter, but Ceph 16.2.15 prints two JSON documents, the
         second one for ranges of addresses.
@@ -97,7 +136,12 @@ class Cluster:
         listed = shown.get("blocklist") if isinstance(shown, dict) else None
         if not isinstance(listed, dict):
             raise Unproven("the blocklist was not readable")
-        return frozenset(str(client) for client in listed)
+        now = time.time()
+        try:
+            ends = {str(client): timeutils.parse_isotime(end) for client, end in listed.items()}
+        except (TypeError, ValueError):
+            raise Unproven("the ends of the blocklist's entries were not readable") from None
+        return {client: end.timestamp() - now for client, end in ends.items()}
 
     def check(self) -> None:
         """Read the blocklist and every pool's list of images, to see that it can be done. Raises

@@ -2,13 +2,20 @@
 """The rung ``storage``: the storage refuses the writes of the member's host to its volumes.
 
 The guest may run on, behind a partition for example: nothing of it reaches the volumes. The block
-is lifted after the host was proven off: see `lifting`.
+is kept until it is lifted, and lifted after the host was proven off: see `lifting`.
+
+What counts is the end of a client's entry, not that there is one: see `ceph`. An entry of others
+that ends too soon is replaced, with a gap in which the client may write. That is no worse than
+before the fence, as long as nothing relies on the entry: before the proof nothing of the group was
+moved. Other servers may rely on it, so the entry of a client of a volume that others have open is
+not replaced, and nothing is proven. The proof is read after the last change.
 """
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -21,14 +28,57 @@ if TYPE_CHECKING:
     from mistral_failover.cloud.guard import Guard
     from mistral_failover.resources.fence.ceph import Cluster
     from mistral_failover.resources.fence.devices import Devices
+    from mistral_failover.resources.fence.power import Unproven
     from mistral_failover.store.blocked_clients import BlockedClient
     from mistral_failover.store.database import Database
 
+LOG = logging.getLogger(__name__)
 _PAUSE = 0.25
 _LOOK = 1.0
 """Seconds without which no further look at the watchers begins: it would not end in time."""
-Own = Callable[[frozenset[str]], frozenset[str]]
-"""Picks the member's clients from the clients of an image."""
+
+
+@dataclass(frozen=True)
+class Own:
+    """Tells the member's clients from the others of a volume's image. ``services``: addresses of
+    the operator's services. ``addresses``: those of the member's hosts, None if only the member has
+    the volume; then ``theirs``: those of the other servers' hosts."""
+
+    services: frozenset[str]
+    addresses: frozenset[str] | None = None
+    theirs: frozenset[str] = frozenset()
+
+    @property
+    def shared(self) -> bool:
+        """Return whether other servers have the volume, too."""
+        return self.addresses is not None
+
+    def __call__(self, clients: Iterable[str]) -> frozenset[str]:
+        """Return the member's clients."""
+        from mistral_failover.resources.fence.ceph import address_of
+
+        addresses = self.addresses
+        if addresses is None:
+            return frozenset(each for each in clients if address_of(each) not in self.services)
+        return frozenset(each for each in clients if address_of(each) in addresses)
+
+    def require_known(self, volume_id: str, clients: Iterable[str]) -> None:
+        """Raise Unproven if a client of a shared volume is at an address of none of its servers'
+        hosts: it may be the member's, behind an address that the operator's file does not have, or
+        on a host where Nova does not see the server any more."""
+        from mistral_failover.resources.fence import power
+        from mistral_failover.resources.fence.ceph import address_of
+
+        if self.addresses is None:
+            return
+        known = self.addresses | self.theirs | self.services
+        if unknown := sorted(each for each in clients if address_of(each) not in known):
+            raise power.Unproven(
+                f"volume {volume_id} is shared, and a client that has it open is on none of its "
+                "servers' hosts, as far as their storage addresses are configured",
+                f"volume {volume_id}: client {unknown[0]} has an address of no host of its servers "
+                "in ceph.addresses",
+            )
 
 
 class Storage(DeviceRung):
@@ -94,59 +144,91 @@ def _fenced(attempt: FenceAttempt, known: Devices, cluster: Cluster, deadline: f
     store, traversal = attempt.tools.runtime.database, attempt.operation["ticket"]["traversal_id"]
     # A process that died may have blocked them, and only a lock would still name them.
     rows = store.reading(lambda tx: blocked_clients.since(tx, traversal))
-    before = blocked_before(cluster, rows)
-    blocking = Blocking(cluster, store, attempt.tools.cloud.guard, deadline, before)
-    for volume_id in target.volumes:
-        own = own_clients(attempt, known, volume_id)
+    owns = {volume_id: own_clients(attempt, known, volume_id) for volume_id in target.volumes}
+    blocking = Blocking.begun(cluster, store, attempt.tools.cloud.guard, deadline, rows)
+    for volume_id, own in owns.items():
         image = cluster.image_of(volume_id, name_id_of(attempt, known, volume_id))
+        own.require_known(volume_id, image.clients)
         suspects = own(image.clients | {row.client for row in rows if row.volume_id == volume_id})
         if not suspects:
             raise power.Unproven(
                 f"no client of {target.member.name}'s host has volume {volume_id} open, so the "
                 "storage can block none"
             )
-        blocking.block(volume_id, suspects)
-        blocking.until_gone(volume_id, partial(_watching, own, cluster, image.name))
+        blocking.block(volume_id, suspects, shared=own.shared)
+        watching = partial(_watching, own, cluster, volume_id, image.name)
+        blocking.until_gone(volume_id, watching, shared=own.shared)
     return f"{blocking.proof()} of volume {' and '.join(target.volumes)}"
 
 
-def _watching(own: Own, cluster: Cluster, image: str) -> frozenset[str]:
-    return own(cluster.watchers(image))
+def _watching(own: Own, cluster: Cluster, volume_id: str, image: str) -> frozenset[str]:
+    found = cluster.watchers(image)
+    own.require_known(volume_id, found)
+    return own(found)
 
 
 @dataclass
 class Blocking:
-    """Clients are being blocked, by ``deadline`` on the monotonic clock. ``blocked``: so far.
-    ``before``: those that fences have blocked before. Threads may share it."""
+    """Clients are being blocked, by ``deadline`` on the monotonic clock. ``recorded``: those that
+    fences have blocked before; ``listed``: the blocklist at the beginning. ``blocked``: those so
+    far. Threads may share it."""
 
     cluster: Cluster
     database: Database
     guard: Guard
     deadline: float
-    before: frozenset[str] = frozenset()
+    recorded: frozenset[str]
+    listed: Mapping[str, float]
     blocked: set[str] = field(default_factory=set)
 
-    def block(self, volume_id: str, clients: frozenset[str]) -> None:
-        """Block clients of a volume. What lifts the block later knows each of them before. One that
-        is blocked already is left alone, so a repeat continues where the last one ended. Raises
-        Unproven."""
+    @classmethod
+    def begun(
+        cls,
+        cluster: Cluster,
+        database: Database,
+        guard: Guard,
+        deadline: float,
+        rows: Iterable[BlockedClient],
+    ) -> Blocking:
+        """Begin, with what fences have recorded before. Raises Unproven."""
+        recorded = frozenset(row.client for row in rows)
+        return cls(cluster, database, guard, deadline, recorded, cluster.blocked())
+
+    def block(self, volume_id: str, clients: frozenset[str], *, shared: bool) -> None:
+        """Block clients of a volume so that it lasts. What lifts the block later knows each of them
+        before. One that a fence has blocked already is left alone, so a repeat continues where the
+        last one ended. ``shared``: others have the volume open. Raises Unproven."""
+        from mistral_failover.resources.fence import ceph
         from mistral_failover.store import blocked_clients
 
         for client in sorted(clients - self.blocked):
-            if client not in self.before:
+            left = self.listed.get(client)
+            if left is not None and left < ceph.ENOUGH and shared:
+                raise _ends(client, left, volume_id)
+            if left is None or left < ceph.ENOUGH or client not in self.recorded:
                 self.database.atomically(
                     partial(blocked_clients.record, client=client, volume_id=volume_id)
                 )
+            if left is None:
                 self.cluster.block(client)
+            elif left < ceph.ENOUGH:
+                LOG.warning(
+                    "Client %s of volume %s is on Ceph's blocklist for only %.0f s more; replacing "
+                    "its entry",
+                    *(client, volume_id, left),
+                )
+                self.cluster.renew(client)
             self.blocked.add(client)
 
-    def until_gone(self, volume_id: str, watching: Callable[[], frozenset[str]]) -> None:
+    def until_gone(
+        self, volume_id: str, watching: Callable[[], frozenset[str]], *, shared: bool
+    ) -> None:
         """Wait until none of these clients watches the volume; a new one is blocked as well. Raises
         Unproven."""
         from mistral_failover.resources.fence import power
 
         while found := watching():
-            self.block(volume_id, found)
+            self.block(volume_id, found, shared=shared)
             if time.monotonic() + _PAUSE + _LOOK >= self.deadline:
                 raise power.Unproven(
                     "contradicted: a client that Ceph blocks still watches a volume",
@@ -156,19 +238,31 @@ class Blocking:
             time.sleep(_PAUSE)
 
     def proof(self) -> str:
-        """Return how many clients Ceph blocks, in words, by the map of its OSDs. Raises
-        Unproven."""
-        from mistral_failover.resources.fence import power
+        """Return how many clients Ceph blocks, in words, by the map of its OSDs and for as long as
+        the fence needs. Raises Unproven."""
+        from mistral_failover.resources.fence import ceph, power
 
-        if not self.blocked <= self.cluster.blocked():
+        listed = self.cluster.blocked()
+        if not self.blocked <= listed.keys():
             raise power.Unproven("a client is missing on the blocklist after it was added")
+        for client in sorted(self.blocked):
+            if listed[client] < ceph.ENOUGH:
+                raise power.Unproven(
+                    "the entry of a client on the blocklist ends too soon",
+                    f"the entry of client {client} ends in {listed[client]:.0f} s",
+                )
         return f"Ceph blocks {counted(len(self.blocked), 'client')}"
 
 
-def blocked_before(cluster: Cluster, rows: Iterable[BlockedClient]) -> frozenset[str]:
-    """Return those of the recorded clients that Ceph blocks now. Raises Unproven."""
-    recorded = {row.client for row in rows}
-    return cluster.blocked() & recorded if recorded else frozenset()
+def _ends(client: str, left: float, volume_id: str) -> Unproven:
+    from mistral_failover.resources.fence import power
+
+    why = "an entry of others ends too soon, and is not replaced while others have the volume open"
+    return power.Unproven(
+        f"a client of volume {volume_id} is on Ceph's blocklist, but {why}",
+        f"client {client} of volume {volume_id} is on the blocklist for {left:.0f} s: {why}. If "
+        f"nothing relies on it, remove it: ceph osd blocklist rm {client}",
+    )
 
 
 def name_id_of(attempt: FenceAttempt, known: Devices, volume_id: str) -> str:
@@ -191,40 +285,42 @@ def name_id_of(attempt: FenceAttempt, known: Devices, volume_id: str) -> str:
 
 
 def own_clients(attempt: FenceAttempt, known: Devices, volume_id: str) -> Own:
-    """Return what picks the member's clients from those of a volume. If only the member has it, all
-    are its own, wherever Nova says that the server is, except those of the operator's services. Of
-    a shared one only the clients on the member's host are its own, by the operator's list of
-    addresses. Raises Unproven if that does not tell them apart, or if Cinder does not show the
-    volume to the project; CloudError."""
+    """Return what tells the member's clients from the others of a volume. If only the member has
+    it, all are its own, wherever Nova says that the server is, except those of the operator's
+    services. Of a shared one only the clients on the member's host are its own, by the operator's
+    list of addresses. Raises Unproven if that does not tell them apart, or if Cinder does not show
+    the volume to the project; CloudError."""
     from mistral_failover.cloud import volumes
     from mistral_failover.cloud.hosts import location_of, operator_cloud
     from mistral_failover.cloud.volume_holders import holders_of
     from mistral_failover.resources.fence import power
-    from mistral_failover.resources.fence.ceph import address_of
 
     target, tools, ceph = attempt.target, attempt.tools, known.ceph
     assert ceph is not None
+    configured, services = ceph.addresses, frozenset(ceph.services)
     if not volumes.exists(tools.cloud, volume_id):
         raise power.Unproven(f"Cinder does not show volume {volume_id} to the project")
     holders = {holder.server_id for holder in holders_of(tools.cloud, volume_id)}
     others = holders - {*target.servers, None}
     if not others:
-        return lambda clients: frozenset(
-            each for each in clients if address_of(each) not in ceph.services
-        )
+        return Own(services)
     runtime = tools.runtime
     assert runtime is not None
     nova = operator_cloud(known.cloud, tools.cloud.guard, runtime.settings)
     hosts = {location_of(nova, server).host for server in target.servers}
-    if hosts & {location_of(nova, str(server)).host for server in others}:
+    theirs = {location_of(nova, str(server)).host for server in others}
+    if hosts & theirs:
         raise power.Unproven(
             f"volume {volume_id} is attached to another server on the same host, and their clients "
             "cannot be told apart"
         )
-    addresses = {each for host in hosts for each in ceph.addresses.get(host or "", ())}
-    if not addresses:
+
+    def addresses(of: Iterable[str | None]) -> frozenset[str]:
+        return frozenset(each for host in of for each in configured.get(host or "", ()))
+
+    if not addresses(hosts):
         raise power.Unproven(
             f"volume {volume_id} is shared, and the storage address of the member's host is not "
             "configured"
         )
-    return lambda clients: frozenset(each for each in clients if address_of(each) in addresses)
+    return Own(services, addresses(hosts), addresses(theirs))
