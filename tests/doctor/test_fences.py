@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,10 @@ from mistral_failover.doctor.fences import fences
 from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.emulator.state import stable_hex
 from mistral_failover.runtime.request import Request
+from mistral_failover.store import blocked_clients
 from support.emulated import Pair, cloud, connect, emulated, emulator, pair
 from support.fencing import PASSWORD, Fencing, Machines, private, runtime_for
+from support.storage import SUSPECT, Stored, changes
 
 __all__ = ["cloud", "connect", "emulated", "emulator", "pair"]
 
@@ -129,3 +132,26 @@ def test_a_cluster_that_does_not_answer_is_an_error(fencing: Fencing, check: Che
     assert [each.sentence for each in check() if each.level == "error"] == [
         "Ceph: ceph is not installed on the executor"
     ]
+
+
+@pytest.mark.parametrize(("left", "level"), [(None, "error"), (7200.0, "warn"), (1e8, None)])
+def test_a_client_that_ceph_does_not_block_for_long_is_named(
+    fencing: Fencing,
+    pair: Pair,
+    check: Check,
+    tmp_path: Path,
+    left: float | None,
+    level: str | None,
+) -> None:
+    """A fence relies on it."""
+    stored = Stored(fencing, pair, tmp_path)
+    stored.cluster(until={} if left is None else {SUSPECT: time.time() + left})
+    stored.configure()
+    record = partial(blocked_clients.record, client=SUSPECT, volume_id=pair.volume)
+    fencing.runtime.database.atomically(record)
+
+    found = [each for each in check() if SUSPECT in each.sentence]
+
+    assert [each.level for each in found] == ([level] if level else [])
+    assert all("failover fence" in each.remedy for each in found)
+    assert changes(stored) == []

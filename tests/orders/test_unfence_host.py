@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,13 @@ from mistral_failover.emulator.state import stable_hex
 from mistral_failover.orders import unfence_host
 from mistral_failover.recovery import lift_fences
 from mistral_failover.resources.fence import lifting, power
+from mistral_failover.resources.fence.ceph import Cluster
 from mistral_failover.runtime.request import DEFAULT_PROJECT
 from mistral_failover.store import blocked_clients, host_fences
 from mistral_failover.store.tables import host_fences as table
 from support.emulated import Pair, cloud, connect, emulated, emulator, pair
 from support.fencing import PROJECT, Fencing, Machines, clouds_of_an_operator, runtime_for
-from support.storage import STANDBY, SUSPECT, Stored
+from support.storage import STANDBY, SUSPECT, Stored, changes
 
 __all__ = ["cloud", "connect", "emulated", "emulator", "pair"]
 
@@ -449,6 +451,73 @@ def test_a_sweep_lifts_what_is_safe_and_tells_the_project_nothing(
     returns(stored)
     sweep(stored)
     assert not stored.fencing.forced_down()
+
+
+DAY = 86_400.0
+KEPT = {
+    "it is not there any more": (None, ["add"], True),
+    "it ends in ten minutes": (600.0, ["rm", "add"], True),
+    "it ends in a month": (30 * DAY, [], False),
+    "it lasts": (5 * 365 * DAY, [], False),
+}
+
+
+@pytest.mark.parametrize(("left", "asked", "anew"), KEPT.values(), ids=KEPT)
+def test_a_sweep_keeps_a_client_blocked_until_its_host_was_off(
+    stored: Stored, left: float | None, asked: list[str], anew: bool
+) -> None:
+    """An operator has removed its entry, or replaced it by one that ends."""
+    stored.cluster(SUSPECT, STANDBY)
+    assert stored.prove().proven
+    until = {STANDBY: time.time() + 5 * 365 * DAY}
+    stored.cluster(until=until if left is None else {SUSPECT: time.time() + left, **until})
+
+    sweep(stored)
+
+    assert changes(stored) == asked
+    assert sorted(blocked(stored)) == [SUSPECT, STANDBY]
+    assert (stored.state["until"][SUSPECT] - time.time() > 9 * 365 * DAY) is anew
+
+    fence(stored)
+    sweep(stored)
+    assert blocked(stored) == [STANDBY]
+    sweep(stored)
+    assert blocked(stored) == [STANDBY], "its host was off, and it stays lifted"
+
+
+def test_a_block_that_is_lifted_while_the_sweep_looks_stays_lifted(
+    stored: Stored, unfence: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored.cluster(SUSPECT)
+    assert stored.prove().proven
+    look = Cluster.blocked
+
+    def and_then(cluster: Cluster) -> dict[str, float]:
+        assert unfence(because="I pulled the plug", power_cycled=True)["lifted"] == 1
+        return look(cluster)
+
+    monkeypatch.setattr(Cluster, "blocked", and_then)
+    sweep(stored)
+
+    assert blocked(stored) == []
+
+
+def test_a_client_that_a_fence_blocks_while_its_block_is_lifted_stays_blocked(
+    stored: Stored, unfence: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored.cluster(SUSPECT)
+    assert stored.prove().proven
+    lift = Cluster.unblock
+
+    def and_a_fence(cluster: Cluster, client: str) -> None:
+        record = partial(blocked_clients.record, client=client, volume_id="another")
+        stored.fencing.runtime.database.atomically(record)
+        lift(cluster, client)
+
+    monkeypatch.setattr(Cluster, "unblock", and_a_fence)
+    unfence(because="I pulled the plug", power_cycled=True)
+
+    assert blocked(stored) == [SUSPECT]
 
 
 def test_nova_is_told_of_a_return_while_ceph_hangs(

@@ -86,3 +86,9 @@ class Stored:
             return Storage("storage").prove(attempt, {"kind": "storage", "limit": limit})
         finally:
             self.seconds = time.monotonic() - began
+
+
+def changes(stored: Stored) -> list[str]:
+    """Return what the cluster was asked to do about its blocklist, in order."""
+    calls = [call for call in stored.state["calls"] if call[1:3] == ["osd", "blocklist"]]
+    return [call[3] for call in calls]

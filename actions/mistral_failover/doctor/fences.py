@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from mistral_failover.cloud import hosts
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.doctor.checks import Examination, Finding, error, ok, warn
-from mistral_failover.resources.fence import agents, ceph, devices, power
+from mistral_failover.resources.fence import agents, ceph, devices, lifting, power
 from mistral_failover.resources.fence.devices import Device, Devices
 
 LIMIT = 10.0
@@ -37,6 +37,7 @@ def fences(examination: Examination) -> Iterable[Finding]:
         yield error(f"{broken.message}: {broken.detail}", "Correct the file.")
         return
     yield from _tried(examination, known)
+    yield from _blocks(examination, known)
     missing = sorted({service.host for service in services} - known.hosts.keys())
     if missing and known.hosts:
         more = ", ..." if len(missing) > _NAMED else ""
@@ -76,6 +77,36 @@ def _tried(examination: Examination, known: Devices) -> Iterable[Finding]:
             good += 1
     if good:
         yield ok(f"{good} of {len(tried)} fence devices answer")
+
+
+def _blocks(examination: Examination, known: Devices) -> Iterable[Finding]:
+    """Check that Ceph still blocks what fences have blocked. If it cannot be asked, its own check
+    says so."""
+    if known.ceph is None:
+        return
+    guard = examination.guard
+    cluster = ceph.Cluster(known.ceph, lambda seconds: min(seconds, LIMIT, guard.permit("GET")))
+    database = examination.request.runtime.database  # a client belongs to no project
+    try:
+        found = lifting.lapses(database, known, cluster)
+    except power.Unproven:
+        return
+    for lapse in found:
+        client, volume = lapse.client.client, lapse.client.volume_id
+        if lapse.left is None:
+            yield error(
+                f"Ceph does not block client {client} of volume {volume} any more, and its host was "
+                "not off since a fence blocked it: its guest may write",
+                "The sweep blocks it again (failover.sweep). Switch its host off: failover fence "
+                "HOST --because '...'",
+            )
+        else:
+            yield warn(
+                f"the entry of client {client} of volume {volume} on Ceph's blocklist ends in "
+                f"{lapse.left / 3600:.1f} h; a fence relies on it",
+                "Switch its host off before: failover fence HOST --because '...'. Otherwise the "
+                "sweep replaces the entry, and the client may write for about a second.",
+            )
 
 
 def _monitor(device: Device, permit: agents.Permit) -> Callable[[], str]:

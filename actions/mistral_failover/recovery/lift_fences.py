@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lift what fences left behind on compute hosts, now and then, as far as that is certainly safe.
+Until then, see that it is still there.
 
 Hosts belong to the operator of the cloud, whose configuration and credential count. What is found
 goes to the log of the executor and not to the project whose sweep it is.
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
 from mistral_failover.cloud.errors import CloudError
@@ -26,7 +28,8 @@ LOG = logging.getLogger(__name__)
 EVERY = 60.0
 """Seconds between two times that a process looks, for whatever project."""
 LIMIT = 10.0
-"""Seconds for Ceph, then for Nova, of all hosts; the next sweep continues."""
+"""Seconds each for lifting in Ceph, for Nova, and for keeping in Ceph, of all hosts; the next sweep
+continues."""
 
 _looked: WeakKeyDictionary[Database, float] = WeakKeyDictionary()
 
@@ -53,6 +56,25 @@ def lift_fences(request: Request, *, at_once: bool = False) -> None:
                 lift(request, known, lifting.leftovers(database, known, host), guard)
             except (CloudError, power.Unproven) as error:
                 LOG.warning("The fence of host %s is not lifted: %s", host, error)
+    if known.ceph is not None:
+        guard = DeadlineGuard(time.monotonic() + LIMIT, settings.http_timeout)
+        _keep(database, known, Cluster(known.ceph, _permitted(guard)))
+
+
+def _keep(database: Database, known: Devices, cluster: Cluster) -> None:
+    """Have Ceph go on blocking what must stay blocked."""
+    try:
+        for lapse in lifting.lapses(database, known, cluster):
+            try:
+                lifting.keep(database, cluster, lapse)
+            except power.Unproven as error:
+                LOG.error("The block of client %s may end: %s", lapse.client.client, error.detail)
+    except (CloudError, power.Unproven) as error:
+        LOG.error("It is not known whether Ceph still blocks what fences blocked: %s", error)
+
+
+def _permitted(guard: Guard) -> Callable[[float], float]:
+    return lambda limit: min(limit, guard.permit("POST"))
 
 
 def _tell_nova_back(request: Request, known: Devices, found: Leftovers, guard: Guard) -> None:
@@ -64,5 +86,5 @@ def _tell_nova_back(request: Request, known: Devices, found: Leftovers, guard: G
 
 def _unblock(request: Request, known: Devices, found: Leftovers, guard: Guard) -> None:
     if found.safe and known.ceph is not None:
-        cluster = Cluster(known.ceph, lambda limit: min(limit, guard.permit("POST")))
+        cluster = Cluster(known.ceph, _permitted(guard))
         lifting.unblock(request.runtime.database, cluster, found.safe)

@@ -23,7 +23,7 @@ from mistral_failover.resources.fence.storage import Storage
 from mistral_failover.store import blocked_clients
 from support.emulated import Pair
 from support.fencing import PROJECT, Fencing, clouds_of_an_operator, private, since
-from support.storage import STANDBY, SUSPECT, Stored
+from support.storage import STANDBY, SUSPECT, Stored, changes
 
 DAY = 86_400.0
 CINDER = "172.31.251.5:0/555"
@@ -207,12 +207,6 @@ def test_what_is_no_address_is_refused(stored: Stored, caplog: pytest.LogCapture
 
 
 # -- an entry that is there already
-
-
-def changes(stored: Stored) -> list[str]:
-    """Return what the cluster was asked to do about its blocklist, in order."""
-    calls = [call for call in stored.state["calls"] if call[1:3] == ["osd", "blocklist"]]
-    return [call[3] for call in calls]
 
 
 def remaining(stored: Stored, client: str = SUSPECT) -> float:

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a fence leaves behind on a compute host, and how it is lifted once that is safe.
+"""What a fence leaves behind on a compute host: it is kept, and lifted once that is safe.
 
 `storage` leaves clients on Ceph's blocklist. Lifting the block lets such a client write again, so
 its host must have been proven off after it was blocked: then the client is dead. Which host a
 client is on follows from its address alone, by the operator's file: Nova may name another one
-after an evacuation.
+after an evacuation. Until it is lifted here, each recorded client stays blocked: a standby may have
+its volume. So one that is not on the list any more is added again, and an entry that is about to
+end is replaced, whoever made it.
 
 `host_power` tells Nova that the host is down. Nova is told otherwise when the compute service there
 has reported again. A host that an operator has forced down stays so.
@@ -34,10 +36,24 @@ BACKLOG = 12.0
 """Seconds in which a report of a compute service may be one from before its fence: of a host that
 was cut off, reports wait in the broker."""
 
-
 OUTDATED = 180.0
 """Seconds after a proof in which Nova may count a host as up by a report from before its fence:
 three times the default of Nova's `service_down_time`."""
+
+
+RENEW = 900.0
+"""Seconds before its end at which an entry of the blocklist is replaced. Not earlier: meanwhile the
+client may be proven dead, and a replacement has a gap in which it may write (`Cluster.renew`). Not
+later: the sweep may not run for some minutes."""
+
+
+@dataclass(frozen=True)
+class Lapse:
+    """A client that must stay blocked and is not on the blocklist (``left`` is None), or whose
+    entry ends in ``left`` seconds, too soon to rely on."""
+
+    client: BlockedClient
+    left: float | None
 
 
 @dataclass(frozen=True)
@@ -87,12 +103,53 @@ def without_host(store: Database, known: Devices) -> list[BlockedClient]:
     return [each for each in blocked if ceph.address_of(each.client) not in addresses]
 
 
+def lapses(store: Database, known: Devices, cluster: Cluster) -> list[Lapse]:
+    """Return the recorded clients, except those that are certainly dead, that Ceph does not block
+    for as long as it takes. Raises Unproven if Ceph cannot be asked."""
+    safe = {
+        each.client
+        for host in hosts_with_leftovers(store, known)
+        for each in leftovers(store, known, host).safe
+    }
+    recorded = [
+        each for each in store.reading(blocked_clients.everywhere) if each.client not in safe
+    ]
+    listed = cluster.blocked() if recorded else {}
+    found = [Lapse(each, listed.get(each.client)) for each in recorded]
+    return [each for each in found if each.left is None or each.left < ceph.ENOUGH]
+
+
+def keep(store: Database, cluster: Cluster, lapse: Lapse) -> None:
+    """Have Ceph block a client that it does not block any more, or that it soon would not. Raises
+    Unproven if Ceph refuses; a repeat continues."""
+    client, volume = lapse.client.client, lapse.client.volume_id
+    if lapse.left is None:
+        cluster.block(client)
+        LOG.error(
+            "Ceph did not block client %s of volume %s any more; now it does again. Until then the "
+            "old guest may have written. To lift a block use failover unfence",
+            *(client, volume),
+        )
+    elif lapse.left < RENEW:
+        cluster.renew(client)
+        LOG.error(
+            "The block of client %s of volume %s would have ended in %.0f s; now it lasts",
+            *(client, volume, lapse.left),
+        )
+    else:
+        return
+    if not any(each.client == client for each in store.reading(blocked_clients.everywhere)):
+        cluster.unblock(client)  # it was lifted in the meantime
+
+
 def unblock(store: Database, cluster: Cluster, clients: tuple[BlockedClient, ...]) -> None:
     """Have Ceph accept these clients again: only those that are certainly dead. Raises Unproven if
     Ceph refuses; a repeat continues."""
     for each in clients:
         cluster.unblock(each.client)
-        store.atomically(partial(blocked_clients.forget, lifted=each))
+        if not store.atomically(partial(blocked_clients.forget, lifted=each)):
+            cluster.block(each.client)  # a fence has blocked it again meanwhile, and relies on it
+            continue
         LOG.warning("Ceph no longer blocks client %s of volume %s", each.client, each.volume_id)
 
 
