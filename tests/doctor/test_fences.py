@@ -134,6 +134,15 @@ def test_a_cluster_that_does_not_answer_is_an_error(fencing: Fencing, check: Che
     ]
 
 
+def test_a_device_that_may_switch_another_system_is_named(fencing: Fencing, check: Check) -> None:
+    fencing.configure([fencing.device(1, agent="fence_redfish", limit=1)])
+
+    (found,) = [each for each in check() if "systems_uri" in each.sentence]
+
+    assert found.level == "warn"
+    assert f"hosts.{fencing.host}[0][0]" in found.sentence
+
+
 @pytest.mark.parametrize(("left", "level"), [(None, "error"), (7200.0, "warn"), (1e8, None)])
 def test_a_client_that_ceph_does_not_block_for_long_is_named(
     fencing: Fencing,

@@ -340,6 +340,23 @@ def test_files_and_doors_are_looked_at(options: Options, private: Private, tmp_p
     }
 
 
+@pytest.mark.parametrize(
+    ("host", "other", "grave"),
+    [({"ip": "10.9.0.1"}, {"ip": "10.9.0.2"}, False), ({"ip": "10.9.0.1"}, {"ip": "10.9.0.1"}, True)],
+)
+def test_fence_devices_are_looked_at(
+    options: Options, private: Private, host: dict[str, str], other: dict[str, str], grave: bool
+) -> None:
+    levels = {
+        name: [[{"agent": "fence_redfish", "options": each}]]
+        for name, each in (("compute-1", host), ("compute-2", other))
+    }
+    file = private("devices", json.dumps({"projects": ["*"], "hosts": levels}))
+    settings = {**options.settings, "fence_devices_file": str(file)}
+
+    assert found(replace(options, settings=settings))["FENCE_DEVICES"] is grave
+
+
 @pytest.mark.parametrize("folder", ["/proc/self", "/proc/nowhere", "/proc/nowhere/deep"])
 def test_a_state_directory_that_cannot_be_written_is_found_also_by_root(
     options: Options, folder: str

@@ -36,6 +36,10 @@ def fences(examination: Examination) -> Iterable[Finding]:
     except devices.NoDevices as broken:
         yield error(f"{broken.message}: {broken.detail}", "Correct the file.")
         return
+    for path, unclear in known.unclear():
+        yield warn(
+            f"{path}: {unclear}", f"State systems_uri in options, in the file of {devices.OPTION}."
+        )
     yield from _tried(examination, known)
     yield from _blocks(examination, known)
     missing = sorted({service.host for service in services} - known.hosts.keys())

@@ -27,6 +27,7 @@ from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.doctor.roles import ROLE, lacking, listed
 from mistral_failover.embedded import access
 from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.resources.fence import devices
 from mistral_failover.server import addresses, credential, secret, state_dir, tls
 from mistral_failover.server.options import Options
 from mistral_failover.store import schema
@@ -46,7 +47,7 @@ class StartProblem:
 def run_checks(options: Options) -> list[StartProblem]:
     """Return all findings, grave or not."""
     found: list[StartProblem] = []
-    for check in (_place, _addresses, _secret, _certificate, _database, _cloud, _channel):
+    for check in (_place, _addresses, _secret, _certificate, _database, _cloud, _channel, _fences):
         try:
             found += check(options)
         except (EmbeddedError, CloudError, ChannelError) as error:
@@ -234,6 +235,26 @@ def _broker(url: str) -> Iterator[StartProblem]:
             "UNREACHABLE",
             str(BrokerUnavailable(broker.shown, error)),
             "Check its URL, user and password, and that it runs: see docs/broker.md.",
+        )
+
+
+def _fences(options: Options) -> Iterator[StartProblem]:
+    file = options.settings.get("fence_devices_file")
+    if not file:
+        return
+    try:
+        known = devices.read(Path(file))
+    except devices.NoDevices as broken:
+        yield StartProblem(
+            True,
+            "FENCE_DEVICES",
+            f"{broken.message}: {broken.detail}",
+            "Correct the file: see docs/fencing.md.",
+        )
+        return
+    for path, unclear in known.unclear():
+        yield StartProblem(
+            False, "FENCE_DEVICES", f"{file}: {path}: {unclear}", "State systems_uri in options."
         )
 
 

@@ -68,8 +68,9 @@ def status(device: Device, permit: Permit, going: Going = always) -> Answer:
     power = {0: Power.ON, _OFF: Power.OFF}.get(-1 if code is None else code, Power.UNKNOWN)
     if power is Power.UNKNOWN:
         return answer
-    words = f"{_name(device)} reports the power {power}"
-    return Answer(True, words, words, power)
+    words = f"{device.name} reports the power {power}"
+    about = ", ".join(f"{name} {value}" for name, value in sorted(device.system.items()))
+    return Answer(True, words, f"{words} of the system at {about}", power)
 
 
 def monitor(device: Device, permit: Permit) -> Answer:
@@ -79,7 +80,7 @@ def monitor(device: Device, permit: Permit) -> Answer:
 
 
 def _call(device: Device, action: str, permit: Permit, going: Going) -> tuple[Answer, int | None]:
-    name = _name(device)
+    name = device.name
     path = programs.find(device.agent)
     if path is None:
         words = f"{name} is not installed on the executor"
@@ -117,6 +118,3 @@ def _forms(username: str, secrets: Iterable[str]) -> set[str]:
             found.add(base64.b64encode(login.encode()).decode())
     return found
 
-
-def _name(device: Device) -> str:
-    return device.agent.rpartition("/")[2]

@@ -9,7 +9,7 @@ hosts: an error has ``message`` for the project and ``detail`` for the operator.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
@@ -30,6 +30,25 @@ _ABSOLUTE = r"^/[^\x00-\x1f\x7f]*\Z"
 _OURS = ("action", "o", "method")
 _SECRET = re.compile(r"passw|secret|token|passphrase|community", re.IGNORECASE)
 _ALL = "*"
+# The names of an option in the metadata of ClusterLabs' agents (fencing.py); the first one counts.
+_SAME = {"ipaddr": "ip", "port": "plug", "login": "username"}
+# One system for each address, whatever the option plug says. Debian ships them as copies.
+_IPMI = (
+    *("fence_ipmilan", "fence_ipmilanplus", "fence_idrac", "fence_imm"),
+    *("fence_ilo3", "fence_ilo4", "fence_ilo5"),
+)
+_REDFISH = "fence_redfish"
+_TELLS_APART = {**dict.fromkeys(_IPMI, ("ip", "target")), _REDFISH: ("ip",)}
+# Without them the agent chooses, so a device without one may be each of the others.
+_CHOSEN = ("ipport", "systems_uri")
+# Options that say how to reach a system, and not which. Those of other agents may say which.
+_HOW = re.compile(
+    r"(username|delay|verbose.*|quiet|debug.*|ssl.*|ssh.*|secure|telnet|notls|tls1\.0|inet[46]_only"
+    r"|cmd_prompt|command_prompt|identity_file|.*_timeout|.*_path|.*_script|power_wait|retry_on"
+    r"|stonith_status_sleep|.*separator|snmp_.*|use_sudo|sudo|lanplus|auth|cipher|privlvl|log)\Z"
+)
+
+_TRUE = ("1", "yes", "on", "true")
 
 _SCALAR = {"type": ["string", "number", "boolean"]}
 _SECONDS = {"type": "number", "exclusiveMinimum": 0, "maximum": 600}
@@ -119,6 +138,37 @@ class Device:
     limit: float = 40.0
     ca_file: str | None = None
 
+    @property
+    def name(self) -> str:
+        """The agent without its folder."""
+        return self.agent.rpartition("/")[2]
+
+    @property
+    def system(self) -> Mapping[str, str]:
+        """The options that say which system the agent switches, by their present names and in one
+        form. `_CHOSEN` may be missing."""
+        stated = {_present(name): _plain(name, value) for name, value in self.options.items()}
+        if stated.get("port_as_ip") in _TRUE and "plug" in stated:
+            stated["ip"] = _host(stated["plug"])
+        if stated.get("ip", "").count(":") == 1:  # fence_redfish still reads ADDRESS:PORT
+            stated["ip"], stated["ipport"] = stated["ip"].split(":")
+        tells = _TELLS_APART.get(self.name)
+        return {
+            name: value
+            for name, value in stated.items()
+            if name in _CHOSEN or (name in tells if tells else not _HOW.match(name))
+        }
+
+    @property
+    def unclear(self) -> str:
+        """What is unclear about the system that the agent switches; empty if nothing is."""
+        if self.name == _REDFISH and "systems_uri" not in self.system:
+            return (
+                f"{_REDFISH} without systems_uri switches the last system that the board lists, "
+                "and a proof does not say which one that is"
+            )
+        return ""
+
     def read_secrets(self) -> dict[str, str]:
         """Return each secret option with its value. Raises NoDevices."""
         return {name: _secret(name, path) for name, path in self.secrets.items()}
@@ -164,17 +214,32 @@ class Devices:
     hosts: Mapping[str, Levels] = field(default_factory=dict)
     ceph: Ceph | None = None
 
+    def each(self) -> Iterator[tuple[str, str, Device]]:
+        """Yield every device with its host and its path in the file."""
+        for host, levels in self.hosts.items():
+            for number, level in enumerate(levels):
+                for place, device in enumerate(level):
+                    yield host, f"hosts.{host}[{number}][{place}]", device
+
+    def unclear(self) -> list[tuple[str, str]]:
+        """Return what is unclear about devices, each with the path in the file."""
+        return [(path, device.unclear) for _, path, device in self.each() if device.unclear]
+
     def serves(self, project_id: str) -> bool:
         """Return whether a project may use the devices."""
         return _ALL in self.projects or project_id in self.projects
 
 
 def load(settings: Settings) -> Devices:
-    """Read the operator's file. Raises NoDevices if there is none, if other users can read or
-    change it, or if it is wrong."""
+    """Read the operator's file. Raises NoDevices if there is none, and as `read`."""
     if not settings.fence_devices_file:
         raise NoDevices("no fence devices are configured", remedy=f"Set {OPTION}.")
-    file = Path(settings.fence_devices_file)
+    return read(Path(settings.fence_devices_file))
+
+
+def read(file: Path) -> Devices:
+    """Read an operator's file. Raises NoDevices if other users can read or change it, or if it is
+    wrong."""
     try:
         return _read(load_document(private_files.read(file, installed=True), "fence devices"))
     except private_files.NotPrivate as error:
@@ -204,7 +269,7 @@ def _unusable(detail: str) -> NoDevices:
 def _read(document: Mapping[str, Any]) -> Devices:
     check_schema(_FILE, document, "")
     ceph = document.get("ceph")
-    return Devices(
+    devices = Devices(
         projects=frozenset(document["projects"]),
         cloud=document.get("cloud"),
         compute_must_be_down=document.get("compute_must_be_down", True),
@@ -221,6 +286,62 @@ def _read(document: Mapping[str, Any]) -> Devices:
         },
         ceph=_ceph(ceph) if ceph else None,
     )
+    _require_one_system_each(devices)
+    return devices
+
+
+def _require_one_system_each(devices: Devices) -> None:
+    """Refuse a device that may switch a system that another one switches: of two hosts, because
+    one would be switched off for the other, and its proof would be about the wrong one; in one
+    level of a host, because its second power supply would stay on. Raises InvalidDocument."""
+    earlier: dict[object, list[tuple[str, str, Mapping[str, str]]]] = {}
+    for host, path, device in devices.each():
+        system = device.system
+        named = frozenset(each for each in system.items() if each[0] not in _CHOSEN)
+        agent = _IPMI[0] if device.name in _IPMI else device.name
+        alike = earlier.setdefault((agent, named), [])
+        for other_host, other_path, other in alike:
+            two_levels = path.rpartition("[")[0] != other_path.rpartition("[")[0]
+            if host == other_host and two_levels:
+                continue
+            both = [each for each in _CHOSEN if each in system and each in other]
+            if any(system[each] != other[each] for each in both):
+                continue
+            hosts = f", for {host} and for {other_host}" if host != other_host else ""
+            option = _tells_apart(device)
+            also = "ipport" if option == "ip" else option
+            raise InvalidDocument(
+                f"{path}.options.{option}",
+                f"{device.name} would switch the same system as {other_path}{hosts}",
+                f"Correct {option} of one of them. If they differ, state {also} for both.",
+            )
+        alike.append((host, path, system))
+
+
+def _tells_apart(device: Device) -> str:
+    """Return the option that most often tells two systems of an agent apart."""
+    if device.name == _REDFISH:
+        return "systems_uri"
+    return "plug" if "plug" in device.system else "ip"
+
+
+def _present(name: str) -> str:
+    """Return the present name of an option of an agent; agents read - for _ as well."""
+    name = name.replace("-", "_")
+    return _SAME.get(name, name)
+
+
+def _plain(name: str, value: str) -> str:
+    """Return a value of an option in the form in which two are compared. Agents remove quotes."""
+    plain = value.strip().removeprefix('"').removesuffix('"').casefold()
+    return _host(plain) if _present(name) == "ip" else plain.rstrip("/")
+
+
+def _host(stated: str) -> str:
+    try:
+        return str(ip_address(stated.strip("[]")))
+    except ValueError:
+        return stated.rstrip(".")
 
 
 def _device(document: Mapping[str, Any], path: str) -> Device:
@@ -237,6 +358,18 @@ def _device(document: Mapping[str, Any], path: str) -> Device:
             raise InvalidDocument(
                 f"{path}.options.{name}", "the rung decides what the agent does", "Remove it."
             )
+    named: dict[str, str] = {}
+    for name in [*options, *secrets]:
+        if (other := named.setdefault(_present(name), name)) != name:
+            raise InvalidDocument(
+                f"{path}.options.{name}", f"it is another name of {other}", "State one of them."
+            )
+    if options.get(named.get("missing_as_off", ""), "").casefold() in _TRUE:
+        raise InvalidDocument(
+            f"{path}.options.missing_as_off",
+            "the agent would report a system off that does not exist",
+            "Remove it.",
+        )
     for name in options:
         if _SECRET.search(name) and not name.endswith(("_script", "-script")):
             raise InvalidDocument(

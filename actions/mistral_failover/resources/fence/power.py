@@ -486,6 +486,7 @@ class _Fence:
                 raise Unproven(f"{answer.words}, although it reported success for off")
             if answer.power is not Power.OFF:
                 raise Unproven(answer.words, answer.detail)
+            LOG.info("Host %s: %s", self.host, answer.detail)
             said.append(answer.words)
         return f"{' and '.join(said)} of its host"
 
