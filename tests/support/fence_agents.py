@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m support.fence_agents``: see that fence agents and boards are there (root).
+"""``python -m support.fence_agents``: see that fence agents, boards and Ceph are there (root).
 
 Without them their tests are skipped.
 """
@@ -13,7 +13,10 @@ from support.chromium import Traces
 from testcloud.errors import CloudError
 from testcloud.packages import DEBIAN_FOR_MACHINES, install_debian
 
-DEBIAN = {name: DEBIAN_FOR_MACHINES[name] for name in ("fence-agents", "openipmi", "ipmitool")}
+DEBIAN = {
+    name: DEBIAN_FOR_MACHINES[name]
+    for name in ("fence-agents", "openipmi", "ipmitool", "ceph-mon", "ceph-osd", "ceph-common")
+}
 """The packages, and the programs by which they are seen to be there."""
 
 

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an entry of Ceph's blocklist is: the same for a real Ceph and for the simulated one.
+
+Debian: ceph-mon, ceph-osd, ceph-common (``python -m support.fence_agents``).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mistral_failover.resources.fence.ceph import ENOUGH, Cluster
+from mistral_failover.resources.fence.devices import Ceph
+from support.ceph import LIMIT, POOL, RealCeph, missing, real_ceph
+from support.fencing import SIMULATORS
+from support.waiting import until
+
+pytestmark = pytest.mark.faults
+
+CLIENT = "192.0.2.1:0/1234567"
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCeph]:
+    """A real Ceph."""
+    if lacking := missing():
+        pytest.skip(f"{', '.join(lacking)} not installed")
+    with ExitStack() as ends:
+        yield ends.enter_context(real_ceph(tmp_path_factory.mktemp("ceph")))
+
+
+def cluster_of(conf: Path, folder: Path, **more: Any) -> Cluster:
+    """Return the cluster as a fence uses it."""
+    keyring = folder / "client.fence.keyring"
+    ceph = Ceph((POOL,), conf=str(conf), name="client.fence", keyring=str(keyring), **more)
+    return Cluster(ceph, lambda seconds: seconds)
+
+
+@pytest.fixture(params=["simulated", "real"])
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Cluster:
+    """A cluster of each kind."""
+    if request.param == "real":
+        real = request.getfixturevalue("real")
+        return cluster_of(real.conf, real.folder)
+    state = dict.fromkeys(("watchers", "locks", "until"), {})
+    conf = tmp_path / "ceph.conf"
+    conf.write_text(json.dumps({**state, "blocklist": [], "modes": [], "calls": []}), "utf-8")
+    programs = {name: str(tmp_path / name) for name in ("ceph", "rbd")}
+    for each in programs.values():
+        shutil.copy(SIMULATORS / "ceph_simulated", each)
+    return cluster_of(conf, tmp_path, **programs)
+
+
+def test_only_an_entry_that_was_removed_gets_another_end(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Adding it once more succeeds, and changes nothing."""
+    with monkeypatch.context() as patch:
+        patch.setattr("mistral_failover.resources.fence.ceph.FOREVER", 3600)
+        cluster.block(CLIENT)
+    cluster.block(CLIENT)
+    assert 0 < cluster.blocked()[CLIENT] <= 3600 + 5
+
+    cluster.renew(CLIENT)
+    assert cluster.blocked()[CLIENT] > ENOUGH
+
+    cluster.unblock(CLIENT)
+    cluster.unblock(CLIENT)
+    assert CLIENT not in cluster.blocked()
+
+
+def test_a_client_that_slept_through_a_block_writes_again_unless_it_was_renewed(
+    real: RealCeph,
+) -> None:
+    """It has no watch any more, so nothing would show it."""
+    cluster, image = cluster_of(real.conf, real.folder), f"{POOL}/volume-x"
+    real.run("rbd", "create", image, "--size", "64")
+    write = ["rbd", "-c", str(real.conf), "bench", image, "--io-type", "write", "--io-size", "4K"]
+    command = [*write, "--io-total", "64G", "--rbd-cache=false"]
+    writer = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        until(lambda: real.watchers(image))
+        (client,) = real.watchers(image)
+        writer.send_signal(signal.SIGSTOP)
+        real.run("ceph", "osd", "blocklist", "add", client, "3600")
+        assert real.watchers(image) == []
+        assert cluster.image_of("x", "x").clients == {client}, "its lock names it"
+
+        real.run("ceph", "osd", "blocklist", "rm", client)  # as at the end of the entry
+        writer.send_signal(signal.SIGCONT)
+        with pytest.raises(subprocess.TimeoutExpired):  # refused, it would end at once
+            writer.wait(timeout=1)
+        writer.send_signal(signal.SIGSTOP)
+
+        real.run("ceph", "osd", "blocklist", "add", client, "3600")
+        cluster.renew(client)
+        assert cluster.blocked()[client] > ENOUGH
+        writer.send_signal(signal.SIGCONT)
+        _, said = writer.communicate(timeout=LIMIT)
+    finally:
+        writer.kill()
+        writer.wait()
+    assert b"shutdown" in said, said
