@@ -19,7 +19,7 @@ $(STAMP): setup.cfg pyproject.toml
 drill: $(STAMP)
 	$(BIN)/failover drill
 
-# Debian's fence agents are installed if they are missing and you are root.
+# Debian's fence agents and Ceph are installed if they are missing and you are root.
 test: $(STAMP)
 	PYTHONPATH=tests:. $(BIN)/python -m support.fence_agents
 	$(BIN)/pytest -n 5 --dist worksteal --durations=10

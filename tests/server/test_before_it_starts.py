@@ -342,7 +342,10 @@ def test_files_and_doors_are_looked_at(options: Options, private: Private, tmp_p
 
 @pytest.mark.parametrize(
     ("host", "other", "grave"),
-    [({"ip": "10.9.0.1"}, {"ip": "10.9.0.2"}, False), ({"ip": "10.9.0.1"}, {"ip": "10.9.0.1"}, True)],
+    [
+        ({"ip": "10.9.0.1"}, {"ip": "10.9.0.2"}, False),
+        ({"ip": "10.9.0.1"}, {"ip": "10.9.0.1"}, True),
+    ],
 )
 def test_fence_devices_are_looked_at(
     options: Options, private: Private, host: dict[str, str], other: dict[str, str], grave: bool

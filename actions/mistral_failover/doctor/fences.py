@@ -99,8 +99,8 @@ def _blocks(examination: Examination, known: Devices) -> Iterable[Finding]:
         client, volume = lapse.client.client, lapse.client.volume_id
         if lapse.left is None:
             yield error(
-                f"Ceph does not block client {client} of volume {volume} any more, and its host was "
-                "not off since a fence blocked it: its guest may write",
+                f"Ceph does not block client {client} of volume {volume} any more, and its host "
+                "was not off since a fence blocked it: its guest may write",
                 "The sweep blocks it again (failover.sweep). Switch its host off: failover fence "
                 "HOST --because '...'",
             )

@@ -63,7 +63,7 @@ SAME = {
         device(IPMI, ip="2001:db8::1"),
         "ip",
     ),
-    "one name in two cases": (device(IPMI, ip="bmc1.example."), device(IPMI, ip="BMC1.example"), "ip"),
+    "one name in two cases": (device(IPMI, ip="bmc1.test."), device(IPMI, ip="BMC1.test"), "ip"),
     "an outlet": (device(APC, plug=4, power_timeout=9), device(APC, port="4"), "plug"),
 }  # fmt: skip
 

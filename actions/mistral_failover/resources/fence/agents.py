@@ -117,4 +117,3 @@ def _forms(username: str, secrets: Iterable[str]) -> set[str]:
         for login in (secret, f"{username}:{secret}"):
             found.add(base64.b64encode(login.encode()).decode())
     return found
-

@@ -14,9 +14,9 @@ was blocked write on without a watch, as soon as its entry was gone. So an entry
 its end.
 
 To give a client another end, its entry must be removed and added again, and both cannot go into
-one map. Nothing can cover the client meanwhile without harm to others: besides the client itself,
+one map. Nothing covers the client in between without harm to others: besides the client itself,
 Ceph matches only a whole address or a range of them, and another guest of the host that is refused
-once does not recover. So there is a gap, for about a second. See `Cluster.renew` for who accepts it.
+once does not recover. So there is a gap of about a second: see `Cluster.renew`.
 """
 
 from __future__ import annotations

@@ -42,8 +42,8 @@ three times the default of Nova's `service_down_time`."""
 
 
 RENEW = 900.0
-"""Seconds before its end at which an entry of the blocklist is replaced. Not earlier: meanwhile the
-client may be proven dead, and a replacement has a gap in which it may write (`Cluster.renew`). Not
+"""Seconds before its end at which an entry of the blocklist is replaced. Not earlier: the client
+may be proven dead before, and a replacement has a gap in which it may write (`Cluster.renew`). Not
 later: the sweep may not run for some minutes."""
 
 
