@@ -4,6 +4,7 @@ asks what would be done."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from mistral_failover.emulator.state import stable_hex
 from mistral_failover.store import blocked_clients, groups
 from support.emulated import Pair, cloud, connect, emulated, emulator, pair
 from support.fencing import PASSWORD, Fencing, Machines, clouds_of_an_operator, runtime_for
-from support.storage import STANDBY, SUSPECT, Stored
+from support.storage import STANDBY, SUSPECT, Stored, changes
 
 __all__ = ["cloud", "connect", "emulated", "emulator", "pair"]
 
@@ -291,6 +292,23 @@ def test_a_repeat_goes_on_with_the_clients_that_are_not_blocked_yet(
         if call[1:4] == ["osd", "blocklist", "add"]
     ]
     assert added == [other]
+
+
+@pytest.mark.parametrize("elsewhere", [(), (STANDBY,)])
+def test_an_entry_that_ends_soon_is_replaced_unless_a_client_elsewhere_has_the_volume_open(
+    stored: Stored, run: Run, elsewhere: tuple[str, ...]
+) -> None:
+    """It may rely on the entry. The operator is told how to remove it."""
+    stored.cluster(*elsewhere, locks=(SUSPECT,), until={SUSPECT: time.time() + 60})
+
+    found = run(host=stored.fencing.host, rung="storage", because="its rack is cut off")
+
+    if elsewhere:
+        assert found["code"] == "FENCE_UNPROVEN"
+        assert f"ceph osd blocklist rm {SUSPECT}" in found["message"]
+    else:
+        assert found["fenced"] is True, found
+    assert changes(stored) == ([] if elsewhere else ["rm", "add"])
 
 
 def test_the_time_of_an_order_is_enough_for_many_volumes(
