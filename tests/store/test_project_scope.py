@@ -374,6 +374,7 @@ def test_no_row_is_written_for_another_project(database: Database) -> None:
 
 
 WHOLE = {
+    "doctor/fences.py": "the fences of hosts serve many projects",
     "doctor/store.py": "it reads the schema's revision",
     "orders/fence_host.py": "the fences of hosts serve many projects",
     "orders/unfence_host.py": "the fences of hosts serve many projects",

@@ -105,15 +105,20 @@ class Cluster:
         """Replace the entry of a client by one that lasts. Raises Unproven.
 
         In the gap between, about a second, the client may write. So do it only while nothing relies
-        on the entry, or if the entry would end first. Neither a lost lease nor the end of the time
-        comes into the gap: time for both commands is granted before the first one. If this process
+        on the entry, or if the entry would end first. Another process may have replaced it, and
+        relies on it already: so look right before. Neither a lost lease nor the end of the time
+        comes into the gap: time for all commands is granted before the first one. If this process
         dies in the gap, the client is not blocked: record it before.
         """
-        seconds = self._permit(3 * self._ceph.limit) / 3
+        seconds = self._permit(4 * self._ceph.limit) / 4
         if seconds < _LEAST:
             raise Unproven("too little time is left to replace an entry of the blocklist")
         brief = Cluster(self._ceph, lambda limit: min(limit, seconds))
-        brief.unblock(client)
+        left = brief.blocked().get(client)
+        if left is not None and left >= ENOUGH:
+            return
+        if left is not None:
+            brief.unblock(client)
         try:
             brief.block(client)
         except Unproven:
