@@ -14,6 +14,7 @@ from contract.rig import UNKNOWN_ID, Rig
 from mistral_failover.cloud import networks
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.load_balancers import PoolMember, member_of
 from mistral_failover.cloud.project_listing import ProjectListing
 
 
@@ -260,7 +261,7 @@ def test_a_listing_is_read_page_by_page(
 ) -> None:
     monkeypatch.setattr(networks, "PAGE", 1)
 
-    found = [str(row["id"]) for row in networks.listed(cloud, "ports", project_id=cloud.project_id)]
+    found = [str(row["id"]) for row in networks.listed(cloud, "ports")]
 
     assert {port, *allowed.ports.values()} <= set(found)
     assert len(found) == len(set(found))
@@ -313,3 +314,42 @@ def test_what_does_not_exist_has_left_every_server(cloud: Cloud, linked: Two) ->
     with pytest.raises(CloudError) as caught:
         networks.attach_port(cloud, UNKNOWN_ID, linked.a, 30)
     assert caught.value.code == "NOT_FOUND"
+
+
+@pytest.fixture
+def imposter(rig: Rig, linked: Two) -> Iterator[dict[str, Any]]:
+    """A port of another project on demo's network, which says that it is a server's of demo."""
+    administrator = rig.api("admin")
+    asked = {"network_id": rig.network_id, "project_id": rig.project_id("other")}
+    claim = {"device_id": linked.a, "device_owner": "compute:nova"}
+    answer = administrator.neutron("POST", "/ports", {"port": asked | claim})
+    assert answer.status_code == 201, answer.text
+    made: dict[str, Any] = answer.json()["port"]
+    yield made
+    free = {"port": {"device_id": "", "device_owner": ""}}
+    administrator.neutron("PUT", f"/ports/{made['id']}", free)
+    rig.remove_of_neutron("ports", made["id"], "admin")
+
+
+@pytest.mark.parametrize("user", ["demo", "admin"])
+def test_a_port_of_another_project_is_no_port_of_the_server(
+    rig: Rig, linked: Two, floating: str, imposter: dict[str, Any], user: str
+) -> None:
+    """The owner of the network sees it, and so does an administrator."""
+    rows = rig.api(user).neutron("GET", f"/ports?device_id={linked.a}").json()["ports"]
+    (own,) = (row["id"] for row in rows if row["id"] != imposter["id"])
+    assert len(rows) == 2
+    cloud = rig.within_demo(user)
+
+    assert networks.port_of(cloud, linked.a).id == own
+    assert networks.associate(cloud, floating, linked.a, 30)["port_id"] == own
+    networks.disassociate(cloud, floating, linked.a, None, 30)
+    assert ProjectListing(cloud).port(imposter["id"]) is None
+    address = imposter["fixed_ips"][0]["ip_address"]
+    member = PoolMember(UNKNOWN_ID, UNKNOWN_ID, address, 80, 1, True, "ACTIVE")
+    with pytest.raises(CloudError) as caught:
+        member_of(cloud, [member], linked.a)
+    assert caught.value.code == "NO_POOL_MEMBER"
+    with pytest.raises(CloudError) as caught:
+        networks.attach_port(cloud, imposter["id"], linked.a, 30)
+    assert caught.value.code == "FORBIDDEN"

@@ -206,6 +206,26 @@ def test_the_alarm_of_another_project_does_not_exist(
     assert event_alarms.alarm(connect(), alarm).servers == {FIRST}
 
 
+def test_an_administrator_is_given_no_alarm_of_another_project(
+    rig: Rig, connect: Callable[..., Cloud], alarms: Alarms
+) -> None:
+    name = rig.name()
+    alarm = alarms.make(name=name)
+    others = Alarms(rig, "other")
+    foreign = others.make(name=name)
+    administrator = rig.within_demo("admin")
+
+    assert event_alarms.watch(administrator, name, SECOND, 30).id == alarm
+    error = refused(lambda: event_alarms.watch(administrator, foreign, SECOND, 30))
+    listed = {each.id for each in event_alarms.watching_alarms(administrator)}
+
+    assert error.code == "FORBIDDEN"
+    assert alarm in listed
+    assert foreign not in listed
+    assert event_alarms.alarm(connect("other", trust=False), name).servers == {FIRST}
+    others.remove()
+
+
 def refused(call: Callable[[], Any]) -> CloudError:
     """The error that a call ends with."""
     with pytest.raises(CloudError) as caught:

@@ -219,6 +219,36 @@ def test_a_zone_is_found_by_its_name_in_the_project_only(
         assert caught.value.code == "NOT_FOUND"
 
 
+def test_an_administrator_is_given_no_zone_of_another_project(rig: Rig, zone: Zone) -> None:
+    other, name = rig.api("other"), f"{rig.name()}.example.org."
+    body = {"name": name, "email": "dns@example.org"}
+    made = other.call("designate", "POST", "/v2/zones", body).json()["id"]
+    administrator = rig.within_demo("admin")
+    assert dns_records.resolve_zone(administrator, zone.name) == zone.id
+    with pytest.raises(CloudError) as caught:
+        dns_records.resolve_zone(administrator, name)
+    other.call("designate", "DELETE", f"/v2/zones/{made}")
+    assert caught.value.code == "NOT_FOUND"
+
+
+@pytest.mark.only_on("emulated", reason="it has no shared zones, so the answer is changed")
+def test_the_record_of_another_project_is_not_the_group_s_whatever_it_says(
+    cloud: Cloud, zone: Zone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, _ = dns_records.point(cloud, zone.wanted(), 60)
+    read = dns_records._read
+    monkeypatch.setattr(
+        dns_records, "_read", lambda row: dataclasses.replace(read(row), project_id="another")
+    )
+
+    with pytest.raises(CloudError) as caught:
+        dns_records.point(cloud, zone.wanted("192.0.2.66"), 30)
+    dns_records.remove(cloud, zone.id, made, OWNER, 30)
+
+    assert caught.value.code == "DNS_RECORD_IN_USE"
+    assert (zone.shown(made) or {})["records"] == ["192.0.2.1"]
+
+
 def test_the_name_of_another_project_is_not_there(
     connect: Callable[..., Cloud], cloud: Cloud, zone: Zone
 ) -> None:

@@ -424,6 +424,21 @@ def test_a_volume_is_found_by_its_name_in_the_stack_or_by_its_id(
     assert VOLUME not in raised.value.message
 
 
+def test_an_administrator_finds_no_volume_of_another_project(
+    rig: Rig, pair: Made, volume: str
+) -> None:
+    body = {"volume": {"size": 1, "name": rig.name()}}
+    foreign = rig.api("other").cinder("POST", "/volumes", body).json()["volume"]["id"]
+    administrator = rig.within_demo("admin")
+    assert resolve_volume(administrator, pair.name, volume) == volume
+    with pytest.raises(CloudError) as raised:
+        resolve_volume(administrator, pair.name, foreign)
+    assert raised.value.code == "FORBIDDEN"
+    rig.until(
+        lambda: rig.api("other").cinder("DELETE", f"/volumes/{foreign}").status_code in (202, 404)
+    )
+
+
 def extend(api: Any, volume: str, size: int) -> requests.Response:
     """The answer to a request for another size, in GiB."""
     return api.cinder("POST", f"/volumes/{volume}/action", {"os-extend": {"new_size": size}})

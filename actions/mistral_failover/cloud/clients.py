@@ -8,7 +8,7 @@ use.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from functools import cached_property, partial
 from types import SimpleNamespace
 from typing import Any, TypeVar
@@ -66,6 +66,18 @@ class Cloud:
         """Return the id of the project whose rights the session has."""
         with translated("authenticate", "Keystone"):
             return str(self.session.get_project_id())
+
+    def own(self, row: Mapping[str, Any], what: str) -> Mapping[str, Any]:
+        """Return a row of Neutron, Octavia or Aodh that was read by its id, unless it belongs to
+        another project: an administrator is shown those, too. ``what``: its name, to begin a
+        sentence. Raises `CloudError` FORBIDDEN."""
+        if row.get("project_id") != self.project_id:
+            raise CloudError(
+                "FORBIDDEN",
+                f"{what} belongs to another project.",
+                remedy="Name one of the group's own project in the group file.",
+            )
+        return row
 
     @cached_property
     def compute(self) -> Compute:

@@ -5,7 +5,9 @@ Each call looks first, so a repeat continues at any point. Designate shows a cha
 servers answer with it. So a change counts when the recordset is ACTIVE again. In ERROR some name
 server lacks the change; Designate itself tries again every few minutes.
 
-A recordset belongs to the group whose name its description has. No other one is changed or deleted.
+A recordset belongs to the group whose name its description has, if the project made it: in a zone
+that is shared, another project could make one with that description. No other one is changed or
+deleted.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ class Recordset:
     ttl: int | None
     description: str
     status: str
+    project_id: str
 
     def __str__(self) -> str:
         return f"{self.type} record {self.name}"
@@ -105,6 +108,7 @@ def _read(row: Mapping[str, Any]) -> Recordset:
         ttl=row["ttl"],
         description=str(row["description"] or ""),
         status=str(row["status"]),
+        project_id=str(row["project_id"]),
     )
 
 
@@ -113,13 +117,21 @@ def _path(zone_id: str, *more: str) -> str:
 
 
 def resolve_zone(cloud: Cloud, zone: str) -> str:
-    """Return the id of a zone that the project may use, by its name or id. Raises `CloudError`
-    NOT_FOUND."""
+    """Return the id of a zone, by its id, or by its name if it is the project's own: anyone can
+    share a zone of any name with the project. Raises `CloudError` NOT_FOUND."""
     if uuidutils.is_uuid_like(zone):
         return zone
     with translated(f"find zone {zone}", "Designate"):
         answer = cloud.naming.get("/v2/zones", params={"name": absolute(zone)})
-        found = [row for row in answer.json()["zones"] if row["name"] == absolute(zone)]
+        named_so = [row for row in answer.json()["zones"] if row["name"] == absolute(zone)]
+    found = [row for row in named_so if row["project_id"] == cloud.project_id]
+    if named_so and not found:
+        raise CloudError(
+            "NOT_FOUND",
+            f"Zone {absolute(zone)} belongs to another project.",
+            remedy="If the project may use it, write the zone's id in the group file: "
+            "openstack zone list.",
+        )
     if not found:
         raise CloudError(
             "NOT_FOUND",
@@ -183,9 +195,20 @@ def target_of(
     )
 
 
-def refuse_foreign(found: Recordset, wanted_owner: str) -> None:
+def _is_of(cloud: Cloud, found: Recordset, wanted_owner: str) -> bool:
+    return found.description == wanted_owner and found.project_id == cloud.project_id
+
+
+def refuse_foreign(cloud: Cloud, found: Recordset, wanted_owner: str) -> None:
     """Raise `CloudError` DNS_RECORD_IN_USE if a recordset belongs to another owner."""
-    if found.description != wanted_owner:
+    if found.project_id != cloud.project_id:
+        raise CloudError(
+            "DNS_RECORD_IN_USE",
+            f"The {found} ({', '.join(found.records)}) belongs to another project.",
+            remedy="Name a record of the group's own project, or have its owner delete it: "
+            f"openstack recordset delete {found.zone_id} {found.id}.",
+        )
+    if not _is_of(cloud, found, wanted_owner):
         raise CloudError(
             "DNS_RECORD_IN_USE",
             f"The {found} ({', '.join(found.records)}) belongs to another owner: its description "
@@ -212,7 +235,7 @@ def point(cloud: Cloud, wanted: WantedRecordset, limit: float) -> tuple[str, dic
         if now is None:
             body = {"name": absolute(wanted.name), "type": wanted.type, **values}
             return _send(cloud, repeats, "POST", _path(wanted.zone_id), body, "it does not exist")
-        refuse_foreign(now, wanted.owner)
+        refuse_foreign(cloud, now, wanted.owner)
         leads = now.leads_to(target) and now.ttl == wanted.ttl
         state = f"it leads to {', '.join(now.records)}, and is {now.status}"
         if leads and now.status == "ACTIVE":
@@ -250,7 +273,7 @@ def remove(
         now = recordset(cloud, zone_id, recordset_id)
         if now is None:
             return ProbeResult("it is gone", done=True)
-        if now.description != wanted_owner:
+        if not _is_of(cloud, now, wanted_owner):
             return ProbeResult("it belongs to another owner", done=True)
         state = f"it is {now.status}"
         return _send(cloud, repeats, "DELETE", _path(zone_id, recordset_id), None, state)

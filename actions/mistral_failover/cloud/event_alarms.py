@@ -8,7 +8,7 @@ threshold of an instance). Other alarms name no server: they watch whatever matc
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -60,7 +60,7 @@ def watching_alarms(cloud: Cloud) -> tuple[WatchingAlarm, ...]:
     """
     with translated("list the project's alarms", "Aodh"):
         rows = cloud.alarming.get(_ALARMS).json()
-    return tuple(_alarm(row) for row in rows)
+    return tuple(_alarm(row) for row in _own(cloud, rows))
 
 
 def alarm(cloud: Cloud, named: str) -> WatchingAlarm:
@@ -117,12 +117,18 @@ def _row(cloud: Cloud, named: str) -> Mapping[str, Any]:
     with translated(f"read alarm {named}", "Aodh"):
         if uuidutils.is_uuid_like(named):
             row: Mapping[str, Any] = cloud.alarming.get(_ALARMS + url_path(named)).json()
-            return row
+            return cloud.own(row, f"Alarm {named}")
         query = {"q.field": "name", "q.op": "eq", "q.value": named}
-        rows: list[Mapping[str, Any]] = cloud.alarming.get(_ALARMS, params=query).json()
+        rows = _own(cloud, cloud.alarming.get(_ALARMS, params=query).json())
     if not rows:
         raise CloudError("NOT_FOUND", f"The project has no alarm with the name {named}.")
     return only_one(named, rows)
+
+
+def _own(cloud: Cloud, rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the project's rows: Aodh lists those of all projects to an administrator, and anyone
+    can give an alarm the same name."""
+    return [row for row in rows if row.get("project_id") == cloud.project_id]
 
 
 def _alarm(row: Mapping[str, Any]) -> WatchingAlarm:

@@ -72,8 +72,10 @@ def pool_members(cloud: Cloud, pool_id: str) -> dict[str, PoolMember]:
         return cloud.balancing.get(_path(pool_id, "members"), params=params).json()
 
     with translated(f"list the members of pool {pool_id}", "Octavia"):
-        rows = [_read(pool_id, row) for row in all_rows("members", read)]
-    return {row.id: row for row in rows}
+        rows = all_rows("members", read)
+    what = f"Pool {pool_id}"
+    found = [_read(pool_id, cloud.own(row, what)) for row in rows]
+    return {each.id: each for each in found}
 
 
 def resolve_pool(cloud: Cloud, stack: str, name: str) -> str:
@@ -90,8 +92,7 @@ def member_of(
 
     Raises `CloudError` NO_POOL_MEMBER if there is none, or several.
     """
-    rows = networks.listed(cloud, "ports", device_id=server_id)
-    own = {address for row in rows for address in networks.read_port(row).addresses}
+    own = {address for each in networks.ports_of(cloud, server_id) for address in each.addresses}
     found = [
         each
         for each in members

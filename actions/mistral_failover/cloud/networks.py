@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ports, floating IPs, and the addresses that a port may use in addition to its own.
 
+A list is always of the project, and a row that is read by its id must be: Neutron shows an
+administrator the rows of all projects, and the owner of a network all ports on it. Another project
+can give a port of its own the ``device_id`` and the ``device_owner`` of this project's server.
+
 Each call looks first, so a repeat continues at any point. Neutron numbers the changes of an object.
 A change is sent with the number that the look saw (``If-Match``). If another client changed the
 object in between, Neutron refuses the change, and the next look decides again. So an address is
@@ -28,6 +32,8 @@ from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
 
 T = TypeVar("T")
 PORT, FLOATING_IP = "OS::Neutron::Port", "OS::Neutron::FloatingIP"
+_BY_NOVA = "compute:"
+"""How the owner of a server's port begins; its availability zone follows."""
 PAGE = 1000
 """Rows in one answer of Neutron, unless the operator allows fewer."""
 
@@ -84,16 +90,19 @@ def read_floating_ip(row: Mapping[str, Any]) -> FloatingIp:
 
 
 def port(cloud: Cloud, port_id: str) -> Port:
-    """Return a port. Raises `CloudError` NOT_FOUND."""
+    """Return a port of the project. Raises `CloudError` NOT_FOUND, FORBIDDEN."""
     with translated(f"read port {port_id}", "Neutron"):
-        return read_port(cloud.network.get(url_path("v2.0", "ports", port_id)).json()["port"])
+        row = cloud.network.get(url_path("v2.0", "ports", port_id)).json()["port"]
+    return read_port(cloud.own(row, f"Port {port_id}"))
 
 
 def floating_ip(cloud: Cloud, floating_ip_id: str) -> FloatingIp:
-    """Return a floating IP. Raises `CloudError` NOT_FOUND."""
+    """Return a floating IP of the project. Raises `CloudError` NOT_FOUND, FORBIDDEN."""
     with translated(f"read floating IP {floating_ip_id}", "Neutron"):
-        answer = cloud.network.get(url_path("v2.0", "floatingips", floating_ip_id))
-        return read_floating_ip(answer.json()["floatingip"])
+        row = cloud.network.get(url_path("v2.0", "floatingips", floating_ip_id)).json()[
+            "floatingip"
+        ]
+    return read_floating_ip(cloud.own(row, f"Floating IP {floating_ip_id}"))
 
 
 def _if_exists(read: Callable[[Cloud, str], T], cloud: Cloud, identity: str) -> T | None:
@@ -106,8 +115,14 @@ def _if_exists(read: Callable[[Cloud, str], T], cloud: Cloud, identity: str) -> 
 
 
 def listed(cloud: Cloud, kind: str, **wanted: str) -> list[Mapping[str, Any]]:
-    """Return Neutron's rows of a kind (``ports``, ``floatingips``, ``networks``) with these
-    values."""
+    """Return the project's rows of a kind (``ports``, ``floatingips``) with these values."""
+    project = cloud.project_id
+    rows = _visible(cloud, kind, project_id=project, **wanted)
+    return [row for row in rows if row.get("project_id") == project]
+
+
+def _visible(cloud: Cloud, kind: str, **wanted: str) -> list[Mapping[str, Any]]:
+    """As `listed`, with the rows of other projects that Neutron shows."""
 
     def read(page: dict[str, str]) -> Any:
         params = {**wanted, "limit": str(PAGE), **page}
@@ -124,8 +139,7 @@ def resolve_floating_ip(cloud: Cloud, stack: str, name: str) -> str:
     several networks have the address.
     """
     if netutils.is_valid_ip(name):
-        project = cloud.project_id
-        found = listed(cloud, "floatingips", floating_ip_address=name, project_id=project)
+        found = listed(cloud, "floatingips", floating_ip_address=name)
         if len(found) > 1:
             raise CloudError(
                 "BAD_REQUEST",
@@ -142,17 +156,24 @@ def resolve_port(cloud: Cloud, stack: str, name: str) -> str:
     return named_in(cloud, stack, name, PORT, "a port")
 
 
+def ports_of(cloud: Cloud, server_id: str, **wanted: str) -> list[Port]:
+    """Return the ports of a server, with these values: those of the project that Nova attached."""
+    rows = listed(cloud, "ports", device_id=server_id, **wanted)
+    return [read_port(row) for row in rows if str(row.get("device_owner")).startswith(_BY_NOVA)]
+
+
 def port_of(cloud: Cloud, server_id: str, network: str | None = None) -> Port:
     """Return the port of a server, on a network if one is named (by name or id).
 
     Raises `CloudError` NO_PORT if the server has none, or several.
     """
-    found = [read_port(row) for row in listed(cloud, "ports", device_id=server_id)]
+    found = ports_of(cloud, server_id)
     where = ""
     if network is not None:
         networks = {network}
         if not uuidutils.is_uuid_like(network):
-            networks = {str(row["id"]) for row in listed(cloud, "networks", name=network)}
+            # Also shared ones of other projects: what counts is the project's port there.
+            networks = {str(row["id"]) for row in _visible(cloud, "networks", name=network)}
         found = [each for each in found if each.network_id in networks]
         where = f" on network {network}"
     if len(found) == 1:
@@ -244,10 +265,7 @@ def disassociate(
 
 
 def _is_here(cloud: Cloud, now: str, recorded: str | None, server_id: str) -> bool:
-    if now == recorded:
-        return True
-    found = _if_exists(port, cloud, now)
-    return found is not None and found.device_id == server_id
+    return now == recorded or now in {each.id for each in ports_of(cloud, server_id)}
 
 
 def attach_port(cloud: Cloud, port_id: str, server_id: str, limit: float) -> dict[str, str]:

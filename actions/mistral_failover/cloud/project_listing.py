@@ -120,7 +120,7 @@ class ProjectListing:
         gone."""
 
         def read() -> dict[str, Mapping[str, Any]]:
-            rows = networks.listed(self._cloud, kind, project_id=self._cloud.project_id)
+            rows = networks.listed(self._cloud, kind)
             return {str(row["id"]): row for row in rows}
 
         return self._once(kind, read).get(identity)

@@ -24,13 +24,15 @@ from mistral_failover.cloud.volume_holders import ANOTHER, volume_of
 from mistral_failover.cloud.volume_move import refuse_root
 
 _UNPROVEN = Release()
+_OWNER = "os-vol-tenant-attr:tenant_id"
 _NAME_ID = "os-vol-mig-status-attr:name_id"
 
 
 def resolve_volume(cloud: Cloud, stack: str, name: str) -> str:
     """Return the id of a volume: a volume resource of the stack, or a volume id of the project.
 
-    Raises `CloudError` NOT_FOUND, or BAD_REQUEST if the stack's resource is not a volume.
+    Raises `CloudError` NOT_FOUND, FORBIDDEN for a volume of another project, or BAD_REQUEST if the
+    stack's resource is not a volume.
     """
     return _resolved(cloud, stack, stack_map(cloud, stack), name)
 
@@ -102,7 +104,13 @@ def _resolved(cloud: Cloud, stack: str, resources: Mapping[str, StackResource], 
         if resource.physical_id:
             return resource.physical_id
     elif uuidutils.is_uuid_like(name):
-        return str(volume_of(cloud, name).id)
+        volume = volume_of(cloud, name)
+        # Cinder shows an administrator the volumes of all projects.
+        if getattr(volume, _OWNER, cloud.project_id) != cloud.project_id:
+            raise CloudError(
+                "FORBIDDEN", f"Volume {name} belongs to another project.", remedy=ANOTHER
+            )
+        return str(volume.id)
     raise CloudError(
         "NOT_FOUND",
         f"{name} is neither a volume of stack {stack} nor the id of a volume.",

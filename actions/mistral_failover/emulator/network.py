@@ -89,7 +89,7 @@ def _listed(
     shown = [
         view(call, one)
         for one in rows.values()
-        if call.sees(one.project_id) or getattr(one, "external", False)
+        if call.sees(one.project_id) or getattr(one, "external", False) or _is_on_own(call, one)
     ]
     found = [one for one in shown if all(str(one.get(key)) == value for key, value in wanted)]
 
@@ -102,6 +102,13 @@ def _listed(
         following = call.request.url.include_query_params(marker=page[-1]["id"])
         body[f"{kind}_links"] = [{"rel": "next", "href": str(following)}]
     return body
+
+
+def _is_on_own(call: Call, one: Any) -> bool:
+    """Whether it is a port on a network of the caller's, whosever port it is."""
+    return isinstance(one, Port) and call.sees(
+        call.emulation.state.networks[one.network_id].project_id
+    )
 
 
 def _networks(call: Call) -> Any:
@@ -125,7 +132,7 @@ def _list_floating(call: Call) -> Any:
 
 def _port(call: Call) -> Port:
     port = call.emulation.state.ports.get(call.path("port_id"))
-    if port is None or not call.sees(port.project_id):
+    if port is None or not (call.sees(port.project_id) or _is_on_own(call, port)):
         raise refused(404, f"Port {call.path('port_id')} could not be found.")
     return port
 
@@ -165,7 +172,12 @@ def _show_port(call: Call) -> Any:
 def _create_port(call: Call) -> Any:
     asked = _asked(call, "port")
     on = _network_of(call, asked, "network_id")
-    port = ports.make(call.emulation, call.project_id, on, str(asked.get("name") or ""))
+    project = str(asked.get("project_id") or call.project_id)
+    if not call.sees(project):
+        raise refused(403, "rule:create_port is disallowed by policy")
+    port = ports.make(call.emulation, project, on, str(asked.get("name") or ""))
+    for key in ("device_id", "device_owner"):  # of any server, also of another project
+        setattr(port, key, str(asked.get(key) or ""))
     port.pairs = _pairs(call, port, asked.get("allowed_address_pairs") or [])
     return 201, {"port": _port_view(call, port)}
 

@@ -69,21 +69,29 @@ def give(emulation: Emulation, server: Server, one: Network | Port) -> None:
     one.revision += 1
 
 
+def _of(emulation: Emulation, server_id: str) -> list[Port]:
+    """The ports of a server. A port of another project only says that it is one."""
+    server = emulation.state.servers.get(server_id)
+    return [
+        port
+        for port in emulation.state.ports.values()
+        if port.device_id == server_id and (server is None or port.project_id == server.project_id)
+    ]
+
+
 def bind(emulation: Emulation, server: Server) -> None:
     """Makes the ports of a server active on its host."""
-    for port in emulation.state.ports.values():
-        if port.device_id == server.id:
-            port.status = "ACTIVE"
+    for port in _of(emulation, server.id):
+        port.status = "ACTIVE"
     emulation.changed()
 
 
 def of_deleted_server(emulation: Emulation, server_id: str) -> None:
     """Lets go of the ports of a server: Nova deletes those that it made."""
-    for port in list(emulation.state.ports.values()):
-        if port.device_id == server_id:
-            let_go(emulation, port)
-            if port.made_by_nova:
-                remove(emulation, port.id)
+    for port in _of(emulation, server_id):
+        let_go(emulation, port)
+        if port.made_by_nova:
+            remove(emulation, port.id)
 
 
 def attached(emulation: Emulation, port: Port, server: Server) -> None:
@@ -130,8 +138,7 @@ def refresh_guest(emulation: Emulation, guest: Guest) -> None:
     """Lets a guest have the ports and addresses that Neutron says."""
     guest.interfaces = {
         port.id: [port.address, *(pair["ip_address"] for pair in port.pairs)]
-        for port in emulation.state.ports.values()
-        if port.device_id == guest.server_id
+        for port in _of(emulation, guest.server_id)
     }
     emulation.changed()
     _check(emulation)
@@ -145,10 +152,9 @@ def _refresh(emulation: Emulation, server_id: str) -> None:
 def addresses(emulation: Emulation, server_id: str) -> dict[str, list[str]]:
     """The addresses of a server's ports, by the name of their network."""
     found: dict[str, list[str]] = {}
-    for port in emulation.state.ports.values():
-        if port.device_id == server_id:
-            name = emulation.state.networks[port.network_id].name
-            found.setdefault(name, []).append(port.address)
+    for port in _of(emulation, server_id):
+        name = emulation.state.networks[port.network_id].name
+        found.setdefault(name, []).append(port.address)
     return found
 
 

@@ -106,7 +106,9 @@ def examine(subject: ExaminedResource) -> str:
     zone_id, kind = dns_records.resolve_zone(cloud, str(given["zone"])), given.get("type", "A")
     found = dns_records.named(cloud, zone_id, str(given["name"]), kind)
     if found is not None:
-        dns_records.refuse_foreign(found, dns_records.owner(subject.group, subject.spec.name))
+        dns_records.refuse_foreign(
+            cloud, found, dns_records.owner(subject.group, subject.spec.name)
+        )
     for server, member in subject.members.items():
         dns_records.target_of(
             cloud, member, server, kind, given.get("network"), given.get("targets")

@@ -12,7 +12,7 @@ from mistral_failover.cloud.update_guard import KeptParts
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.project_view import ProjectView, unknown
 from mistral_failover.mistral.operation_documents import OperationDocument
-from mistral_failover.model.documents import load_template
+from mistral_failover.model.documents import load_yaml_1_1
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
 from mistral_failover.resources.operation_context import OperationContext
@@ -44,7 +44,7 @@ def _chosen(properties: Mapping[str, Any]) -> dict[str, Any]:
             "Correct use or templates in the group file, and run: failover group update FILE.",
         )
     try:
-        return load_template(templates[name], f"template {name}")
+        return load_yaml_1_1(templates[name], f"template {name}")
     except InvalidDocument as error:
         raise ActionError(
             "INVALID_DOCUMENT",

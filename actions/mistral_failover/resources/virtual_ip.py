@@ -90,8 +90,8 @@ def _ports(
     if recorded is not None:
         return [str(recorded)]
     network = networks.port(context.cloud, reserved).network_id
-    rows = networks.listed(context.cloud, "ports", device_id=server_id, network_id=network)
-    return [str(row["id"]) for row in rows]
+    found = networks.ports_of(context.cloud, server_id, network_id=network)
+    return [each.id for each in found]
 
 
 def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
