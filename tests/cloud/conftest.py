@@ -32,7 +32,7 @@ class Request:
 
 @dataclass
 class ScriptedServer:
-    """Answers each request with what `reply` returns: (status, headers, JSON body)."""
+    """Answers each request with what `reply` returns: (status, headers, JSON body or bytes)."""
 
     url: str
     seen: list[Request] = field(default_factory=list)
@@ -61,7 +61,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
             request = Request(self.command, self.path, headers, json.loads(raw) if raw else None)
             scripted.seen.append(request)
             status, extra, body = scripted.reply(request)
-            data = json.dumps(body).encode()
+            data = body if isinstance(body, bytes) else json.dumps(body).encode()
             self.send_response(status)
             for name, value in {"Content-Type": "application/json", **extra}.items():
                 self.send_header(name, value)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every HTTP call asks the guard first, and a request's token is used as it is."""
 
+import gzip
 import socket
 import threading
 import time
@@ -13,7 +14,8 @@ from keystoneauth1 import exceptions as keystone
 from keystoneauth1.adapter import Adapter
 from keystoneauth1.identity import v3
 
-from mistral_failover.cloud.errors import CloudError, Fate
+from mistral_failover.cloud import answers
+from mistral_failover.cloud.errors import CloudError, Fate, translated
 from mistral_failover.cloud.guard import LeaseLost, Unguarded
 from mistral_failover.cloud.session import GuardedSession, session_for
 from mistral_failover.fault_points import arm, disarm
@@ -317,6 +319,26 @@ def test_a_service_that_did_not_say_its_versions_is_asked_again(server):
     assert {each.max_microversion for each in found} == {(2, 100)}
     assert session_of(server).get_endpoint(**nova).endswith("/compute/v2.1/")
     assert len(server.seen) == asked + 1
+
+
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        ({}, b"[" * 100_000 + b"]" * 100_000),
+        ({}, b'{"a": ' + b"9" * 100_000 + b"}"),
+        ({"Content-Encoding": "gzip"}, gzip.compress(b" " * 4_000_000 + b"{}")),
+    ],
+    ids=["deep", "a long number", "long when unpacked"],
+)
+@pytest.mark.parametrize("redirected", [False, True])
+def test_an_answer_is_read_within_limits(server, monkeypatch, headers, body, redirected):
+    monkeypatch.setattr(answers, "MAX_JSON_BYTES", 1_000_000)
+    moved = (302, {"Location": f"{server.url}/b"}, {})
+    server.reply = lambda request: (
+        moved if redirected and request.path == "/a" else (200, headers, body)
+    )
+    with pytest.raises(CloudError), translated("read it"):
+        guarded(Unguarded()).get(f"{server.url}/a").json()
 
 
 def test_the_passwords_of_netrc_are_not_sent(server, tmp_path, monkeypatch):

@@ -192,7 +192,8 @@ def test_a_detach_that_a_dead_host_would_keep_is_not_requested(
 ) -> None:
     """It would take the port from its next server when the host is back. Nova shows the state of a
     host to administrators."""
-    cloud = connect("admin")
+    project = emulator.add_user("administrator", project="demo", admin=True)
+    cloud = connect("administrator", project_id=project)
     networks.attach_port(cloud, neutron.port["id"], neutron.a, 10)
     host = emulator.guests()[neutron.a]["host"]
     emulator.fault("host", host, "compute_down")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 from collections.abc import Callable
 from typing import Any
 
@@ -40,6 +41,7 @@ class Recorder(requests.adapters.BaseAdapter):
         self.asked.append(request.path_url)
         answer = requests.Response()
         answer.status_code, answer.request, answer.url = 404, request, str(request.url)
+        answer.raw = io.BytesIO(b"{}")
         return answer
 
     def close(self) -> None:

@@ -3,7 +3,9 @@
 
 import json
 import math
+import sys
 import time
+from collections.abc import Iterator
 
 import pytest
 import yaml
@@ -14,8 +16,10 @@ from mistral_failover.model import documents
 from mistral_failover.model.documents import (
     MAX_BYTES,
     MAX_DEPTH,
+    MAX_JSON_DEPTH,
     check_document,
     load_document,
+    load_json,
     read_document,
 )
 from mistral_failover.model.errors import InvalidDocument
@@ -279,3 +283,53 @@ json_values = st.recursive(
 def test_json_means_the_same_in_yaml(content: dict[str, object]) -> None:
     text = json.dumps(content)
     assert load_document(text, "file") == check_document(json.loads(text)) == content
+
+
+# JSON
+
+
+@pytest.fixture
+def without_limit() -> Iterator[None]:
+    """Python converts integers of any length."""
+    before = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    yield
+    sys.set_int_max_str_digits(before)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[" * 100_000 + "]" * 100_000,
+        "[" * (MAX_JSON_DEPTH + 1) + "]" * (MAX_JSON_DEPTH + 1),
+        '{"a":' * (MAX_JSON_DEPTH + 1) + "1" + "}" * (MAX_JSON_DEPTH + 1),
+        "9" * 1_000_000,
+        "-" + "9" * 5_000,
+        b"\xff",
+        '"' + "x" * 1_000 + '"',
+    ],
+)
+def test_json_beyond_a_limit_is_refused_at_once(text: str | bytes, without_limit: None) -> None:
+    begun = time.process_time()
+    with pytest.raises(InvalidDocument) as caught:
+        load_json(text, "answer", 1_000 if len(text) == 1_002 else 2_000_000)
+    assert time.process_time() - begun < AT_ONCE
+    assert caught.value.remedy
+
+
+def test_json_may_have_what_python_services_send() -> None:
+    text = b'{"a": [NaN, -Infinity, 1e999, 1.5, 18446744073709551616, "\\ud800", true], "b": {}}'
+    assert load_json(text, "answer") == {
+        "a": [None, None, None, 1.5, 2**64, "\ud800", True],
+        "b": {},
+    }
+    deepest: object = load_json("[" * MAX_JSON_DEPTH + "]" * MAX_JSON_DEPTH, "answer")
+    assert isinstance(deepest, list)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(json_values)
+def test_json_reads_as_it_was_written(value: object) -> None:
+    assert load_json(json.dumps(value), "answer") == value

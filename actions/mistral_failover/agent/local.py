@@ -23,6 +23,8 @@ from typing import Any
 
 from kombu.transport import virtual
 
+from mistral_failover.model.documents import load_json
+
 Binding = tuple[str, None, str]
 """Routing key, pattern (never here), queue."""
 
@@ -106,7 +108,7 @@ class MemoryChannel(_Channel):
 
     def _get(self, queue: str, timeout: float | None = None) -> Any:  # noqa: ARG002
         try:
-            return json.loads(self._namespace.queues[queue].popleft())
+            return load_json(self._namespace.queues[queue].popleft(), "message")
         except (KeyError, IndexError):
             raise Empty from None
 
@@ -180,7 +182,7 @@ class FileChannel(_Channel):
             except FileNotFoundError:  # another consumer took it
                 continue
             try:
-                return json.loads(aside.read_text(encoding="utf-8"))
+                return load_json(aside.read_bytes(), "message")
             finally:
                 aside.unlink()
         raise Empty
@@ -234,7 +236,7 @@ class FileChannel(_Channel):
     @staticmethod
     def _read(binding: Path) -> tuple[str, ...]:
         try:
-            return tuple(json.loads(binding.read_text(encoding="utf-8")))
+            return tuple(load_json(binding.read_bytes(), "binding"))
         except FileNotFoundError:  # its queue was deleted in the meantime
             return ()
 

@@ -30,6 +30,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeGuard
 
+from mistral_failover.model.documents import load_json
+from mistral_failover.model.errors import InvalidDocument
+
 COMMANDS = "failover.commands"
 """The exchange (direct) that executors publish commands and notices to; routing key: the queue."""
 RESULTS = "failover.results"
@@ -183,8 +186,8 @@ def unseal(
     ):
         raise Malformed("BAD_SIGNATURE", "its signature does not match the sender's key")
     try:
-        document = json.loads(body)
-    except (ValueError, RecursionError):
+        document = load_json(body, "body", MAX_BYTES)
+    except InvalidDocument:
         raise Malformed("MALFORMED", "its body is not JSON") from None
     if (
         not isinstance(document, dict)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mistral_failover.alarms.alarm import Alarm, AlarmSource
+from mistral_failover.model.documents import load_json
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.installed import installed
 
@@ -77,7 +78,7 @@ def writable(body: Any) -> Any:
     text = json.dumps(body, ensure_ascii=False, default=str)
     if not _HALVES.search(text):
         return body
-    return json.loads(_HALVES.sub("\N{REPLACEMENT CHARACTER}", text))
+    return load_json(_HALVES.sub("\N{REPLACEMENT CHARACTER}", text), "body")
 
 
 def _unwrapped(body: Mapping[str, Any]) -> Mapping[str, Any]:

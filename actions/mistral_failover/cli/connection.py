@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mistral_failover.model.documents import load_json
 from mistral_failover.model.text import clean
 
 if TYPE_CHECKING:
@@ -278,7 +278,7 @@ def server_facts(app: Any) -> dict[str, Any]:
 
 def _facts_in(folder: Path) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads((folder / SERVER_FILE).read_text("utf-8"))
+        found: dict[str, Any] = load_json((folder / SERVER_FILE).read_bytes(), "file")
         found["url"]
     except (OSError, ValueError, KeyError, TypeError):
         raise CommandFailed(

@@ -17,6 +17,9 @@ from typing import Any
 import yaml
 
 from mistral_failover.cli.connection import CommandFailed
+from mistral_failover.mistral.shipped_workflows import same
+from mistral_failover.model.documents import load_workflow
+from mistral_failover.model.errors import InvalidDocument
 
 SAME, MISSING, CHANGED, FOREIGN = "same", "missing", "changed", "foreign"
 PREFIX = "failover."
@@ -35,7 +38,7 @@ class Text:
         """Return whether Mistral's text equals this one."""
         if hashed(self.text) == hashed(definition):
             return True
-        return not self.whole and yaml.safe_load(self.text) == yaml.safe_load(definition)
+        return not self.whole and same(self.text, definition)
 
 
 @dataclass(frozen=True)
@@ -80,11 +83,11 @@ def definitions(files: Iterable[Path]) -> dict[str, Text]:
 def _read(path: Path) -> dict[str, Text]:
     try:
         text = path.read_text("utf-8")
-        document = yaml.safe_load(text)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        document = load_workflow(text, "workflow file")
+    except (OSError, UnicodeDecodeError, InvalidDocument) as error:
         reason = " ".join(str(getattr(error, "strerror", None) or error).split())
         raise CommandFailed(f"{path} cannot be read: {reason} [NO_FILE]") from None
-    if not isinstance(document, Mapping) or "version" not in document:
+    if "version" not in document:
         raise CommandFailed(
             f"{path} is not a workflow file. Check it: failover workflows validate {path} "
             "[WORKFLOW_INVALID]"

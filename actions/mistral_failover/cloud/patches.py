@@ -25,6 +25,7 @@ from mistral_failover.cloud.update_guard import KeptParts, refuse_marked, refuse
 from mistral_failover.cloud.url_paths import stack_segments
 from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
 from mistral_failover.fault_points import reach
+from mistral_failover.model.documents import load_json
 
 SETTLE = 3.0  # seconds; convergence shows IN_PROGRESS at once, the older engine from a thread
 SENDS = 3  # of an update that Heat reports as cancelled, or that leaves no trace on a failed stack
@@ -164,7 +165,7 @@ class _TemplateChange:
 
 def same_template(wanted: Mapping[str, Any], shown: Mapping[str, Any]) -> bool:
     """Return whether Heat's JSON of a template is the wanted one."""
-    return bool(json.loads(json.dumps(wanted, default=str)) == dict(shown))
+    return bool(load_json(json.dumps(wanted, default=str), "template") == dict(shown))
 
 
 class _PatchWait:
@@ -337,7 +338,7 @@ def same_value(wanted: Any, shown: Any) -> bool:
         return True
     if isinstance(wanted, dict | list):
         try:
-            return bool(json.loads(text) == wanted)
+            return bool(load_json(text, "parameter") == wanted)
         except ValueError:
             return False
     return text == str(wanted)

@@ -32,6 +32,7 @@ from openstack import config as clouds
 from openstack.config import loader
 from openstack.config.cloud_region import CloudRegion
 
+from mistral_failover.cloud.answers import bounded
 from mistral_failover.cloud.errors import (
     SERVICES,
     CloudError,
@@ -253,6 +254,8 @@ class _GuardedTransport(requests.adapters.BaseAdapter):
         try:
             over = self._over or _Connections.shared
             answer = over.send(request, timeout=total, **options)
+            if not options.get("stream"):
+                bounded(answer)
         except requests.Timeout as error:
             error.failover_seconds = seconds  # type: ignore[attr-defined]
             raise

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-import yaml
+from mistral_failover.model.documents import load_yaml_1_1
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,7 @@ TWO = Example(
 def load(name: str) -> dict[str, Any]:
     """An example file, parsed."""
     text = files("mistral_failover.examples").joinpath(name).read_text(encoding="utf-8")
-    document: dict[str, Any] = yaml.safe_load(text)
-    return document
+    return load_yaml_1_1(text, name)
 
 
 def stack(volumes: int = 1, file: str = ONE.stack) -> dict[str, Any]:

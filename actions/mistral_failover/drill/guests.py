@@ -10,7 +10,6 @@ is followed late: a guest's end is carried out before the volume reaches another
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -26,6 +25,7 @@ from mistral_failover.drill.audit import Violation
 from mistral_failover.drill.guest import Guest, GuestError, Volumes
 from mistral_failover.drill.processes import Process
 from mistral_failover.emulator.client import EmulatorClient, EmulatorError
+from mistral_failover.model.documents import load_json
 from mistral_failover.model.ids import group_id
 
 _PAUSE = 0.03
@@ -43,7 +43,7 @@ class Guests:
         """``cloud_folder``: where the emulated cloud stores its address."""
         self._folder = folder
         self._installation = installation
-        said = json.loads((cloud_folder / "emulator.json").read_text(encoding="utf-8"))
+        said = load_json((cloud_folder / "emulator.json").read_bytes(), "emulator.json")
         cloud = Process.of(said["pid"])
         if cloud is None:
             raise GuestError("the emulated cloud has ended")

@@ -9,7 +9,6 @@ drill on the same state directory finds it unchanged.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import time
 from collections.abc import Callable
@@ -35,6 +34,7 @@ from mistral_failover.emulator.client import EmulatorClient
 from mistral_failover.emulator.clouds import write_clouds_yaml
 from mistral_failover.emulator.process import running
 from mistral_failover.mistral.client import ExecutionBody, MistralClient
+from mistral_failover.model.documents import load_json
 from mistral_failover.runtime.request import DEFAULT_PROJECT
 from mistral_failover.store import groups, stalled_work
 from mistral_failover.store.database import Database
@@ -252,7 +252,7 @@ class Scene:
 
     def secrets(self) -> Secrets:
         """Return the secrets that must not be found in them."""
-        cloud = json.loads((self.state_dir / "cloud" / "state.json").read_text(encoding="utf-8"))
+        cloud = load_json((self.state_dir / "cloud" / "state.json").read_bytes(), "state.json")
         named = {
             "the broker's password": password_of(self._broker),
             "the database's password": password_of(self.database_url),

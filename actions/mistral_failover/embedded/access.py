@@ -31,6 +31,8 @@ from typing import Any
 from mistral_failover import private_files
 from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.loopback import foreign
+from mistral_failover.model.documents import load_json
+from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.refusals import RefusalLog
 
 _REFUSALS = RefusalLog(logging.getLogger(__name__), "The API")
@@ -204,6 +206,6 @@ def _is_object(environ: Environ) -> bool:
     body = environ["wsgi.input"].read(int(length))
     environ["wsgi.input"] = io.BytesIO(body)
     try:
-        return isinstance(json.loads(body), dict)
-    except (ValueError, RecursionError):
+        return isinstance(load_json(body, "body"), dict)
+    except InvalidDocument:
         return False

@@ -4,10 +4,11 @@
 import textwrap
 from collections.abc import Mapping
 
-import yaml
 from jsonschema import ValidationError
 
 from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.model.documents import load_workflow
+from mistral_failover.model.errors import InvalidDocument
 
 _LONGEST = 300  # characters of a reason
 TEXT = "<text>"
@@ -28,7 +29,7 @@ def install(text: str, origin: str = TEXT) -> list[str]:
     from mistral.services import workflows
 
     try:
-        names = [n for n in yaml.safe_load(text) if n != "version"]
+        names = [n for n in load_workflow(text, "text") if n != "version"]
         known = {n: db_api.load_workflow_definition(n, namespace="") for n in names}
         if len(names) == 1:
             checksum = workflows.get_workflow_definition_checksum(text)
@@ -39,7 +40,7 @@ def install(text: str, origin: str = TEXT) -> list[str]:
             return [w.name for w in workflows.update_workflows(text)]
         if not any(known.values()):
             return [w.name for w in workflows.create_workflows(text)]
-    except (exc.MistralException, exc.MistralError, yaml.YAMLError, TypeError) as e:
+    except (exc.MistralException, exc.MistralError, InvalidDocument, TypeError) as e:
         # Mistral's own error shows the schema of its language, which is hundreds of lines.
         raise EmbeddedError(
             "WORKFLOW_INVALID",

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The embedded Mistral in a process of its own: several side by side, or one to be killed."""
 
-import json
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
@@ -11,6 +10,7 @@ from typing import Any, Self
 from mistral_failover.embedded import access
 from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.mistral.client import MistralClient
+from mistral_failover.model.documents import load_json
 
 
 class MistralProcess:
@@ -100,7 +100,7 @@ class MistralProcess:
             self._forget()
             last = output.read_text("utf-8").strip().splitlines()[-1:] or ["nothing"]
             raise EmbeddedError("DID_NOT_START", f"exit code {code}: {last[0]}", f"see {output}")
-        self._url = json.loads(line)["url"]
+        self._url = load_json(line, "line")["url"]
         return self
 
     def stop(self, timeout: float = 15) -> int | None:

@@ -46,8 +46,9 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 
 LOCAL_HTTP: dict[str, Any] = {"action_std_http.denied_cidrs": ""}
 """Overrides with which std.http reaches this machine, for a cloud that is emulated on it. Otherwise
-Mistral's own list holds: it has loopback, where this machine's other services trust their callers,
-and link-local addresses, where a cloud's metadata service has the credentials of this server."""
+Mistral's own list holds, for each connection (`embedded.egress`): it has loopback, where this
+machine's other services trust their callers, and link-local addresses, where a cloud's metadata
+service has the credentials of this server."""
 
 # Not to be changed by overrides or environment variables. Without Keystone the API must be
 # reachable from this host only, and "dynamic" actions are Python code sent through the API.

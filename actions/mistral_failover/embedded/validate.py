@@ -15,14 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import networkx as nx
-import yaml
 
 from mistral_failover.embedded import boot, definitions, speedups, workflow_style
+from mistral_failover.model.documents import load_workflow
+from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.stages import Stage, rank
 from mistral_failover.model.text import counted
 
 # Mistral moves inputs that a sub-workflow does not declare into its execution's parameters.
 _PARAMETERS = frozenset({"env", "notify"})
+_INVALID = "WORKFLOW_INVALID"
 _ADVANCE = "failover.advance"
 _ORDER = f"call the stages in this order: {', '.join(Stage)}"
 
@@ -71,10 +73,16 @@ def validate(
     problems: list[Problem] = []
     parsed: list[tuple[str, Any]] = []
     for file, text in files:
+        try:
+            loaded = load_workflow(text, "workflow file")
+        except InvalidDocument as error:
+            message = f"{error.path}: {error.message}" if error.path else error.message
+            problems.append(Problem(file, None, None, _INVALID, message, error.remedy))
+            continue
         specs, found = _parse(file, text)
         parsed += [(file, s) for s in specs]
         problems += found
-        problems += _house(file, text, strict)
+        problems += _house(file, text, loaded, strict)
     known = {**_installed_workflows(), **{s.get_name(): s.get_input() for _, s in parsed}}
     for file, spec in parsed:
         problems += _calls(file, spec, known, ignore)
@@ -112,16 +120,10 @@ def _parse(file: str, text: str) -> tuple[list[Any], list[Problem]]:
         # The parser expects a mapping of mappings without checking.
         reason = f"not a workflow file: {e}"
     remedy = "see https://docs.openstack.org/mistral/latest/user/wf_lang_v2.html"
-    return [], [Problem(file, None, None, "WORKFLOW_INVALID", reason, remedy)]
+    return [], [Problem(file, None, None, _INVALID, reason, remedy)]
 
 
-def _house(file: str, text: str, strict: bool) -> Iterator[Problem]:
-    try:
-        loaded = yaml.safe_load(text)
-    except yaml.YAMLError:
-        return  # the parser has reported it
-    if not isinstance(loaded, dict):
-        return
+def _house(file: str, text: str, loaded: dict[str, Any], strict: bool) -> Iterator[Problem]:
     bodies = {k: v for k, v in loaded.items() if k != "version" and isinstance(v, dict)}
     for name, body in bodies.items():
         for finding in workflow_style.slips(name, body):

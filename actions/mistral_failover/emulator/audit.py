@@ -6,6 +6,8 @@ import time
 from pathlib import Path
 from typing import Any, TextIO
 
+from mistral_failover.model.documents import load_json
+
 
 class Audit:
     """Events in order, each with `seq` (from 1), `t` (wall time, seconds) and `kind`.
@@ -29,7 +31,7 @@ class Audit:
         for line in path.read_bytes().splitlines(keepends=True):
             if not line.endswith(b"\n"):
                 break
-            self._events.append(json.loads(line))
+            self._events.append(load_json(line, "line"))
             kept += len(line)
         with path.open("rb+") as file:
             file.truncate(kept)

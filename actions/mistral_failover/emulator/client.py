@@ -8,6 +8,9 @@ from typing import Any
 import requests
 import yaml
 
+from mistral_failover.cloud.answers import bounded
+from mistral_failover.model.documents import load_yaml_1_1
+
 
 class EmulatorError(Exception):
     """The emulator refused; `code` is stable, `remedy` says what to do."""
@@ -38,7 +41,7 @@ class EmulatorClient:
         response = self._http.request(method, self.url + path, json=body, **options)
         if response.status_code >= 400:
             raise _error(response)
-        return response.json() if response.content else None
+        return bounded(response).json() if response.content else None
 
     def status(self) -> dict[str, Any]:
         """Hosts, latencies in effect, how much is in flight."""
@@ -209,7 +212,7 @@ class EmulatorClient:
             response = self._http.post(url, json=body, timeout=30)
             if response.status_code >= 400:
                 raise _error(response)
-            self._project_id = response.json()["token"]["project"]["id"]
+            self._project_id = bounded(response).json()["token"]["project"]["id"]
             self._token = response.headers["X-Subject-Token"]
         return self._token
 
@@ -231,7 +234,7 @@ class EmulatorClient:
         if isinstance(template, Path):
             template = template.read_text(encoding="utf-8")
         if isinstance(template, str):
-            template = yaml.safe_load(template)
+            template = load_yaml_1_1(template, "template")
         headers = {"X-Auth-Token": self.token()}
         base = f"/orchestration/v1/{self._project_id}/stacks"
         text = yaml.safe_dump(template)
@@ -276,7 +279,7 @@ class EmulatorClient:
 
 def _error(response: requests.Response) -> EmulatorError:
     try:
-        error = response.json()["error"]
+        error = bounded(response).json()["error"]
         return EmulatorError(
             str(error["code"]), error["message"], error.get("remedy", ""), response.status_code
         )

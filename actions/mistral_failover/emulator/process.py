@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from pathlib import Path
 import requests
 
 from mistral_failover.emulator.client import EmulatorClient
+from mistral_failover.model.documents import load_json
 
 _START = 30.0  # seconds within which it must answer
 _END = 15.0
@@ -115,7 +115,7 @@ def _launch(
 
 def _answering(announced: Path) -> EmulatorClient | None:
     try:
-        client = EmulatorClient(json.loads(announced.read_text(encoding="utf-8"))["url"])
+        client = EmulatorClient(load_json(announced.read_bytes(), "file")["url"])
         client.status()
     except (OSError, ValueError, KeyError, requests.RequestException):
         return None
@@ -124,7 +124,7 @@ def _answering(announced: Path) -> EmulatorClient | None:
 
 def _end(announced: Path, process: subprocess.Popen[bytes] | None) -> None:
     with contextlib.suppress(OSError, ValueError, KeyError, ProcessLookupError):
-        os.kill(json.loads(announced.read_text(encoding="utf-8"))["pid"], 15)
+        os.kill(load_json(announced.read_bytes(), "file")["pid"], 15)
     if process is not None:
         with contextlib.suppress(ProcessLookupError):
             process.terminate()

@@ -12,6 +12,8 @@ import uuid
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from mistral_failover.model.documents import load_json
+
 HOSTS = ("cmp1", "cmp2")
 DEFAULT_ZONE = "nova"
 
@@ -497,7 +499,7 @@ class CloudState:
     @classmethod
     def loads(cls, text: str) -> "CloudState":
         """The state that `dumps` wrote; a file of another shape raises TypeError or KeyError."""
-        raw = json.loads(text)
+        raw = load_json(text, "state")
         state = cls(**{f.name: raw[f.name] for f in fields(cls)})
         for name, kind in _KINDS.items():
             setattr(state, name, {key: kind(**value) for key, value in raw[name].items()})

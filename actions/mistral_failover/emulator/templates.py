@@ -13,10 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
 from oslo_utils import strutils
 
 from mistral_failover.emulator.state import Project, Stack
+from mistral_failover.model.documents import load_json, load_yaml_1_1
+from mistral_failover.model.errors import InvalidDocument
 
 SERVER = "OS::Nova::Server"
 VOLUME = "OS::Cinder::Volume"
@@ -70,15 +71,15 @@ def parse(given: Any, files: Mapping[str, str] | None = None) -> dict[str, Any]:
     """
     if isinstance(given, str):
         try:
-            given = yaml.safe_load(given)
-        except yaml.YAMLError as error:
+            given = load_yaml_1_1(given, "template")
+        except InvalidDocument as error:
             raise TemplateError(
                 "StackValidationFailed", f"Error parsing template: {error}"
             ) from None
     if not isinstance(given, dict) or "heat_template_version" not in given:
         raise TemplateError("StackValidationFailed", "Template format version not found.")
-    # YAML reads the version as a date; JSON text knows none.
-    template: dict[str, Any] = json.loads(json.dumps(given, default=str))
+    # A copy, without the dates that an object may have.
+    template: dict[str, Any] = load_json(json.dumps(given, default=str), "template")
     for name, definition in (template.get("resources") or {}).items():
         _check_resource(name, definition, files or {})
         for other in dependencies(definition):

@@ -3,7 +3,6 @@
 
 import asyncio
 import datetime
-import json
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 from mistral_failover.emulator import token_validity
 from mistral_failover.emulator.core import Emulation
 from mistral_failover.emulator.state import ApiFault, Token, User, new_id, token_key
+from mistral_failover.model.documents import load_json
 
 
 class ApiError(Exception):
@@ -240,7 +240,7 @@ async def _json_body(service: Service, request: Request) -> Any:
     if not raw:
         return {}
     try:
-        body = json.loads(raw)
+        body = load_json(raw, "body")
     except ValueError:
         body = None
     if not isinstance(body, dict):

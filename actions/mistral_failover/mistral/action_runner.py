@@ -22,6 +22,7 @@ from mistral_failover.mistral.operation_documents import (
     OperationDocument,
     outcome_of,
 )
+from mistral_failover.model.documents import load_json
 from mistral_failover.runtime.errors import ActionError, describe
 
 GROUP = "mistral.actions"
@@ -55,7 +56,9 @@ def run(name: str, operation: OperationDocument | IssuedOperation, context: Any)
         if not isinstance(result, Result):
             result = Result(data=result)
         # As Mistral would hand it on: JSON, or it is no result.
-        data, failure = json.loads(json.dumps([result.data, result.error], allow_nan=False))
+        data, failure = load_json(
+            json.dumps([result.data, result.error], allow_nan=False), "result"
+        )
     except Exception as error:  # noqa: BLE001 - a user's action may raise anything
         return outcome_of(None, describe(error))
     return outcome_of(data, failure)

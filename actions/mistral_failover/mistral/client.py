@@ -22,6 +22,7 @@ from keystoneauth1 import exceptions as keystone
 from keystoneauth1.adapter import Adapter
 from keystoneauth1.session import Session
 
+from mistral_failover.cloud.answers import bounded
 from mistral_failover.cloud.url_paths import is_segment, url_path
 from mistral_failover.mistral.definitions import (
     FIELDS,
@@ -31,6 +32,7 @@ from mistral_failover.mistral.definitions import (
     trusted,
 )
 from mistral_failover.mistral.unix_transport import BASE, UnixTransport, socket_of
+from mistral_failover.model.documents import load_json
 from mistral_failover.model.errors import with_reasons
 
 ENDED = frozenset({"SUCCESS", "ERROR", "CANCELLED"})
@@ -278,7 +280,7 @@ class MistralClient:
             # Keystone's own refusals look alike.
             refused.failover_service = "Mistral"  # type: ignore[union-attr]
             raise refused
-        return answer.json() if answer.content else None
+        return bounded(answer).json() if answer.content else None
 
     def _error(self, error: Exception, _method: str) -> Exception:
         if _of_mistral(error):
@@ -561,7 +563,7 @@ def parsed(body: dict[str, Any]) -> Any:
     for key in _JSON_TEXT:
         if isinstance(body.get(key), str):
             with contextlib.suppress(ValueError):
-                body[key] = json.loads(body[key])
+                body[key] = load_json(body[key], key)
     return body
 
 
@@ -616,7 +618,7 @@ def _refusal(answer: requests.Response) -> MistralError:
 
 def _reason(answer: requests.Response) -> str:
     try:
-        body = answer.json()
+        body = bounded(answer).json()
     except ValueError:
         body = None
     said = body.get("faultstring") if isinstance(body, Mapping) else None

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-import yaml
-
 import mistral_failover.workflows
+from mistral_failover.model.documents import load_workflow
+from mistral_failover.model.errors import InvalidDocument
 
 
 @cache
@@ -18,19 +18,8 @@ def workflows() -> Mapping[str, str]:
     found: dict[str, str] = {}
     for path in mistral_failover.workflows.paths():
         text = Path(path).read_text(encoding="utf-8")
-        found |= dict.fromkeys((n for n in yaml.safe_load(text) if n != "version"), text)
+        found |= dict.fromkeys((n for n in load_workflow(text, path) if n != "version"), text)
     return found
-
-
-class _MistralsLoader(yaml.SafeLoader):
-    """Reads anchors and aliases as Mistral does, as plain text: with them a definition could say
-    the same as another one here, and something else in Mistral."""
-
-    def fetch_alias(self) -> None:
-        self.fetch_plain()
-
-    def fetch_anchor(self) -> None:
-        self.fetch_plain()
 
 
 def same(one: str, other: str) -> bool:
@@ -41,6 +30,6 @@ def same(one: str, other: str) -> bool:
 
 def _said(text: str) -> object:
     try:
-        return yaml.load(text, _MistralsLoader)  # noqa: S506 - it is a safe one
-    except yaml.YAMLError:
-        return text
+        return load_workflow(text, "definition")
+    except InvalidDocument:
+        return text  # it may mean something else to Mistral

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from mistral_failover.model.documents import load_template, read_document
+from mistral_failover.model.documents import load_yaml_1_1, read_document
 from mistral_failover.model.errors import InvalidDocument, UnknownResource
 from mistral_failover.model.goal import STACK_TEMPLATE
 from mistral_failover.model.group import Group, parse_group
@@ -73,7 +73,7 @@ def template_problems(group: Group) -> Iterator[InvalidDocument]:
         path, templates = f"resources.{spec.name}.properties", spec.properties["templates"]
         for name, text in templates.items():
             try:
-                load_template(text, "template")
+                load_yaml_1_1(text, "template")
             except InvalidDocument as error:
                 yield InvalidDocument(f"{path}.templates.{name}", error.message, error.remedy)
         wanted = spec.properties["use"]

@@ -20,6 +20,7 @@ from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.session import session_for
 from mistral_failover.cloud.tokens import NO_RIGHTS
+from mistral_failover.model.documents import load_json
 from mistral_failover.settings import Settings
 
 LOG = logging.getLogger(__name__)
@@ -111,7 +112,7 @@ def _asked(name: str, pause: Callable[[float], object]) -> str:
 
 def _remembered(file: Path, key: str) -> str | None:
     try:
-        known = json.loads(file.read_text("utf-8"))
+        known = load_json(file.read_bytes(), "file")
         return str(known["project"]) if known["credential"] == key else None
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -4,7 +4,6 @@ Mistral start what was admitted. No HTTP in here."""
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import threading
@@ -21,6 +20,7 @@ from mistral_failover.alarms.recording import AlarmReport, RecordedAlarm
 from mistral_failover.mistral import event_hooks
 from mistral_failover.mistral.client import ExecutionBody, MistralError
 from mistral_failover.model.decisions import AdmissionRule
+from mistral_failover.model.documents import load_json
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.ids import derived_id
 from mistral_failover.runtime.request import Request
@@ -526,13 +526,14 @@ def _said(query: str) -> dict[str, str]:
 
 def _alarm(body: bytes, kind: str | None) -> tuple[dict[str, Any], list[Alarm]]:
     try:
-        alarm: dict[str, Any] = json.loads(body)
+        alarm: dict[str, Any] = load_json(body, "body")
+    except InvalidDocument as error:
+        raise Refused(400, "BAD_REQUEST", error.message, error.remedy) from None
+    try:
         return alarm, adapters.read(alarm, kind)
     except InvalidDocument as error:
         where = f"{error.path}: " if error.path else ""
         raise Refused(400, error.code, where + error.message, error.remedy) from None
-    except (ValueError, RecursionError):
-        raise Refused(400, "BAD_REQUEST", "the body is not JSON", "Send JSON.") from None
 
 
 def _unauthorised() -> Refused:

@@ -15,6 +15,7 @@ from typing import Any
 from mistral_failover import private_files
 from mistral_failover.embedded.access import make_private
 from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.model.documents import load_json
 
 _LOCK = "server.lock"
 SERVER_FILE = "server.json"
@@ -70,7 +71,7 @@ def running(folder: Path) -> dict[str, Any]:
     """Return what the server that runs with this state directory announces; empty: none runs."""
     try:
         if _in_use(folder):
-            found: dict[str, Any] = json.loads((folder / SERVER_FILE).read_text("utf-8"))
+            found: dict[str, Any] = load_json((folder / SERVER_FILE).read_bytes(), "file")
             return found
     except (OSError, ValueError):
         pass  # it is about to start, or it belongs to another user

@@ -11,6 +11,7 @@ from typing import Any, Self
 from mistral_failover.embedded import boot
 from mistral_failover.embedded.server import EmbeddedMistral
 from mistral_failover.embedded.settings import LOCAL_HTTP
+from mistral_failover.model.documents import load_json
 from mistral_failover.testing.replacements import Replacements
 
 # Policies that only wait; a task timeout is not among them, because without its delay it would
@@ -24,7 +25,7 @@ _SPECIFICATIONS = 256  # parsed workflows that are remembered
 def _parsed_once(parse: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, Any]], Any]:
     @functools.lru_cache(_SPECIFICATIONS)
     def of_text(text: str) -> Any:
-        return parse(json.loads(text))
+        return parse(load_json(text, "workflow"))
 
     return lambda document: of_text(json.dumps(document))
 

@@ -12,12 +12,9 @@ import pwd
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import date
 from pathlib import Path
 from typing import Any
 from uuid import UUID
-
-import yaml
 
 from mistral_failover import private_files
 from mistral_failover.agent.broker import BadUrl, Broker
@@ -31,6 +28,8 @@ from mistral_failover.agent.daemon.identity import Identity
 from mistral_failover.agent.daemon.patterns import Pattern
 from mistral_failover.agent.wire import is_epoch
 from mistral_failover.model import heartbeats
+from mistral_failover.model.documents import load_yaml_1_1
+from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.ids import group_id
 from mistral_failover.model.text import BIDI
 
@@ -131,24 +130,19 @@ def load(path: str | Path) -> AgentConfig:
 def _document(path: Path, *, public: bool) -> Any:
     """Return the YAML of a file; ``public``: everyone may read it. Raises `ConfigError`."""
     try:
-        return yaml.safe_load(private_files.read(path, public=public).decode("utf-8"))
+        return load_yaml_1_1(private_files.read(path, public=public), "file")
     except private_files.NotPrivate as error:
         raise ConfigError(str(path), error.message, error.remedy) from None
     except OSError as error:
         raise ConfigError(
             str(path), f"it cannot be read: {error.strerror}", "Name the file with --config."
         ) from None
-    except UnicodeDecodeError:
-        raise ConfigError(str(path), "it is not UTF-8", "Write it as UTF-8.") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f" at line {mark.line + 1}" if mark else ""
-        raise ConfigError(str(path), f"it is not YAML{place}", "Correct the file.") from None
+    except InvalidDocument as error:
+        raise ConfigError(error.path or str(path), error.message, error.remedy) from None
 
 
 def _config(section: Section) -> AgentConfig:
-    version = section.get("failover_agent_version")
-    if (version.isoformat() if isinstance(version, date) else version) != VERSION:
+    if section.get("failover_agent_version") != VERSION:
         raise section.wrong(
             "failover_agent_version",
             ("this agent does not support this version"),

@@ -26,6 +26,7 @@ from mistral_failover.agent.daemon.journal_file import (
     open_file,
     unusable,
 )
+from mistral_failover.model.documents import load_json
 
 KEPT = 1000
 """Commands of earlier epochs to keep, for operators to see."""
@@ -324,7 +325,7 @@ class Journal:
             ).fetchall()
         return [
             JournalEntry(
-                **{**dict(zip(_COLUMNS, row, strict=True)), "arguments": json.loads(row[3])}
+                **{**dict(zip(_COLUMNS, row, strict=True)), "arguments": load_json(row[3], "row")}
             )
             for row in found
         ]

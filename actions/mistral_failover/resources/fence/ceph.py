@@ -21,7 +21,6 @@ once does not recover. So there is a gap of about a second: see `Cluster.renew`.
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import time
@@ -34,6 +33,7 @@ from typing import Any
 from oslo_utils import timeutils
 
 from mistral_failover import private_files
+from mistral_failover.model.documents import load_json
 from mistral_failover.resources.fence import programs
 from mistral_failover.resources.fence.agents import Going, always
 from mistral_failover.resources.fence.devices import Ceph
@@ -186,7 +186,7 @@ class Cluster:
         if text is None:
             return None
         try:
-            return json.loads(text)
+            return load_json(text, what)
         except ValueError:
             raise Unproven(f"{what} could not be read", f"{program}: not JSON") from None
 

@@ -62,7 +62,8 @@ def _remember_what_was_applied() -> None:
         )
         .order_by(_operations.c.ended_at)
     )
-    last = {row.id: json.loads(row.intent)["properties"] for row in op.get_bind().execute(done)}
+    rows = op.get_bind().execute(done)
+    last = {row.id: json.loads(row.intent)["properties"] for row in rows}  # noqa: TID251 - ours
     for identity, properties in last.items():
         op.execute(
             _resources.update()
