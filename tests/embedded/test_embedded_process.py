@@ -20,6 +20,7 @@ from support.waiting import until
 pytestmark = pytest.mark.drills
 
 METADATA = "http://169.254.169.254/latest/meta-data/"
+PROXY = {"http": "http://127.0.0.1:9"}
 WORKFLOWS = {
     "greet": """\
 version: '2.0'
@@ -219,9 +220,14 @@ def test_actions_that_run_code_or_use_the_owners_keys_are_not_there(client, name
 def test_a_workflow_reaches_neither_this_machine_nor_the_metadata_service(
     client: MistralClient,
 ) -> None:
-    for url in (client.url, client.url.replace("127.0.0.1", "localhost"), METADATA):
+    names = ("localhost", "0.0.0.0", "[::ffff:127.0.0.1]")  # noqa: S104 - for a connection
+    own = [client.url, *(client.url.replace("127.0.0.1", name) for name in names)]
+    for asked in (
+        *({"url": url} for url in (*own, METADATA)),
+        {"url": "http://192.0.2.1/", "proxies": PROXY},
+    ):
         with pytest.raises(MistralError) as refused:
-            client.run_action("std.http", {"url": url, "timeout": 5})
+            client.run_action("std.http", {"timeout": 5, **asked})
         assert "blocked" in refused.value.message or "not allowed" in refused.value.message
 
 

@@ -303,9 +303,10 @@ class EmbeddedMistral:
         from mistral.executors import executor_server
         from mistral.services import periodic_server
 
-        from mistral_failover.embedded import reset, scheduler, speedups
+        from mistral_failover.embedded import egress, reset, scheduler, speedups
 
         speedups.cache_schema_validators()
+        egress.install()
         speedups.send_no_definitions()
         scheduler.install()
         stack.callback(reset.forget_services)

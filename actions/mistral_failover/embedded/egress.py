@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``std.http``, ``std.mistral_http``, ``std.email`` and the webhooks of ``notify`` may reach.
+
+Mistral looks up the host of a URL, compares the addresses with ``[action_std_http] denied_cidrs``
+and sends the request, which looks up the host again. A name that changes (DNS rebinding), a
+redirect, a proxy and ``std.email`` are not compared, nor is ``0.0.0.0``, which is this machine.
+Here each connection is made to an address that was compared.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import smtplib
+import socket
+from collections.abc import Iterator
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import requests
+import urllib3
+from oslo_config import cfg
+from requests.adapters import HTTPAdapter
+
+from mistral_failover.cloud.answers import bounded
+
+_LOOPBACK = (ipaddress.ip_address("127.0.0.1"), ipaddress.ip_address("::1"))
+
+
+def install() -> None:
+    """Have Mistral make these connections; repeatable. What Mistral would use besides is missing,
+    so another version of it fails instead of sending a request that is not compared."""
+    import mistral.db.v2.api  # noqa: F401 - first: Mistral's modules import each other
+    from mistral.actions import std_actions
+    from mistral.notifiers.publishers import webhook
+
+    std_actions.requests = SimpleNamespace(request=_request)
+    webhook.requests = SimpleNamespace(post=partial(_request, "POST"))
+    std_actions.smtplib = SimpleNamespace(SMTP=_SMTP, SMTPException=smtplib.SMTPException)
+
+
+def _permitted(host: str, port: int) -> list[str]:
+    """Return the addresses of a host, once they are compared. Raises UrlNotAllowedException if one
+    of them is denied, and OSError if the host has none."""
+    from mistral.utils import egress
+
+    rows = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    found = list(dict.fromkeys(str(row[4][0]) for row in rows))
+    denied = egress._denied_networks()
+    for address in found:
+        if any(meant in network for meant in _meant(address) for network in denied):
+            raise _not_allowed(
+                f"Host '{host}' has the blocked address {address}: see [action_std_http] "
+                "denied_cidrs."
+            )
+    return found
+
+
+def _not_allowed(why: str) -> Exception:
+    from mistral import exceptions
+
+    refused: Exception = exceptions.UrlNotAllowedException(why)
+    return refused
+
+
+def _meant(address: str) -> Iterator[ipaddress.IPv4Address | ipaddress.IPv6Address]:
+    """Yield the addresses to which a connection to an address may go."""
+    one = ipaddress.ip_address(address.partition("%")[0])
+    yield one
+    if isinstance(one, ipaddress.IPv6Address) and one.ipv4_mapped is not None:
+        yield from _meant(str(one.ipv4_mapped))
+    if one.is_unspecified:  # Linux connects to this machine
+        yield from _LOOPBACK
+
+
+def _request(method: str, url: str, **options: Any) -> requests.Response:
+    """Send a request as ``requests.request`` does, but without a proxy."""
+    if options.pop("proxies", None):
+        raise _not_allowed(
+            "A proxy is not allowed: it could reach what this server may not. Remove proxies."
+        )
+    with requests.Session() as session:
+        # Without the environment: its proxies, and the passwords of ~/.netrc.
+        session.trust_env = False
+        for scheme in ("http://", "https://"):
+            session.mount(scheme, _Adapter())
+        if options.get("verify") in (None, True):
+            options["verify"] = (
+                os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or True
+            )
+        return session.request(method, url, **options)
+
+
+class _Connection:
+    def _new_conn(self) -> socket.socket:
+        """Connect to an address that was compared; TLS still verifies the name."""
+        this: Any = self
+        name, failure = this._dns_host, None
+        for address in _permitted(name, this.port):
+            this._dns_host = address
+            try:
+                made: socket.socket = super()._new_conn()  # type: ignore[misc]  # urllib3's
+            except urllib3.exceptions.NewConnectionError as error:
+                failure = error
+            else:
+                return made
+            finally:
+                this._dns_host = name
+        raise failure or OSError(f"{name} has no address")
+
+
+class _HTTPConnection(_Connection, urllib3.connection.HTTPConnection):
+    pass
+
+
+class _HTTPSConnection(_Connection, urllib3.connection.HTTPSConnection):
+    pass
+
+
+class _HTTPPool(urllib3.HTTPConnectionPool):
+    ConnectionCls = _HTTPConnection
+
+
+class _HTTPSPool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _HTTPSConnection
+
+
+class _Adapter(HTTPAdapter):
+    """Sends a request, or what a redirect made of it."""
+
+    def init_poolmanager(self, *args: Any, **options: Any) -> None:
+        super().init_poolmanager(*args, **options)
+        self.poolmanager.pool_classes_by_scheme = {"http": _HTTPPool, "https": _HTTPSPool}
+
+    def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:  # type: ignore[override]
+        from mistral.utils import egress
+
+        egress.validate_url(request.url)  # [action_std_http] allowed_hosts holds for redirects, too
+        return bounded(super().send(request, **options))
+
+
+class _SMTP(smtplib.SMTP):
+    """A connection of ``std.email``, which sets no limit of time."""
+
+    def _get_socket(self, host: str, port: int, _limit: Any) -> socket.socket:
+        failure: OSError | None = None
+        for address in _permitted(host, port):
+            try:
+                limit = cfg.CONF.action_std_http.default_timeout or None
+                return socket.create_connection((address, port), limit, self.source_address)
+            except OSError as error:
+                failure = error
+        raise failure or OSError(f"{host} has no address")
