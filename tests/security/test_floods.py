@@ -5,17 +5,20 @@ from __future__ import annotations
 
 import itertools
 import json
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from mistral_failover.alarms import adapters
+from mistral_failover.alarms import adapters, recording
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.server import intake, secret
 from mistral_failover.store.database import Database
 from server.conftest import request_of
 from support.databases import new_store
+from support.waiting import until
 
 FIRST, SECOND = b"0123456789abcdef0123456789abcdef", b"fedcba9876543210fedcba9876543210"
 ALARM = b'{"group": "payments", "member": "db_a", "id": "watchdog-4711"}'
@@ -112,3 +115,38 @@ def test_a_body_has_a_limited_number_of_alarms(taking: Any) -> None:
     with pytest.raises(InvalidDocument, match="the limit is 500"):
         adapters.read(json.loads(alerts(adapters.MOST + 1)))
     assert code(taking, by_token(alerts(5000))) == "INVALID_DOCUMENT"
+
+
+def test_a_large_request_delays_no_other_sender_and_its_own_by_a_portion(
+    taking: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intake, "BURST", 1000.0)
+    monkeypatch.setattr(intake, "PENDING", 2)
+    real, decided = recording.record, []
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(request: Any, alarm: Any, *about: Any) -> Any:
+        decided.append(alarm.source)
+        if alarm.source == "alertmanager":
+            begun.set()
+            assert go_on.wait(60)
+        return real(request, alarm, *about)
+
+    monkeypatch.setattr(recording, "record", slow)
+    with ThreadPoolExecutor(2) as pool:
+        large = pool.submit(taking.take, by_token(alerts(adapters.MOST)))
+        assert begun.wait(60)
+        assert code(taking, by_signature(alarm(1))) == "TAKEN"
+        assert code(taking, by_token(alarm(2), SECOND)) == "TAKEN"
+        assert decided.count("alertmanager") == 1, "the large one still waits"
+        own = pool.submit(code, taking, by_token(alarm(3)))
+        queue = taking._queues[intake.Sender("token", 0)]
+        until(lambda: len(queue.deciding._waiting) == 1)
+        assert code(taking, by_token(alarm(4))) == "TOO_MANY", "it leaves room for other senders"
+        go_on.set()
+        assert own.result(60) == "TAKEN"
+        answer = large.result(60)
+
+    position = [n for n, source in enumerate(decided) if source != "alertmanager"][-1]
+    assert position <= intake.PORTION + 2, "its own waits for one portion"
+    assert len(answer.decisions) == adapters.MOST

@@ -7,6 +7,7 @@ request waits for no other one, and batches grow with the load.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
@@ -25,11 +26,17 @@ class _Waiting(Generic[T, R]):
 
 class Batches(Generic[T, R]):
     """Does ``work``, which returns an answer for each item, or an exception that its caller gets;
-    of at most ``most`` items at once. Safe to use from many threads."""
+    of items that weigh at most ``most`` together, or of one item. Safe to use from many threads."""
 
-    def __init__(self, work: Callable[[Sequence[T]], Sequence[R | Exception]], most: int) -> None:
+    def __init__(
+        self,
+        work: Callable[[Sequence[T]], Sequence[R | Exception]],
+        most: int,
+        weight: Callable[[T], int] = lambda _item: 1,
+    ) -> None:
         self._work = work
         self._most = most
+        self._weight = weight
         self._waiting: list[_Waiting[T, R]] = []
         self._lock = threading.Lock()  # of the list
         self._turn = threading.Lock()  # of the thread that does a batch
@@ -49,7 +56,9 @@ class Batches(Generic[T, R]):
 
     def _one_batch(self) -> None:
         with self._lock:
-            batch, self._waiting = self._waiting[: self._most], self._waiting[self._most :]
+            weights = itertools.accumulate(self._weight(each.item) for each in self._waiting)
+            number = max(1, sum(weight <= self._most for weight in weights))
+            batch, self._waiting = self._waiting[:number], self._waiting[number:]
         try:
             answers = self._work([each.item for each in batch])
             for each, answer in zip(batch, answers, strict=True):

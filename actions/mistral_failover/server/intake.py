@@ -9,6 +9,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, Protocol
@@ -49,8 +50,14 @@ INVALID = 10
 """Alarms that an invalid request counts as."""
 REPEAT = 0.02
 """Alarms that a repeat of a known incident counts as: it starts nothing."""
+PORTION = 20
+"""Alarms of one request that are decided at a time. Between two portions other requests of the same
+sender have their turn."""
 DECIDED = 64
-"""Requests whose alarms are decided together at most."""
+"""Alarms of one sender that are decided in one turn at most."""
+PENDING = 64
+"""Requests of one sender that may wait for their answers at once: half of the connections of the
+webhook, so that a slow turn of one sender leaves room for others."""
 STARTED = 8
 """Requests whose failovers one execution starts at most: it starts them one after the other."""
 AGAIN = 30.0
@@ -98,8 +105,8 @@ class Delivery:
 class Sender:
     """A way to authenticate: ``how`` it is done, and the ``line`` of the secret's file.
 
-    Senders that sign and senders that have only the token can be told apart, so one kind cannot use
-    up the rate of the other one.
+    Senders that sign and senders that have only the token can be told apart. Each has a rate and a
+    queue of its own, so none can use up the rate or the time of another one.
     """
 
     how: Literal["signature", "token"]
@@ -130,17 +137,19 @@ class AcceptedAlarms:
 
 
 @dataclass(frozen=True)
-class _AlarmRequest:
-    """The alarms of a request, and its signature, None if a token authenticates the sender."""
+class _Portion:
+    """Some alarms of a request, or its ``whole``, and its signature, None if a token authenticates
+    the sender."""
 
     reports: Sequence[AlarmReport]
     signature: str | None
+    whole: bool
 
 
 @dataclass(frozen=True)
-class _DecidedRequest:
-    """``kept``: whether the signature is recorded already; ``known``: what came of it when it was
-    taken before, None if it is new."""
+class _DecidedPortion:
+    """``kept``: whether the request's signature is recorded already; ``known``: what came of the
+    request when it was taken before, None if it is new."""
 
     decisions: Sequence[RecordedAlarm] = ()
     kept: bool = False
@@ -170,15 +179,13 @@ class Intake:
         self._database = request.store
         self._project = request.project_id
         self._clock = clock
-        self._rates: dict[Sender, _RateLimit] = {}  # at most two for each line of the secret's file
+        self._queues: dict[Sender, _SenderQueue] = {}  # at most two for each line of the secret
         self._first: dict[tuple[str, str], float] = {}
         """By member, when an alarm was accepted above the rate of its sender."""
         self._members: Mapping[str, set[tuple[str, str]]] = {}
         self._members_at = -KNOWN
         self._reading = threading.Lock()
         self._lock = threading.Lock()
-        self._deciding: Batches[_AlarmRequest, _DecidedRequest] = Batches(self._decide, DECIDED)
-        self._starting: Batches[tuple[str, ...], str] = Batches(self._start, STARTED)
         self._begun: dict[str, tuple[float, str]] = {}  # incidents: when, and by which execution
 
     def take(self, delivery: Delivery) -> AcceptedAlarms:
@@ -188,7 +195,14 @@ class Intake:
         Raises Refused.
         """
         sender, signature = self._authenticated(delivery)
-        rate = self._rate_of(sender)
+        queue = self._queue_of(sender)
+        with queue.place():
+            return self._taken_from(queue, delivery, signature)
+
+    def _taken_from(
+        self, queue: _SenderQueue, delivery: Delivery, signature: str | None
+    ) -> AcceptedAlarms:
+        rate = queue.rate
         allowed = rate.allows()
         try:
             inputs, alarms = _read(delivery, signed=signature is not None)
@@ -207,7 +221,7 @@ class Intake:
             # Nova says which members are there, and that takes its time.
             return AcceptedAlarms((), self._passed_on(inputs, signature))
         try:
-            taken = self._judged(_AlarmRequest(reports, signature))
+            taken = self._judged(queue, reports, signature)
         except Refused:
             raise
         except Exception as error:  # noqa: BLE001 - logged; the sender is to try again
@@ -257,41 +271,50 @@ class Intake:
                 found.setdefault(name, set()).add((each.group, each.name))
         return found
 
-    def _judged(self, arrived: _AlarmRequest) -> AcceptedAlarms:
-        decided = self._deciding.do(arrived)
-        if decided.known is not None:
-            raise _replayed(decided.known)
-        begin = tuple(each.begin.id for each in decided.decisions if each.begin is not None)
-        execution = self._starting.do(begin) if begin else None
-        if arrived.signature is not None and not decided.kept:
-            came_of_it = execution or _incident(decided.decisions)
-            self._remember(arrived.signature, came_of_it)
-        return AcceptedAlarms(decided.decisions, execution)
+    def _judged(
+        self, queue: _SenderQueue, reports: Sequence[AlarmReport], signature: str | None
+    ) -> AcceptedAlarms:
+        """Decide on the alarms of a request, portion by portion, and have its failovers started by
+        one execution. If this ends half way, the alarms of the former portions are repeats when the
+        request is sent again."""
+        decisions: list[RecordedAlarm] = []
+        kept = False
+        for first in range(0, len(reports), PORTION):
+            some = reports[first : first + PORTION]
+            decided = queue.deciding.do(_Portion(some, signature, len(some) == len(reports)))
+            if decided.known is not None:
+                raise _replayed(decided.known)
+            decisions += decided.decisions
+            kept = decided.kept
+        begin = tuple(each.begin.id for each in decisions if each.begin is not None)
+        execution = queue.starting.do(begin) if begin else None
+        if signature is not None and not kept:
+            self._remember(signature, execution or _incident(decisions))
+        return AcceptedAlarms(decisions, execution)
 
-    def _decide(self, batch: Sequence[_AlarmRequest]) -> list[_DecidedRequest | Exception]:
+    def _decide(self, batch: Sequence[_Portion]) -> list[_DecidedPortion | Exception]:
         """Decide on the alarms of some requests. Repeats of known incidents, usually all of them,
         take one transaction together; each other alarm takes one of its own."""
-        answers: list[_DecidedRequest | Exception] = []
-        for some in _portions(batch, adapters.MOST):
-            found = self._database.atomically(partial(self._repeated, some))
-            for arrived, known in zip(some, found, strict=True):
-                try:
-                    answers.append(self._completed(arrived, known))
-                except Exception as error:  # noqa: BLE001 - one alarm's error must not stop others
-                    answers.append(error)
+        answers: list[_DecidedPortion | Exception] = []
+        found = self._database.atomically(partial(self._repeated, batch))
+        for arrived, known in zip(batch, found, strict=True):
+            try:
+                answers.append(self._completed(arrived, known))
+            except Exception as error:  # noqa: BLE001 - one alarm's error must not stop others
+                answers.append(error)
         event_hooks.after(self._request)
         return answers
 
     def _repeated(
-        self, batch: Sequence[_AlarmRequest], tx: ProjectTransaction
-    ) -> list[_DecidedRequest | dict[int, RecordedAlarm]]:
+        self, batch: Sequence[_Portion], tx: ProjectTransaction
+    ) -> list[_DecidedPortion | dict[int, RecordedAlarm]]:
         """Count the repeats of known incidents in some requests. Return the answer to a request
         that was taken before or that has nothing else; of another one, the decisions so far, by the
         index of the alarm."""
-        answers: list[_DecidedRequest | dict[int, RecordedAlarm]] = []
+        answers: list[_DecidedPortion | dict[int, RecordedAlarm]] = []
         for arrived in batch:
             known = self._taken(tx, arrived.signature)
-            answers.append({} if known is None else _DecidedRequest(known=known))
+            answers.append({} if known is None else _DecidedPortion(known=known))
         places = [
             (number, index)
             for number, arrived in enumerate(batch)
@@ -314,24 +337,26 @@ class Intake:
         return None if signature is None else deliveries.taken(tx, signature)
 
     def _kept(
-        self, tx: ProjectTransaction, arrived: _AlarmRequest, found: Mapping[int, RecordedAlarm]
-    ) -> _DecidedRequest:
-        """Record that a signed request was taken, unless something has to be started first."""
+        self, tx: ProjectTransaction, arrived: _Portion, found: Mapping[int, RecordedAlarm]
+    ) -> _DecidedPortion:
+        """Record that a signed request was taken, unless further alarms of it have to be decided or
+        something has to be started first."""
         decisions = [found[index] for index in sorted(found)]
-        if arrived.signature is None or any(each.begin is not None for each in decisions):
-            return _DecidedRequest(decisions)
+        begins = any(each.begin is not None for each in decisions)
+        if arrived.signature is None or not arrived.whole or begins:
+            return _DecidedPortion(decisions)
         came_of_it = _incident(decisions)
         if deliveries.take(tx, arrived.signature, came_of_it, _KEPT):
-            return _DecidedRequest(decisions, kept=True)
-        return _DecidedRequest(known=came_of_it)  # the same request is twice in this batch
+            return _DecidedPortion(decisions, kept=True)
+        return _DecidedPortion(known=came_of_it)  # the same request is twice in this batch
 
     def _completed(
-        self, arrived: _AlarmRequest, known: _DecidedRequest | Mapping[int, RecordedAlarm]
-    ) -> _DecidedRequest:
+        self, arrived: _Portion, known: _DecidedPortion | Mapping[int, RecordedAlarm]
+    ) -> _DecidedPortion:
         """Decide on the alarms of a request that are no repeats."""
-        if isinstance(known, _DecidedRequest):
+        if isinstance(known, _DecidedPortion):
             return known
-        return _DecidedRequest(
+        return _DecidedPortion(
             [
                 known[index]
                 if index in known
@@ -344,8 +369,11 @@ class Intake:
         """Start one execution for all incidents of some requests that need one. Return for each
         request the execution of its first incident."""
         now = time.monotonic()
-        self._begun = {each: begun for each, begun in self._begun.items() if now - begun[0] < AGAIN}
-        wanted = [each for some in batch for each in some if each not in self._begun]
+        with self._lock:
+            kept = {each: got for each, got in self._begun.items() if now - got[0] < AGAIN}
+            self._begun = kept
+        begun = {each: execution for each, (_at, execution) in kept.items()}
+        wanted = [each for some in batch for each in some if each not in begun]
         if fresh := list(dict.fromkeys(wanted)):
             try:
                 started = self._mistral.start(
@@ -355,11 +383,13 @@ class Intake:
                 LOG.error("The failovers of admitted alarms were not started: %s", error)
                 away = _unavailable("Mistral does not answer; the alarm is recorded")
                 return [
-                    away if any(each in fresh for each in some) else self._begun[some[0]][1]
+                    away if any(each in fresh for each in some) else begun[some[0]]
                     for some in batch
                 ]
-            self._begun |= dict.fromkeys(fresh, (now, str(started["id"])))
-        return [self._begun[some[0]][1] for some in batch]
+            begun |= dict.fromkeys(fresh, str(started["id"]))
+            with self._lock:
+                self._begun |= dict.fromkeys(fresh, (now, str(started["id"])))
+        return [begun[some[0]] for some in batch]
 
     def _remember(self, signature: str, came_of_it: str) -> None:
         """Record that a signed request was taken. Raises Refused if another one was faster."""
@@ -372,9 +402,11 @@ class Intake:
         if not self._database.atomically(take):
             raise _replayed(came_of_it)
 
-    def _rate_of(self, sender: Sender) -> _RateLimit:
+    def _queue_of(self, sender: Sender) -> _SenderQueue:
         with self._lock:
-            return self._rates.setdefault(sender, _RateLimit(RATE, BURST))
+            if sender not in self._queues:
+                self._queues[sender] = _SenderQueue(self._decide, self._start)
+            return self._queues[sender]
 
     def _authenticated(self, delivery: Delivery) -> tuple[Sender, str | None]:
         """Return the sender, and the signature, None if a token authenticates the sender."""
@@ -438,6 +470,31 @@ class Intake:
         return str(started["id"])
 
 
+class _SenderQueue:
+    """What the requests of one sender wait for: its rate, and its turns to decide and to start.
+    Requests of other senders wait for their own."""
+
+    def __init__(
+        self,
+        decide: Callable[[Sequence[_Portion]], Sequence[_DecidedPortion | Exception]],
+        start: Callable[[Sequence[tuple[str, ...]]], Sequence[str | Exception]],
+    ) -> None:
+        self.rate = _RateLimit(RATE, BURST)
+        self.deciding = Batches(decide, DECIDED, lambda portion: len(portion.reports))
+        self.starting = Batches(start, STARTED)
+        self._places = threading.BoundedSemaphore(PENDING)
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """Hold a place while a request waits for its answer. Raises Refused if there is none."""
+        if not self._places.acquire(blocking=False):
+            raise _too_many()
+        try:
+            yield
+        finally:
+            self._places.release()
+
+
 class _RateLimit:
     """A bucket of so many tokens that fills at a rate. It may owe tokens: what a request costs is
     known only after it was let in."""
@@ -480,17 +537,6 @@ def _about(
     if group and group in members and not (alarm.servers or alarm.others):
         return [(group, "")]
     return ()
-
-
-def _portions(batch: Sequence[_AlarmRequest], most: int) -> Iterator[Sequence[_AlarmRequest]]:
-    """Yield the requests in portions with at most so many alarms, or of one request."""
-    some: list[_AlarmRequest] = []
-    for arrived in batch:
-        if some and sum(len(each.reports) for each in some) + len(arrived.reports) > most:
-            yield some
-            some = []
-        some.append(arrived)
-    yield some
 
 
 def _incident(decisions: Sequence[RecordedAlarm]) -> str:

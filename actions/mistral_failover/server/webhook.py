@@ -33,7 +33,7 @@ SLOWEST = 10.0
 """Seconds that a whole request may take to arrive, including the TLS handshake."""
 DRAIN = 3.0
 """Seconds for which the rest of a refused request is read, so that its sender reads the answer."""
-CONNECTIONS = 64
+CONNECTIONS = 128
 """Connections that may be open at once. A further one replaces one whose request has not arrived
 yet: the oldest of the peer that has most of those. If all requests have arrived, the new connection
 is closed."""
