@@ -83,14 +83,15 @@ class Settings:
     parallel_operations: int = _option(
         cfg.IntOpt,
         64,
-        "Operations that one process carries out at the same time, each in a thread. They "
-        "mostly wait for the cloud.",
+        "Threads of one process that carry out operations, which mostly wait for the cloud. One "
+        "project gets three quarters of them at most, and less while others need some.",
         min=1,
     )
     nova_operations: int = _budget("ask Nova")
     cinder_operations: int = _budget("ask Cinder")
     heat_operations: int = _budget("ask Heat")
     neutron_operations: int = _budget("ask Neutron")
+    mistral_operations: int = _budget("are workflows of the user")
     other_operations: int = _budget("ask each further service")
     lease_margin: float = _option(
         cfg.FloatOpt,

@@ -22,7 +22,7 @@ from sqlalchemy.exc import OperationalError
 from mistral_failover.actions import base, locks, reports
 from mistral_failover.actions import operations as operation_actions
 from mistral_failover.convergence.records import Outcome, Ready, Record, Step, Ticket
-from mistral_failover.mistral import action_runner
+from mistral_failover.mistral import action_runner, api, user_workflows
 from mistral_failover.model.stages import Stage
 from mistral_failover.recovery import advance
 from mistral_failover.runtime.budgets import Need
@@ -868,3 +868,76 @@ def test_a_process_that_stopped_takes_no_work_until_it_starts_again(
 
     stopped.workers.reopen()
     assert advanced(stopped, context, ready)["state"] == "COMPLETE"
+
+
+# -- workflows of the user
+
+
+def leases(state: Runtime, ready: Ready) -> list[float]:
+    """When the leases of a traversal's nodes end."""
+    rows = state.database.reading(lambda tx: tx.progress(ready.traversal_id))
+    return [row.lease_until or 0.0 for row in rows]
+
+
+class UserWorkflows:
+    """Stands for Mistral: executions of users' workflows, which run until a test ends them."""
+
+    def __init__(self) -> None:
+        self.started: Counter[str] = Counter()
+        self.names: dict[str, str] = {}
+        self.over = False
+        self.all_run = threading.Condition()
+
+    def outcome(self, execution: str) -> Any:
+        if execution not in self.names:
+            return None
+        state = "SUCCESS" if self.over else "RUNNING"
+        return api.Outcome(self.names[execution], state, {"physical_id": execution}, "")
+
+    def start(self, execution: str, workflow: str, *_more: Any) -> None:
+        with self.all_run:
+            self.started[execution] += 1
+            self.names[execution] = workflow
+            self.all_run.notify_all()
+
+    def namespace_of(self, _execution: str) -> str:
+        return ""
+
+    def wait_for(self, number: int) -> None:
+        """Wait until so many run."""
+        with self.all_run:
+            assert self.all_run.wait_for(lambda: len(self.names) == number, 60)
+
+
+def test_a_project_whose_workflows_run_for_long_leaves_threads_and_executors_to_others(
+    state: Runtime,
+    process: Callable[..., Runtime],
+    context: ActionContext,
+    context_of: Callable[..., ActionContext],
+    started: Callable[..., Ready],
+    operations: Operations,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(advance, "IN_TURN", 0.1)
+    workflows = UserWorkflows()
+    monkeypatch.setattr(user_workflows, "mistral_of", lambda *_: workflows)
+    thing = {"type": "house", "properties": {"holder": ACTIVE}}
+    long = started(resources={f"thing{number}": thing for number in range(5)})
+    other = context_of("another project")
+    short = started(by=other, resources=CHAIN)
+    limited = process(parallel_operations=2, poll_first=0.01, lease=3.0, lease_margin=0.5)
+
+    answer = advanced(limited, context, long)
+    workflows.wait_for(5)
+    assert answer["again"] is True, "a call gives its executor's thread back meanwhile"
+    assert advanced(limited, other, short)["state"] == "COMPLETE"
+    assert lock_owners(state, long) == {True: 5}, "what waits keeps its lock"
+    begun = leases(state, long)
+    until(lambda: min(leases(state, long)) > max(begun), "the leases were not renewed")
+
+    assert limited.workers.hand_back(60)
+    assert lock_owners(state, long) == {False: 5}, "another process need not wait for a lease"
+    workflows.over = True
+    assert advanced(process(poll_first=0.01), context, long)["state"] == "COMPLETE"
+    assert set(workflows.started.values()) == {1}
+    assert operations.names == ["data", "database", "routing"]

@@ -201,12 +201,12 @@ def started(queue: Queue[str]) -> list[str]:
     """Start everything that may start."""
     found = []
     while (one := queue.start()) is not None:
-        found.append(one[0])
+        found.append(one)
     return found
 
 
-def queue_of(clock: Clock, nova: int = 100) -> Queue[str]:
-    return Queue(Budgets({"Nova": nova}, 100, clock), clock)
+def queue_of(clock: Clock, nova: int = 100, threads: int = 100) -> Queue[str]:
+    return Queue(Budgets({"Nova": nova}, 100, clock), threads, clock)
 
 
 def test_the_highest_priority_starts_first_then_the_oldest_failover_then_the_first_node(
@@ -255,3 +255,37 @@ def test_a_queue_that_is_cleared_starts_nothing_more(clock: Clock) -> None:
     assert sorted(queue.clear()) == ["waits", "waits, too"]
     queue.ended(Need("p", ("Nova",)))
     assert started(queue) == []
+
+
+def test_projects_share_the_threads_and_one_that_has_none_finds_one(clock: Clock) -> None:
+    queue = queue_of(clock, threads=8)
+    for number in range(8):
+        for project in "abc":
+            queue.put(f"{project}{number}", Need(project))
+    assert started(queue) == ["a0", "b0", "c0", "a1", "b1", "c1", "a2"]
+    queue.put("d0", Need("d"))
+    assert started(queue) == ["d0"]
+    queue.ended(Need("a"))
+    assert started(queue) == [], "the last one is for a project that has none"
+    for _ in range(2):
+        queue.ended(Need("b"))
+    assert started(queue) == ["b2", "b3"]
+
+
+def test_what_pauses_gives_its_thread_back_and_keeps_its_budgets(clock: Clock) -> None:
+    queue, need = queue_of(clock, nova=1, threads=1), Need("p", ("Nova",))
+    for name in ("long", "next"):
+        queue.put(name, need)
+    queue.put("other", Need("q"))
+    assert started(queue) == ["long"]
+    queue.pause(need)
+    assert started(queue) == ["other"]
+    queue.ended(Need("q"))
+    assert started(queue) == []
+    queue.put("urgent", Need("p", (), 1000))
+    queue.put_back("long", need)
+    assert started(queue) == ["long"]
+    queue.ended(need)
+    assert started(queue) == ["urgent"]
+    queue.ended(Need("p"))
+    assert started(queue) == ["next"]

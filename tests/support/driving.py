@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from mistral_lib.actions.context import ActionContext
 
+from mistral_failover.cloud.waits import slept
 from mistral_failover.convergence.records import Outcome, Ready, Step
 from mistral_failover.mistral.operation_documents import OperationDocument, outcome_of, read_ticket
 from mistral_failover.resources import ownership, worker
@@ -28,7 +29,7 @@ def work(state: Runtime, context: ActionContext, ready: Ready) -> list[Ready]:
     request = Request(state, context)
     group = request.store.reading(lambda tx: ownership.group_of(request, tx, ready.traversal_id))
     assert group is not None
-    return list(worker.NodeWorker(request, group.id).work(ready))
+    return list(slept(worker.NodeWorker(request, group.id).work(ready)))
 
 
 def work_all(

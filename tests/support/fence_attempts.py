@@ -12,7 +12,7 @@ from mistral_failover.agent.channel.interface import Command, CommandResult, Hea
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud import servers
 from mistral_failover.cloud.servers import Evidence, ServerState
-from mistral_failover.cloud.waits import ProbeResult, wait_until
+from mistral_failover.cloud.waits import Pauses, ProbeResult, pauses_until
 from mistral_failover.resources.fence.ladder import fence
 from mistral_failover.resources.fence.rung import FenceTarget
 from mistral_failover.resources.operation_context import OperationContext
@@ -30,8 +30,8 @@ class Cloud:
     """What waits without a guard, and shortly."""
 
     @staticmethod
-    def wait(probe: Callable[[], ProbeResult], *, what: str, limit: float) -> Any:
-        return wait_until(probe, what=what, limit=limit, first=0.001, ceiling=0.01)
+    def pauses(probe: Callable[[], ProbeResult], *, what: str, limit: float) -> Pauses[Any]:
+        return pauses_until(probe, what=what, limit=limit, first=0.001, ceiling=0.01)
 
 
 class Attempt:

@@ -75,9 +75,9 @@ def context(context_of: Callable[..., ActionContext], project: str) -> ActionCon
 
 @pytest.fixture
 def define(state: Runtime, context: ActionContext) -> Callable[..., str]:
-    """Define a group of two resources; returns its name."""
+    """Define a group of two resources, ``by`` whose request; returns its name."""
 
-    def make(name: str = "payments", **more: Any) -> str:
+    def make(name: str = "payments", *, by: ActionContext = context, **more: Any) -> str:
         document = {
             "failover_template_version": "2026-11-21",
             "stack": name,
@@ -87,7 +87,7 @@ def define(state: Runtime, context: ActionContext) -> Callable[..., str]:
             },
             **more,
         }
-        answer = group_actions.Define(document, name=name, types=[HOUSE]).run(context)
+        answer = group_actions.Define(document, name=name, types=[HOUSE]).run(by)
         assert not isinstance(answer, Result), answer.error
         return name
 
@@ -96,14 +96,15 @@ def define(state: Runtime, context: ActionContext) -> Callable[..., str]:
 
 @pytest.fixture
 def started(
-    state: Runtime, project: str, context: ActionContext, define: Callable[..., str]
+    state: Runtime, context: ActionContext, define: Callable[..., str]
 ) -> Callable[..., Ready]:
-    """Define a group, ``payments`` unless named, and start a traversal; returns its first ready
-    node."""
+    """Define a group, ``payments`` unless named, and start a traversal, ``by`` whose request;
+    returns its first ready node."""
 
-    def make(name: str = "payments", **more: Any) -> Ready:
-        define(name, **more)
-        found = Request(state, context)
+    def make(name: str = "payments", *, by: ActionContext = context, **more: Any) -> Ready:
+        define(name, by=by, **more)
+        found = Request(state, by)
+        project = found.project_id
         identity = group_id(project, name)
         known = state.database.reading(lambda tx: groups.get(tx, identity))
         assert known is not None

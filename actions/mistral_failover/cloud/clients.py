@@ -29,7 +29,14 @@ from mistral_failover.cloud.guard import Guard
 from mistral_failover.cloud.paging import all_rows
 from mistral_failover.cloud.session import GuardedSession, refusal, session_for
 from mistral_failover.cloud.url_paths import url_path
-from mistral_failover.cloud.waits import ConcurrentWaits, ProbeResult, ResendPolicy, wait_until
+from mistral_failover.cloud.waits import (
+    ConcurrentWaits,
+    Pauses,
+    ProbeResult,
+    ResendPolicy,
+    pauses_until,
+    slept,
+)
 from mistral_failover.settings import Settings
 
 NOVA_MICROVERSION = "2.96"
@@ -201,19 +208,28 @@ class Cloud:
     def wait(
         self, probe: Callable[[], ProbeResult], *, what: str, limit: float, for_volume: bool = False
     ) -> Any:
-        """`wait_until` with the configured pauses and this cloud's guard. ``for_volume``: the probe
-        reads a volume each time; many such waits share what they read (`volume`)."""
+        """`pauses_until` in this thread, with the configured pauses and this cloud's guard.
+        ``for_volume``: the probe reads a volume each time; many such waits share what they read
+        (`volume`)."""
+        return slept(self.pauses(probe, what=what, limit=limit, for_volume=for_volume))
+
+    def pauses(
+        self, probe: Callable[[], ProbeResult], *, what: str, limit: float, for_volume: bool = False
+    ) -> Pauses[Any]:
+        """As :meth:`wait`, for a caller that sleeps itself."""
         with _waits.waiting(self._rights if for_volume else None):
-            return wait_until(
-                probe,
-                what=what,
-                limit=limit,
-                first=self.settings.poll_first,
-                growth=self.settings.poll_growth,
-                ceiling=self.settings.poll_ceiling,
-                guard=self.guard,
-                refused=self._refused,
-                concurrent=_waits,
+            return (
+                yield from pauses_until(
+                    probe,
+                    what=what,
+                    limit=limit,
+                    first=self.settings.poll_first,
+                    growth=self.settings.poll_growth,
+                    ceiling=self.settings.poll_ceiling,
+                    guard=self.guard,
+                    refused=self._refused,
+                    concurrent=_waits,
+                )
             )
 
     def carry_out(

@@ -7,15 +7,18 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from mistral_failover.cloud.errors import CloudError, Fate, translated
 from mistral_failover.cloud.guard import Guard, Listener, RequestLog
 from mistral_failover.settings import Settings
 
+R = TypeVar("R")
+Pauses = Generator[float, None, R]
+"""A wait: it yields the seconds until it looks again, and returns what it comes to."""
 SEVERAL = 2.5  # longest pause, in durations of a look
 UNSTRETCHED = 8
 """So many waits of a process at the same time look as often as one alone. If there are more, the
@@ -88,7 +91,7 @@ class ProbeResult:
     error: CloudError | None = None
 
 
-def wait_until(
+def pauses_until(
     probe: Callable[[], ProbeResult],
     *,
     what: str,
@@ -98,12 +101,11 @@ def wait_until(
     ceiling: float = 2.0,
     patience: int = 5,
     clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
     guard: Guard | None = None,
     refused: Callable[[], CloudError | None] = lambda: None,
     concurrent: ConcurrentWaits | None = None,
-) -> Any:
-    """Call ``probe`` until it reports that it is done, and return its result.
+) -> Pauses[Any]:
+    """Call ``probe`` until it reports that it is done, and return its result; yield each pause.
 
     ``what`` completes "waiting for ...". ``limit``: seconds in total, with a last look at the end;
     ``first``, ``growth`` and ``ceiling`` shape the pauses. A probe may also act (send the missing
@@ -160,8 +162,29 @@ def wait_until(
         step = min(crowded, max(0.0, deadline - clock()))
         if guard is not None:
             step = min(step, guard.permit("GET"))
-        sleep(step)
+        yield step
         pause = min(pause * growth, ceiling)
+
+
+def slept(pauses: Pauses[R], sleep: Callable[[float], None] = time.sleep) -> R:
+    """Return what a wait comes to, and sleep in its pauses. Raises as the wait does."""
+    while True:
+        try:
+            pause = next(pauses)
+        except StopIteration as end:
+            result: R = end.value
+            return result
+        sleep(pause)
+
+
+def wait_until(
+    probe: Callable[[], ProbeResult],
+    *,
+    sleep: Callable[[float], None] = time.sleep,
+    **options: Any,
+) -> Any:
+    """As `pauses_until`, with its ``options``, in this thread."""
+    return slept(pauses_until(probe, **options), sleep)
 
 
 ATTACH = "os-volume_attachments"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run a workflow of the user and wait for its end: an operation of the user's own type, or a rung
-of a fence.
+of a fence. An operation may run for a day, so it needs no thread between two looks.
 
 Its execution's id is derived, so a repeat finds the same execution instead of starting a second
 one: Mistral answers a POST with a known id with that execution. A process that continues the work
@@ -16,7 +16,7 @@ from typing import Any
 
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import LeaseLost, NoLongerNeeded
-from mistral_failover.cloud.waits import ProbeResult, wait_until
+from mistral_failover.cloud.waits import Pauses, ProbeResult, pauses_until
 from mistral_failover.convergence.records import Outcome
 from mistral_failover.fault_points import reach
 from mistral_failover.mistral import api
@@ -28,8 +28,11 @@ from mistral_failover.runtime.errors import describe
 from mistral_failover.runtime.lease_guard import LeaseGuard
 from mistral_failover.runtime.request import Request
 
-Wait = Callable[..., Any]
-"""``cloud.waits.wait_until`` with its pauses and its guard filled in."""
+Wait = Callable[..., Pauses[Any]]
+"""``cloud.waits.pauses_until`` with its pauses and its guard filled in."""
+LATER = 5.0
+"""How many times longer than others the pauses of an operation may get. They grow with the time
+that it has taken, so the end of a short one is seen as soon."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ def run_to_its_end(
     limit: float,
     *,
     stale: Callable[[api.Outcome], bool],
-) -> WorkflowResult:
+) -> Pauses[WorkflowResult]:
     """Start a workflow unless it was started before, and wait for its end, at most ``limit``
     seconds; then it is stopped, as long as this process lives.
 
@@ -91,7 +94,7 @@ def run_to_its_end(
 
     deadline = time.monotonic() + limit
     try:
-        found = wait(step, what=f"the end of {start.workflow}", limit=limit)
+        found = yield from wait(step, what=f"the end of {start.workflow}", limit=limit)
     except NoLongerNeeded as reason:
         _stop(mistral, execution, f"NOT_NEEDED: {reason}")
         raise
@@ -109,8 +112,9 @@ def run_to_its_end(
 
 def operate(
     request: Request, guard: LeaseGuard, workflow: str, document: OperationDocument
-) -> Outcome:
-    """Carry out an operation that is a workflow of the user. Never raises.
+) -> Pauses[Outcome]:
+    """Carry out an operation that is a workflow of the user; yield the pauses between two looks.
+    Never raises.
 
     ``document``: the operation (``mistral.operation_documents``), the workflow's only input. An
     execution that was cancelled, by us at its time limit or by a user, decided nothing: it is
@@ -127,13 +131,13 @@ def operate(
                 "URL of Mistral's API",
                 "Set [failover] mistral_url, or call with a token.",
             )
-        ended = run_to_its_end(
+        ended = yield from run_to_its_end(
             mistral,
-            lambda probe, **more: wait_until(
+            lambda probe, **more: pauses_until(
                 probe,
                 first=settings.poll_first,
                 growth=settings.poll_growth,
-                ceiling=settings.poll_ceiling,
+                ceiling=LATER * settings.poll_ceiling,
                 guard=guard,
                 **more,
             ),

@@ -54,6 +54,9 @@ SETTLED = 0.1
 PATIENT = 5.0
 """Seconds that a loop waits while its own process has nothing to do. Then it gives its thread back,
 and Mistral calls it again. So groups that wait for a service do not use up an executor."""
+IN_TURN = 20.0
+"""The same while nodes of its group only wait in the pool: for a budget, a thread, or the end of a
+workflow. It is longer, because each call costs Mistral a task, and many groups may wait at once."""
 STORE_PATIENT = 900.0
 """The same while the state store does not answer. It is longer, because Mistral usually keeps its
 own state in the same database. After some 80 s an engine forgets the results that it received in
@@ -265,14 +268,15 @@ class _Loop:
             began = [worker.submit(Ready(view.traversal.id, row.node)) for row in view.due()]
             if any(began):
                 pause, idle_since = POLL_FIRST, time.monotonic()
-            if workers.busy(group_id):
+            if workers.active(group_id):
                 # Workers wake this loop; the timeout is for what other processes do. Wait a moment,
                 # so that workers that end together cause only one look.
                 workers.wait(group_id, look.count, POLL_LONGEST)
                 workers.settle(group_id, SETTLED)
                 idle_since = time.monotonic()
             else:
-                if time.monotonic() - idle_since > PATIENT:
+                patience = IN_TURN if workers.busy(group_id) else PATIENT
+                if time.monotonic() - idle_since > patience:
                     return None
                 workers.wait(group_id, look.count, min(pause, view.next_try(through) + 0.01))
                 pause = min(pause * POLL_GROWTH, POLL_LONGEST)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import tenacity
 from sqlalchemy.exc import SQLAlchemyError
 
+from mistral_failover.cloud.waits import Pauses
 from mistral_failover.convergence.errors import UnknownGroup
 from mistral_failover.convergence.records import Operation, Outcome, Ready, Step, Ticket
 from mistral_failover.convergence.waiting import TARGET_DOWN
@@ -73,7 +74,7 @@ class NodeWorker:
         of_type = known.types.get(known.position.types.get(ready.node.resource_id, ""))
         return Need(
             self.request.project_id,
-            of_type.services if of_type else (),
+            _asked(of_type) if of_type else (),
             known.position.priority,
             known.position.number,
         )
@@ -85,21 +86,28 @@ class NodeWorker:
             return _NodeNeeds()
         return _NodeNeeds(position, self.request.runtime.definitions.group(tx, state).types)
 
-    def work(self, ready: Ready) -> Iterable[Ready]:
-        """Process a node in this thread; return the nodes that became ready by that."""
-        try:
-            return self._checked(ready).ready
-        finally:
-            event_hooks.after(self.request)
+    def work(self, ready: Ready) -> Pauses[Iterable[Ready]]:
+        """Process a node; return the nodes that became ready by that. Yield the seconds for which
+        it needs no thread: its lease is kept alive meanwhile."""
+        steps = self._checked(ready)
+        while True:
+            try:
+                pause = next(steps)
+            except StopIteration as end:
+                step: Step = end.value
+                return step.ready
+            finally:
+                event_hooks.after(self.request)  # in the thread that committed them
+            yield pause
 
-    def _checked(self, ready: Ready) -> Step:
+    def _checked(self, ready: Ready) -> Pauses[Step]:
         """Check a node, carry out its operation under its lock, conclude it."""
         runtime, since = self.request.runtime, elapsed()
         step = runtime.engine.check(ready, self.request.owner)
         if step.operation is not None:
             ticket = step.operation.ticket
             with runtime.leases.hold(ticket.lock, since) as lease:
-                outcome = self._outcome(
+                outcome = yield from self._outcome(
                     step.operation,
                     runtime.guard(lease, self.request.project_id, step.operation.unsettled),
                 )
@@ -112,7 +120,7 @@ class NodeWorker:
         reach("work.next")
         return step
 
-    def _outcome(self, operation: Operation, guard: LeaseGuard) -> Outcome:
+    def _outcome(self, operation: Operation, guard: LeaseGuard) -> Pauses[Outcome]:
         """Carry out an operation. Never raises: the lock is held, so there must be an outcome."""
         request = self.request
         try:
@@ -123,7 +131,7 @@ class NodeWorker:
         if spec.action is not None:
             issued = IssuedOperation(document, operation.ticket)
             return action_runner.run(spec.action, issued, request.context)
-        return user_workflows.operate(request, guard, str(spec.workflow), document)
+        return (yield from user_workflows.operate(request, guard, str(spec.workflow), document))
 
     def _concluded(self, ticket: Ticket, outcome: Outcome) -> Step:
         """Record the outcome of an operation, or leave it to another worker."""
@@ -137,6 +145,13 @@ class NodeWorker:
             engine.abandon(ticket, *why)
             return Step(why[0])  # this request would be refused again
         return _insisted(self.request, ticket, outcome)
+
+
+def _asked(of_type: ResourceType) -> tuple[str, ...]:
+    """Return the services that the operations of a type ask: Mistral too if one is a workflow. Such
+    an operation may take a day, and its lease is renewed all the time."""
+    is_workflow = any(each.action is None for each in of_type.operations.values())
+    return (*of_type.services, *(("Mistral",) if is_workflow else ()))
 
 
 def _insisted(request: Request, ticket: Ticket, outcome: Outcome) -> Step:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many operations of a project may ask a service at once, and which of them comes first. Pure.
+"""How many operations of a project may run and ask a service at once, and which of them comes
+first. Pure.
 
 Each process has a budget for each project and service. It is an additive increase and a
 multiplicative decrease: a service that is overloaded halves it, operations that end let it grow.
@@ -10,10 +11,11 @@ from __future__ import annotations
 
 import heapq
 import logging
+import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 LOG = logging.getLogger(__name__)
@@ -29,6 +31,10 @@ QUIET = 60.0
 """Seconds without an overloaded service after which a budget is whole again."""
 LONGEST_PAUSE = 60.0
 """Longest pause in seconds that a service may ask for by Retry-After."""
+SHARE = 3
+"""A project gets a further thread only while it has fewer than this many times the threads that
+stay free then. So one project alone gets three quarters of them, several get less each, and a
+project that has none always finds one."""
 LONGEST_WAIT = 300.0
 """Seconds after which an operation goes before those with a higher priority, so nothing starves."""
 
@@ -156,6 +162,8 @@ T = TypeVar("T")
 
 @dataclass(eq=False)
 class _Waiting(Generic[T]):
+    """``need``: what it takes when it starts. One that continues has its budgets already."""
+
     item: T
     need: Need
     number: int
@@ -191,28 +199,43 @@ class _Lane(Generic[T]):
 class Queue(Generic[T]):
     """What waits for a thread and for budgets.
 
-    The project with the fewest running operations comes first, so a priority counts only within a
-    project. Then comes what has waited for `LONGEST_WAIT`, then the highest priority, then the
-    oldest failover.
+    The project with the fewest threads comes first, so a priority counts only within a project; and
+    none gets more than its `SHARE`. Then comes what has waited for `LONGEST_WAIT`, then the highest
+    priority, then the oldest failover.
     """
 
-    def __init__(self, budgets: Budgets, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, budgets: Budgets, threads: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """``threads``: those of all projects together. ``clock``: in seconds."""
         self._budgets = budgets
+        self._free = threads
         self._clock = clock
-        self._lanes: dict[tuple[str, tuple[str, ...]], _Lane[T]] = {}
+        self._lanes: dict[tuple[str, tuple[str, ...] | None], _Lane[T]] = {}
         self._running: Counter[str] = Counter()
         self._number = 0
 
     def put(self, item: T, need: Need) -> None:
         """Have something wait."""
+        self._add((need.project_id, need.services), item, need, self._clock())
+
+    def put_back(self, item: T, need: Need) -> None:
+        """Have something wait that gave its thread back by :meth:`pause`. It goes first in its
+        project: it mostly needs a thread for a moment, and holds a lock and its budgets."""
+        self._add((need.project_id, None), item, replace(need, services=()), -math.inf)
+
+    def _add(
+        self, lane_of: tuple[str, tuple[str, ...] | None], item: T, need: Need, since: float
+    ) -> None:
         self._number += 1
-        waiting = _Waiting(item, need, self._number, self._clock())
-        lane = self._lanes.setdefault((need.project_id, need.services), _Lane())
+        waiting = _Waiting(item, need, self._number, since)
+        lane = self._lanes.setdefault(lane_of, _Lane())
         heapq.heappush(lane.ranked, waiting)
         lane.arrived.append(waiting)
 
-    def start(self) -> tuple[T, Need] | None:
-        """Return what may start now, and take its budgets; None if nothing may."""
+    def start(self) -> T | None:
+        """Return what may start now, and take a thread and its budgets for it; None if nothing
+        may."""
         overdue_since = self._clock() - LONGEST_WAIT
         best: _Waiting[T] | None = None
         best_rank: tuple[int, bool, tuple[int, int, int]] | None = None
@@ -220,6 +243,8 @@ class Queue(Generic[T]):
             waiting = lane.first(overdue_since)
             if waiting is None:
                 del self._lanes[key]
+                continue
+            if not self._has_thread(waiting.need.project_id):
                 continue
             if not self._budgets.room(waiting.need):
                 continue
@@ -236,11 +261,21 @@ class Queue(Generic[T]):
         best.gone = True
         self._budgets.take(best.need)
         self._running[best.need.project_id] += 1
-        return best.item, best.need
+        self._free -= 1
+        return best.item
+
+    def _has_thread(self, project_id: str) -> bool:
+        running = self._running[project_id]
+        return self._free > 0 and (not running or running < SHARE * (self._free - 1))
 
     def ended(self, need: Need) -> None:
-        """Give back the budgets of what was started."""
+        """Give back the thread and the budgets of what was started."""
         self._budgets.give_back(need)
+        self.pause(need)
+
+    def pause(self, need: Need) -> None:
+        """Give back the thread of what was started, and keep its budgets."""
+        self._free += 1
         self._running[need.project_id] -= 1
         if not self._running[need.project_id]:
             del self._running[need.project_id]

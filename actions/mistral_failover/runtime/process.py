@@ -60,6 +60,7 @@ class Runtime:
         maxima = {
             "Cinder": settings.cinder_operations,
             "Heat": settings.heat_operations,
+            "Mistral": settings.mistral_operations,
             "Neutron": settings.neutron_operations,
             "Nova": settings.nova_operations,
         }

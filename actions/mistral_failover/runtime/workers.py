@@ -3,7 +3,8 @@
 
 An operation mostly waits for the cloud, so one process carries out many at once. A node that waits
 for a free thread, or for the budget of a service, holds no lock yet, so that delays work and harms
-nothing.
+nothing. An operation that may take hours, a workflow of the user, needs a thread only for each look
+at it: it keeps its lock, whose lease this process renews, and its budgets.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,19 +27,25 @@ LOG = logging.getLogger(__name__)
 REST = 1.0
 """Seconds before a node whose work raised may be put in again."""
 
-Work = Callable[[Ready], Iterable[Ready]]
-"""Processes one node and returns the nodes that became ready by it. It may raise: then the node
-stays as it is, until a loop or a sweep finds it again."""
+Steps = Generator[float, None, Iterable[Ready]]
+Work = Callable[[Ready], Steps]
+"""Processes one node and returns the nodes that became ready by it. It yields the seconds for which
+it needs no thread, and then continues in another one. If the process stops, it continues at once
+and must end. It may raise: then the node stays as it is, until a loop or a sweep finds it again."""
 Needs = Callable[[Ready], Need]
 """Says what a node needs to start. It must not raise."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class _Job:
+    """A node in the pool. ``steps``: of its work, once that has begun."""
+
     group_id: str
     ready: Ready
     work: Work
     needs: Needs
+    need: Need
+    steps: Steps | None = None
 
 
 class Workers:
@@ -52,14 +59,15 @@ class Workers:
     def __init__(self, limit: int, budgets: Budgets) -> None:
         """``limit``: the maximum number of threads."""
         self._limit = limit
-        self._free = limit
         self._budgets = budgets
-        self._queue: Queue[_Job] = Queue(budgets)
+        self._queue: Queue[_Job] = Queue(budgets, limit)
+        self._paused: set[_Job] = set()
         self._lock = threading.Lock()
         self._stopped = threading.Condition(self._lock)
         self._ended_of: WeakValueDictionary[str, threading.Condition] = WeakValueDictionary()
         self._nodes: set[Ready] = set()
         self._busy: Counter[str] = Counter()
+        self._active: Counter[str] = Counter()
         self._count = 0
         self._last: dict[str, int] = {}
         self._loops = 0
@@ -81,7 +89,7 @@ class Workers:
                 return False
             self._nodes.add(ready)
             self._busy[group_id] += 1
-            self._queue.put(_Job(group_id, ready, work, needs), need)
+            self._queue.put(_Job(group_id, ready, work, needs, need), need)
             self._start()
         return True
 
@@ -108,6 +116,12 @@ class Workers:
         """Return how many nodes of a group are in the pool."""
         with self._lock:
             return self._busy[group_id]
+
+    def active(self, group_id: str) -> bool:
+        """Return whether a thread processes a node of a group, other than one that has needed none
+        for a while and is only looked at."""
+        with self._lock:
+            return group_id in self._active
 
     def wait(self, group_id: str, ended: int, seconds: float) -> None:
         """Wait until a node of a group was processed since :meth:`ended` returned ``ended``, the
@@ -142,7 +156,7 @@ class Workers:
                 self._notify_stop()
 
     def hand_back(self, seconds: float) -> bool:
-        """Release all work: start nothing more, and wait until running work has noticed.
+        """Release all work: start nothing more, and wait until work that has begun has noticed.
 
         Return whether there was any work. Work that still runs after ``seconds`` makes no further
         calls, because the guard refuses them, and its lease expires.
@@ -151,8 +165,13 @@ class Workers:
             worked = bool(self._nodes or self._loops)
             self._stopping = True
             for job in self._queue.clear():
+                if job.steps is not None:
+                    self._paused.add(job)
+                    continue
                 self._nodes.discard(job.ready)
                 self._end(job.group_id)
+            for job in list(self._paused):
+                self._put_back(job)
             self._notify_stop()
             for waiting in list(self._ended_of.values()):
                 waiting.notify_all()
@@ -166,11 +185,12 @@ class Workers:
 
     def _start(self) -> None:
         """Start what may start now. The caller has the lock."""
-        while self._free and (next_one := self._queue.start()) is not None:
-            self._free -= 1
+        while (job := self._queue.start()) is not None:
+            if job.steps is None:
+                self._active[job.group_id] += 1
             self._pool = self._pool or ThreadPoolExecutor(self._limit, "failover-worker")
             try:
-                self._pool.submit(self._run, *next_one)
+                self._pool.submit(self._run, job)
             except RuntimeError:  # no thread can be started; it waits for one of those there are
                 LOG.warning("No further worker thread can be started", exc_info=True)
 
@@ -178,41 +198,77 @@ class Workers:
         with self._lock:
             self._start()
 
-    def _run(self, job: _Job, need: Need) -> None:
+    def _run(self, job: _Job) -> None:
+        pause: float | None = None
+        fresh = job.steps is None
         try:
             # Before the end is recorded: a loop that sees it must not find the pool empty. And
             # before the next one starts: these may come first.
-            for node in self._worked(job):
+            pause, nodes = self._worked(job)
+            for node in nodes:
                 self.submit(job.group_id, node, job.work, job.needs)
         except Exception:  # noqa: BLE001 - the thread and the budget must be released in any case
             LOG.warning("Nodes that became ready are left to the next loop", exc_info=True)
         finally:
             with self._lock:
-                self._free += 1
-                self._queue.ended(need)
-                self._end(job.group_id)
+                if fresh:
+                    _less(self._active, job.group_id)
+                if pause is None:
+                    self._queue.ended(job.need)
+                    self._end(job.group_id)
+                else:
+                    self._pause(job, pause)
                 self._start()
 
-    def _worked(self, job: _Job) -> Iterable[Ready]:
-        """Process a node. Return the nodes that became ready by that."""
+    def _pause(self, job: _Job, seconds: float) -> None:
+        """Put a node aside for a while, without its thread. The caller has the lock."""
+        self._queue.pause(job.need)
+        self._paused.add(job)
+        if self._stopping:  # it did not see that yet
+            self._put_back(job)
+        else:
+            self._timers.after(seconds, lambda: self._resume(job))
+
+    def _resume(self, job: _Job) -> None:
+        with self._lock:
+            self._put_back(job)
+
+    def _put_back(self, job: _Job) -> None:
+        """Have a node that was put aside continue, once. The caller has the lock."""
+        if job in self._paused:
+            self._paused.discard(job)
+            self._queue.put_back(job, job.need)
+            self._start()
+
+    def _worked(self, job: _Job) -> tuple[float | None, Iterable[Ready]]:
+        """Process a node. Return the seconds for which it needs no thread, None at its end; and the
+        nodes that became ready by it."""
+        pause: float | None = None
         try:
-            return () if self.stopping else job.work(job.ready)
+            if job.steps is None:
+                if self.stopping:
+                    return None, ()
+                job.steps = job.work(job.ready)
+            pause = next(job.steps)
+        except StopIteration as end:
+            return None, end.value
         except Exception:  # noqa: BLE001 - the pool must survive whatever one node raises
             LOG.warning("Node %s failed and was left unchanged", job.ready.node.key, exc_info=True)
             with self._lock:  # a loop puts it in again at once, and it may raise for ever
                 self._stopped.wait_for(lambda: self.stopping, REST)
-            return ()
+            return None, ()
+        else:
+            return pause, ()
         finally:
-            with self._lock:
-                self._nodes.discard(job.ready)
-                self._notify_stop()
+            if pause is None:
+                with self._lock:
+                    self._nodes.discard(job.ready)
+                    self._notify_stop()
 
     def _end(self, group_id: str) -> None:
         """Record that a node of a group left the pool, and wake the loops that wait for the group.
         The caller has the lock."""
-        self._busy[group_id] -= 1
-        if not self._busy[group_id]:
-            del self._busy[group_id]
+        _less(self._busy, group_id)
         self._count += 1
         self._last[group_id] = self._count
         if (waiting := self._ended_of.get(group_id)) is not None:
@@ -231,3 +287,9 @@ class Workers:
         lock."""
         if self._stopping:
             self._stopped.notify_all()
+
+
+def _less(counter: Counter[str], key: str) -> None:
+    counter[key] -= 1
+    if not counter[key]:
+        del counter[key]

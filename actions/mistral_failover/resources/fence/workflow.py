@@ -63,6 +63,7 @@ class Workflow(FenceRung):
         """Run the workflow for at most ``limit`` seconds, and judge it. If it has not ended by
         then, it is stopped, as long as this process lives."""
         from mistral_failover.cloud.servers import Evidence
+        from mistral_failover.cloud.waits import slept
         from mistral_failover.mistral.user_workflows import WorkflowStart, run_to_its_end
 
         workflow, limit, target = self.name(rung), float(rung["limit"]), attempt.target
@@ -77,9 +78,9 @@ class Workflow(FenceRung):
         if mistral is None:
             said = "neither the token nor the configuration has the URL of Mistral's API"
             return Evidence(False, self.kind, said)
-        ended = run_to_its_end(
+        pauses = run_to_its_end(
             mistral,
-            attempt.tools.cloud.wait,
+            attempt.tools.cloud.pauses,
             WorkflowStart(
                 workflow,
                 facts,
@@ -89,6 +90,7 @@ class Workflow(FenceRung):
             limit,
             stale=lambda found: found.ago > limit,
         )
+        ended = slept(pauses)
         if ended.found is None:
             words = (
                 f"{workflow} (execution {ended.execution}) is {ended.state} after {limit:g} s, "
