@@ -233,6 +233,13 @@ class Settings:
         "except those of the current traversal.",
         min=100,
     )
+    groups_per_project: int = _option(
+        cfg.IntOpt,
+        2000,
+        "Maximum number of groups of a project. Groups beyond it that exist already stay, and "
+        "can be changed.",
+        min=1,
+    )
     storm_window: float = _option(
         cfg.FloatOpt,
         600.0,

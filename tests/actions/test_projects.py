@@ -13,13 +13,24 @@ import pytest
 from mistral_lib.actions import Action
 from mistral_lib.actions.context import ActionContext
 
-from mistral_failover.actions import alarms, members, operations, orders, plans, recovery, reports
+from mistral_failover.actions import (
+    alarms,
+    groups,
+    members,
+    operations,
+    orders,
+    plans,
+    recovery,
+    reports,
+)
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import Outcome, Ready
 from mistral_failover.mistral.operation_documents import read_ticket, ticket_document
+from mistral_failover.orders import define_group
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import DEFAULT_PROJECT, Request
 from support.driving import handed_out, ready_nodes
+from support.group_fixtures import HOUSE
 
 NAMING_A_GROUP: list[Action] = [
     orders.Begin("payments"),
@@ -159,3 +170,26 @@ def test_a_ticket_is_the_same_after_its_journey_through_json(state: Runtime, beg
     document = json.loads(json.dumps(ticket_document(step.operation.ticket)))
 
     assert "done" in state.engine.conclude(read_ticket(document), Outcome()).sentence
+
+
+def test_a_project_has_so_many_groups_and_keeps_those_that_it_has(
+    state: Runtime,
+    context: ActionContext,
+    stranger: ActionContext,
+    define: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("payments", "shop"):
+        define(name)
+    monkeypatch.setattr(state, "settings", replace(state.settings, groups_per_project=1))
+    document = define_group.definition(Request(state, context), "shop")["document"]
+
+    for dry_run in (False, True):
+        refused = groups.Define(document, name="web", types=[HOUSE], dry_run=dry_run).run(context)
+        assert refused.error["code"] == "TOO_MANY_GROUPS"
+        assert "failover group delete" in refused.error["remedy"]
+    assert reports.Status("web").run(context).error["code"] == "UNKNOWN_GROUP"
+    define("shop", priority=3)
+    define("web", by=stranger)
+    refused = groups.Define(document, name="shop", types=[HOUSE] * 101).run(context)
+    assert "the limit is 100" in refused.error["message"]

@@ -31,6 +31,8 @@ ASK = 3.0
 """The limit for questions to Mistral, in seconds."""
 HEAT = 20.0
 """The limit for the question to Heat, in seconds."""
+MOST_TYPES = 100
+"""Type files that are given with a group file at most."""
 
 
 def define(
@@ -39,11 +41,18 @@ def define(
     """Check a group file and its types and store them, unless it is a ``dry_run``.
 
     Raises InvalidDocument, also if the file names servers that belong to another group of the
-    project; CloudError if only Heat can tell that and does not.
+    project; ActionError TOO_MANY_GROUPS; CloudError if only Heat can tell whether servers are
+    shared and does not.
     """
     given = [] if types is None else types
     if not isinstance(given, list):
         raise ActionError("BAD_INPUT", "types: a list of type files is expected", "Correct types.")
+    if len(given) > MOST_TYPES:
+        raise ActionError(
+            "BAD_INPUT",
+            f"types: {len(given)} type files are given, and the limit is {MOST_TYPES}",
+            "Give only the type files that the group file names.",
+        )
     loaded = [load_type(document) for document in given]
     group = parse_group(definition, name=name, types=loaded)
     for problem in template_problems(group):
@@ -60,6 +69,8 @@ def define(
         # Afterwards: of two groups that are defined at the same moment, one sees the other.
         others = groups.documents(tx, locked=not dry_run)
         others.pop(group.name, None)
+        if known is None:
+            _refuse_too_many(len(others) + 1, request.runtime.settings.groups_per_project)
         if stacks is None and _written_otherwise(group, others):
             raise _AskHeat
         _refuse_shared(group, others, stacks or {group.stack}, known["document"] if known else None)
@@ -87,6 +98,18 @@ def define(
 
 class _AskHeat(Exception):  # noqa: N818 - no error: the transaction runs again
     """Only Heat can tell whether two group files mean the same stack."""
+
+
+def _refuse_too_many(number: int, most: int) -> None:
+    """Refuse a new group if the project would have more than ``most``. Raises ActionError
+    TOO_MANY_GROUPS."""
+    if number > most:
+        raise ActionError(
+            "TOO_MANY_GROUPS",
+            f"the project has {number - 1} groups, and the limit is {most}",
+            "Delete a group that you no longer need: failover group delete NAME. Or ask the "
+            "operator of the cloud to raise [failover] groups_per_project.",
+        )
 
 
 def _written_otherwise(group: Group, others: Mapping[str, Mapping[str, Any]]) -> bool:
