@@ -33,8 +33,9 @@ LONGEST_PAUSE = 60.0
 """Longest pause in seconds that a service may ask for by Retry-After."""
 SHARE = 3
 """A project gets a further thread only while it has fewer than this many times the threads that
-stay free then. So one project alone gets three quarters of them, several get less each, and a
-project that has none always finds one."""
+stay free then. So one project alone gets three quarters of them, and the last free one is for a
+project that has none. What runs is not stopped, so several projects with long operations can still
+take all of them."""
 LONGEST_WAIT = 300.0
 """Seconds after which an operation goes before those with a higher priority, so nothing starves."""
 
