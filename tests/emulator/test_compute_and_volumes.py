@@ -7,6 +7,7 @@ import cinderclient.exceptions
 import pytest
 import requests
 from openstack import exceptions
+from oslo_utils.timeutils import parse_isotime
 
 from emulator.emulated_clients import Clients, Pair, clients_of
 from mistral_failover.emulator.client import EmulatorClient
@@ -124,6 +125,40 @@ def test_only_an_admin_sees_the_compute_services(
     emulator.fault("host", "cmp1", "compute_down")
     rows = clients_of(cloud.url, "admin").compute.services()
     assert {row.host: row.state for row in rows} == {"cmp1": "down", "cmp2": "up"}
+
+
+def test_a_compute_service_s_time_is_of_its_last_report_or_of_an_administrator_s_last_change(
+    cloud: EmulatedCloud, emulator: EmulatorClient
+) -> None:
+    """As in Nova, whose database stamps each change of the row. A service that was forced down is
+    down whatever it reports."""
+    compute, host = clients_of(cloud.url, "admin").compute, cloud.emulation.state.hosts["cmp1"]
+
+    def shown() -> tuple[str, str, float]:
+        row = next(iter(compute.services(host="cmp1")))
+        return row.state, row.status, parse_isotime(row.updated_at).timestamp()
+
+    def change(down: bool) -> None:
+        row = next(iter(compute.services(host="cmp1")))
+        compute.update_service_forced_down(row, forced=down)
+
+    emulator.fault("host", "cmp1", "compute_down")
+    host.reported -= 60
+    _, _, died = shown()
+    change(down=True)
+    _, _, changed = shown()
+    assert changed > died + 50
+    compute.disable_service(next(iter(compute.services(host="cmp1"))))
+    host.changed -= 30
+    assert shown()[:2] == ("down", "disabled")
+
+    change(down=True)
+    assert shown()[2] < changed, "a repeat changes nothing"
+    emulator.fault("host", "cmp1", "revive")
+    assert shown()[0] == "down"
+    assert shown()[2] >= changed, "it reports"
+    change(down=False)
+    assert shown()[0] == "up"
 
 
 def test_stop_and_start_ask_for_the_right_state(demo: Clients, pair: Pair) -> None:

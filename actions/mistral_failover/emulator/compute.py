@@ -140,7 +140,8 @@ def _host_id(project_id: str, host: str) -> str:
 def _for_administrators(
     server: Server, host: Host | None, version: tuple[int, int]
 ) -> dict[str, Any]:
-    """UNKNOWN: its compute service does not report; DOWN: the service was forced down."""
+    """UNKNOWN: its compute service does not report; DOWN: the service was forced down; MAINTENANCE:
+    it is disabled."""
     body: dict[str, Any] = {
         "OS-EXT-SRV-ATTR:host": server.host or None,
         "OS-EXT-SRV-ATTR:instance_name": f"instance-{server.id[:8]}",
@@ -148,7 +149,8 @@ def _for_administrators(
     }
     if version >= (2, 16):
         dead = "DOWN" if host is not None and host.forced_down else "UNKNOWN"
-        body["host_status"] = "" if host is None else ("UP" if host.up else dead)
+        live = "MAINTENANCE" if host is not None and host.disabled else "UP"
+        body["host_status"] = "" if host is None else (live if host.up else dead)
     return body
 
 
@@ -327,6 +329,9 @@ def unreservable(volume: Volume) -> ApiError:
     return refused(400, of_cinder(words))
 
 
+_STATUS = {False: "enabled", True: "disabled"}
+
+
 def _services(call: Call) -> Any:
     if not call.admin:
         raise refused(403, denied("os_compute_api:os-services:list"))
@@ -345,11 +350,11 @@ def _service(call: Call, host: Host) -> dict[str, Any]:
         "binary": "nova-compute",
         "host": host.name,
         "zone": "nova",
-        "status": "enabled",
+        "status": _STATUS[host.disabled],
         "state": "up" if host.up else "down",
         "forced_down": host.forced_down,
         "disabled_reason": None,
-        "updated_at": utc(time.time() if host.reports else host.reported),
+        "updated_at": utc(host.updated),
     }
 
 
@@ -358,7 +363,11 @@ def _update_service(call: Call) -> Any:
         raise refused(403, denied("os_compute_api:os-services:update"))
     for host in call.emulation.state.hosts.values():
         if stable_hex("service", host.name) == call.path("service_id"):
+            before = host.forced_down, host.disabled
             host.forced_down = bool(call.body.get("forced_down", host.forced_down))
+            host.disabled = call.body.get("status", _STATUS[host.disabled]) == _STATUS[True]
+            if (host.forced_down, host.disabled) != before:
+                host.changed = time.time()
             call.emulation.changed()
             return {"service": _service(call, host)}
     raise refused(404, f"Service {call.path('service_id')} not found.")

@@ -93,8 +93,8 @@ class Token:
 class Host:
     """A hypervisor: `compute_up` is nova-compute, `powered` the machine under it.
 
-    `forced_down`: an administrator has told Nova so. `reported`: when nova-compute reported last,
-    if it does not report; 0.0: never.
+    `forced_down`, `disabled`: an administrator has told Nova so; `changed`: when. `reported`: when
+    nova-compute reported last, if it does not report; 0.0: never.
     """
 
     name: str
@@ -102,6 +102,8 @@ class Host:
     powered: bool = True
     forced_down: bool = False
     reported: float = 0.0
+    disabled: bool = False
+    changed: float = 0.0
 
     def stop_reports(self) -> None:
         """End nova-compute."""
@@ -113,6 +115,12 @@ class Host:
     def reports(self) -> bool:
         """Whether its compute service reports to Nova."""
         return self.compute_up and self.powered
+
+    @property
+    def updated(self) -> float:
+        """When Nova changed its record of the compute service last: by a report of the service, or
+        by an administrator (a column with `onupdate`). Nova shows no time of the report alone."""
+        return max(time.time() if self.reports else self.reported, self.changed)
 
     @property
     def up(self) -> bool:
