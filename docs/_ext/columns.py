@@ -197,9 +197,10 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "proof": "what proved that the host was off; null while its fence has none",
         "proven_at": "when it was proven",
         "claimed_at": "when the fence that is running, or the last one, began",
-        "nova_seen": "set while Nova counts the host as down because a fence told it: the last "
-        "report of its compute service that Nova showed since, empty before the first look; "
-        "the year 9999 while Nova is to be told, because it could not be asked",
+        "nova_seen": "set from the proof on until Nova shows the host up, and no project has it "
+        "switched off again before that: the last report of its compute service that Nova showed "
+        "since, empty before the first look; the year 9999 while Nova is to be told (:59), or if "
+        "an operator had forced the host down before (:58)",
     },
     "blocked_clients": {
         "client": "address, port and nonce, as Ceph names it",

@@ -19,7 +19,14 @@ from mistral_failover.emulator.state import stable_hex
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import blocked_clients
 from support.emulated import Pair, cloud, connect, emulated, emulator, pair
-from support.fencing import PASSWORD, Fencing, Machines, private, runtime_for
+from support.fencing import (
+    PASSWORD,
+    Fencing,
+    Machines,
+    clouds_of_an_operator,
+    private,
+    runtime_for,
+)
 from support.storage import SUSPECT, Stored, changes
 
 __all__ = ["cloud", "connect", "emulated", "emulator", "pair"]
@@ -104,6 +111,22 @@ def test_a_compute_host_without_a_device_is_named(fencing: Fencing, check: Check
     (found,) = [each for each in check() if each.level == "warn"]
 
     assert all(host in found.sentence for host in others)
+
+
+def test_a_host_that_was_fenced_and_is_not_back_is_named_with_what_helps(
+    fencing: Fencing, check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clouds = clouds_of_an_operator(fencing.emulated, fencing.folder)
+    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(clouds))
+    fencing.dies()
+    fencing.configure([fencing.device(fencing.machines.board())])
+    fencing.by_hand()
+
+    (found,) = [each for each in check() if each.sentence.startswith(f"{fencing.host}: ")]
+
+    assert found.level == "warn"
+    assert f"failover fence {fencing.host} --because" in found.remedy
+    assert not check("demo")
 
 
 def test_a_file_that_others_can_read_is_an_error_with_its_remedy(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -17,7 +18,7 @@ from mistral_failover.store import hooks, host_fences
 from mistral_failover.store.groups import group_id
 from mistral_failover.store.tables import journal
 from support.alarm_bodies import ALERT, WEBHOOK
-from support.fencing import AGENT, PASSWORD, Machines, private
+from support.fencing import AGENT, PASSWORD, Machines, private, shown_up
 from support.operators import Operator
 
 
@@ -135,6 +136,7 @@ def repair_the_host(drill: Drill) -> None:
         if host.forced_down or not host.up:
             host.forced_down = False
             cloud.client.fault("host", host.name, "revive")
+            drill.slot.database.atomically(partial(shown_up, host=host.name))
     if machines := drill.facts.get("machines"):
         machines.stop()
 

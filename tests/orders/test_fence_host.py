@@ -19,7 +19,7 @@ from mistral_failover.cloud import volumes
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.emulator.state import stable_hex
-from mistral_failover.store import blocked_clients, groups
+from mistral_failover.store import blocked_clients, groups, host_fences
 from support.emulated import Pair, cloud, connect, emulated, emulator, pair
 from support.fencing import PASSWORD, Fencing, Machines, clouds_of_an_operator, runtime_for
 from support.storage import STANDBY, SUSPECT, Stored, changes
@@ -143,6 +143,32 @@ def test_a_host_that_nova_reports_up_is_switched_off_only_if_told_so(
     assert "is up" in refused["message"]
     assert fencing.machines.power(fencing.host) == "on"
 
+    assert run(host=fencing.host, because="maintenance", even_if_up=True)["fenced"]
+
+
+def test_a_host_that_reports_again_is_up_for_an_operator_though_a_fence_forced_it_down(
+    fencing: Fencing, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mistral_failover.orders.host_orders.LIMIT", 11.0)
+    fencing.dies()
+    fencing.configure([fencing.device(fencing.machines.board())])
+    assert run(host=fencing.host, because="it burns")["fenced"]
+    planned = run(host=fencing.host, dry_run=True)["sentence"]
+    assert "no project has it switched off again before that" in planned
+    assert run(host=fencing.host, because="it burns on")["fenced"], "an operator may do so again"
+
+    def looked(tx: Any) -> bool:
+        return host_fences.record_nova_report(tx, fencing.host, "", "2026-01-01T00:00:00Z")
+
+    fencing.runtime.database.atomically(looked)  # as a sweep, before the host returned
+    fencing.is_switched_on()
+    fencing.emulated.client.fault("host", fencing.host, "revive")
+    assert fencing.forced_down()
+
+    assert "Refused as long as" in run(host=fencing.host, dry_run=True)["sentence"]
+    refused = run(host=fencing.host, because="maintenance")
+    assert "reports, although a fence has forced it down" in refused["message"]
+    assert fencing.machines.power(fencing.host) == "on"
     assert run(host=fencing.host, because="maintenance", even_if_up=True)["fenced"]
 
 

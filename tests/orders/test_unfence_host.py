@@ -137,8 +137,9 @@ def sweep(stored: Stored, user: str = "demo") -> Any:
 
 
 def returns(stored: Stored) -> None:
-    """The host is on again, and its compute service reports."""
+    """The host is on again, and its compute service reports, a minute after the fence."""
     stored.fencing.emulated.client.fault("host", stored.fencing.host, "revive")
+    stored.fencing.emulated.emulation.state.hosts[stored.fencing.host].changed = time.time() + 60
 
 
 def blocked(stored: Stored) -> list[str]:
@@ -384,7 +385,7 @@ def test_a_host_that_is_back_before_nova_could_be_told_is_not_forced_down(
         sweep(stored)
         assert not stored.fencing.forced_down()
 
-    kept = stored.fencing.runtime.database.reading(host_fences.forced_down_hosts)
+    kept = stored.fencing.runtime.database.reading(host_fences.not_back)
     assert kept == [], "there is nothing left to tell"
 
 
@@ -417,6 +418,47 @@ def test_a_report_that_waited_in_the_broker_is_no_return(
         sweep(stored)
 
     assert stored.fencing.forced_down()
+
+
+def test_a_change_by_an_operator_is_no_return(stored: Stored) -> None:
+    """Whoever repairs a host disables its compute service, and that moves Nova's `updated_at`."""
+    dies(stored)
+    fence(stored)
+    sweep(stored)
+    host = stored.fencing.emulated.emulation.state.hosts[stored.fencing.host]
+    host.disabled, host.changed = True, time.time() + 30
+
+    sweep(stored)
+
+    assert stored.fencing.forced_down()
+    assert not_back(stored)
+
+
+@pytest.mark.parametrize("by_operator", [False, True])
+def test_a_host_is_back_only_when_nova_shows_it_up(stored: Stored, by_operator: bool) -> None:
+    """An operator lifts the mark before nova-compute runs."""
+    dies(stored)
+    host = stored.fencing.emulated.emulation.state.hosts[stored.fencing.host]
+    host.forced_down = by_operator
+    fence(stored)
+    sweep(stored)
+    host.forced_down = False
+    earlier = table.update().values(proven_at=table.c.proven_at - 600)
+    stored.fencing.runtime.database.atomically(lambda tx: tx.execute(earlier))
+
+    sweep(stored)
+    assert not host.forced_down, "the operator's word stays"
+    assert not_back(stored)
+
+    returns(stored)
+    for _ in range(2):
+        sweep(stored)
+    assert not not_back(stored)
+
+
+def not_back(stored: Stored) -> list[str]:
+    """The hosts that no project has switched off again."""
+    return stored.fencing.runtime.database.reading(host_fences.not_back)
 
 
 @pytest.mark.parametrize("nova_away", ["", "service_list"])

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from mistral_failover.convergence.records import Traversal
 from mistral_failover.model.decisions import Decision
 from mistral_failover.store import host_fences, incidents
@@ -189,8 +191,32 @@ def test_what_nova_shows_is_recorded_by_the_look_that_knows_the_last_one(
 
     assert not look("", "10:00")
     database.atomically(lambda tx: host_fences.record_forced_down(tx, HOST))
-    assert database.reading(host_fences.forced_down_hosts) == [HOST]
+    assert database.reading(host_fences.not_back) == [HOST]
     assert look("", "10:00")
     assert not look("", "10:01")
     assert look("10:00", None)
-    assert database.reading(host_fences.forced_down_hosts) == []
+    assert database.reading(host_fences.not_back) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (None, host_fences.NOT_TOLD),
+        (host_fences.NOT_TOLD, host_fences.NOT_TOLD),
+        (host_fences.BY_OPERATOR, host_fences.NOT_TOLD),
+        ("", ""),
+        ("10:00", ""),
+    ],
+)
+def test_a_host_is_not_back_from_its_proof_on_whatever_nova_showed_before(
+    database: Database, before: str | None, after: str
+) -> None:
+    """Its process may die before it tells Nova, and the host be switched on: that is no return."""
+    held = claim(database)
+    assert held is not None
+    database.atomically(lambda tx: tx.execute(table.update().values(nova_seen=before)))
+
+    prove(database, held)
+
+    assert fence(database).nova_seen == after
+    assert not fence(database).back

@@ -28,7 +28,8 @@ from mistral_failover.cloud.hosts import operator_cloud
 from mistral_failover.cloud.servers import Evidence
 from mistral_failover.convergence.records import Traversal, TraversalStatus
 from mistral_failover.emulator.server import EmulatedCloud
-from mistral_failover.resources.fence import host_power, power
+from mistral_failover.emulator.web import utc
+from mistral_failover.resources.fence import host_power, lifting, power
 from mistral_failover.resources.fence.devices import load
 from mistral_failover.resources.fence.rung import FenceAttempt, FenceTarget
 from mistral_failover.resources.operation_context import OperationContext
@@ -37,6 +38,7 @@ from mistral_failover.settings import Settings
 from mistral_failover.store import groups, host_fences
 from mistral_failover.store.database import Database
 from mistral_failover.store.groups import MemberRow
+from mistral_failover.store.session import Session
 from support.databases import new_store
 from support.pages import ROOT
 from support.samples import no_nodes
@@ -145,6 +147,19 @@ class Fencing:
         """The compute service dies; the guest runs on."""
         self.emulated.client.fault("host", self.host, "compute_down")
 
+    def is_switched_on(self) -> None:
+        """An operator switches the host on; it boots, and its compute service does not run yet."""
+        self.machines.add(self.host, "on")
+
+    def reports(self) -> None:
+        """The compute service of the host reports again, and a sweep sees it; the one before was a
+        minute ago."""
+        self.emulated.client.fault("host", self.host, "revive")
+        database, before = self.runtime.database, utc(time.time() - 60)
+        database.atomically(lambda tx: host_fences.record_nova_report(tx, self.host, "", before))
+        nova = operator_cloud("operator", Unguarded(), self.runtime.settings)
+        assert lifting.tell_nova_back(database, nova, self.host)
+
     def attempt(self, **more: Any) -> FenceAttempt:
         """Return an attempt to fence the member."""
         guard = Unguarded()
@@ -185,6 +200,7 @@ class Fencing:
             deadline=time.monotonic() + limit,
             owner="an operator",
             lease=settings.lease,
+            again=True,
         )
         return power.switch_off(switch, self.host, self.now())
 
@@ -236,6 +252,12 @@ class Fencing:
         finally:
             done.set()
             thread.join()
+
+
+def shown_up(tx: Session, host: str) -> None:
+    """Record of a host that was repaired what a sweep does minutes later."""
+    if (seen := host_fences.of_host(tx, host).nova_seen) is not None:
+        host_fences.record_nova_report(tx, host, seen, None)
 
 
 def private(file: Path, text: str, mode: int = 0o600) -> Path:

@@ -40,18 +40,26 @@ class ServerLocation:
 
 @dataclass(frozen=True, slots=True)
 class ComputeService:
-    """The compute service of a host. ``seen``: when it reported last, in Nova's words."""
+    """The compute service of a host. ``up``: by its reports; false while it is ``forced_down``,
+    whatever it reports. ``seen``: Nova's `updated_at`: of the last report, or of the last change of
+    ``forced_down`` or ``disabled`` (Nova's database stamps each change of the row)."""
 
     id: str
     host: str
     up: bool
     forced_down: bool
     seen: str
+    disabled: bool = False
 
     @property
     def down(self) -> bool:
         """Return whether Nova counts it as dead."""
         return not self.up or self.forced_down
+
+    def marked_as(self, earlier: ComputeService) -> bool:
+        """Return whether it has the same marks as at an earlier look. If so, only a report of the
+        service itself explains another ``seen``."""
+        return (self.forced_down, self.disabled) == (earlier.forced_down, earlier.disabled)
 
 
 class _NoToken:
@@ -135,6 +143,7 @@ def compute_services(cloud: Cloud, host: str | None = None) -> list[ComputeServi
             up=row["state"] == "up",
             forced_down=bool(row.get("forced_down")),
             seen=str(row.get("updated_at") or ""),
+            disabled=row.get("status") == "disabled",
         )
         for row in rows
         if row["binary"] == "nova-compute"

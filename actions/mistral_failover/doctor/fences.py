@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
+from shlex import quote
 
 from mistral_failover.cloud import hosts
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.doctor.checks import Examination, Finding, error, ok, warn
 from mistral_failover.resources.fence import agents, ceph, devices, lifting, power
 from mistral_failover.resources.fence.devices import Device, Devices
+from mistral_failover.store import host_fences
 
 LIMIT = 10.0
 """Seconds for one device."""
@@ -42,6 +44,12 @@ def fences(examination: Examination) -> Iterable[Finding]:
         )
     yield from _tried(examination, known)
     yield from _blocks(examination, known)
+    for host in examination.request.runtime.database.reading(host_fences.not_back):
+        yield warn(
+            f"{host}: {lifting.NOT_BACK}",
+            "After its repair start nova-compute there; the sweep tells Nova when it reports. To "
+            f"switch it off again: failover fence {quote(host)} --because '...'.",
+        )
     missing = sorted({service.host for service in services} - known.hosts.keys())
     if missing and known.hosts:
         more = ", ..." if len(missing) > _NAMED else ""

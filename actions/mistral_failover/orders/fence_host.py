@@ -19,13 +19,13 @@ from mistral_failover.model.rungs import HostRung
 from mistral_failover.model.text import counted
 from mistral_failover.orders import host_orders
 from mistral_failover.orders.host_orders import HostOrder, HostRequest
-from mistral_failover.resources.fence import agents, devices, power
+from mistral_failover.resources.fence import agents, devices, lifting, power
 from mistral_failover.resources.fence.ceph import Cluster, NoImage, address_of
 from mistral_failover.resources.fence.devices import Levels
 from mistral_failover.resources.fence.storage import Blocking, Storage
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
-from mistral_failover.store import blocked_clients
+from mistral_failover.store import blocked_clients, host_fences
 
 LOG = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ def _host_power(
         )
     shown: Fenced = {**facts, "levels": _levels(levels, order.guard if because is None else None)}
     if because is None:
-        return {**shown, "sentence": _plan(order, up=facts["compute_service"] == "up")}
+        return {**shown, "sentence": _plan(request, order)}
     proof = _fenced(request, order, because, even_if_up=even_if_up)
     return {**shown, "fenced": True, "proof": proof, "sentence": f"Fenced {host}: {proof}"}
 
@@ -132,13 +132,19 @@ def _levels(levels: Levels, guard: Guard | None) -> list[list[FenceDevice]]:
         return [[each.result() for each in level] for level in asked]
 
 
-def _plan(order: HostOrder, *, up: bool) -> str:
-    """Return what a fence would do, in a sentence. ``up``: Nova reports the compute service up."""
-    tried = "; ".join(power.described(order.devices, order.host))
-    would = f"would switch {order.host} off ({tried})"
-    if up and order.devices.compute_must_be_down:
-        return f"Refused as long as Nova reports its compute service up; then it {would}"
-    return f"It {would}, verify it, and tell Nova"
+def _plan(request: Request, order: HostOrder) -> str:
+    """Return what a fence would do, in a sentence."""
+    host = order.host
+    fence = request.runtime.database.reading(lambda tx: host_fences.of_host(tx, host))
+    tried = "; ".join(power.described(order.devices, host))
+    would = f"would switch {host} off ({tried})"
+    before = "" if fence.back else f". {lifting.NOT_BACK}"
+    if order.devices.compute_must_be_down and power.up_by_itself(order.cloud, host, fence):
+        return (
+            f"Refused as long as Nova reports its compute service up; then it {would}{before}. "
+            "To do it now: --even-if-up"
+        )
+    return f"It {would}, verify it, and tell Nova{before}"
 
 
 def _fenced(request: Request, order: HostOrder, because: str, *, even_if_up: bool) -> str:
@@ -154,6 +160,7 @@ def _fenced(request: Request, order: HostOrder, because: str, *, even_if_up: boo
         deadline=time.monotonic() + host_orders.LIMIT - 10,
         owner=request.owner,
         lease=request.runtime.settings.lease,
+        again=True,
     )
     try:
         proof = power.switch_off(switch, host, store.reading(lambda tx: tx.now()))

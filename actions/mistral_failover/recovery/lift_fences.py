@@ -79,7 +79,7 @@ def _permitted(guard: Guard) -> Callable[[float], float]:
 
 def _tell_nova_back(request: Request, known: Devices, found: Leftovers, guard: Guard) -> None:
     runtime = request.runtime
-    if found.down_in_nova:
+    if not found.back:
         nova = operator_cloud(known.cloud, guard, runtime.settings)
         lifting.tell_nova_back(runtime.database, nova, found.host)
 

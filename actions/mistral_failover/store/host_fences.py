@@ -20,8 +20,18 @@ _reports = incidents.alias("report")
 _OWNER = 255  # characters that the column holds
 _TICK = 0.001  # seconds
 NOT_TOLD = "9999-12-31T23:59:59"
-"""In place of a report: Nova could not be asked whether the host is down already. It is a time,
-since older versions read it as one; no report is later."""
+"""In place of a report: Nova is to be told that the host is down. It is a time, since older
+versions read it as one; no report is later."""
+BY_OPERATOR = "9999-12-31T23:59:58"
+"""In place of a report: an operator had forced the host down before, and lifts that."""
+
+
+_NOT_SEEN = sa.case(
+    (host_fences.c.nova_seen.is_(None), NOT_TOLD),
+    (host_fences.c.nova_seen.in_((NOT_TOLD, BY_OPERATOR)), NOT_TOLD),
+    else_="",
+)
+"""What is recorded of a host that is proven off: Nova is to be told, or looked at again."""
 
 
 @dataclass(frozen=True)
@@ -46,15 +56,25 @@ class HostFence:
     """``owner``: who fences the host now, or None. ``proof`` and ``proven_at``: the last proof that
     it was off; None while there is none. ``claimed_at``: when the fence with this proof began;
     later than every block of a client before it, whatever the clock says.
-    ``nova_seen``: None unless Nova was told by us that the host is down; then what Nova showed
-    as its last report after that, empty before the first look. `NOT_TOLD` if Nova could not be
-    asked."""
+    ``nova_seen``: None once Nova has shown the host up since it was proven off, or if it never
+    was. Before that `NOT_TOLD`, `BY_OPERATOR`, or, once we told Nova that it is down, what Nova
+    showed as its last report after that; empty before the first look."""
 
     owner: str | None
     proof: str | None
     proven_at: float | None
     claimed_at: float | None = None
     nova_seen: str | None = None
+
+    @property
+    def back(self) -> bool:
+        """Return whether Nova's word about the host counts: no fence of ours is its reason."""
+        return self.nova_seen is None
+
+    @property
+    def told(self) -> bool:
+        """Return whether Nova counts the host as down because of us, or is to do so."""
+        return self.nova_seen not in (None, BY_OPERATOR)
 
 
 def claim(tx: Session, host: str, owner: str, lease: float) -> Claim | None:
@@ -95,11 +115,18 @@ def renew(tx: Session, held: Claim, lease: float) -> bool:
 
 
 def prove(tx: Session, held: Claim, proof: str) -> bool:
-    """Record the proof and release the host. Return False, without effect, if the claim is lost, or
-    if its lease has ended: the process slept, and what its device said is old."""
+    """Record the proof, and that Nova has not shown the host up since; release the host. Return
+    False, without effect, if the claim is lost, or if its lease has ended: the process slept, and
+    what its device said is old."""
     valid = _held(held).where(host_fences.c.lease_until > tx.clock())
     return tx.changed(
-        valid.values(owner=None, lease_until=None, proof=clean(proof), proven_at=tx.now())
+        valid.values(
+            owner=None,
+            lease_until=None,
+            proof=clean(proof),
+            proven_at=tx.now(),
+            nova_seen=_NOT_SEEN,
+        )
     )
 
 
@@ -127,33 +154,31 @@ def of_host(tx: Session, host: str) -> HostFence:
     return HostFence(owner, row.proof, row.proven_at, row.claimed_at, row.nova_seen)
 
 
+def record_off(tx: Session, host: str) -> None:
+    """Record that a host was seen off, so that no report that Nova showed before is its return."""
+    tx.execute(host_fences.update().where(host_fences.c.host == host).values(nova_seen=_NOT_SEEN))
+
+
 def record_forced_down(tx: Session, host: str) -> None:
     """Record that we tell Nova that a host is down, and that what Nova shows of it was not looked
     at since."""
     tx.execute(host_fences.update().where(host_fences.c.host == host).values(nova_seen=""))
 
 
-def record_not_told(tx: Session, host: str) -> None:
-    """Record that Nova is to be told that a host is down, unless we recorded that we tell it."""
-    untold = sa.and_(host_fences.c.host == host, host_fences.c.nova_seen.is_(None))
-    tx.execute(host_fences.update().where(untold).values(nova_seen=NOT_TOLD))
-
-
-def fenced_again(tx: Session, host: str) -> None:
-    """Record that what Nova shows of a host that we told it is down was not looked at since."""
-    told = sa.and_(host_fences.c.host == host, host_fences.c.nova_seen != NOT_TOLD)
-    tx.execute(host_fences.update().where(told).values(nova_seen=""))
+def record_forced_by_operator(tx: Session, host: str) -> None:
+    """Record that Nova counts a host as down, unless we recorded that we tell it."""
+    record_nova_report(tx, host, NOT_TOLD, BY_OPERATOR)
 
 
 def record_nova_report(tx: Session, host: str, before: str, seen: str | None) -> bool:
-    """Record the last report that Nova shows of a host that we told it is down; None: Nova was told
-    that it is back. Return False, without effect, unless ``before`` was recorded."""
+    """Record the last report that Nova shows of a host that was fenced; None: Nova shows it up
+    again. Return False, without effect, unless ``before`` was recorded."""
     same = sa.and_(host_fences.c.host == host, host_fences.c.nova_seen == before)
     return tx.changed(host_fences.update().where(same).values(nova_seen=seen))
 
 
-def forced_down_hosts(tx: Session) -> list[str]:
-    """Return the hosts that we told Nova are down, or could not."""
+def not_back(tx: Session) -> list[str]:
+    """Return the hosts that were proven off, and that Nova has not shown up since."""
     query = sa.select(host_fences.c.host).where(host_fences.c.nova_seen.is_not(None))
     return sorted(tx.connection.execute(query).scalars())
 

@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from mistral_failover.actions import orders
 from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.store import host_fences
-from support.fencing import AGENT, Machines, clouds_of_an_operator, private
+from support.fencing import AGENT, Machines, clouds_of_an_operator, private, shown_up
 from support.planned_groups import PlannedGroup, emulated, protect, resources, state
 from support.waiting import until
 
@@ -90,6 +91,7 @@ def house(
     for host in emulated.emulation.state.hosts.values():
         host.forced_down = False
         emulated.client.fault("host", host.name, "revive")
+        state.database.atomically(partial(shown_up, host=host.name))
     machines.stop()
 
 

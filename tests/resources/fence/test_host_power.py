@@ -10,18 +10,20 @@ from __future__ import annotations
 import base64
 import os
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mistral_failover.cloud import hosts
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import HandedBack
 from mistral_failover.resources.fence import host_power
 from mistral_failover.store import host_fences
-from support.fencing import AGENT, PASSWORD, Fencing, since
+from support.fencing import AGENT, PASSWORD, PROJECT, Fencing, since
 from support.together import together
 from support.waiting import until
 
@@ -492,29 +494,127 @@ def test_groups_that_fence_a_host_at_once_switch_it_off_once(fencing: Fencing) -
     assert fencing.actions().count("off") == 1
 
 
-def test_a_proof_from_before_the_incident_does_not_count(fencing: Fencing) -> None:
+def test_a_proof_from_before_the_incident_counts_until_the_host_was_up(fencing: Fencing) -> None:
     """Its traversal began after it: the host may have been repaired in between."""
     fencing.dies()
     fencing.configure([fencing.device(fencing.machines.board())])
 
     assert fencing.prove().proven
     assert fencing.prove().proven
+    assert fencing.actions() == ["off", "status", "status"]
 
-    assert fencing.actions() == ["off", "status"] * 2
+    fencing.is_switched_on()
+    fencing.reports()
+    fencing.dies()
+    assert fencing.prove().proven
+    assert fencing.actions()[3:] == ["off", "status"]
 
 
-def test_a_proof_is_not_used_if_the_host_is_on_again(fencing: Fencing) -> None:
+@pytest.mark.parametrize("must_be_down", [True, False])
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("when", ["told", "not told", "by an operator", "disproven"])
+def test_a_host_that_boots_after_its_repair_is_not_switched_off_again(
+    fencing: Fencing, must_be_down: bool, late: bool, when: str
+) -> None:
+    """By our own mark Nova counts it as down, and without it by its last report. ``late``: the
+    alarm came before the fence. It is the alarm of another project."""
+    fencing.dies()
+    fencing.configure(
+        [fencing.device(fencing.machines.board())],
+        compute_must_be_down=must_be_down,
+        projects=[PROJECT, "another"],
+    )
+    if when == "not told":
+        fencing.emulated.client.api_fault("service_update", status=503, times=100)
+    fencing.emulated.emulation.state.hosts[fencing.host].forced_down = when == "by an operator"
+    before = fencing.now()
+    assert fencing.prove().proven
+    fencing.emulated.client.clear_api_faults()
+    if when == "disproven":
+        table = host_fences.host_fences.update().values(proof=None, proven_at=None)
+        fencing.runtime.database.atomically(lambda tx: tx.execute(table))
+    switched = fencing.actions()
+
+    fencing.is_switched_on()
+    with since(before if late else fencing.now()):
+        said = undecided(lambda: fencing.prove(limit=2, project="another"))
+
+    assert "is not switched off again before Nova has shown its compute service up" in said
+    assert "failover fence" in said
+    assert fencing.host not in said
+    assert set(fencing.actions()[len(switched) :]) == {"status"}
+    assert fencing.machines.power(fencing.host) == "on"
+
+    fencing.by_hand()
+    assert fencing.machines.power(fencing.host) == "off", "an operator may"
+
+
+@pytest.mark.parametrize("must_be_down", [True, False])
+def test_a_host_that_was_up_after_its_repair_can_be_fenced_again(
+    fencing: Fencing, must_be_down: bool
+) -> None:
+    fencing.dies()
+    fencing.configure([fencing.device(fencing.machines.board())], compute_must_be_down=must_be_down)
+    assert fencing.prove().proven
+    fencing.is_switched_on()
+    fencing.reports()
+    assert not fencing.forced_down()
+    if must_be_down:
+        assert "up, and the operator allows only" in fencing.prove(limit=1).observed
+        fencing.compute_dies()
+
+    assert fencing.prove().proven
+    assert fencing.machines.power(fencing.host) == "off"
+    assert fencing.forced_down()
+
+
+def test_a_host_that_dies_again_while_its_fence_waits_is_fenced_by_nova_s_own_word(
+    fencing: Fencing,
+) -> None:
     fencing.dies()
     fencing.configure([fencing.device(fencing.machines.board())])
-    old = fencing.now()
     assert fencing.prove().proven
-    fencing.machines.add(fencing.host, "on")
+    fencing.is_switched_on()
+    asked = len(fencing.actions())
 
-    with since(old):
-        assert fencing.prove().proven
+    def crashes(_: int) -> Any:
+        until(lambda: len(fencing.actions()) > asked)
+        fencing.reports()
+        fencing.dies()
 
-    assert fencing.actions()[2:] == ["status", "off", "status"]
-    assert fencing.machines.power(fencing.host) == "off"
+    def climb(_: int) -> Any:
+        return fencing.prove()
+
+    evidence, _ = together(2, lambda number: (climb, crashes)[number](number))
+
+    assert evidence.proven, evidence.observed
+    assert fencing.actions()[asked:] == ["status", "off", "status"]
+
+
+def test_another_process_that_tells_nova_of_the_fence_is_no_sign_of_life(
+    fencing: Fencing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That moves the time that Nova shows for the last report."""
+    fencing.compute_dies()
+    fencing.emulated.client.fault("server", fencing.server, "crash")
+    fencing.configure([fencing.device(fencing.machines.board())], listen=2)
+    host, look, looks = (
+        fencing.emulated.emulation.state.hosts[fencing.host],
+        hosts.compute_service,
+        iter(range(99)),
+    )
+
+    def told_meanwhile(*given: Any) -> Any:
+        if next(looks) == 4:  # it listens
+            host.forced_down, host.changed = True, time.time() + 5
+        return look(*given)
+
+    monkeypatch.setattr(hosts, "compute_service", told_meanwhile)
+
+    evidence = fencing.prove()
+
+    assert evidence.proven, evidence.observed
+    assert next(looks) > 5, "it looked again"
 
 
 def test_a_proof_of_others_is_contradicted_by_the_member_s_own_agent(fencing: Fencing) -> None:

@@ -8,8 +8,10 @@ after an evacuation. Until it is lifted here, each recorded client stays blocked
 its volume. So one that is not on the list any more is added again, and an entry that is about to
 end is replaced, whoever made it.
 
-`host_power` tells Nova that the host is down. Nova is told otherwise when the compute service there
-has reported again. A host that an operator has forced down stays so.
+`host_power` tells Nova that the host is down. From then on Nova shows it down whatever it reports:
+that is our own mark, and says nothing about the host. Nova is told otherwise when the compute
+service there has reported again. If Nova shows it up then, it is back, and may be switched off
+again. A host that an operator has forced down stays so.
 """
 
 from __future__ import annotations
@@ -41,6 +43,11 @@ OUTDATED = 180.0
 three times the default of Nova's `service_down_time`."""
 
 
+NOT_BACK = (
+    "Nova has not shown it up since it was fenced: no project has it switched off again before that"
+)
+"""What is said to the operator of a host that was fenced and is not back."""
+
 RENEW = 900.0
 """Seconds before its end at which an entry of the blocklist is replaced. Not earlier: the client
 may be proven dead before, and a replacement has a gap in which it may write (`Cluster.renew`). Not
@@ -60,12 +67,13 @@ class Lapse:
 class Leftovers:
     """What fences left behind on a host. ``clients``: those that Ceph blocks. ``safe``: of them
     those that are certainly dead. ``down_in_nova``: whether a fence told Nova that it is down,
-    or could not."""
+    or could not. ``back``: whether Nova has shown it up since it was fenced."""
 
     host: str
     clients: tuple[BlockedClient, ...]
     safe: tuple[BlockedClient, ...]
     down_in_nova: bool
+    back: bool
 
 
 def leftovers(store: Database, known: Devices, host: str) -> Leftovers:
@@ -78,13 +86,13 @@ def leftovers(store: Database, known: Devices, host: str) -> Leftovers:
     # Not by the time of the proof: a client may have been blocked while the fence was under way.
     off = fence.claimed_at if fence.proof is not None else None
     safe = tuple(each for each in here if off is not None and each.blocked_at < off)
-    return Leftovers(host, here, safe, fence.nova_seen is not None)
+    return Leftovers(host, here, safe, fence.told, fence.back)
 
 
 def hosts_with_leftovers(store: Database, known: Devices) -> list[str]:
     """Return the hosts on which fences left something behind."""
     blocked, down = store.reading(
-        lambda tx: (blocked_clients.everywhere(tx), host_fences.forced_down_hosts(tx))
+        lambda tx: (blocked_clients.everywhere(tx), host_fences.not_back(tx))
     )
     by_address = {
         address: host
@@ -154,9 +162,10 @@ def unblock(store: Database, cluster: Cluster, clients: tuple[BlockedClient, ...
 
 
 def tell_nova_back(store: Database, nova: Cloud, host: str) -> bool:
-    """Tell Nova that a host is back, if its compute service has reported since we told Nova that it
-    is down, and no fence of it is under way. Return whether Nova no longer counts the host as down
-    because of us; False at the first look, which has nothing to compare. Raises CloudError."""
+    """Tell Nova that a fenced host is back, if its compute service has reported since and no fence
+    of it is under way; record it as back if Nova then shows it up. Return whether Nova no longer
+    counts the host as down because of us; False at the first look, which has nothing to compare.
+    Raises CloudError."""
     fence, now = store.reading(lambda tx: (host_fences.of_host(tx, host), tx.now()))
     seen = fence.nova_seen
     if seen is None:
@@ -165,39 +174,48 @@ def tell_nova_back(store: Database, nova: Cloud, host: str) -> bool:
         return False
     service = hosts.compute_service(nova, host)
     if service is None:
-        return False
-    if seen == host_fences.NOT_TOLD and service.forced_down:  # by an operator
-        return store.atomically(lambda tx: host_fences.record_nova_report(tx, host, seen, None))
-    if not service.forced_down and seen in ("", host_fences.NOT_TOLD):
-        # The fence could not tell Nova, or another sweep told it of a return during the fence. If
-        # the host is back by now, the next look ends it, unless the host was fenced again.
-        outdated = fence.proven_at is None or now - fence.proven_at < OUTDATED
-        back = service.up and not outdated
-        now_seen = service.seen if back else ""
-        told = store.atomically(lambda tx: host_fences.record_nova_report(tx, host, seen, now_seen))
-        if told and not back:
-            hosts.force_down(nova, service)
-        return False
-    if service.forced_down:
-        if not seen:
-            store.atomically(
-                lambda tx: host_fences.record_nova_report(tx, host, seen, service.seen)
-            )
-        if not seen or _later(service.seen, seen) < BACKLOG:
+        return not fence.told
+
+    def record(report: str | None) -> bool:
+        return store.atomically(lambda tx: host_fences.record_nova_report(tx, host, seen, report))
+
+    if not service.forced_down:
+        # The fence could not tell Nova, or an operator, or a sweep that died, told it of a return.
+        off = fence.proven_at or fence.claimed_at
+        back = service.up and off is not None and now - off >= OUTDATED
+        if seen in ("", host_fences.NOT_TOLD):
+            # If the host is back by now, the next look ends it, unless it was fenced again.
+            if record(service.seen if back else "") and not back:
+                hosts.force_down(nova, service)
             return False
-        try:
-            hosts.force_down(nova, service, down=False)
-        except CloudError as error:
-            if error.code != "BAD_REQUEST":
-                raise
-            # After an evacuation Nova refuses until nova-compute has tidied up.
-            LOG.info("Nova still counts host %s as down: %s", host, error.message)
-            return False
-        LOG.warning("Nova no longer counts host %s as down: its compute service reports", host)
-    if store.atomically(lambda tx: host_fences.record_nova_report(tx, host, seen, None)):
+        if back:
+            record(None if seen != host_fences.BY_OPERATOR else service.seen)
         return True
-    if store.reading(lambda tx: host_fences.of_host(tx, host)).nova_seen is not None:
-        # It was fenced in the meantime, and Nova must not forget that.
+    if seen in (host_fences.NOT_TOLD, host_fences.BY_OPERATOR):
+        record(host_fences.BY_OPERATOR)
+        return True
+    if not seen:
+        record(service.seen)
+        return False
+    if _later(service.seen, seen) < BACKLOG:
+        return False
+    try:
+        hosts.force_down(nova, service, down=False)
+    except CloudError as error:
+        if error.code != "BAD_REQUEST":
+            raise
+        # After an evacuation Nova refuses until nova-compute has tidied up.
+        LOG.info("Nova still counts host %s as down: %s", host, error.message)
+        return False
+    shown = hosts.compute_service(nova, host)
+    if shown is None or not shown.up:
+        # An operator has changed the service (that is no report), or the host died again.
+        record("")
+    elif record(None):
+        LOG.warning("Nova no longer counts host %s as down: its compute service reports", host)
+        return True
+    # Or it was fenced in the meantime: Nova must not forget that.
+    if not store.reading(lambda tx: host_fences.of_host(tx, host)).back:
         hosts.force_down(nova, service)
     return False
 

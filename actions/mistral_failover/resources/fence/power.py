@@ -6,6 +6,10 @@ A device that reports the host off is contradicted by any sign of life of the ho
 agent's heartbeat, a report of its compute service, a client that has a volume open, another device.
 A contradicted report is no proof. Each group knows other signs, so a group that uses the proof of
 another one looks for its own before.
+
+After a proof the host is not switched off for a project again until Nova has shown it up: a host
+that boots after its repair looks dead, and by our own mark Nova counts it as down. Until then the
+proof counts for every group, as long as a device still reports the host off.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from shlex import quote
 
 from mistral_failover.agent.channel.interface import Channel, ChannelError, Heartbeat
 from mistral_failover.agent.wire import Address
@@ -33,6 +38,7 @@ from mistral_failover.resources.fence.watch import going
 from mistral_failover.store import host_fences
 from mistral_failover.store.database import Database
 from mistral_failover.store.host_fences import Claim, HostFence
+from mistral_failover.store.session import Session
 
 LOG = logging.getLogger(__name__)
 
@@ -102,6 +108,19 @@ class NoAnswer(Undecided):
         )
 
 
+class NotBack(Undecided):
+    """The host is on again, and Nova has not shown it up since it was proven off."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__(
+            "its host was fenced before and is on again, so it boots or is under repair: it is not "
+            "switched off again before Nova has shown its compute service up, or the operator of "
+            "the cloud does it (failover fence)",
+            f"{host} is on again, and Nova has not shown its compute service up since its fence. "
+            f"To switch it off again: failover fence {quote(host)} --because '...'",
+        )
+
+
 class TimeOver(Unproven):
     """No time is left for a call that could contradict the proof."""
 
@@ -116,6 +135,8 @@ class Switch:
     ``nova``: the cloud with the operator's credential. ``guard``: is asked before each call; it
     raises LeaseLost. ``deadline``: on the monotonic clock. ``owner``: who switches, for people.
     ``lease``: seconds that a claim lasts beyond the call for which it was renewed.
+    ``again``: an operator orders it: the host is switched off also if Nova has not shown it up
+    since its last fence.
     ``channel`` and ``guests``: where heartbeats of agents on the host would come from.
     ``watching``: says which volumes a client on the host still has open, as far as the storage is
     known; for the project and for the operator, empty if none. It gets what permits its calls.
@@ -128,6 +149,7 @@ class Switch:
     deadline: float
     owner: str
     lease: float
+    again: bool = False
     channel: Channel | None = None
     guests: tuple[Address, ...] = ()
     watching: Callable[[agents.Permit], tuple[str, str]] | None = None
@@ -148,15 +170,15 @@ def switch_off(switch: Switch, host: str, since: float) -> str:
     """Switch a host off; return the proof, a sentence without the host's name.
 
     ``since``: a proof from that time on, in seconds by the database's clock, counts if a device
-    still reports the host off, and nothing that this caller knows contradicts it. Raises Unproven,
-    CloudError, LeaseLost.
+    still reports the host off, and nothing that this caller knows contradicts it. An earlier one
+    counts in the same way, if Nova has not shown the host up since, and no operator orders the
+    fence. Raises Unproven, CloudError, LeaseLost.
     """
     levels = switch.devices.hosts.get(host)
     if not levels:
         raise Unproven(
             "no fence device is configured for its host", f"{host} is not among hosts of the file"
         )
-    _await_down(switch, host)
     whole = switch.left
     while True:
         claim = _claim(switch, host, levels, since)
@@ -205,11 +227,13 @@ def tell_nova(switch: Switch, host: str) -> str:
     try:
         switch.guard.permit("PUT")
         # Before the look at Nova: no report from before this fence may count as the host's return.
-        switch.store.atomically(partial(host_fences.fenced_again, host=host))
+        switch.store.atomically(partial(host_fences.record_off, host=host))
         service = hosts.compute_service(switch.nova, host)
         if service is None:
             return "Nova has no compute service there"
-        if not service.forced_down:
+        if service.forced_down:
+            switch.store.atomically(partial(host_fences.record_forced_by_operator, host=host))
+        else:
             # Recorded before, so that what lifts the fence later knows it in any case.
             switch.store.atomically(partial(host_fences.record_forced_down, host=host))
             hosts.force_down(switch.nova, service)
@@ -217,7 +241,6 @@ def tell_nova(switch: Switch, host: str) -> str:
     except CloudError as error:
         if error.code == "LEASE_LOST" or error.code == "HANDED_BACK":
             raise
-        switch.store.atomically(partial(host_fences.record_not_told, host=host))
         LOG.warning("Nova did not accept that %s is fenced: %s", host, error.message)
         return f"Nova did not accept that ({error.code})"
 
@@ -242,28 +265,27 @@ def translated(error: CloudError) -> CloudError:
     )
 
 
-def _await_down(switch: Switch, host: str) -> None:
-    """Wait until Nova counts the compute service of the host as dead. Other projects have servers
-    there too, and a host that works must not be switched off for one of them."""
-    if not switch.devices.compute_must_be_down:
-        return
-    while True:
-        service = hosts.compute_service(switch.nova, host)
-        if service is None:
-            raise Unproven(
-                "Nova has no compute service for its host", f"Nova has no compute service on {host}"
-            )
-        if service.down:
-            return
-        if switch.left <= _PAUSE:
-            raise Unproven(
-                "Nova reports the compute service of its host up, and the operator allows only "
-                "hosts that are down to be switched off",
-                f"the compute service on {host} is up (last report {service.seen}); "
-                "compute_must_be_down is true",
-            )
-        switch.guard.permit("GET")
-        switch.sleep(min(_PAUSE * 4, switch.left))
+def up_by_itself(nova: Cloud, host: str, fence: HostFence) -> Unproven | None:
+    """Return why the compute service of a host counts as up; None if it is down. A mark of ours
+    (``forced_down``) is no word of Nova's: then a report since we set it counts as up. Raises
+    Unproven if Nova has none, CloudError."""
+    service = hosts.compute_service(nova, host)
+    if service is None:
+        raise Unproven(
+            "Nova has no compute service for its host", f"Nova has no compute service on {host}"
+        )
+    seen = fence.nova_seen if fence.told else None
+    if service.forced_down and seen in (None, "", host_fences.NOT_TOLD, service.seen):
+        return None
+    if not service.forced_down and not service.up:
+        return None
+    shown = "reports, although a fence has forced it down" if service.forced_down else "is up"
+    return Unproven(
+        "Nova reports the compute service of its host up, and the operator allows only hosts that "
+        "are down to be switched off",
+        f"the compute service on {host} {shown} (last report {service.seen}); "
+        "compute_must_be_down is true",
+    )
 
 
 def _waits_for(switch: Switch, what: Undecided | None) -> None:
@@ -273,46 +295,77 @@ def _waits_for(switch: Switch, what: Undecided | None) -> None:
 
 
 def _claim(switch: Switch, host: str, levels: Levels, since: float) -> Claim | str:
-    """Return the right to switch the host off, or the proof of another process. Raises
-    Undecided."""
+    """Return the right to switch the host off, or a proof that still holds. Raises Unproven."""
     while True:
         found = switch.store.reading(lambda tx: host_fences.of_host(tx, host))
+        waits: Unproven | None = None
+        pause = _PAUSE
         if found.owner is None:
             try:
                 proof = _usable(switch, host, found, levels, since)
-            except NoAnswer as none:
+            except (NoAnswer, NotBack) as none:
                 # A claim would void the proof for all groups, and prove nothing: a device that does
                 # not answer is often only busy with the questions of the others.
                 _waits_for(switch, none)
                 if switch.left <= _PAUSE * 8:
                     raise
-                switch.sleep(_PAUSE * 4)
+                _await_change(switch, found, host, LOOK if isinstance(none, NotBack) else 1.0)
                 continue
             if proof is not None:
                 if switch.store.reading(lambda tx: host_fences.of_host(tx, host)) == found:
                     _waits_for(switch, None)
                     return proof
                 continue  # another process has found it contradicted meanwhile
-            claim = switch.store.atomically(
-                lambda tx: host_fences.claim(tx, host, switch.owner, switch.lease)
-            )
+            # Other projects have servers there too, and a host that works must not be switched off
+            # for one of them.
+            if switch.devices.compute_must_be_down:
+                waits, pause = up_by_itself(switch.nova, host, found), _PAUSE * 4
+            claim = _claimed(switch, host, found) if waits is None else None
             if claim is not None:
                 _waits_for(switch, None)
                 return claim
-        claimed = Claimed(host, found.owner)
-        _waits_for(switch, claimed)
+        if waits is None:
+            waits = Claimed(host, found.owner)
+            _waits_for(switch, waits)
         if switch.left <= _PAUSE:
-            raise claimed
+            raise waits
         switch.guard.permit("GET")
-        switch.sleep(_PAUSE)
+        switch.sleep(min(pause, switch.left))
+
+
+def _claimed(switch: Switch, host: str, found: HostFence) -> Claim | None:
+    """Claim the host; None if another process has it, or has fenced it since it was looked at."""
+
+    def claim(tx: Session) -> Claim | None:
+        if host_fences.of_host(tx, host) != found:
+            return None
+        return host_fences.claim(tx, host, switch.owner, switch.lease)
+
+    return switch.store.atomically(claim)
+
+
+def _await_change(switch: Switch, found: HostFence, host: str, seconds: float) -> None:
+    """Wait for so many seconds, or until another process changes the record of the host."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and switch.left > _PAUSE * 4:
+        switch.guard.permit("GET")
+        switch.sleep(_PAUSE * 4)
+        if switch.store.reading(lambda tx: host_fences.of_host(tx, host)) != found:
+            return
 
 
 def _usable(
     switch: Switch, host: str, found: HostFence, levels: Levels, since: float
 ) -> str | None:
-    """Return a proof of another process if it is recent enough, the host is still off (it may have
-    been switched on again), and nothing that this process knows contradicts it. Raises NoAnswer."""
-    if found.proof is None or found.proven_at is None or found.proven_at < since:
+    """Return a proof that was recorded, if the host is still off (it may have been switched on
+    again), and nothing that this process knows contradicts it. Return None if the host may be
+    switched off; of one that is not back, only if it is off already: that changes nothing.
+
+    A proof counts if it is recent enough, or if Nova has not shown the host up since. Raises
+    NoAnswer, NotBack."""
+    recent = found.proven_at is not None and found.proven_at >= since
+    waits = not found.back and not switch.again
+    if not recent and not waits:
         return None
 
     def hold() -> None:
@@ -324,16 +377,20 @@ def _usable(
             raise TimeOver
         return min(seconds, switch.left)
 
-    age = switch.store.reading(lambda tx: tx.now()) - found.proven_at
     try:
         answer = _shared_report(switch, host, found, levels, permit)
         if answer.power is Power.ON:
+            if waits:
+                raise NotBack(host)
             return None
         if answer.power is Power.UNKNOWN:
             raise NoAnswer(host, answer)
+        if found.proof is None or found.proven_at is None:
+            return None
+        age = switch.store.reading(lambda tx: tx.now()) - found.proven_at
         _Signs(switch, host).contradict(hold)
         _contradicted_by_storage(switch, permit, hold, max(0.0, WATCH - age))
-    except NoAnswer:
+    except (NoAnswer, NotBack):
         raise
     except Unproven as error:
         if switch.left <= _PAUSE:
@@ -557,7 +614,7 @@ class _Signs:
         service = self._service()
         end = time.monotonic() + listen
         while True:
-            self._look(beats, service, reported)
+            service = self._look(beats, service, reported)
             if time.monotonic() >= end:
                 return
             if self._switch.left <= 0:
@@ -570,7 +627,9 @@ class _Signs:
         beats: dict[Address, float],
         service: hosts.ComputeService | None,
         reported: float,
-    ) -> None:
+    ) -> hosts.ComputeService | None:
+        """Compare with what was seen before; return the compute service for the next look. Raises
+        Unproven."""
         for address, beat in self._heartbeats():
             # An agent's clock may differ from ours, so its own earlier heartbeat is compared.
             if address in beats:
@@ -583,12 +642,16 @@ class _Signs:
                     "reported off"
                 )
         now = self._service()
-        if now is not None and service is not None and now.seen != service.seen:
+        if now is None:
+            return service
+        # Another process that tells Nova of the fence moves Nova's time, too.
+        if service is not None and now.marked_as(service) and now.seen != service.seen:
             raise Unproven(
                 "contradicted: the compute service of its host reported to Nova after the host was "
                 "reported off",
                 f"the compute service on {self._host} reported at {now.seen}",
             )
+        return now
 
     def _service(self) -> hosts.ComputeService | None:
         """Return the compute service, or None if Nova cannot be asked: then it shows no sign."""
