@@ -195,6 +195,12 @@ def test_a_delete_whose_process_died_is_proven_by_its_record(connect, demo, serv
     assert evidence.proven, evidence
 
 
+def test_a_microversion_above_the_newest_is_refused_and_not_answered_by_an_older_one(demo, two):
+    answer = demo.nova("GET", f"/servers/{two.a}", version="2.999")
+    assert answer.status_code == 406
+    assert "2.999 is not supported" in answer.json()["computeFault"]["message"]
+
+
 def test_an_unknown_action_of_a_server_is_a_404(demo, two):
     path = f"/servers/{two.a}/os-instance-actions/req-{UNKNOWN_ID}"
     answer = demo.nova("GET", path)

@@ -87,6 +87,18 @@ def test_the_answer_to_an_attach_names_the_device_and_not_the_attachment(rig, de
     body = answer.json()["volumeAttachment"]
     assert set(body) == {"id", "serverId", "volumeId", "device", "tag", "delete_on_termination"}
     assert body["id"] == body["volumeId"] == volume
+    # What a server's row shows since 2.3, that of its attachment shows since 2.79.
+    key, rows = "delete_on_termination", f"/servers/{two.a}/os-volume_attachments"
+    for version, of_server, of_attachment in (
+        ("2.2", False, False),
+        ("2.3", True, False),
+        ("2.78", True, False),
+        ("2.79", True, True),
+    ):
+        server = demo.nova("GET", f"/servers/{two.a}", version=version).json()["server"]
+        (row,) = server["os-extended-volumes:volumes_attached"]
+        (attachment,) = demo.nova("GET", rows, version=version).json()["volumeAttachments"]
+        assert (key in row, key in attachment) == (of_server, of_attachment), version
     # On its way: Cinder shows no holder yet, Nova lists it.
     path = f"/servers/{two.a}/os-volume_attachments/{volume}"
     assert demo.nova("GET", path).json()["volumeAttachment"]["attachment_id"]

@@ -2,6 +2,7 @@
 """A client of the emulator's own interface, for tests, the drill and benchmarks."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,12 @@ class EmulatorClient:
         revive."""
         body = {"target": target, "id": name, "fault": fault}
         self._call("POST", "/emulator/faults", body)
+
+    def offer(self, service: str, *, up_to: str | None = None, without: Sequence[str] = ()) -> None:
+        """Let a service offer no newer microversion than ``up_to`` (compute, volume), as an older
+        release, and leave the fields ``without`` out of its answers, as by a policy."""
+        body = {"service": service, "up_to": up_to, "without": list(without)}
+        self._call("POST", "/emulator/offers", body)
 
     def api_fault(
         self,

@@ -15,7 +15,7 @@ from starlette.routing import Route
 from mistral_failover.emulator import servers
 from mistral_failover.emulator.state import Host, Network, Port, Server, Volume, new_id, stable_hex
 from mistral_failover.emulator.web import ApiError, Call, Service, endpoint, utc
-from mistral_failover.emulator.wire import microversion, paged
+from mistral_failover.emulator.wire import microversion, newest, paged
 
 _FAULTS = {
     400: "badRequest",
@@ -43,7 +43,11 @@ def asked_version(call: Call) -> tuple[int, int]:
     headers = call.request.headers
     plain = headers.get("x-openstack-nova-api-version")
     return microversion(
-        headers.get("openstack-api-version"), "compute", LOWEST, HIGHEST, plain=plain
+        headers.get("openstack-api-version"),
+        "compute",
+        LOWEST,
+        newest(call, "compute", HIGHEST),
+        plain=plain,
     )
 
 
@@ -345,14 +349,17 @@ def _services(call: Call) -> Any:
 
 
 def _service(call: Call, host: Host) -> dict[str, Any]:
+    version = asked_version(call)
+    forced = {"forced_down": host.forced_down} if version >= (2, 11) else {}
+    number = list(call.emulation.state.hosts).index(host.name) + 1
     return {
-        "id": stable_hex("service", host.name),
+        "id": stable_hex("service", host.name) if version >= (2, 53) else number,
         "binary": "nova-compute",
         "host": host.name,
         "zone": "nova",
         "status": _STATUS[host.disabled],
         "state": "up" if host.up else "down",
-        "forced_down": host.forced_down,
+        **forced,
         "disabled_reason": None,
         "updated_at": utc(host.updated),
     }
@@ -377,7 +384,7 @@ def _version(call: Call) -> dict[str, Any]:
     return {
         "id": "v2.1",
         "status": "CURRENT",
-        "version": f"{HIGHEST[0]}.{HIGHEST[1]}",
+        "version": ".".join(map(str, newest(call, "compute", HIGHEST))),
         "min_version": f"{LOWEST[0]}.{LOWEST[1]}",
         "updated": "2013-07-23T11:33:21Z",
         "links": [{"rel": "self", "href": f"{call.emulation.url}/compute/v2.1/"}],

@@ -19,6 +19,7 @@ from mistral_failover.emulator import (
 )
 from mistral_failover.emulator.state import Application, ApplicationCredential, User, new_id
 from mistral_failover.emulator.web import Call, Service, endpoint, plain_error
+from mistral_failover.emulator.wire import numbers
 
 
 def error_body(status: int, message: str) -> dict[str, Any]:
@@ -84,6 +85,20 @@ def _latency(call: Call) -> Any:
         raise plain_error("BAD_REQUEST", 400, str(error), "Correct the request.") from None
     call.emulation.changed()
     return {"latency": call.emulation.latency.all()}
+
+
+def _offer(call: Call) -> Any:
+    up_to, without = call.body.get("up_to"), call.body.get("without", [])
+    try:
+        if up_to is not None:
+            numbers(up_to)
+    except (AttributeError, ValueError):
+        raise plain_error(
+            "BAD_REQUEST", 400, "up_to is no microversion.", 'Give one such as "2.79".'
+        ) from None
+    call.emulation.state.offers[_text(call, "service")] = {"up_to": up_to, "without": without}
+    call.emulation.changed()
+    return {"offers": call.emulation.state.offers}
 
 
 def _mint(call: Call) -> Any:
@@ -261,6 +276,7 @@ def routes() -> list[Route]:
         ("/critical", _critical, "GET"),
         ("/addresses/{address}/servers", _answering, "GET"),
         ("/latency", _latency, "POST"),
+        ("/offers", _offer, "POST"),
         ("/tokens", _mint, "POST"),
         ("/users", _add_user, "POST"),
         ("/application-credentials", _add_credential, "POST"),

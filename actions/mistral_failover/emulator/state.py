@@ -499,6 +499,7 @@ class CloudState:
     incidents: dict[str, dict[str, Any]] = field(default_factory=dict)
     api_faults: list[ApiFault] = field(default_factory=list)
     latency: dict[str, float] = field(default_factory=dict)
+    offers: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def dumps(self) -> str:
         """This state as JSON."""

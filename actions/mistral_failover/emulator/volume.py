@@ -11,7 +11,7 @@ from mistral_failover.emulator import attachments
 from mistral_failover.emulator.core import Emulation, transition
 from mistral_failover.emulator.state import Attachment, Volume, new_id
 from mistral_failover.emulator.web import ApiError, Call, Service, endpoint, take_fault, utc
-from mistral_failover.emulator.wire import microversion, paged
+from mistral_failover.emulator.wire import microversion, newest, paged
 
 _FAULTS = {
     400: "badRequest",
@@ -40,7 +40,7 @@ def _prepare(call: Call) -> dict[str, str]:
     if wanted is not None and wanted != call.project_id and not call.admin:
         raise refused(400, "Malformed request url")
     header = call.request.headers.get("openstack-api-version")
-    version = microversion(header, "volume", LOWEST, HIGHEST)
+    version = microversion(header, "volume", LOWEST, newest(call, "volume", HIGHEST))
     return {
         "OpenStack-API-Version": f"volume {version[0]}.{version[1]}",
         "Vary": "OpenStack-API-Version",
@@ -241,7 +241,7 @@ def _version(call: Call) -> dict[str, Any]:
     return {
         "id": "v3.0",
         "status": "CURRENT",
-        "version": f"{HIGHEST[0]}.{HIGHEST[1]}",
+        "version": ".".join(map(str, newest(call, "volume", HIGHEST))),
         "min_version": f"{LOWEST[0]}.{LOWEST[1]}",
         "updated": "2023-08-31T00:00:00Z",
         "links": [{"rel": "self", "href": f"{call.emulation.url}/volume/v3/"}],

@@ -4,7 +4,7 @@
 import asyncio
 import datetime
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
@@ -138,7 +138,8 @@ def endpoint(
                 raise ApiError(
                     fault.status, service.error(fault.status, "The answer was lost on its way.")
                 )
-            response = _response(answer)
+            offer = {} if public else emulation.state.offers.get(service.name, {})
+            response = _response(answer, offer)
         except ApiError as error:
             headers.update(error.headers or {})
             response = JSONResponse(error.body, error.status)
@@ -248,13 +249,22 @@ async def _json_body(service: Service, request: Request) -> Any:
     return body
 
 
-def _response(answer: Any) -> Response:
+def _response(answer: Any, offer: Mapping[str, Any]) -> Response:
     if isinstance(answer, Response):
         return answer
     status, value = answer if isinstance(answer, tuple) else (200, answer)
     if value is None:
         return Response(status_code=status)
-    return JSONResponse(value, status)
+    return JSONResponse(_less(value, frozenset(offer.get("without", ()))), status)
+
+
+def _less(value: Any, hidden: frozenset[str]) -> Any:
+    """An answer without what a policy hides."""
+    if not hidden:
+        return value
+    if isinstance(value, dict):
+        return {k: _less(each, hidden) for k, each in value.items() if k not in hidden}
+    return [_less(each, hidden) for each in value] if isinstance(value, list) else value
 
 
 def utc(seconds: float | None, form: str = "%Y-%m-%dT%H:%M:%SZ") -> str | None:

@@ -11,6 +11,19 @@ from mistral_failover.emulator.web import ApiError, Call
 T = TypeVar("T")
 
 
+def newest(call: Call, service: str, highest: tuple[int, int]) -> tuple[int, int]:
+    """The newest microversion that a service offers: ``highest``, unless an older release is
+    played."""
+    up_to = call.emulation.state.offers.get(service, {}).get("up_to")
+    return numbers(up_to) if up_to else highest
+
+
+def numbers(version: str) -> tuple[int, int]:
+    """A microversion such as "2.79" in a form that compares. Raises ValueError."""
+    major, minor = version.split(".")
+    return int(major), int(minor)
+
+
 def microversion(
     header: str | None,
     service: str,
