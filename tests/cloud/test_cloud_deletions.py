@@ -50,7 +50,13 @@ class Nova:
         if request.method == "DELETE":
             self.exists = False
             return 204, {}, None
-        shown = {"id": "s1", "status": "ACTIVE", "OS-EXT-STS:task_state": None}
+        shown = {
+            "id": "s1",
+            "status": "ACTIVE",
+            "OS-EXT-STS:task_state": None,
+            "OS-EXT-STS:power_state": 1,
+            "os-extended-volumes:volumes_attached": [],
+        }
         if self.host_status:
             shown["host_status"] = self.host_status
         return 200, {}, {"server": shown}

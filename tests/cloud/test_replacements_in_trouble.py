@@ -309,6 +309,7 @@ BETWEEN = {"min_size": 1, "max_size": 4}
         (BETWEEN | {"desired_capacity": {"get_param": ["map", "size"]}}, 1, None),
         (BETWEEN | {"desired_capacity": {"if": ["large", 3, 2]}}, 1, None),
         ({"min_size": {"get_param": "size"}, "max_size": 3}, 1, 2),
+        (BETWEEN | {"desired_capacity": {"Ref": "size"}}, 1, 2),
     ],
 )
 def test_the_size_of_a_group_after_an_update(properties, healthy, size):

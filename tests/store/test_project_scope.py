@@ -381,7 +381,6 @@ WHOLE = {
     "recovery/lift_fences.py": "the fences of hosts serve many projects",
     "recovery/retention.py": "it remembers by database when it looked last",
     "reports/metrics.py": "a server of an operator may show the metrics of all projects",
-    "doctor/fences.py": "the fences of hosts are shown to operators alone",
     "resources/fence/host_power.py": "the fences of hosts serve many projects",
     "resources/fence/storage.py": "a block outlives the group that needed it",
     "resources/worker.py": "it reads the clock",

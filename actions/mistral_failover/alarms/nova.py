@@ -64,13 +64,13 @@ def from_nova(body: Any) -> Alarm:
 def _of_service(payload: BodyReader, message_id: str, at: str) -> Alarm:
     """Read a notification about a service of Nova."""
     data = payload.inner(_OBJECT)
-    host, binary = data.needed("host"), data.text("binary")
-    down = data.body.get("forced_down") is True
+    host, binary = data.needed("host"), data.needed("binary")
+    down = data.body.get("forced_down")
+    if not isinstance(down, bool):
+        raise data.refuse("forced_down", "it is missing, or neither true nor false")
     facts = {"host": host, "binary": binary, "forced_down": down}
     firing = down and binary == "nova-compute"
-    told = (
-        f"{binary or 'a service'} of host {host} is {'forced down' if down else 'not forced down'}"
-    )
+    told = f"{binary} of host {host} is {'forced down' if down else 'not forced down'}"
     return Alarm(
         source="nova",
         key=digest(["nova", message_id or [_SERVICE, at, facts]]),

@@ -12,9 +12,17 @@ from mistral_failover.alongside import alongside
 from mistral_failover.cloud import volume_errors
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.fields import Field
 from mistral_failover.cloud.servers import ServerState, has_a_task, server_state
 from mistral_failover.cloud.url_paths import url_path
-from mistral_failover.cloud.volume_holders import holders_of, leftover_device, volume_of
+from mistral_failover.cloud.volume_holders import (
+    DEVICE,
+    MULTIATTACH,
+    SERVER_ID,
+    holders_of,
+    leftover_device,
+    volume_of,
+)
 from mistral_failover.cloud.volume_move import (
     ATTEMPTS,
     MOVING,
@@ -30,6 +38,7 @@ GONE = "gone"
 """The evidence of a TARGET_DOWN that never ends: Nova says that the server does not exist."""
 UNANSWERED = "requests"
 """The evidence of a TARGET_DOWN that nothing but the unanswered requests shows."""
+_ATTACHMENT_ID = Field("Cinder", "attachment_id")
 _IGNORED = 2  # requests without an answer after which the compute service counts as dead
 
 
@@ -81,7 +90,7 @@ class Attach(VolumeMove):
         volume, mine, state = self.look()
         for held in volume.attachments:
             refuse_root(volume, held)
-        shared = bool(getattr(volume, "multiattach", False))
+        shared = bool(MULTIATTACH.of(volume))
         if mine is not None and volume.status == "in-use":
             if self.is_begun(mine):
                 return self.clear_left(self.server_id, begun=True) or ProbeResult(state)
@@ -220,7 +229,7 @@ class Attach(VolumeMove):
 
 def _attachment(held: dict[str, Any]) -> dict[str, str]:
     return {
-        "device": held.get("device") or "",
-        "server_id": held["server_id"],
-        "attachment_id": held.get("attachment_id") or held.get("id") or "",
+        "device": DEVICE.of(held) or "",
+        "server_id": SERVER_ID.of(held),
+        "attachment_id": _ATTACHMENT_ID.of(held),
     }

@@ -9,6 +9,7 @@ use.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from contextlib import suppress
 from functools import cached_property, partial
 from types import SimpleNamespace
 from typing import Any, TypeVar
@@ -19,12 +20,14 @@ from cinderclient import api_versions
 from cinderclient.v3 import client as cinder
 from heatclient.v1 import client as heat
 from keystoneauth1.adapter import Adapter
+from keystoneauth1.discover import version_to_string
+from keystoneauth1.exceptions import DiscoveryFailure, NotFound
 from openstack import connection, exceptions
 from openstack.compute.v2._proxy import Proxy as Compute
-from openstack.utils import maximum_supported_microversion
 
 from mistral_failover.cloud.coalescing import RequestCoalescer
 from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.fields import Feature, Field, microversion
 from mistral_failover.cloud.guard import Guard
 from mistral_failover.cloud.paging import all_rows
 from mistral_failover.cloud.session import GuardedSession, refusal, session_for
@@ -41,7 +44,11 @@ from mistral_failover.settings import Settings
 
 NOVA_MICROVERSION = "2.96"
 """The newest microversion of Nova whose bodies are known here."""
-VOLUME_MICROVERSION = "3.44"  # the first version that completes attachments; Nova needs it
+COMPLETED_ATTACHMENT = Feature("Cinder", "completing attachments", since="3.44")
+"""Nova needs it, too."""
+_PROJECT_ID = Field("the service", "project_id")
+_VERSIONED = {"Nova": ("compute", 2), "Cinder": ("block-storage", 3)}
+"""Service type and major version of the services that have microversions."""
 
 T = TypeVar("T")
 
@@ -78,7 +85,7 @@ class Cloud:
         """Return a row of Neutron, Octavia or Aodh that was read by its id, unless it belongs to
         another project: an administrator is shown those, too. ``what``: its name, to begin a
         sentence. Raises `CloudError` FORBIDDEN."""
-        if row.get("project_id") != self.project_id:
+        if _PROJECT_ID.of(row) != self.project_id:
             raise CloudError(
                 "FORBIDDEN",
                 f"{what} belongs to another project.",
@@ -88,7 +95,8 @@ class Cloud:
 
     @cached_property
     def compute(self) -> Compute:
-        """Nova, as openstacksdk's proxy; it uses the newest microversion that both sides know."""
+        """Nova, as openstacksdk's proxy, for requests whose answers decide nothing: if Nova's
+        versions could not be read, it uses the oldest one, whose answers lack fields."""
         with translated("find the compute service", "Nova"):
             return connection.Connection(
                 session=self.session, region_name=self.session.region_name
@@ -153,10 +161,35 @@ class Cloud:
 
     @cached_property
     def _nova(self) -> Adapter:
-        adapter = self._adapter("compute", min_version="2.1", max_version="2.latest")
-        newest = maximum_supported_microversion(adapter, NOVA_MICROVERSION)
-        adapter.default_microversion = newest
+        adapter = self._versioned(*_VERSIONED["Nova"])
+        adapter.default_microversion = min(self.newest("Nova"), NOVA_MICROVERSION, key=microversion)
         return adapter
+
+    def newest(self, service: str) -> str:
+        """Return the newest microversion that Nova or Cinder offers. Raises `CloudError`, also if
+        the service does not say it: keystoneauth would go on without one, and then the service
+        leaves fields out of its answers."""
+        service_type, major = _VERSIONED[service]
+        doing = f"ask {service} for its microversions"
+        with translated(doing, service):
+            found = None
+            with suppress(DiscoveryFailure):
+                found = self._versioned(service_type, major).get_endpoint_data()
+            if found is None or found.max_microversion is None:
+                with suppress(NotFound):  # keystoneauth does not say why it found none
+                    self._adapter(service_type).get("")
+        if found is None or found.max_microversion is None:
+            raise CloudError(
+                "UNREACHABLE",
+                f"Could not {doing}: its endpoint named none.",
+                service=service,
+                detail="its endpoint named no microversions",
+            )
+        return str(version_to_string(found.max_microversion))
+
+    def _versioned(self, service_type: str, major: int) -> Adapter:
+        least = "2.1" if major == 2 else f"{major}.0"
+        return self._adapter(service_type, min_version=least, max_version=f"{major}.latest")
 
     @cached_property
     def volumes(self) -> cinder.Client:
@@ -164,7 +197,7 @@ class Cloud:
         return cinder.Client(
             session=self.session,
             region_name=self.session.region_name,
-            api_version=api_versions.APIVersion(VOLUME_MICROVERSION),
+            api_version=api_versions.APIVersion(COMPLETED_ATTACHMENT.since),
         )
 
     @cached_property

@@ -273,8 +273,14 @@ class Detach(VolumeMove):
                 fenced=release.fenced,
                 returns=release.stopped,
             )
-        if volumes := servers.volumes_deleted_with(self.cloud, self.server_id):
-            raise volume_errors.goes_along(self.server_id, volumes)
+        try:
+            volumes = servers.volumes_deleted_with(self.cloud, self.server_id)
+        except CloudError as error:
+            error.blocked = error.code == "NOT_OFFERED"
+            raise
+        if volumes:
+            newest = self.cloud.newest("Nova")
+            raise volume_errors.goes_along(self.server_id, volumes, newest=newest)
         LOG.warning("Deleting server %s: it is off and its host is down", self.server_id)
         servers.delete_server(self.cloud, self.server_id, self.patience)
         return ProbeResult("its server, whose host is down, was deleted")

@@ -49,6 +49,7 @@ REMEDIES = {
     ),
     "VOLUME_IN_USE": "Detach the volume from its holder first.",
     "QUOTA": "Raise the project's quota, or free some of it.",
+    "NOT_OFFERED": "Upgrade the service, or use nothing in the group file that needs it.",
     "BAD_REQUEST": "Correct the group file or the stack: the cloud does not accept this request.",
     "RATE_LIMITED": "Try again later; raise the API's rate limit if this keeps happening.",
     "UNREACHABLE": "Check that the endpoint in the catalog answers from this host.",
@@ -91,6 +92,7 @@ _BY_STATUS = {
     401: "TOKEN_EXPIRED",
     403: "FORBIDDEN",
     404: "NOT_FOUND",
+    406: "NOT_OFFERED",  # a microversion above the newest of the service
     408: "TIMEOUT",
     409: "CONFLICT",
     410: "NOT_FOUND",

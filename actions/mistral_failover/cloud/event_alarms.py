@@ -17,6 +17,7 @@ from oslo_utils import uuidutils
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.fields import Field
 from mistral_failover.cloud.url_paths import url_path
 from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
 
@@ -24,6 +25,11 @@ T = TypeVar("T")
 _ALARMS = "/v2/alarms"
 _TRAITS = frozenset(f"traits.{each}" for each in ("instance_id", "resource_id", "server_id"))
 _EVENT, _THRESHOLD = "event_rule", "gnocchi_resources_threshold_rule"
+_ALARM_ID, _NAME, _STATE = (Field("Aodh", n) for n in ("alarm_id", "name", "state"))
+_PROJECT_ID = Field("Aodh", "project_id")
+_ENABLED, _ACTIONS = Field("Aodh", "enabled"), Field("Aodh", "alarm_actions")
+_QUERY, _FIELD, _VALUE = (Field("Aodh", n) for n in ("query", "field", "value"))
+_RESOURCE_TYPE, _RESOURCE_ID = Field("Aodh", "resource_type"), Field("Aodh", "resource_id")
 _NEW = "insufficient data"
 """The state of an alarm that was not evaluated yet."""
 # Of a trust's URL and, quoted, of a signed one.
@@ -128,49 +134,55 @@ def _row(cloud: Cloud, named: str) -> Mapping[str, Any]:
 def _own(cloud: Cloud, rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the project's rows: Aodh lists those of all projects to an administrator, and anyone
     can give an alarm the same name."""
-    return [row for row in rows if row.get("project_id") == cloud.project_id]
+    return [row for row in rows if _PROJECT_ID.of(row) == cloud.project_id]
 
 
 def _alarm(row: Mapping[str, Any]) -> WatchingAlarm:
-    urls = [unquote(str(url)) for url in row.get("alarm_actions") or ()]
+    urls = [unquote(str(url)) for url in _ACTIONS.of(row)]
     signalled = [found.groups() for url in urls for found in _STACK.finditer(url)]
     return WatchingAlarm(
-        str(row.get("alarm_id", "")),
-        str(row.get("name", "")),
-        bool(row.get("enabled", True)),
+        str(_ALARM_ID.of(row)),
+        str(_NAME.of(row)),
+        bool(_ENABLED.of(row)),
         frozenset(_servers(row)),
         frozenset(part for parts in signalled for part in parts),
     )
 
 
 def _servers(row: Mapping[str, Any]) -> Iterator[str]:
-    for condition in (row.get(_EVENT) or {}).get("query") or ():
+    for condition in _QUERY.of(event) if (event := _rule(row, _EVENT)) else ():
         if _names_a_server(condition):
-            yield str(condition.get("value"))
-    threshold = row.get(_THRESHOLD) or {}
-    if _is_of_a_server(threshold):
-        yield str(threshold.get("resource_id"))
+            yield str(_VALUE.of(condition))
+    if (threshold := _rule(row, _THRESHOLD)) and _is_of_a_server(threshold):
+        yield str(_RESOURCE_ID.of(threshold))
+
+
+def _rule(row: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:
+    """Return an alarm's rule of a kind; an alarm has the rule of its type only."""
+    rule: Mapping[str, Any] | None = row.get(kind)
+    return rule
 
 
 def _names_a_server(condition: Mapping[str, Any]) -> bool:
-    return condition.get("field") in _TRAITS and condition.get("op", "eq") == "eq"
+    # In Aodh's API ``op`` is optional, and "eq" by default.
+    return _FIELD.of(condition) in _TRAITS and condition.get("op", "eq") == "eq"
 
 
 def _is_of_a_server(threshold: Mapping[str, Any]) -> bool:
-    return bool(threshold.get("resource_type") == "instance")
+    return bool(_RESOURCE_TYPE.of(threshold) == "instance")
 
 
 def _watching(row: Mapping[str, Any], server_id: str) -> dict[str, Any]:
     """Return an alarm that watches this server, as a whole: Aodh resets what a PUT lacks."""
     changed = dict(row)
-    if event := row.get(_EVENT):
+    if event := _rule(row, _EVENT):
         query = [
             {**each, "value": server_id} if _names_a_server(each) else each
-            for each in event.get("query") or ()
+            for each in _QUERY.of(event)
         ]
         changed[_EVENT] = {**event, "query": query}
-    if (threshold := row.get(_THRESHOLD)) and _is_of_a_server(threshold):
+    if (threshold := _rule(row, _THRESHOLD)) and _is_of_a_server(threshold):
         changed[_THRESHOLD] = {**threshold, "resource_id": server_id}
-    if row.get("state") == "alarm":
+    if _STATE.of(row) == "alarm":
         changed["state"] = _NEW
     return changed

@@ -274,9 +274,20 @@ class _Users:
 def _used(template: Mapping[str, Any]) -> dict[str, frozenset[str]]:
     """Return, by resource, the names of those that its properties refer to; HOT or
     CloudFormation."""
+    return {
+        name: frozenset(_names(properties))
+        for name, (_, properties) in definitions(template).items()
+    }
+
+
+def definitions(template: Mapping[str, Any]) -> dict[str, tuple[str, Mapping[str, Any]]]:
+    """Return type and properties of each resource in a template; HOT or CloudFormation."""
     resources = template.get("resources") or template.get("Resources") or {}
     return {
-        name: frozenset(_names(one.get("properties") or one.get("Properties")))
+        name: (
+            str(one.get("type") or one.get("Type")),
+            one.get("properties") or one.get("Properties") or {},
+        )
         for name, one in resources.items()
     }
 

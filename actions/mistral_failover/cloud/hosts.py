@@ -14,14 +14,18 @@ from typing import Any
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.fields import Feature, Field
 from mistral_failover.cloud.guard import Guard
 from mistral_failover.cloud.paging import all_rows
+from mistral_failover.cloud.servers import HOST_NAME, STATUS, TASK_STATE, VOLUMES
 from mistral_failover.cloud.session import session_for
 from mistral_failover.cloud.url_paths import url_path
 from mistral_failover.settings import Settings
 
-_VERSION = "2.53"  # the first one in which a service has a UUID; with forced_down since 2.11
-_HOST = "OS-EXT-SRV-ATTR:host"
+COMPUTE_SERVICES = Feature("Nova", "compute services with a UUID", since="2.53")
+_FORCED_DOWN = Field("Nova", "forced_down", since="2.11")
+_REPORTED_AT = Field("Nova", "updated_at")
+_STATE_OF_SERVICE = Field("Nova", "status")
 # While one of these is under way, the guest may be on another host than Nova's record.
 _MOVING = ("MIGRATING", "RESIZE", "VERIFY_RESIZE", "REVERT_RESIZE", "REBUILD")
 _MOVES = ("migrating", "resize", "rebuild", "shelving", "unshelving", "spawning")
@@ -96,14 +100,13 @@ def location_of(cloud: Cloud, server_id: str) -> ServerLocation:
         if error.code == "NOT_FOUND":
             return ServerLocation(None, exists=False)
         raise
-    if _HOST not in found:
+    if HOST_NAME.name not in found:
         raise CloudError("FORBIDDEN", "Nova does not show the host of a server to the operator.")
-    task = str(found.get("OS-EXT-STS:task_state") or "")
-    status = str(found.get("status") or "")
+    task, status = str(TASK_STATE.of(found) or ""), str(STATUS.of(found))
     moving = status if status in _MOVING else ""
     if not moving and task.startswith(_MOVES):
         moving = task
-    return ServerLocation(found[_HOST] or None, moving)
+    return ServerLocation(HOST_NAME.of(found) or None, moving)
 
 
 def volumes_on(cloud: Cloud, host: str) -> dict[str, str]:
@@ -117,11 +120,8 @@ def volumes_on(cloud: Cloud, host: str) -> dict[str, str]:
     with translated("list the servers of a host", "Nova"):
         rows = all_rows("servers", read)
     for row in rows:
-        if row.get(_HOST) == host:  # a user who may not ask for a host gets other servers, too
-            found |= {
-                str(volume["id"]): str(row["id"])
-                for volume in row.get("os-extended-volumes:volumes_attached", ())
-            }
+        if HOST_NAME.of(row) == host:  # a user who may not ask for a host gets other servers, too
+            found |= {str(volume["id"]): str(row["id"]) for volume in VOLUMES.of(row)}
     return found
 
 
@@ -141,9 +141,9 @@ def compute_services(cloud: Cloud, host: str | None = None) -> list[ComputeServi
             id=str(row["id"]),
             host=str(row["host"]),
             up=row["state"] == "up",
-            forced_down=bool(row.get("forced_down")),
-            seen=str(row.get("updated_at") or ""),
-            disabled=row.get("status") == "disabled",
+            forced_down=bool(_FORCED_DOWN.of(row)),
+            seen=str(_REPORTED_AT.of(row) or ""),
+            disabled=_STATE_OF_SERVICE.of(row) == "disabled",
         )
         for row in rows
         if row["binary"] == "nova-compute"
@@ -158,7 +158,7 @@ def force_down(cloud: Cloud, service: ComputeService, *, down: bool = True) -> N
             url_path("os-services", service.id),
             json={"forced_down": down},
             endpoint_filter=_compute(cloud),
-            microversion=_VERSION,
+            microversion=COMPUTE_SERVICES.since,
         )
 
 
@@ -178,8 +178,9 @@ def _get(cloud: Cloud, path: str, doing: str, **options: Any) -> Any:
 
 
 def _request(cloud: Cloud, path: str, **options: Any) -> Any:
+    since = COMPUTE_SERVICES.since
     return cloud.session.get(
-        path, endpoint_filter=_compute(cloud), microversion=_VERSION, **options
+        path, endpoint_filter=_compute(cloud), microversion=since, **options
     ).json()
 
 

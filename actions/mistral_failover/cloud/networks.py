@@ -24,6 +24,7 @@ from oslo_utils import netutils, uuidutils
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.fields import Field
 from mistral_failover.cloud.paging import all_rows
 from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.stacks import named_in
@@ -36,6 +37,14 @@ _BY_NOVA = "compute:"
 """How the owner of a server's port begins; its availability zone follows."""
 PAGE = 1000
 """Rows in one answer of Neutron, unless the operator allows fewer."""
+PROJECT_ID = Field("Neutron", "project_id")
+_DEVICE_ID, _STATUS, _MAC = (Field("Neutron", n) for n in ("device_id", "status", "mac_address"))
+_FIXED_IPS, _PAIRS = Field("Neutron", "fixed_ips"), Field("Neutron", "allowed_address_pairs")
+_PORT_ID, _FIXED_ADDRESS = Field("Neutron", "port_id"), Field("Neutron", "fixed_ip_address")
+_REVISION = Field("Neutron", "revision_number")
+_DEVICE_OWNER = Field("Neutron", "device_owner")
+"""Of the extension ``standard-attr-revisions``. Without the number, a change could take an address
+from another client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +59,7 @@ class Port:
     mac: str
     addresses: tuple[str, ...]
     pairs: tuple[Mapping[str, str], ...]
-    revision: int | None
+    revision: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,31 +70,31 @@ class FloatingIp:
     address: str
     port_id: str | None
     fixed_address: str | None
-    revision: int | None
+    revision: int
 
 
 def read_port(row: Mapping[str, Any]) -> Port:
-    """Convert Neutron's row of a port."""
+    """Convert Neutron's row of a port. Raises `CloudError` NOT_OFFERED."""
     return Port(
         id=str(row["id"]),
         network_id=str(row["network_id"]),
-        device_id=str(row.get("device_id") or ""),
-        status=str(row.get("status") or ""),
-        mac=str(row.get("mac_address") or ""),
-        addresses=tuple(str(each["ip_address"]) for each in row.get("fixed_ips") or ()),
-        pairs=tuple(row.get("allowed_address_pairs") or ()),
-        revision=row.get("revision_number"),
+        device_id=str(_DEVICE_ID.of(row) or ""),
+        status=str(_STATUS.of(row)),
+        mac=str(_MAC.of(row)),
+        addresses=tuple(str(each["ip_address"]) for each in _FIXED_IPS.of(row)),
+        pairs=tuple(_PAIRS.of(row)),
+        revision=int(_REVISION.of(row)),
     )
 
 
 def read_floating_ip(row: Mapping[str, Any]) -> FloatingIp:
-    """Convert Neutron's row of a floating IP."""
+    """Convert Neutron's row of a floating IP. Raises `CloudError` NOT_OFFERED."""
     return FloatingIp(
         id=str(row["id"]),
         address=str(row["floating_ip_address"]),
-        port_id=row.get("port_id") or None,
-        fixed_address=row.get("fixed_ip_address") or None,
-        revision=row.get("revision_number"),
+        port_id=_PORT_ID.of(row) or None,
+        fixed_address=_FIXED_ADDRESS.of(row) or None,
+        revision=int(_REVISION.of(row)),
     )
 
 
@@ -118,7 +127,7 @@ def listed(cloud: Cloud, kind: str, **wanted: str) -> list[Mapping[str, Any]]:
     """Return the project's rows of a kind (``ports``, ``floatingips``) with these values."""
     project = cloud.project_id
     rows = _visible(cloud, kind, project_id=project, **wanted)
-    return [row for row in rows if row.get("project_id") == project]
+    return [row for row in rows if PROJECT_ID.of(row) == project]
 
 
 def _visible(cloud: Cloud, kind: str, **wanted: str) -> list[Mapping[str, Any]]:
@@ -159,7 +168,7 @@ def resolve_port(cloud: Cloud, stack: str, name: str) -> str:
 def ports_of(cloud: Cloud, server_id: str, **wanted: str) -> list[Port]:
     """Return the ports of a server, with these values: those of the project that Nova attached."""
     rows = listed(cloud, "ports", device_id=server_id, **wanted)
-    return [read_port(row) for row in rows if str(row.get("device_owner")).startswith(_BY_NOVA)]
+    return [read_port(row) for row in rows if str(_DEVICE_OWNER.of(row)).startswith(_BY_NOVA)]
 
 
 def port_of(cloud: Cloud, server_id: str, network: str | None = None) -> Port:
@@ -498,7 +507,7 @@ class _NeutronObject:
     path: str
     key: str
     name: str
-    revision: int | None
+    revision: int
 
 
 def _port(now: Port) -> _NeutronObject:
@@ -517,7 +526,7 @@ def _put(
     """Change an object, unless it was changed since the look."""
     if not repeats.allow():
         return repeats.no_effect_yet(state)
-    headers = {} if one.revision is None else {"If-Match": f"revision_number={one.revision}"}
+    headers = {"If-Match": f"revision_number={one.revision}"}
     try:
         with repeats.sending(f"change {one.name}", "Neutron"):
             cloud.network.put(one.path, json={one.key: dict(values)}, headers=headers)

@@ -18,9 +18,17 @@ from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.event_alarms import WatchingAlarm, only_one, watching_alarms
 from mistral_failover.cloud.paging import all_rows
-from mistral_failover.cloud.servers import ServerHost, ServerState, server_state, state_of
+from mistral_failover.cloud.servers import (
+    HOST_ID,
+    HOST_NAME,
+    ServerHost,
+    ServerState,
+    server_state,
+    state_of,
+)
 from mistral_failover.cloud.stacks import stack_shown
 from mistral_failover.cloud.url_paths import segment, stack_segments
+from mistral_failover.cloud.volume_holders import SERVER_ID
 
 T = TypeVar("T")
 
@@ -219,12 +227,11 @@ class ProjectListing:
 
 
 def _host(row: Mapping[str, Any]) -> ServerHost | None:
-    if not row.get("hostId"):
+    if not (host_id := HOST_ID.if_shown(row)):
         return None
-    name = row.get("OS-EXT-SRV-ATTR:host") or ""
-    return ServerHost(str(row["hostId"]), str(row["tenant_id"]), str(name))
+    return ServerHost(str(host_id), str(row["tenant_id"]), str(HOST_NAME.if_shown(row) or ""))
 
 
 def _listed(volume: Any) -> ListedVolume:
-    servers = {str(held["server_id"]) for held in volume.attachments if held.get("server_id")}
+    servers = {str(server) for held in volume.attachments if (server := SERVER_ID.of(held))}
     return ListedVolume(str(volume.id), str(volume.status), frozenset(servers))

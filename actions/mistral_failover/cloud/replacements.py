@@ -24,7 +24,8 @@ from typing import Any
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
-from mistral_failover.cloud.heat_replacements import MARKED
+from mistral_failover.cloud.fields import Field
+from mistral_failover.cloud.heat_replacements import MARKED, definitions
 from mistral_failover.cloud.patches import SENDS, SETTLE, cancelled, send_update
 from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.stacks import SERVER, StackLocation, StackResource, locate, stack_shown
@@ -318,14 +319,14 @@ def _refuse_to_shrink(
     """
     with translated(f"read the template of stack {stack.identifier}"):
         template = cloud.heat.stacks.template(stack_segments(str(stack.identifier)))
-    definition = (template.get("resources") or {}).get(group) or {}
-    if definition.get("type") != _AUTOSCALING_GROUP:
+    kind, properties = Field("Heat", group).of(definitions(template))
+    if kind != _AUTOSCALING_GROUP:
         return
     there = [name for name, one in members.items() if not one.status.startswith("DELETE")]
     healthy = sum(
         1 for name in there if name != marking and not members[name].status.endswith("FAILED")
     )
-    size = size_after(definition.get("properties") or {}, stack.parameters, healthy)
+    size = size_after(properties, stack.parameters, healthy)
     if size is None or size >= len(there):
         return
     raise CloudError(
@@ -357,8 +358,8 @@ def size_after(
 
 
 def _number(value: Any, parameters: Mapping[str, Any]) -> int | None:
-    if isinstance(value, Mapping) and set(value) == {"get_param"}:
-        name = value["get_param"]
+    if isinstance(value, Mapping) and set(value) in ({"get_param"}, {"Ref"}):
+        (name,) = value.values()
         value = parameters.get(name) if isinstance(name, str) else None
     try:
         return int(float(value))

@@ -11,19 +11,38 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.fields import Field
 from mistral_failover.cloud.url_paths import segment, url_path
 from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
 from mistral_failover.fault_points import reach
 
 ROOT_DEVICES = ("/dev/vda", "/dev/sda", "/dev/xvda", "/dev/hda")
-_RUNNING = 1  # nova.compute.power_state
+STATUS = Field("Nova", "status")
+TASK_STATE = Field("Nova", "OS-EXT-STS:task_state")
+POWER_STATE = Field("Nova", "OS-EXT-STS:power_state")
+VOLUMES = Field("Nova", "os-extended-volumes:volumes_attached")
+HOST_NAME = Field("Nova", "OS-EXT-SRV-ATTR:host")
+HOST_ID = Field("Nova", "hostId")
+DELETE_ON_TERMINATION = Field("Nova", "delete_on_termination", since="2.3")
+"""Of a server's volumes. In the rows of ``os-volume_attachments`` Nova has it since 2.79 only."""
+EVENTS = Field("Nova", "events", since="2.51")
+"""Of a server's action: what a compute service recorded, as the server's owner may read it."""
+DELETION = (DELETE_ON_TERMINATION, EVENTS)
+"""What the deletion of a server needs: that no data goes with it, and that it proves something."""
+_HOST_STATUS = Field("Nova", "host_status", since="2.16")
+_ZONE = Field("Nova", "OS-EXT-AZ:availability_zone")
+_DEVICE = Field("Nova", "device")
+_RESULT = Field("Nova", "result")
+_FINISH_TIME = Field("Nova", "finish_time")
+_AWAY = "UNKNOWN"  # status of a server whose cell is away (since 2.69): Nova shows little else
+_OFF = (0, 4, 6)  # nova.compute.power_state: NOSTATE, SHUTDOWN, CRASHED
 _LIVE = ("UP", "MAINTENANCE")  # host_status; MAINTENANCE: disabled for scheduling, but alive
 _DELETIONS = ("compute_terminate_instance", "compute_soft_delete_instance")
 _AGAIN = 10.0  # seconds after which a stalled deletion is requested again
@@ -37,7 +56,8 @@ _NO_PROOF = ("CONFLICT", "HOST_DOWN", "FORBIDDEN", "BAD_REQUEST")
 class ServerState:
     """A server as Nova shows it.
 
-    ``status``: ACTIVE, SHUTOFF, ...; ``task_state``: what Nova is doing with it, or None;
+    ``status``: ACTIVE, SHUTOFF, ...; UNKNOWN if its cell of Nova is away, and then the rest is not
+    known; ``task_state``: what Nova is doing with it, or None;
     ``host_status``: UP, DOWN, MAINTENANCE or UNKNOWN of its compute service, None if the policy
     hides it (by default from all but administrators). ``host_id``: the same for two servers of a
     project that are on one host; it tells no more than that. ``host``: the host's name, which is
@@ -85,7 +105,7 @@ class ServerState:
         return (
             self.status in ("SHUTOFF", "SHELVED_OFFLOADED", "SOFT_DELETED")
             and self.task_state is None
-            and self.power_state != _RUNNING
+            and self.power_state in _OFF
         )
 
 
@@ -136,16 +156,18 @@ def server_state(cloud: Cloud, server_id: str) -> ServerState:
 
 
 def state_of(row: Mapping[str, Any]) -> ServerState:
-    """Return the state of a server as it is in the body of Nova's answer."""
+    """Return the state of a server as it is in the body of Nova's answer. Raises `CloudError`
+    NOT_OFFERED."""
+    away = STATUS.of(row) == _AWAY
     return ServerState(
-        status=row["status"],
-        task_state=row.get("OS-EXT-STS:task_state"),
-        host_status=row.get("host_status") or None,
+        status=STATUS.of(row),
+        task_state=None if away else TASK_STATE.of(row),
+        host_status=_HOST_STATUS.if_shown(row) or None,
         exists=True,
-        power_state=row.get("OS-EXT-STS:power_state"),
-        host_id=row.get("hostId") or None,
-        host=row.get("OS-EXT-SRV-ATTR:host") or None,
-        zone=row.get("OS-EXT-AZ:availability_zone") or None,
+        power_state=None if away else POWER_STATE.of(row),
+        host_id=HOST_ID.if_shown(row) or None,
+        host=HOST_NAME.if_shown(row) or None,
+        zone=_ZONE.if_shown(row) or None,
     )
 
 
@@ -231,18 +253,38 @@ def volumes_deleted_with(cloud: Cloud, server_id: str) -> list[str]:
     """Return the volumes that would be deleted with the server (delete_on_termination), except the
     disk that it boots from.
 
-    Raises `CloudError` when Nova cannot be asked, `LeaseLost`.
+    Raises `CloudError` when Nova cannot be asked, NOT_OFFERED if it does not show that;
+    `LeaseLost`.
     """
     try:
         with translated(f"list the volumes of server {server_id}"):
-            return [
-                str(each.volume_id)
-                for each in cloud.compute.volume_attachments(segment(server_id))
-                if each.delete_on_termination and each.device not in ROOT_DEVICES
-            ]
+            server = cloud.nova("GET", url_path("servers", server_id))["server"]
     except CloudError as error:
         if error.code == "NOT_FOUND":
             return []
+        raise
+    # By the server, since a list of its attachments ends at Nova's ``[api] max_limit``.
+    along = [str(each["id"]) for each in VOLUMES.of(server) if DELETE_ON_TERMINATION.of(each)]
+    return [each for each in along if not _is_root(cloud, server_id, each)]
+
+
+def _is_root(cloud: Cloud, server_id: str, volume_id: str) -> bool:
+    """Return whether a volume is the disk that the server boots from."""
+    shown = attachment_shown(cloud, server_id, volume_id)
+    return shown is not None and _DEVICE.of(shown) in ROOT_DEVICES
+
+
+def attachment_shown(cloud: Cloud, server_id: str, volume_id: str) -> dict[str, Any] | None:
+    """Return what Nova shows of a volume on a server, None if it shows none. What may lead to a
+    deletion is asked for in this way: a list ends at Nova's ``[api] max_limit``. Raises
+    `CloudError`."""
+    try:
+        with translated(f"look for volume {volume_id} on server {server_id}"):
+            path = url_path("servers", server_id, "os-volume_attachments", volume_id)
+            return dict(cloud.nova("GET", path)["volumeAttachment"])
+    except CloudError as error:
+        if error.code == "NOT_FOUND":
+            return None
         raise
 
 
@@ -292,11 +334,8 @@ def _climb(
 
 def _deletion(cloud: Cloud, server_id: str, host_status: str | None, rung: str) -> Evidence:
     """Judge the deletion of a server that is gone."""
-    try:
-        event = _deletion_event(cloud, server_id)
-    except CloudError as error:
-        if error.code not in ("NOT_FOUND", "FORBIDDEN", "BAD_REQUEST"):
-            raise
+    events = _deletion_events(cloud, server_id)
+    if events is None:
         if host_status in _LIVE:
             words = (
                 f"Server {server_id} is gone; its compute service was {host_status} right before."
@@ -307,10 +346,11 @@ def _deletion(cloud: Cloud, server_id: str, host_status: str | None, rung: str) 
             f"(its state before: {host_status or 'unknown'}); the guest may be running."
         )
         return Evidence(False, rung, words)
-    if event is not None and event.get("result") == "Success":
+    event = events[-1] if events else None
+    if event is not None and _RESULT.of(event) == "Success":
         words = f"Nova's compute service recorded {event['event']} of server {server_id}: Success."
         return Evidence(True, rung, words)
-    found = f"{event['event']}: {event.get('result') or 'unfinished'}" if event else "no event"
+    found = f"{event['event']}: {_RESULT.of(event) or 'unfinished'}" if event else "no event"
     words = (
         f"Server {server_id} is gone from Nova's database, but its compute service recorded "
         f"{found}; the guest may be running."
@@ -338,16 +378,17 @@ def is_detaching(cloud: Cloud, server_id: str) -> bool:
     detaches = (each for each in shown["instanceActions"] if each["action"] == "detach_volume")
     for detach in islice(detaches, _LATEST):
         events = _events(cloud, server_id, detach["request_id"])
-        if events is None or any(not event.get("finish_time") for event in events):
+        if events is None or any(not _FINISH_TIME.of(event) for event in events):
             return True
     return False
 
 
 def _events(cloud: Cloud, server_id: str, request_id: str) -> list[dict[str, Any]] | None:
-    """Return what a compute service recorded of a request; None where the project may not see
-    it."""
+    """Return what a compute service recorded of a request; None where the project may not see it,
+    as below the microversion of `EVENTS`."""
     shown = _recorded(cloud, server_id, request_id)
-    return None if shown is None else shown["instanceAction"].get("events")
+    events = None if shown is None else EVENTS.if_shown(shown["instanceAction"])
+    return None if events is None else list(events)
 
 
 def _recorded(cloud: Cloud, server_id: str, *which: str) -> dict[str, Any] | None:
@@ -362,36 +403,19 @@ def _recorded(cloud: Cloud, server_id: str, *which: str) -> dict[str, Any] | Non
         return None
 
 
-def _deletion_event(cloud: Cloud, server_id: str) -> dict[str, Any] | None:
-    """Return the compute service's latest event of deleting the server, after it finished, if it
-    finishes.
+def _deletion_events(cloud: Cloud, server_id: str) -> Sequence[dict[str, Any]] | None:
+    """Return what compute services recorded of deleting the server, the one that counts at the end,
+    after it finished, if it finishes; None where the project may not see that.
 
-    Nova API: os-instance-actions, readable by the owner (events since 2.51) and for deleted servers
-    (since 2.21). The event ends a moment after the server has disappeared.
+    Nova API: os-instance-actions, readable by the owner (`EVENTS`) and for deleted servers (since
+    2.21). The event ends a moment after the server has disappeared.
     """
-    last: dict[str, Any] | None = None
+    last: Sequence[dict[str, Any]] | None = None
 
     def step() -> ProbeResult:
         nonlocal last
-        with translated(f"read the actions of server {server_id}"):
-            deletions = [
-                action
-                for action in cloud.compute.server_actions(segment(server_id))
-                if action.action in ("delete", "forceDelete")
-            ]
-            events = [
-                dict(event)
-                for action in deletions
-                for event in cloud.compute.get_server_action(
-                    segment(action.request_id), segment(server_id), ignore_missing=False
-                ).events
-                or []
-                if event["event"] in _DELETIONS
-            ]
-        # Success first: a later repeat of the request records nothing that would undo it.
-        events.sort(key=lambda event: (event.get("result") == "Success", event["start_time"]))
-        last = events[-1] if events else None
-        unfinished = last is not None and not last.get("result")
+        last = _deletions(cloud, server_id)
+        unfinished = last is not None and len(last) > 0 and not _RESULT.of(last[-1])
         return ProbeResult("unfinished" if unfinished else "finished", done=not unfinished)
 
     try:
@@ -400,3 +424,17 @@ def _deletion_event(cloud: Cloud, server_id: str) -> dict[str, Any] | None:
         if error.code != "TIMEOUT" or error.transient:
             raise
     return last
+
+
+def _deletions(cloud: Cloud, server_id: str) -> Sequence[dict[str, Any]] | None:
+    if (shown := _recorded(cloud, server_id)) is None:
+        return None
+    found: list[dict[str, Any]] = []
+    for action in shown["instanceActions"]:
+        if action["action"] not in ("delete", "forceDelete"):
+            continue
+        if (events := _events(cloud, server_id, action["request_id"])) is None:
+            return None
+        found += (event for event in events if event["event"] in _DELETIONS)
+    # Success last: a later repeat of the request records nothing that would undo it.
+    return sorted(found, key=lambda event: (_RESULT.of(event) == "Success", event["start_time"]))

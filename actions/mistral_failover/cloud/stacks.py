@@ -11,11 +11,14 @@ from oslo_utils import uuidutils
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.fields import Field
 from mistral_failover.cloud.url_paths import stack_segments
 
 SERVER = "OS::Nova::Server"
 VOLUME = "OS::Cinder::Volume"
 _GROUPS = ("OS::Heat::AutoScalingGroup", "OS::Heat::ResourceGroup", "OS::Heat::InstanceGroup")
+_PHYSICAL_ID, _CREATED = Field("Heat", "physical_resource_id"), Field("Heat", "creation_time")
+_PARENT = Field("Heat", "parent_resource")  # not of the stack's own resources
 _ADDRESSES = 10_000
 """The maximum number of addresses that are kept; then all are forgotten."""
 _addresses: dict[tuple[str, str], str] = {}
@@ -188,7 +191,7 @@ def _in_group(
     listed: Sequence[dict[str, Any]], stack: str, group: str
 ) -> tuple[StackResource, dict[str, StackResource]]:
     """Return the resource of a group, and its members by name."""
-    own = _latest(item for item in listed if not item.get("parent_resource"))
+    own = _latest(item for item in listed if not _PARENT.if_shown(item))
     one = find(own, stack, group)
     if one.type not in _GROUPS:
         raise wrong_type(stack, group, one.type, "an autoscaling group")
@@ -214,7 +217,7 @@ def _href(item: dict[str, Any]) -> str:
 
 def _address(items: Sequence[dict[str, Any]]) -> str | None:
     """Return "name/id" of the stack whose resources were listed."""
-    own = next((item for item in items if not item.get("parent_resource")), None)
+    own = next((item for item in items if not _PARENT.if_shown(item)), None)
     parts = _href(own).rsplit("/", 2)[1:] if own else []
     return "/".join(parts) if len(parts) == 2 else None
 
@@ -306,9 +309,9 @@ def stack_shown(cloud: Cloud, stack: str) -> Any:
 def resource_of(item: dict[str, Any]) -> StackResource:
     """Convert a listed row."""
     return StackResource(
-        physical_id=item.get("physical_resource_id") or "",
+        physical_id=_PHYSICAL_ID.of(item) or "",
         type=item["resource_type"],
-        created_at=item.get("creation_time") or "",
+        created_at=_CREATED.of(item) or "",
         status=item["resource_status"],
     )
 

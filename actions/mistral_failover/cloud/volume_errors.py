@@ -13,9 +13,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.volume_holders import VolumeHolder, state_of
+from mistral_failover.cloud.fields import Feature
+from mistral_failover.cloud.volume_holders import SERVER_ID, VolumeHolder, state_of
 
 _ATTACHMENT_API = "openstack --os-volume-api-version 3.27 volume attachment"
+KEEPING = Feature("Nova", "changing delete_on_termination", since="2.85")
+"""By which a volume is kept when its server is deleted."""
 
 
 HOST_RETURNS = 600.0
@@ -107,18 +110,22 @@ def server_in_error(volume_id: str, server_id: str) -> CloudError:
     )
 
 
-def goes_along(server_id: str, volumes: Sequence[str]) -> CloudError:
-    """The server may be deleted, but that would delete data with it."""
+def goes_along(server_id: str, volumes: Sequence[str], *, newest: str) -> CloudError:
+    """The server may be deleted, but that would delete data with it. ``newest``: microversion that
+    Nova offers."""
     commands = "; ".join(
-        "openstack --os-compute-api-version 2.85 server volume update --preserve-on-termination "
-        f"{server_id} {volume}"
+        f"openstack --os-compute-api-version {KEEPING.since} server volume update "
+        f"--preserve-on-termination {server_id} {volume}"
         for volume in volumes
     )
     return CloudError(
         "VOLUME_WOULD_GO",
         f"Deleting server {server_id} would delete {' and '.join(volumes)} with it "
         "(delete_on_termination)",
-        remedy=f"Keep them: {commands}.",
+        remedy=f"Keep them: {commands}."
+        if KEEPING.offered_by(newest)
+        else "Bring its host back. Nova can keep them with microversion "
+        f"{KEEPING.since}, and offers up to {newest}.",
         blocked=True,
     )
 
@@ -260,7 +267,7 @@ def called_free(volume: Any) -> CloudError:
 
 def in_use(volume: Any) -> CloudError:
     """Another server has the volume, according to Cinder and Nova."""
-    others = sorted({str(held.get("server_id")) for held in volume.attachments})
+    others = sorted({str(SERVER_ID.of(held)) for held in volume.attachments})
     commands = "; ".join(f"openstack server remove volume {other} {volume.id}" for other in others)
     return CloudError(
         "VOLUME_IN_USE",

@@ -19,7 +19,13 @@ from typing import Any
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
-from mistral_failover.cloud.servers import deletion_proof, server_state, volumes_deleted_with
+from mistral_failover.cloud.fields import Feature, Field
+from mistral_failover.cloud.servers import (
+    attachment_shown,
+    deletion_proof,
+    server_state,
+    volumes_deleted_with,
+)
 from mistral_failover.cloud.url_paths import segment, url_path
 from mistral_failover.cloud.waits import ResendPolicy
 from mistral_failover.fault_points import reach
@@ -29,6 +35,12 @@ ANOTHER = (
     "failover group update FILE"
 )
 """The remedy for a volume that does not exist, or not any more."""
+MULTIATTACH = Field("Cinder", "multiattach")
+BOOTABLE = Field("Cinder", "bootable")
+SERVER_ID, DEVICE = Field("Cinder", "server_id"), Field("Cinder", "device")
+"""Of an attachment that a volume shows; None if it belongs to no server, or has no device."""
+LEFT_DEVICES = Feature("Nova", "devices that belong to no attachment", since="2.89")
+_ATTACHMENT_ID, _BDM = (Field("Nova", n, LEFT_DEVICES.since) for n in ("attachment_id", "bdm_uuid"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +76,13 @@ def volume_of(cloud: Cloud, volume_id: str) -> Any:
 def held_by(volume: Any, server_id: str) -> Iterator[dict[str, Any]]:
     """Return the server's attachments among those that the volume shows: attached or detaching
     ones."""
-    return (held for held in volume.attachments if held.get("server_id") == server_id)
+    return (held for held in volume.attachments if SERVER_ID.of(held) == server_id)
 
 
 def state_of(volume: Any) -> str:
     """Return the volume's state as part of a sentence."""
     holders = " and ".join(
-        f"server {held.get('server_id')} as {held.get('device') or 'a device'}"
+        f"server {SERVER_ID.of(held)} as {DEVICE.of(held) or 'a device'}"
         for held in volume.attachments
     )
     return f"it is {volume.status}" + (f", attached to {holders}" if holders else "")
@@ -104,24 +116,13 @@ def leftover_device(cloud: Cloud, server_id: str, volume_id: str) -> bool:
 
     While Nova carries an attach out, that is so for a moment. It stays so if the compute service
     reserved the device after Nova had given the request up: nothing was connected, and nothing will
-    be. (A server of before Nova's Queens may have real ones; Cinder knows those.) Nova tells it
-    since microversion 2.89; False with older ones.
+    be. (A server of before Nova's Queens may have real ones; Cinder knows those.) An older Nova
+    than `LEFT_DEVICES` does not tell: then no device is removed, and an operator is asked.
     """
-    row = _shown(cloud, server_id, volume_id)
-    return row is not None and bool(row.get("bdm_uuid")) and not row.get("attachment_id")
-
-
-def _shown(cloud: Cloud, server_id: str, volume_id: str) -> dict[str, Any] | None:
-    """Return what Nova shows of a volume on a server, None if it shows none. What may lead to a
-    deletion is asked for in this way: a list ends at Nova's ``[api] max_limit``."""
-    try:
-        with translated(f"look for volume {volume_id} on server {server_id}"):
-            path = url_path("servers", server_id, "os-volume_attachments", volume_id)
-            return dict(cloud.nova("GET", path)["volumeAttachment"])
-    except CloudError as error:
-        if error.code == "NOT_FOUND":
-            return None
-        raise
+    if not LEFT_DEVICES.offered_by(cloud.newest("Nova")):
+        return False
+    row = attachment_shown(cloud, server_id, volume_id)
+    return row is not None and bool(_BDM.of(row)) and not _ATTACHMENT_ID.of(row)
 
 
 def holder_for(cloud: Cloud, volume_id: str, server_id: str, repeats: ResendPolicy) -> VolumeHolder:
@@ -145,7 +146,7 @@ def holder_for(cloud: Cloud, volume_id: str, server_id: str, repeats: ResendPoli
 def orphaned(cloud: Cloud, volume_id: str, claim: VolumeHolder) -> bool:
     """Return whether Nova knows nothing of a server's attachment, whether or not the server still
     exists."""
-    if claim.server_id is None or _shown(cloud, claim.server_id, volume_id) is not None:
+    if claim.server_id is None or attachment_shown(cloud, claim.server_id, volume_id) is not None:
         return False
     return server_state(cloud, claim.server_id).status != "BUILD"
 
@@ -188,12 +189,22 @@ def volume_fingerprint(cloud: Cloud, volume_id: str, server_id: str) -> str:
         return f"volume {volume_id} is gone"
     server = server_state(cloud, server_id)
     listing = server.exists and listed_by_nova(cloud, server_id, volume_id)
-    along = ", ".join(sorted(volumes_deleted_with(cloud, server_id))) if server.exists else ""
+    along = _along(cloud, server_id) if server.exists else ""
     return (
         f"Cinder reports volume {volume_id} as {state}, with {known or 'no attachment'}; "
         f"server {server_id} is {server} and Nova lists it {'there' if listing else 'not there'}"
         + (f"; deleting it also deletes {along}" if along else "")
     )
+
+
+def _along(cloud: Cloud, server_id: str) -> str:
+    """Return which volumes are deleted with a server, in words."""
+    try:
+        return ", ".join(sorted(volumes_deleted_with(cloud, server_id)))
+    except CloudError as error:
+        if error.code != "NOT_OFFERED":
+            raise
+        return "volumes that Nova does not show"
 
 
 def _off(cloud: Cloud, server_id: str) -> str | None:

@@ -15,6 +15,9 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import LeaseLost
 from mistral_failover.cloud.url_paths import segment
 from mistral_failover.cloud.volume_holders import (
+    BOOTABLE,
+    DEVICE,
+    SERVER_ID,
     delete_orphan_attachment,
     held_by,
     holder_for,
@@ -159,9 +162,7 @@ class VolumeMove:
     def is_begun(self, mine: dict[str, Any]) -> bool:
         """Return whether an attachment is the one by which `clear_left` makes Nova detach the rest:
         it is connected to nothing and has no device."""
-        return not mine.get("device") and leftover_device(
-            self.cloud, self.server_id, self.volume_id
-        )
+        return not DEVICE.of(mine) and leftover_device(self.cloud, self.server_id, self.volume_id)
 
     def _let_go(self, server_id: str) -> bool:
         """Make Nova detach the rest; return whether it did."""
@@ -222,11 +223,10 @@ class VolumeMove:
 def refuse_root(volume: Any, held: dict[str, Any]) -> None:
     """Raise VOLUME_IS_ROOT if an attachment is that of the disk that its server boots from."""
     if boots_from(volume, held):
-        raise volume_errors.is_root(volume.id, held["server_id"])
+        raise volume_errors.is_root(volume.id, SERVER_ID.of(held))
 
 
 def boots_from(volume: Any, held: dict[str, Any]) -> bool:
     """Return whether an attachment is that of the disk that its server boots from."""
-    return str(getattr(volume, "bootable", "")).lower() == "true" and (
-        held.get("device") in servers.ROOT_DEVICES
-    )
+    bootable = str(BOOTABLE.of(volume)).lower() == "true"
+    return bootable and DEVICE.of(held) in servers.ROOT_DEVICES

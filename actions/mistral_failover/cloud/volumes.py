@@ -18,14 +18,15 @@ from mistral_failover.cloud.attaching import Attach
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.detaching import Detach, Release
 from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.fields import Field
 from mistral_failover.cloud.servers import ServerState
 from mistral_failover.cloud.stacks import VOLUME, StackResource, stack_map, wrong_type
-from mistral_failover.cloud.volume_holders import ANOTHER, volume_of
+from mistral_failover.cloud.volume_holders import ANOTHER, MULTIATTACH, volume_of
 from mistral_failover.cloud.volume_move import refuse_root
 
 _UNPROVEN = Release()
 _OWNER = "os-vol-tenant-attr:tenant_id"
-_NAME_ID = "os-vol-mig-status-attr:name_id"
+_NAME_ID = Field("Cinder", "os-vol-mig-status-attr:name_id")
 
 
 def resolve_volume(cloud: Cloud, stack: str, name: str) -> str:
@@ -70,7 +71,7 @@ def name_id(cloud: Cloud, volume_id: str) -> str:
         if error.code not in ("FORBIDDEN", "NOT_FOUND"):
             raise
         return volume_id
-    return getattr(volume, _NAME_ID, None) or volume_id
+    return _NAME_ID.if_shown(volume) or volume_id
 
 
 def refuse_unmovable(cloud: Cloud, stack: str, wanted: Mapping[str, Collection[str]]) -> None:
@@ -92,7 +93,7 @@ def refuse_unmovable(cloud: Cloud, stack: str, wanted: Mapping[str, Collection[s
             continue
         for held in volume.attachments:
             refuse_root(volume, held)
-        if len(members) > 1 and not getattr(volume, "multiattach", False):
+        if len(members) > 1 and not MULTIATTACH.of(volume):
             raise volume_errors.not_shared(volume, sorted(members))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.volume_holders import holders_of, state_of, volume_of
+from mistral_failover.cloud.volume_holders import SERVER_ID, holders_of, state_of, volume_of
 from mistral_failover.cloud.volumes import refuse_unmovable, resolve_volume
 from mistral_failover.convergence.records import Action, Record, Status
 from mistral_failover.doctor.checks import ExaminedGroup, Finding, error, ok, warn
@@ -67,7 +67,7 @@ def _volume(
             f"for: openstack volume set --state available {identity}",
         )
         return
-    holders = [str(held.get("server_id")) for held in found.attachments]
+    holders = [str(SERVER_ID.of(held)) for held in found.attachments]
     if record is not None and subject.snapshot.reached:
         yield from _where(name, identity, holders, record)
     elif holders and record is None:

@@ -129,7 +129,7 @@ def _refuse_foreign_network(cloud: Cloud, port: networks.Port) -> None:
     and administrators allow addresses on its ports."""
     with translated(f"read network {port.network_id}", "Neutron"):
         row = cloud.network.get(url_path("v2.0", "networks", port.network_id)).json()["network"]
-    if row.get("project_id") not in (None, cloud.project_id):
+    if networks.PROJECT_ID.of(row) != cloud.project_id:
         raise CloudError(
             "FORBIDDEN",
             f"Network {port.network_id} belongs to another project, so Neutron's default policy "

@@ -9,7 +9,7 @@ from typing import Any
 from mistral_failover.cloud import volume_errors
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.volume_holders import state_of, volume_of
+from mistral_failover.cloud.volume_holders import MULTIATTACH, SERVER_ID, state_of, volume_of
 from mistral_failover.cloud.volume_move import boots_from
 from mistral_failover.cloud.volumes import resolve_volume
 from mistral_failover.groups.snapshot import GroupSnapshot
@@ -63,8 +63,8 @@ def _holders(found: Preconditions) -> set[str]:
 
 
 def _of(volume: Any, name: str, ours: set[str]) -> Iterator[Trouble]:
-    shared = bool(getattr(volume, "multiattach", False))
-    held = [attached for attached in volume.attachments if attached.get("server_id")]
+    shared = bool(MULTIATTACH.of(volume))
+    held = [attached for attached in volume.attachments if SERVER_ID.of(attached)]
     if volume.status.startswith("error"):
         error = volume_errors.broken(volume)
         yield error.code, f"{name}: {error.message}", error.remedy
