@@ -39,14 +39,14 @@ NOT_ENDED_WITH = {
         *("ADDRESS_IN_USE", "NO_PORT", "PORT_IN_USE"),
         *("LOAD_BALANCER_ERROR", "NO_POOL_MEMBER", "POOL_IN_USE"),
         *("DNS_RECORD_IN_USE", "NO_DNS_TARGET"),
-        *("BAD_REQUEST", "NOT_FOUND", "VOLUME_IS_ROOT", "VOLUME_NOT_SHARED"),
+        *("BAD_REQUEST", "NOT_FOUND", "VOLUME_IS_ROOT", "VOLUME_NOT_SHARED", "NOT_OFFERED"),
     },
     # Nothing was enabled there.
     "failover.disable_pool_member": {"NO_POOL_MEMBER"},
     # Risks of the plan.
     "failover.plan": {"VOLUME_ERROR", "VOLUME_IN_USE"},
     # Why no other target is chosen: a sentence of the journal.
-    "failover.advance": {*GOAL, "BAD_REQUEST"},
+    "failover.advance": {*GOAL, "BAD_REQUEST", "NOT_OFFERED"},
     # A rung that proves nothing, and says so in its observation.
     "failover.fence": {"NO_WORKFLOW"},
 }

@@ -28,6 +28,9 @@ from mistral_failover.alarms.admission import RULES
 from mistral_failover.cli import connection
 from mistral_failover.cli.drill import Drill
 from mistral_failover.cli.main import FailoverApp
+from mistral_failover.cloud.fields import microversion
+from mistral_failover.cloud.volume_errors import KEEPING
+from mistral_failover.cloud.volume_holders import LEFT_DEVICES
 from mistral_failover.convergence import graph
 from mistral_failover.doctor.all_checks import CHECKS, GROUP_CHECKS
 from mistral_failover.drill import audit
@@ -39,6 +42,7 @@ from mistral_failover.model.rungs import rung_kinds
 from mistral_failover.model.schemas import GROUP, TYPE
 from mistral_failover.model.types import installed_types
 from mistral_failover.orders.switchover import ENDINGS
+from mistral_failover.resources.offered import all_needs
 from mistral_failover.store.tables import metadata
 from mistral_failover.testing.run import Run
 from mistral_failover.testing.workflows import Workflows
@@ -120,6 +124,22 @@ def options_of_the_configuration_with_their_defaults() -> tuple[Found, Found]:
     return shown, {
         each.name: "none" if each.default is None else f"{each.default:g}" for each in options()
     }
+
+
+@both_ways
+def microversions_that_rungs_and_volumes_need() -> tuple[Found, Found]:
+    cells = table(section(page("install"), "Requirements"))
+    shown = {
+        (service, re.split("[; ]", least)[0])
+        for _, service, least in (row for row in cells if len(row) == 3)
+        if service in ("Cinder", "Nova")
+    }
+    existing = {
+        (each.service, max((f.since for f in need.features), key=microversion))
+        for need in all_needs()
+        for each in need.features
+    }
+    return shown, existing | {(each.service, each.since) for each in (KEEPING, LEFT_DEVICES)}
 
 
 @both_ways

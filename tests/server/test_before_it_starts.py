@@ -272,6 +272,27 @@ def test_a_server_without_a_fault_is_told_nothing(options: Options) -> None:
     assert not options.state_dir.exists(), "looking changes nothing"
 
 
+@pytest.mark.parametrize(
+    ("up_to", "told"),
+    [
+        ("2.50", {"the rung delete needs 2.51 (events)", "the rung host_power needs 2.53"}),
+        ("2.52", {"the rung host_power needs 2.53", "the rung storage needs 2.53"}),
+        ("2.53", set()),
+    ],
+)
+def test_what_rungs_and_volumes_need_and_the_cloud_does_not_offer_is_a_warning(
+    options: Options, cloud: EmulatedCloud, up_to: str, told: set[str]
+) -> None:
+    cloud.client.offer("compute", up_to=up_to)
+    rows = checks.run_checks(options)
+    cloud.client.offer("compute")
+
+    assert {(row.code, row.grave) for row in rows} == ({("NOT_OFFERED", False)} if told else set())
+    said = [row.message for row in rows]
+    assert all(f"Nova of this cloud offers up to {up_to}; " in each for each in said)
+    assert all(any(words in each for each in said) for words in told)
+
+
 def test_a_password_works_and_is_worth_a_warning(options: Options) -> None:
     assert found(replace(options, cloud="password")) == {"PASSWORD": False}
 

@@ -84,6 +84,7 @@ GROUP_CHECKS: tuple[tuple[str, GroupCheck], ...] = (
     ("resources", resources.others),
     ("chain", group_checks.chain),
     ("fence", group_checks.fence),
+    ("offered", group_checks.offered),
     ("agents", agents.agents),
     ("alarms", group_checks.alarms),
     ("alarms", alarms.declared),

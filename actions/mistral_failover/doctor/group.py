@@ -23,6 +23,7 @@ from mistral_failover.model.rungs import rung_kind
 from mistral_failover.model.text import format_time
 from mistral_failover.recovery import observe
 from mistral_failover.resources.fence.rung import Examined, FenceRung
+from mistral_failover.resources.offered import needs_of, unmet
 from mistral_failover.runtime.remedies import confirm_command
 from mistral_failover.store import details, groups, incidents, views
 from mistral_failover.store.transaction import ProjectTransaction
@@ -305,6 +306,12 @@ def fence(subject: ExaminedGroup) -> Iterable[Finding]:
         yield ok(f"ladder: {said}; for a dead host an operator must confirm")
     else:
         yield ok(f"ladder: {said}")
+
+
+def offered(subject: ExaminedGroup) -> Iterable[Finding]:
+    """Check that Nova and Cinder offer what the group's rungs and volumes need."""
+    for each in unmet(subject.examination.cloud, needs_of(subject.snapshot.group)):
+        yield error(f"{each.path}: {each.sentence}", each.remedy)
 
 
 def _lacking(subject: ExaminedGroup, names: Iterable[str | None]) -> set[str] | None:

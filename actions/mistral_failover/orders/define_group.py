@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from shlex import quote
@@ -21,14 +22,19 @@ from mistral_failover.model.ids import group_id
 from mistral_failover.model.problems import template_problems
 from mistral_failover.model.types import load_type
 from mistral_failover.orders.answers import DefinedGroup, GroupDefinition
+from mistral_failover.resources.offered import needs_of, unmet
 from mistral_failover.runtime.deadlines import DeadlineGuard
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, observations
 from mistral_failover.store.transaction import ProjectTransaction
 
+LOG = logging.getLogger(__name__)
+
 ASK = 3.0
 """The limit for questions to Mistral, in seconds."""
+SERVICES = 5.0
+"""The limit for what Nova and Cinder offer, in seconds."""
 HEAT = 20.0
 """The limit for the question to Heat, in seconds."""
 MOST_TYPES = 100
@@ -57,6 +63,7 @@ def define(
     group = parse_group(definition, name=name, types=loaded)
     for problem in template_problems(group):
         raise problem
+    _refuse_unmet(request, group)
     stored = {"document": group.definition, "types": [t.to_dict() for t in loaded]}
     stacks: set[str] | None = None  # not asked for yet
 
@@ -166,6 +173,20 @@ def _members(document: Mapping[str, Any]) -> set[str]:
     of = document["members"]
     named = [*of.get("servers", ()), of.get("autoscaling_group")]
     return {str(each) for each in named if each}
+
+
+def _refuse_unmet(request: Request, group: Group) -> None:
+    """Refuse a group that needs what Nova or Cinder does not offer: its failover would fail. If
+    they do not answer in time, the doctor reports it. Raises InvalidDocument."""
+    needs = [each for each in needs_of(group) if each.features]
+    if not needs:
+        return
+    guard = DeadlineGuard(time.monotonic() + SERVICES, request.runtime.settings.http_timeout)
+    try:
+        for each in unmet(request.cloud(guard), needs):
+            raise InvalidDocument(each.path, each.sentence, each.remedy)
+    except CloudError as error:
+        LOG.info("It is not known what the cloud offers: %s", error)
 
 
 def _missing_workflows(request: Request, group: Group) -> list[str]:

@@ -28,6 +28,7 @@ from mistral_failover.doctor.roles import ROLE, lacking, listed
 from mistral_failover.embedded import access
 from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.resources.fence import devices
+from mistral_failover.resources.offered import all_needs, unmet
 from mistral_failover.server import addresses, credential, secret, state_dir, tls
 from mistral_failover.server.options import Options
 from mistral_failover.store import schema
@@ -181,6 +182,8 @@ def _cloud(options: Options) -> Iterator[StartProblem]:
                 ask(cloud)
         except CloudError as error:
             yield _grave(error)
+    for lack in unmet(cloud, all_needs()):
+        yield StartProblem(False, "NOT_OFFERED", lack.sentence, lack.remedy)
 
 
 def _clouds_file() -> Iterator[StartProblem]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from mistral_failover.model.rungs import Rung, ServerAfter
@@ -11,6 +12,7 @@ from mistral_failover.resources.fence.rung import FenceAttempt, FenceRung
 
 if TYPE_CHECKING:
     from mistral_failover.cloud.clients import Cloud
+    from mistral_failover.cloud.fields import Feature
     from mistral_failover.cloud.servers import Evidence
 
 
@@ -56,6 +58,12 @@ class Delete(_ByNova):
 
     proof = "the compute service's own record shows that its server is deleted"
     limit = 300.0
+
+    def features(self) -> Iterable[Feature]:
+        """Require what shows that no data goes with a server, and that its guest is gone."""
+        from mistral_failover.cloud.servers import DELETION
+
+        return DELETION
 
     def prove_server(self, cloud: Cloud, server: str, limit: float) -> Evidence:
         """Delete it."""

@@ -18,6 +18,7 @@ from mistral_failover.model.rungs import Rung, RungKind
 if TYPE_CHECKING:
     from mistral_failover.agent.channel.interface import ChannelError
     from mistral_failover.cloud.errors import CloudError
+    from mistral_failover.cloud.fields import Feature
     from mistral_failover.cloud.servers import Evidence
     from mistral_failover.mistral.operation_documents import OperationDocument
     from mistral_failover.model.group import Group
@@ -103,6 +104,11 @@ class FenceRung(RungKind, ABC):
         """Return what the rung needs and does not have, for the doctor."""
         return ()
 
+    def features(self) -> Iterable[Feature]:
+        """Return what Nova and Cinder must offer for the rung. A group file is refused if they do
+        not."""
+        return ()
+
 
 class DeviceRung(FenceRung):
     """A rung that uses the operator's fence devices.
@@ -159,6 +165,12 @@ class DeviceRung(FenceRung):
                 f"Ask the operator of the cloud to add {self.needs} to {devices.OPTION}.",
             )
         yield from self.also_missing(examined)
+
+    def features(self) -> Iterable[Feature]:
+        """Require the compute services, by which Nova shows where a server is, and is told."""
+        from mistral_failover.cloud.hosts import COMPUTE_SERVICES
+
+        return (COMPUTE_SERVICES,)
 
     def also_missing(self, examined: Examined) -> Iterable[Missing]:
         """Return what else the rung needs and does not have."""

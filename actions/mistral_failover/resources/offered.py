@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What rungs and resources need of the cloud's services, and whether this cloud offers it.
+
+The needs are those that the readers of the answers declare (`cloud.fields`). A failover finds out
+too late, so a group file, the doctor and the server's start are checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from mistral_failover.cloud.clients import COMPLETED_ATTACHMENT, Cloud
+from mistral_failover.cloud.fields import Feature, microversion
+from mistral_failover.cloud.servers import DELETION
+from mistral_failover.model.goal import ATTACHMENT
+from mistral_failover.model.group import Group
+from mistral_failover.model.rungs import RungKind, rung_kind, rung_kinds
+from mistral_failover.resources.fence.rung import FenceRung
+
+_VOLUMES = (COMPLETED_ATTACHMENT,)
+
+
+@dataclass(frozen=True)
+class Need:
+    """Something that a user of services needs. ``path``: of the user in the group file, empty if no
+    file is meant; ``user``: in words; ``without``: how to do without it."""
+
+    path: str
+    user: str
+    features: tuple[Feature, ...]
+    without: str
+
+
+@dataclass(frozen=True)
+class Unmet:
+    """A need that a cloud does not meet, with the sentence and the remedy."""
+
+    path: str
+    sentence: str
+    remedy: str
+
+
+def needs_of(group: Group) -> Iterator[Need]:
+    """Yield what the rungs and the volumes of a group need."""
+    for number, rung in enumerate(group.fence):
+        yield _of_rung(f"fence[{number}]", rung_kind(rung["kind"]))
+    for name, spec in group.resources.items():
+        if spec.type == ATTACHMENT:
+            path = f"resources.{name}"
+            yield Need(path, f"the volume {name}", _VOLUMES, "leave the volume out")
+            if spec.properties.get("when_host_is_down") == "delete_server":
+                yield _of_deletion(f"{path}.properties.when_host_is_down")
+
+
+def all_needs() -> Iterator[Need]:
+    """Yield what any group may need: every installed rung, and volumes."""
+    for kind in rung_kinds().values():
+        yield _of_rung("", kind)
+    yield Need("", "a volume_attachment", _VOLUMES, "move no volumes")
+    yield _of_deletion("")
+
+
+def _of_rung(path: str, kind: RungKind) -> Need:
+    features = tuple(kind.features()) if isinstance(kind, FenceRung) else ()
+    return Need(path, f"the rung {kind.kind}", features, "leave the rung out")
+
+
+def _of_deletion(path: str) -> Need:
+    user = "when_host_is_down: delete_server"
+    return Need(path, user, DELETION, "leave when_host_is_down out")
+
+
+def unmet(cloud: Cloud, needs: Iterable[Need]) -> Iterator[Unmet]:
+    """Yield the needs that the cloud does not meet, each by the newest microversion that it lacks.
+    Raises `CloudError` if a service does not say what it offers."""
+    newest: dict[str, str] = {}
+    for need in needs:
+        for service in dict.fromkeys(each.service for each in need.features):
+            if service not in newest:
+                newest[service] = cloud.newest(service)
+            lacking = [
+                each
+                for each in need.features
+                if each.service == service and not each.offered_by(newest[service])
+            ]
+            if lacking:
+                worst = max(lacking, key=lambda each: microversion(each.since))
+                yield Unmet(
+                    need.path,
+                    f"{service} of this cloud offers up to {newest[service]}; {need.user} needs "
+                    f"{worst.since} ({worst.name})",
+                    f"Upgrade {service}, or {need.without}.",
+                )
