@@ -3,6 +3,8 @@
 
 import gzip
 import socket
+import ssl
+import subprocess
 import threading
 import time
 from contextlib import suppress
@@ -520,3 +522,59 @@ def test_only_what_changes_something_in_a_service_is_recorded_and_then_its_answe
     nova.post("/servers?name=x", json={}, authenticated=False)
 
     assert log.log == ["POST /servers", (1, Fate.SETTLED)]
+
+
+def test_a_request_that_was_sent_is_not_settled_by_what_breaks_its_answer(tmp_path):
+    """The server has read it when the TLS connection breaks; the library's error is the same as
+    that of a connection that never came about."""
+    names, key = tmp_path / "names.pem", tmp_path / "key.pem"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
+            *("-keyout", key, "-out", names, "-subj", "/CN=localhost"),
+            *("-addext", "subjectAltName=DNS:localhost"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(names, key)
+        with context.wrap_socket(listening.accept()[0], server_side=True) as connection:
+            connection.recv(65536)
+            with socket.socket(fileno=connection.detach()) as raw:
+                raw.sendall(b"\x17\x03\x03\x00\x20" + b"x" * 32)  # no record of this connection
+
+    serving = threading.Thread(target=serve, daemon=True)
+    serving.start()
+    log = Log()
+    url = f"https://localhost:{listening.getsockname()[1]}"
+    nova = Adapter(guarded(log, verify=str(names)), service_type="compute", endpoint_override=url)
+    with pytest.raises(keystone.ClientException):
+        nova.post("/servers", json={}, authenticated=False)
+    serving.join()
+
+    assert log.log == ["POST /servers", (1, Fate.FAILED)]
+
+
+def test_nothing_leaves_after_the_time_of_a_call_however_long_its_name_is_looked_up(
+    server, monkeypatch
+):
+    look_up = socket.getaddrinfo
+
+    def slow(*arguments, **options):
+        time.sleep(0.4)
+        return look_up(*arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    server.reply = lambda request: (202, {}, {})
+    log = Log()
+    url = server.url.replace("127.0.0.1", "localhost")
+    nova = Adapter(guarded(log, timeout=0.2), service_type="compute", endpoint_override=url)
+
+    with pytest.raises(keystone.ClientException):
+        nova.post("/servers", json={}, authenticated=False)
+
+    assert (server.calls, log.log) == ([], ["POST /servers", (1, Fate.SETTLED)])

@@ -183,6 +183,20 @@ def test_a_detach_waits_for_an_attach_that_an_earlier_attempt_may_have_asked_for
     assert list(hasty.compute.volume_attachments(pair.a)) == []
 
 
+def test_who_only_looks_to_the_end_for_an_earlier_request_goes_on_later(
+    hasty: Cloud, pair: Pair, emulator: EmulatorClient
+) -> None:
+    """The time of an operation may be shorter than that of a request in a queue."""
+    hasty.session.guard = Heir(60)
+
+    with pytest.raises(CloudError) as raised:
+        attach(hasty, pair.volume, pair.a, 0.5, unknown=True)
+
+    error = raised.value
+    assert (error.code, error.transient, error.unknown) == ("TIMEOUT", True, True)
+    assert sent(emulator, "POST", ATTACHMENTS) == 0
+
+
 @but_for_queues
 def test_a_stop_that_is_not_answered_is_asked_for_once(
     hasty: Cloud, pair: Pair, emulator: EmulatorClient, fault: str, more: dict[str, Any]

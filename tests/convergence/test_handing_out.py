@@ -12,7 +12,7 @@ from mistral_failover.store import views
 from mistral_failover.store.tables import journal, operations
 from support.rows import rows
 from support.samples import sample_resource
-from support.simulation import LEASE, Simulation, failure
+from support.simulation import LEASE, Simulation, away, failure
 from support.world import TYPES, type_file
 
 ACTIVE = {"get_param": "active"}
@@ -157,6 +157,61 @@ def test_a_record_that_takes_another_one_s_place_waits_for_what_that_one_asked_f
 
     assert new.node.resource_id != former.node.resource_id
     assert simulation.engine.check(new, "o").retry_at is not None
+
+
+def test_what_waits_for_a_request_has_all_of_its_patience_afterwards(
+    simulation: Simulation,
+) -> None:
+    simulation.define({"a": sample_resource(value=ACTIVE)}, limits={"patience": 60})
+    simulation.converge(simulation.goal("a"))
+    asked(simulation, handed_out(simulation, "b"), seconds=70.0)
+    ready = update_of(simulation, simulation.goal("c"))
+    simulation.engine.check(ready, "o")
+    simulation.clock.seconds += 70.001
+
+    step = simulation.engine.conclude(simulation.operation(ready).ticket, away())
+
+    assert step.retry_at is not None, "it is tried again"
+
+
+def test_a_resource_of_the_stack_waits_for_what_was_asked_under_another_name(
+    simulation: Simulation,
+) -> None:
+    simulation.define({"routing": sample_resource(value=ACTIVE)})
+    simulation.converge(simulation.goal("a"))
+    asked(simulation, handed_out(simulation, "b"))
+    simulation.define({"routes": sample_resource(value=ACTIVE)})
+
+    ready = update_of(simulation, simulation.goal("a"))
+
+    assert simulation.engine.check(ready, "o").retry_at is not None
+
+
+def test_what_a_replacement_asked_for_is_waited_for_before_its_member_gets_anything(
+    simulation: Simulation,
+) -> None:
+    """A server that is marked unhealthy late goes with the stack's next update."""
+    simulation.define({"a": sample_resource("held", member=ACTIVE)})
+    simulation.converge(simulation.goal("a"))
+    (ready,) = simulation.start(simulation.goal("a", replaced=["b"])).ready
+    (replacing,) = simulation.engine.check(ready, "o").ready
+    replacement = simulation.operation(replacing)
+    assert replacement.record.name == "replace:b"
+    asked(simulation, replacement)
+
+    steps = simulation.converge(simulation.goal("b"))
+
+    assert [step.sentence for step in steps if step.retry_at is not None] != []
+    assert not [each for each in simulation.world.things.values() if each["name"] == "a"]
+
+
+def test_a_fence_waits_for_no_request(simulation: Simulation) -> None:
+    simulation.define({"a": sample_resource("held", member=ACTIVE)})
+    goals = [simulation.goal("b", lost=("a",)), simulation.goal("c", lost=("a", "b"))]
+    for goal in goals:
+        handed = map(simulation.operation, simulation.start(goal).ready)
+        (fence,) = [each for each in handed if each.record.name == "fence:a"]
+        asked(simulation, fence)
 
 
 def test_what_a_fence_asked_for_is_waited_for_before_its_member_gets_anything(

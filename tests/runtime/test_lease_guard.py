@@ -16,7 +16,7 @@ from mistral_failover.cloud.errors import CloudError, Fate
 from mistral_failover.cloud.guard import HandedBack, LeaseLost
 from mistral_failover.convergence.records import Lock, Ready
 from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.lease_guard import LeaseGuard, OpenRequests, WaitRecord
+from mistral_failover.runtime.lease_guard import LeaseGuard, WaitRecord
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.settings import Settings
 from mistral_failover.store.leases import Lease, elapsed
@@ -184,8 +184,8 @@ LASTS = {Fate.SILENT: 60.0, Fate.FAILED: 5.0}
 
 def recording(rows: Rows, earlier: float = 0.0) -> LeaseGuard:
     lease = Lease(rows, Lock("r", "o", 1, LENGTH), elapsed())  # type: ignore[arg-type]
-    requests = OpenRequests(earlier)
-    return LeaseGuard(lease, MARGIN, outlives=lambda _, fate: LASTS[fate], requests=requests)
+    lease.requests.inherit(earlier)
+    return LeaseGuard(lease, MARGIN, outlives=lambda _, fate: LASTS[fate])
 
 
 @pytest.mark.parametrize(
@@ -218,6 +218,18 @@ def test_the_answer_to_one_request_clears_no_other_one() -> None:
 
     assert rows.row is not None
     assert rows.row.startswith("a request of an earlier attempt")
+
+
+def test_two_actions_of_one_operation_clear_only_what_they_asked_for_themselves() -> None:
+    rows = Rows()
+    one = recording(rows)
+    other = LeaseGuard(one.lease, MARGIN, outlives=lambda _, fate: LASTS[fate])
+
+    one.ask("POST /x")
+    _, second = other.ask("POST /y")
+    other.ended(second, Fate.SETTLED)
+
+    assert rows.row == "POST /x for 60 s"
 
 
 def test_without_the_store_nothing_is_sent_and_an_answer_stays_unrecorded() -> None:

@@ -191,7 +191,8 @@ class StoreStates:
 
         def run() -> StepEffects:
             self.load(content)
-            assert self.simulation.database.atomically(lambda tx: tx.ask(lock, "it", FOREVER))
+            # It may be refused: a member was fenced since. Then nothing is sent.
+            self.simulation.database.atomically(lambda tx: tx.ask(lock, "it", FOREVER))
             return StepEffects(self._keep())
 
         done = self._once(content, ("ask", operation), run)

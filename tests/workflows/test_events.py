@@ -184,7 +184,7 @@ def test_the_body_reaches_the_admission_as_it_came(pack: Workflows, flow: Any) -
 
     body = {"alerts": []}
     assert pack.calls("failover.admit_event") == [
-        {"body": body, "kind": "k", "group": "g", "member": ""}
+        {"body": body, "kind": "k", "group": "g", "member": "", "because": ""}
     ]
 
 

@@ -175,6 +175,8 @@ class Attach(VolumeMove):
             )
         if not self.repeats.allow():
             return self.repeats.no_effect_yet(state)
+        if not self._repair.allow():
+            return self._repair.no_effect_yet(state)
         self._refuse_dead_target(server)
         if self.accepted >= ATTEMPTS:
             raise CloudError(

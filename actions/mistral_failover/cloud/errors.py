@@ -144,10 +144,6 @@ _SECRETS = [
 ]
 
 
-# Nova accepts it and does it later; until then nothing shows that it will.
-_UNSEEN = re.compile(r"DELETE .*/os-interface/")
-
-
 class Fate(Enum):
     """What a call leaves of a request that changes something."""
 
@@ -157,6 +153,14 @@ class Fate(Enum):
     """The service failed, or broke the connection: it does the rest soon, or never."""
     SILENT = "silent"
     """There was no answer in time: it may be in a queue."""
+
+
+# What is accepted and done later, with nothing to show for it until then. Nova detaches a port
+# when its compute service takes that up; Heat's older engine starts an update within seconds.
+_UNSEEN = (
+    (re.compile(r"DELETE .*/os-interface/"), Fate.SILENT),
+    (re.compile(r"(PATCH|PUT) .*/stacks/"), Fate.FAILED),
+)
 
 
 class CloudError(Exception):
@@ -272,7 +276,8 @@ def fate_by_status(asked: str, status: int) -> Fate:
     """Return what an answer with this HTTP status leaves of a request that changes something.
     ``asked``: its method and path."""
     if status < HTTPStatus.BAD_REQUEST:
-        return Fate.SILENT if _UNSEEN.match(asked) else Fate.SETTLED
+        late = (fate for pattern, fate in _UNSEEN if pattern.match(asked))
+        return next(late, Fate.SETTLED)
     code = _code_of(status)
     if code == _UNANSWERED:
         return Fate.SILENT
@@ -304,6 +309,13 @@ def cause(exc: BaseException) -> tuple[str, bool]:
     The libraries wrap the operating system's error several times and quote it in sentences; this
     looks for it among the wrapped exceptions.
     """
+    detail, sent = _cause(exc)
+    known = (getattr(each, "failover_sent", None) for each in _wrapped(exc))
+    # The session knows; a library's error may look the same before and after.
+    return detail, next((each for each in known if each is not None), sent)
+
+
+def _cause(exc: BaseException) -> tuple[str, bool]:
     for each in _wrapped(exc):
         if isinstance(each, requests.ConnectTimeout):
             return f"no connection{_within(each)}", False

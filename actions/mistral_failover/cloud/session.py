@@ -245,9 +245,11 @@ class _GuardedTransport(requests.adapters.BaseAdapter):
         # more. The connection asks again when it sends.
         _call.ends = ends
         _call.method = method
+        _call.sent = self._over is not None  # which does not say
         seconds = _call.rest()
         if timeout is not None:
             seconds = min(seconds, timeout)
+        _call.sends_until = _elapsed() + seconds
         # As a total limit: otherwise connecting and waiting for the answer could take that long
         # each.
         total: Any = urllib3.Timeout(total=seconds)
@@ -258,6 +260,9 @@ class _GuardedTransport(requests.adapters.BaseAdapter):
                 bounded(answer)
         except requests.Timeout as error:
             error.failover_seconds = seconds  # type: ignore[attr-defined]
+            raise
+        except requests.RequestException as error:
+            error.failover_sent = _call.sent  # type: ignore[attr-defined]
             raise
         if changes(method):
             reach("call.after")
@@ -277,10 +282,21 @@ class _CurrentCall(threading.local):
 
     ends = math.inf  # when its permission expires, by the clock of `_elapsed`
     method = ""
+    sends_until = math.inf
+    """Until when its bytes may leave: its record counts on that. Looking up a name has no limit."""
+    sent = False
+    """Whether some have left."""
     recorded = False
     """Whether it is recorded if it changes something: what a service's client sends, which names an
     endpoint. A request for a token changes nothing that a later owner sees; agents and Mistral know
     by its id a command or an execution that they have had."""
+
+    def begin_to_send(self) -> None:
+        """Raise `LeaseLost` or TimeoutError if nothing may be sent any more."""
+        self.rest()
+        if _elapsed() > self.sends_until:
+            raise TimeoutError("the time of this call is over before it was sent")
+        self.sent = True
 
     def rest(self) -> float:
         """Return the seconds that the permission lasts. Raises `LeaseLost` if it has expired."""
@@ -301,7 +317,7 @@ class _GuardedConnection:
         connection: Any = self
         if connection.sock is None and connection.auto_open:
             connection.connect()
-        _call.rest()
+        _call.begin_to_send()
         super().send(data)  # type: ignore[misc]  # http.client's
 
 

@@ -280,5 +280,7 @@ class ResendPolicy:
     def no_effect_yet(self, state: str) -> ProbeResult:
         """Return a look that saw no effect of a request without an answer."""
         if self.unanswered is None:
-            return ProbeResult(f"{state}, and an earlier attempt may have requested it already")
+            words = f"{state}, and a request of an earlier attempt may still take effect"
+            silent = CloudError("TIMEOUT", words, transient=True, unknown=True)
+            return ProbeResult(words, error=silent)
         return ProbeResult(f"{state}; {self.unanswered.message}", error=self.unanswered)

@@ -15,7 +15,6 @@ from mistral_failover.convergence.conclude import (
     Failed,
     fail,
     report,
-    retry_later,
     write_journal,
 )
 from mistral_failover.convergence.decide import NodeDecision, decide, revived
@@ -38,17 +37,17 @@ from mistral_failover.convergence.records import (
     Traversal,
     Unsettled,
 )
-from mistral_failover.convergence.sentences import operation_words_of
+from mistral_failover.convergence.sentences import operation_words_of, request_words
 from mistral_failover.convergence.traversals import begin_successor
-from mistral_failover.convergence.waiting import Wait
 from mistral_failover.fault_points import reach
 from mistral_failover.model.errors import InvalidDocument, UnresolvedReference
-from mistral_failover.model.goal import fence_name
+from mistral_failover.model.goal import FENCE_PREFIX, REPLACE_PREFIX, fence_name, replace_name
 from mistral_failover.model.ids import derived_id
 from mistral_failover.model.references import resolve_attributes
 from mistral_failover.model.stages import at as stage_at
 from mistral_failover.model.types import ResourceType, Verb, check_properties
 
+_OF_SERVERS = (FENCE_PREFIX, REPLACE_PREFIX)
 Inputs = Mapping[str, Mapping[str, Any]]
 """What the predecessors reported: id and attributes, by resource name."""
 
@@ -287,7 +286,7 @@ def _hand_out(
     # Until then it is not final what the cloud shows. A request for the same thing disturbs
     # nothing: its operation continues, and looks.
     continued = _continues(record, verb, carried)
-    unsettled = tx.unsettled(record.group_id, _same_thing(record, verb))
+    unsettled = [each for each in tx.unsettled(record.group_id) if _concerns(each, record, verb)]
     others = [each for each in unsettled if not continued or each.record_id != record.id]
     if others:
         return _wait_until_settled(tx, checked, verb, max(others, key=lambda each: each.settles_at))
@@ -302,7 +301,7 @@ def _hand_out(
     intent = {"properties": carried, "previous": record.applied}
     unknown = tx.open_operation(ticket, record, intent)
     what = operation_words_of(verb, record, checked.resource_type)
-    if checked.state.waiting_since is None:  # the journal shows the beginning and the end of a wait
+    if not checked.state.tries:  # the journal shows the beginning and the end of a wait
         how = "continued" if unknown else "started"
         write_journal(tx, traversal, record, JournalKind.STARTED, f"{what}: {how}")
     left = 0.0 if own is None else max(0.0, own - tx.now())
@@ -310,12 +309,23 @@ def _hand_out(
     return Step(what, operation=operation)
 
 
-def _same_thing(record: Record, verb: Verb) -> list[str]:
-    """Return the names of the records whose requests may change what an operation is about: those
-    of its own name and, if it makes something on a member, the fence of that member."""
-    if verb == Verb.DELETE or record.member is None:
-        return [record.name]
-    return [record.name, fence_name(record.member)]
+def _concerns(request: Unsettled, record: Record, verb: Verb) -> bool:
+    """Return whether a request may change what an operation is about.
+
+    Those of its own name do, and if it makes something on a member, those that stop or replace that
+    member's server. What belongs to no member is about the stack, whatever its name. A fence waits
+    for nothing: it only stops what a late request would stop, too, and looks before it believes.
+    """
+    if record.name.startswith(FENCE_PREFIX):
+        return False
+    if request.name == record.name:
+        return True
+    if record.member is None:
+        return request.member is None and not request.name.startswith(_OF_SERVERS)
+    return verb != Verb.DELETE and request.name in (
+        fence_name(record.member),
+        replace_name(record.member),
+    )
 
 
 def _wait_until_settled(
@@ -324,13 +334,19 @@ def _wait_until_settled(
     """Leave a node until no request of an earlier operation can take effect any more. Its owner may
     be dead, and its goal another one: a late effect would undo what this operation finds."""
     what = operation_words_of(verb, checked.record, checked.resource_type)
-    wait = Wait(
-        f"an earlier request that has no answer ({unsettled.asked})",
-        checked.state.waiting_since or tx.now(),
-        unsettled.settles_at,
-        checked.state.own_since,
+    waiting_for = f"an earlier request without an answer ({request_words(unsettled.asked)})"
+    state, until = checked.state, unsettled.settles_at
+    tx.postpone(
+        checked.traversal.id,
+        state.node,
+        waiting_for=waiting_for,
+        since=state.waiting_since or tx.now(),
+        next_try=until,
     )
-    return retry_later(tx, checked.traversal, checked.record, checked.state, wait, what)
+    sentence = f"{what}: waiting for {waiting_for}"
+    if state.waiting_for != waiting_for:
+        write_journal(tx, checked.traversal, checked.record, JournalKind.WAITING, sentence)
+    return Step(sentence, retry_at=until)
 
 
 def _generation_for(record: Record, verb: Verb, properties: Mapping[str, Any]) -> int:

@@ -106,7 +106,7 @@ def conclude(tx: Transaction, definitions: Definitions, ticket: Ticket, outcome:
             blocked=outcome.blocked,
         )
         if wait is not None:
-            return retry_later(tx, traversal, record, state, wait, what)
+            return _retry_later(tx, traversal, record, state, wait, what)
     end = "done" if outcome.ok else because(outcome.error or {})
     kind = JournalKind.DONE if outcome.ok else JournalKind.FAILED
     write_journal(tx, traversal, record, kind, f"{what}: {end}")
@@ -121,7 +121,7 @@ def conclude(tx: Transaction, definitions: Definitions, ticket: Ticket, outcome:
     return Step(f"{what}: {end}", ready=ready)
 
 
-def retry_later(
+def _retry_later(
     tx: Transaction,
     traversal: Traversal,
     record: Record,
@@ -139,7 +139,7 @@ def retry_later(
         next_try=wait.next_try,
     )
     sentence = f"{what}: waiting for {wait.what}"
-    if state.waiting_since is None:
+    if not state.tries:
         write_journal(tx, traversal, record, JournalKind.WAITING, sentence)
     return Step(sentence, retry_at=wait.next_try)
 

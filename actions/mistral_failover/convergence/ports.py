@@ -137,8 +137,8 @@ class Transaction(Protocol):
         """Record that a request was answered; ``asked``: the one that may still take effect, for
         so many seconds, None if there is none. *Compare-and-swap* on owner and token."""
 
-    def unsettled(self, group_id: str, names: Sequence[str]) -> Sequence[Unsettled]:
-        """Return the requests of records with these names that may still take effect."""
+    def unsettled(self, group_id: str) -> Sequence[Unsettled]:
+        """Return the requests of a group's operations that may still take effect."""
 
     def release(self, lock: Lock, **changes: Any) -> bool:
         """Free a lock and change the record. *Compare-and-swap* on owner and token."""
@@ -203,6 +203,11 @@ class Transaction(Protocol):
     ) -> None:
         """Record one more transient failure of a node's operation. A report or a failure of the
         node ends the wait."""
+
+    def postpone(
+        self, traversal_id: str, node: Node, *, waiting_for: str, since: float, next_try: float
+    ) -> None:
+        """Record that a node waits, without a failure."""
 
     def progress(self, traversal_id: str) -> list[NodeProgress]:
         """Return the progress of each node of a traversal, in one query; empty when it was

@@ -254,7 +254,8 @@ class NodeState:
 
     ``stage`` is a rank (``model.stages``). While the node is retried after transient failures,
     ``waiting_for`` names what it waits for, ``waiting_since`` and ``own_since`` are as in
-    ``waiting.Wait``, ``tries`` counts the failures, and ``next_try`` is when the next try may
+    ``waiting.Wait``, ``tries`` counts the failures (0 while it waits
+    for something else), and ``next_try`` is when the next try may
     begin, in seconds of the database's clock.
     """
 
@@ -322,6 +323,8 @@ class Unsettled:
     still take effect, in seconds of the database's clock."""
 
     record_id: str
+    name: str
+    member: str | None
     asked: str
     settles_at: float
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,11 +13,21 @@ from mistral_failover.model.operation_words import operation_words
 from mistral_failover.model.text import clean
 from mistral_failover.model.types import ResourceType, Verb
 
+_ID = re.compile(r"[0-9]{2}|^v?[0-9.]+$")  # ids have digits, the names of collections have none
+
 
 def operation_words_of(verb: Verb, record: Record, resource_type: ResourceType | None) -> str:
     """Return what an operation does, such as ``Attach data to db_b``. ``resource_type``: None if it
     is not defined any more."""
     return operation_words(verb, record.name, record.member, resource_type)
+
+
+def request_words(asked: str) -> str:
+    """Return what was asked of a service in few words, without ids: ``DELETE
+    os-volume_attachments``. ``asked``: its method and path."""
+    method, _, path = asked.partition(" ")
+    words = [part for part in path.split("/") if part and not _ID.search(part)]
+    return " ".join([method, *words[-1:]])
 
 
 def because(error: Mapping[str, Any], *, remedy: bool = True) -> str:

@@ -60,7 +60,8 @@ def next_wait(
     worked = began - (began if state.next_try is None else state.next_try)
     if blocked or worked < _WORKED:
         worked = 0.0
-    since = began if state.waiting_since is None else state.waiting_since + worked
+    first = state.waiting_since is None or not state.tries  # it waited for no failure to pass
+    since = began if first else (state.waiting_since or began) + worked
     own_since = None
     if own is not None:
         own_since = began if state.own_since is None else state.own_since + worked

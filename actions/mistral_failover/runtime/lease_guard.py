@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -18,7 +18,7 @@ from mistral_failover.convergence.waiting import named
 from mistral_failover.model.ids import derived_id
 from mistral_failover.runtime.errors import describe
 from mistral_failover.store.database import Database
-from mistral_failover.store.leases import Lease, elapsed
+from mistral_failover.store.leases import Lease
 
 LOG = logging.getLogger(__name__)
 
@@ -32,49 +32,6 @@ def request_id(resource_id: str, token: int) -> str:
     return f"req-{derived_id(resource_id, str(token))}"
 
 
-class OpenRequests:
-    """The requests of one operation that may still take effect. In its block one thread at a time
-    changes them and their record in the store, so that the last change is also recorded last."""
-
-    def __init__(self, earlier: float = 0.0) -> None:
-        """``earlier``: the seconds for which a request of an earlier attempt may still take
-        effect."""
-        self._mutex = threading.Lock()
-        self._until: dict[int, tuple[float, str]] = {}
-        self._count = 0
-        self._earlier_until = elapsed() + earlier
-        if earlier > 0:
-            self.add("a request of an earlier attempt", earlier)
-
-    def unsettled(self) -> float:
-        """Return for how many seconds a request of an earlier attempt may still take effect."""
-        return max(0.0, self._earlier_until - elapsed())
-
-    def __enter__(self) -> OpenRequests:
-        self._mutex.acquire()
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self._mutex.release()
-
-    def add(self, asked: str, seconds: float) -> int:
-        """Add a request that may take effect for so many seconds; return its number."""
-        self._count += 1
-        self._until[self._count] = (elapsed() + seconds, asked)
-        return self._count
-
-    def remove(self, number: int) -> str:
-        """Forget a request; return what was asked."""
-        return self._until.pop(number)[1]
-
-    def last(self) -> tuple[str | None, float]:
-        """Return the one that may take effect for longest, and for how many seconds; None if there
-        is none."""
-        until, asked = max(self._until.values(), default=(0.0, ""))
-        left = until - elapsed()
-        return (asked, left) if left > 0 else (None, 0.0)
-
-
 @dataclass(frozen=True)
 class LeaseGuard:
     """Permits a call while enough of the lease certainly remains; renews the lease when it gets
@@ -85,7 +42,7 @@ class LeaseGuard:
     further call starts. ``on_overload`` is called with the name of a service that is overloaded and
     the seconds that it asked to wait. ``on_wait`` is called as ``waits_for`` is. ``outlives``
     returns for how many seconds a request may still take effect, by what was asked and what became
-    of the call. ``requests``: those that may do so.
+    of the call.
     """
 
     lease: Lease
@@ -94,7 +51,6 @@ class LeaseGuard:
     on_overload: Callable[[str, float], None] = lambda _service, _pause: None
     on_wait: Callable[[CloudError | None], None] = lambda _error: None
     outlives: Callable[[str, Fate], float] = lambda _asked, _fate: 0.0
-    requests: OpenRequests = field(default_factory=OpenRequests)
 
     @property
     def request_id(self) -> str:
@@ -111,12 +67,12 @@ class LeaseGuard:
 
     def unsettled(self) -> float:
         """See ``cloud.guard.RequestLog``."""
-        return self.requests.unsettled()
+        return self.lease.requests.unsettled()
 
     def ask(self, asked: str) -> tuple[float, int]:
         """See ``cloud.guard.RequestLog``. Raises HandedBack as well."""
         self._refuse_while_stopping()
-        with self.requests as requests:
+        with self.lease.requests as requests:
             number = requests.add(asked, self.outlives(asked, Fate.SILENT))
             try:
                 self.lease.ask(*requests.last())
@@ -130,7 +86,7 @@ class LeaseGuard:
         waits, though it need not."""
         if fate is Fate.SILENT:
             return  # as it was recorded
-        with self.requests as requests:
+        with self.lease.requests as requests:
             asked = requests.remove(number)
             if fate is Fate.FAILED:
                 requests.add(asked, self.outlives(asked, fate))

@@ -14,7 +14,7 @@ from mistral_failover.convergence.engine import Engine
 from mistral_failover.runtime import executor_stop
 from mistral_failover.runtime.budgets import Budgets
 from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.lease_guard import LeaseGuard, OpenRequests, WaitRecord
+from mistral_failover.runtime.lease_guard import LeaseGuard, WaitRecord
 from mistral_failover.runtime.workers import Workers
 from mistral_failover.settings import Settings
 from mistral_failover.store import schema
@@ -70,6 +70,7 @@ class Runtime:
     def guard(self, lease: Lease, project_id: str, unsettled: float = 0.0) -> LeaseGuard:
         """Return the guard of the calls that are made under a lease for a project. ``unsettled``:
         the seconds for which a request of an earlier attempt may still take effect."""
+        lease.requests.inherit(unsettled)
         return LeaseGuard(
             lease,
             self.settings.lease_margin,
@@ -81,7 +82,6 @@ class Runtime:
                 outlives(self.settings, fate, asked)
                 + (self.settings.http_timeout if fate is Fate.SILENT else 0.0)
             ),
-            OpenRequests(unsettled),
         )
 
 

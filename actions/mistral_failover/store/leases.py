@@ -28,6 +28,52 @@ def elapsed() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+class OpenRequests:
+    """The requests of one operation that may still take effect. In its block one thread at a time
+    changes them and their record in the store, so that the last change is also recorded last."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._until: dict[int, tuple[float, str]] = {}
+        self._count = 0
+        self._earlier_until = 0.0
+
+    def inherit(self, seconds: float) -> None:
+        """Add those of an earlier attempt, which may take effect for so many seconds, once."""
+        with self:
+            if seconds > 0 and not self._count:
+                self._earlier_until = elapsed() + seconds
+                self.add("a request of an earlier attempt", seconds)
+
+    def unsettled(self) -> float:
+        """Return for how many seconds a request of an earlier attempt may still take effect."""
+        return max(0.0, self._earlier_until - elapsed())
+
+    def __enter__(self) -> OpenRequests:
+        self._mutex.acquire()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._mutex.release()
+
+    def add(self, asked: str, seconds: float) -> int:
+        """Add a request that may take effect for so many seconds; return its number."""
+        self._count += 1
+        self._until[self._count] = (elapsed() + seconds, asked)
+        return self._count
+
+    def remove(self, number: int) -> str:
+        """Forget a request; return what was asked."""
+        return self._until.pop(number)[1]
+
+    def last(self) -> tuple[str | None, float]:
+        """Return the one that may take effect for longest, and for how many seconds; None if there
+        is none."""
+        until, asked = max(self._until.values(), default=(0.0, ""))
+        left = until - elapsed()
+        return (asked, left) if left > 0 else (None, 0.0)
+
+
 class Lease:
     """One lease from its holder's point of view."""
 
@@ -40,6 +86,8 @@ class Lease:
         self._clock = clock
         self._until = since + lock.lease
         self.lost = False
+        self.requests = OpenRequests()
+        """Those under the lock, of all actions of its operation that run in this process."""
 
     def due_in(self) -> float:
         """Return the seconds until it should be renewed, which is after a third of its length."""

@@ -66,10 +66,13 @@ _DEPOSED = sa.exists().where(
 )
 _RENEWED = resources.update().where(*_HELD, sa.not_(_DEPOSED))
 _SETTLED = resources.update().where(*_HELD)
-_UNSETTLED = sa.select(resources.c.id, resources.c.asked, resources.c.settles_at).where(
-    resources.c.group_id == sa.bindparam("this_group"),
-    resources.c.name.in_(sa.bindparam("these_names", expanding=True)),
-)
+_UNSETTLED = sa.select(
+    resources.c.id,
+    resources.c.name,
+    resources.c.member,
+    resources.c.asked,
+    resources.c.settles_at,
+).where(resources.c.group_id == sa.bindparam("this_group"))
 _RELEASED = (
     resources.update()
     .where(*_HELD)
@@ -214,8 +217,8 @@ class Records(Session):
         named = None if asked is None else asked[:ASKED]
         return self.change(_SETTLED, _held_by(lock), asked=named, settles_at=until) == 1
 
-    def unsettled(self, group_id: str, names: Sequence[str]) -> Sequence[Unsettled]:
-        here = {"this_group": group_id, "these_names": list(names)}
+    def unsettled(self, group_id: str) -> Sequence[Unsettled]:
+        here = {"this_group": group_id}
         return [Unsettled(*row) for row in self.connection.execute(_unsettled(self.clock()), here)]
 
     def release(self, lock: Lock, **changes: Any) -> bool:

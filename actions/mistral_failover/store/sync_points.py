@@ -247,6 +247,15 @@ class SyncPoints(Session):
             )
         )
 
+    def postpone(
+        self, traversal_id: str, node: Node, *, waiting_for: str, since: float, next_try: float
+    ) -> None:
+        self.execute(
+            nodes.update()
+            .where(*_node_is(traversal_id, node.key), nodes.c.status == NodeStatus.WAITING)
+            .values(waiting_for=waiting_for, waiting_since=since, next_try=next_try)
+        )
+
     def progress(self, traversal_id: str) -> list[NodeProgress]:
         query = _progress(self.clock())
         rows = self.connection.execute(query, {"this_traversal": traversal_id})

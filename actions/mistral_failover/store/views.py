@@ -361,6 +361,18 @@ def deferred(tx: ProjectSession, traversal_ids: Collection[str]) -> list[Deferre
     return tx.rows(DeferredRow, query)
 
 
+def _verb_of_wait() -> sa.ColumnElement[str]:
+    """What is tried again is the record's last action; a node without a failure has another one
+    before it."""
+    action, is_cleanup = resources.c.action, nodes.c.node.like("cleanup:%")
+    return sa.case(
+        (nodes.c.tries > 0, sa.func.lower(action)),
+        (is_cleanup, Verb.DELETE.value),
+        (action == Action.UPDATE, Verb.UPDATE.value),
+        else_=Verb.CREATE.value,
+    )
+
+
 def waiting(tx: ProjectSession, traversal_ids: Collection[str]) -> list[WaitingRow]:
     """Return the nodes of these traversals that wait for a temporary failure to pass, the longest
     wait first."""
@@ -370,7 +382,7 @@ def waiting(tx: ProjectSession, traversal_ids: Collection[str]) -> list[WaitingR
             resources.c.name.label("resource"),
             resources.c.type,
             resources.c.member,
-            sa.func.lower(resources.c.action).label("verb"),
+            _verb_of_wait().label("verb"),
             nodes.c.waiting_for,
             nodes.c.waiting_since.label("since"),
             nodes.c.next_try,
