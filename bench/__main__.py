@@ -20,6 +20,7 @@ from bench import (
     moving,
     observe,
     page,
+    slow,
     split,
     webhook,
     workers,
@@ -35,6 +36,7 @@ PARTS: dict[str, tuple[Callable[..., Any], str]] = {
     "admission": (admission.main, "one alarm delivered 10,000 times among 100 different ones"),
     "webhook": (webhook.main, "the same through a server's webhook, which decides (--alarms)"),
     "flood": (flood.main, "a project's flood of alarms while another one fails over (--alarms)"),
+    "slow": (slow.main, "slow connections to every port of a server while a group fails over"),
     "zone": (
         zone.main,
         "a host with many groups dies (--groups, --pairs, --faults, --guard, --rounds)",

@@ -29,6 +29,7 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 from bench.staging import all_ended, audited, bring_up, finished, must, set_latency, stage
 from mistral_failover.alarms.recording import MOST_WITHOUT_GROUP
 from mistral_failover.drill.scene import Scene
+from mistral_failover.http_server import Refused
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
 from mistral_failover.server import intake
@@ -46,7 +47,7 @@ def main(alarms: int = ALARMS) -> None:
     """Print the table. Fails if the flood made more rows than the list of held alarms may have."""
     print("   flood    runs  active s  against none   alarms   taken   rows   not listed   CPU s")
     with stage("measured") as scene:
-        _failover(scene, "the-first-is-slower")
+        failover_of(scene, "the-first-is-slower")
         alone = None
         for way in ("none", "webhook", "no rate"):
             with _Flood(scene, way, alarms) if way != "none" else contextlib.nullcontext() as flood:
@@ -67,7 +68,7 @@ def main(alarms: int = ALARMS) -> None:
 
 
 @dataclass(frozen=True)
-class _Run:
+class Run:
     """A failover: seconds until the application started on the other server, and CPU seconds of
     this process."""
 
@@ -75,20 +76,21 @@ class _Run:
     cpu: float
 
 
-def _failovers(scene: Scene, way: str, flood: _Flood | None) -> Iterator[_Run]:
+def _failovers(scene: Scene, way: str, flood: _Flood | None) -> Iterator[Run]:
     for number in itertools.count():
         if number >= REPEATS and (flood is None or way == "no rate" or flood.over):
             return
-        yield _failover(scene, f"{way.replace(' ', '-')}-{number}")
+        yield failover_of(scene, f"{way.replace(' ', '-')}-{number}")
 
 
-def _failover(scene: Scene, name: str) -> _Run:
+def failover_of(scene: Scene, name: str) -> Run:
+    """Bring a group up without latency, and fail it over with that of a real cloud."""
     set_latency(scene, "zero")
     bring_up(scene, name)
     set_latency(scene, "measured")
     busy = time.process_time()
     active = _active(scene, name)
-    return _Run(active, time.process_time() - busy)
+    return Run(active, time.process_time() - busy)
 
 
 class _Flood:
@@ -168,7 +170,7 @@ def _send(
         try:
             taking.take(intake.Delivery(path, "", {}, body))
             taken.value += 1
-        except intake.Refused as refused:
+        except Refused as refused:
             if refused.status != 429:
                 raise
             time.sleep(0.001)  # its way to the webhook and back

@@ -169,8 +169,7 @@ class Settings:
     mistral_token_file: str | None = _option(
         cfg.StrOpt,
         None,
-        "File with the token of the embedded Mistral at mistral_url. It sets both for its own "
-        "actions.",
+        "File with the token of the embedded Mistral at mistral_url. Its own actions need none.",
     )
     sweep_interval: float = _option(
         cfg.FloatOpt,

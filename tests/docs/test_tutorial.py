@@ -52,7 +52,7 @@ def test_the_commands_of_the_tutorial_do_what_it_says(folder: Path) -> None:
     told = played(blocks(PAGE, "sh"), folder)
 
     looked, made, seen, planned, happened, home, unproven, proven, ended = told
-    assert re.search(r"15 findings: 0 errors, 1 warning", looked), looked
+    assert re.search(r"\d+ findings: 0 errors, 1 warning", looked), looked
     assert "active on db_a" in made
     assert re.search(r"status +COMPLETE", made), made
     assert "payments-db_a" in seen

@@ -15,16 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cheroot import wsgi
 
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import LeaseLost, Unguarded
 from mistral_failover.cloud.session import GuardedSession
 from mistral_failover.embedded import access, unix_socket
 from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.embedded.wsgi import WsgiFace
+from mistral_failover.http_server import HttpServer
 from mistral_failover.mistral.api import Mistral
 from mistral_failover.mistral.client import MistralClient, MistralError
 from mistral_failover.server import addresses
+from mistral_failover.server.options import Options
 from support.commands import failover
 from support.servers import ServerProcess
 
@@ -141,6 +143,21 @@ def test_a_path_that_is_too_long_is_explained(folder: Path) -> None:
     assert f"longer than {unix_socket.LONGEST} bytes" in why.message
 
 
+def test_the_api_listens_in_the_state_directory_unless_told_otherwise(folder: Path) -> None:
+    words = [
+        "--os-cloud",
+        "mine",
+        "--check",
+        "--state-dir",
+        str(folder / ("x" * 100)),
+        "-f",
+        "json",
+    ]
+
+    assert str(Options(folder).api) == f"unix:{folder}/api.sock"
+    assert "--listen unix:PATH" in failover("server", *words).stdout, "a path that is too long"
+
+
 @pytest.mark.parametrize("said", ["unix:", "unix:/", "socket:/run/api", "8989"])
 def test_what_is_no_address_of_the_api_is_a_wrong_command_line(said: str) -> None:
     done = failover("server", "--emulated", "--listen", said)
@@ -175,14 +192,8 @@ def asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[
         return [body]
 
     gate = access.AccessControl(answer, TOKEN, folder / "api-token", {"localhost"})
-    server = wsgi.Server(str(path), gate, numthreads=2)
-    server.bind_unix_socket = lambda _: setattr(server, "socket", unix_socket.bound(path))
-    server.prepare()
-    serving = threading.Thread(target=server.serve)
-    serving.start()
-    yield seen
-    server.stop()
-    serving.join()
+    with HttpServer(unix_socket.bound(path), WsgiFace(gate, access.LARGEST)):
+        yield seen
 
 
 def test_a_client_asks_over_the_socket_with_the_token(
@@ -294,7 +305,7 @@ def test_a_server_that_is_gone_is_named_by_its_socket(folder: Path) -> None:
 @pytest.mark.timeout(600)
 def test_a_server_on_a_socket_serves_commands_and_actions_and_has_no_port(folder: Path) -> None:
     path = folder / "api.sock"
-    with ServerProcess(folder, "--emulated", "--listen", "unix:api.sock") as server:
+    with ServerProcess(folder, "--emulated", listen=None) as server:
         assert server.facts["url"] == f"unix:{path}"
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         made = server.failover("group", "create", str(folder / "payments.yaml"))

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
+from mistral_failover import http_server
 from mistral_failover.mistral.client import MistralError
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
@@ -83,7 +84,7 @@ def request_of(store: Database, project: str) -> Request:
 @pytest.fixture
 def opened(store: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Door]]:
     """Open a webhook; of a project of its own."""
-    monkeypatch.setattr(webhook, "POLL", 0.01)
+    monkeypatch.setattr(http_server, "POLL", 0.01)
     running: list[webhook.Webhook] = []
 
     def make(project: str = "", **options: Any) -> Door:

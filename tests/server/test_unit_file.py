@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from mistral_failover import http_server
+
 UNIT = Path(__file__).parents[2] / "examples" / "failover-server.service"
 LINES = UNIT.read_text("utf-8").replace("\\\n", "").splitlines()
 
@@ -25,6 +27,7 @@ def test_the_unit_takes_away_what_the_server_does_not_need() -> None:
     assert found["CapabilityBoundingSet"] == ""
     assert found["Restart"] == "always"
     assert found["LimitCORE"] == "0"
+    assert int(found["LimitNOFILE"]) >= 10 * http_server.CONNECTIONS
     assert (found["Type"], int(found["WatchdogSec"])) == ("notify", 60)
 
 

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 
+from mistral_failover import http_server
 from mistral_failover.server import intake, secret, tls, webhook
 from mistral_failover.store import deliveries
 from mistral_failover.store.database import Database
@@ -246,7 +247,7 @@ def test_a_sender_that_goes_on_byte_by_byte_is_cut_off(opened: Callable[..., Doo
 
 def test_idle_connections_keep_no_sender_out_for_long(opened: Callable[..., Door]) -> None:
     door = opened(slowest=0.5)
-    idle = [connected(door) for _ in range(2 * webhook.CONNECTIONS)]
+    idle = [connected(door) for _ in range(2 * http_server.CONNECTIONS)]
     deadline = time.monotonic() + 60
     while True:
         try:
@@ -262,7 +263,7 @@ def test_idle_connections_keep_no_sender_out_for_long(opened: Callable[..., Door
 def test_who_was_refused_and_goes_on_byte_by_byte_is_cut_off(
     opened: Callable[..., Door], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(webhook, "DRAIN", 0.2)
+    monkeypatch.setattr(http_server, "DRAIN", 0.2)
     with connected(opened()) as wire:
         wire.sendall(head("Content-Length: 2") + b"{}")
         assert b"401" in wire.recv(100)
@@ -275,9 +276,9 @@ def test_who_was_refused_and_goes_on_byte_by_byte_is_cut_off(
 def test_connections_without_a_secret_keep_no_sender_out(
     opened: Callable[..., Door], monkeypatch: pytest.MonkeyPatch, said: bytes
 ) -> None:
-    monkeypatch.setattr(webhook, "DRAIN", 600.0)
+    monkeypatch.setattr(http_server, "DRAIN", 600.0)
     door = opened(slowest=600.0)
-    held = [connected(door) for _ in range(webhook.CONNECTIONS)]
+    held = [connected(door) for _ in range(http_server.CONNECTIONS)]
     for each in held:
         each.sendall(said)
 
@@ -292,7 +293,7 @@ def test_of_the_places_the_peer_that_holds_most_loses_its_first(
 ) -> None:
     door = opened(slowest=600.0)
     other = connected(door, source="127.0.0.2")
-    held = [connected(door) for _ in range(webhook.CONNECTIONS - 1)]
+    held = [connected(door) for _ in range(http_server.CONNECTIONS - 1)]
 
     one_more = connected(door, source="127.0.0.3")
 

@@ -26,7 +26,7 @@ _START = 120.0
 
 class ServerProcess:
     """A server on free ports; a context manager. ``words``: further words of its command line;
-    ``settings``: options of [failover]."""
+    ``settings``: options of [failover]; ``listen``: for Mistral's API, None: as by default."""
 
     def __init__(
         self,
@@ -34,9 +34,11 @@ class ServerProcess:
         *words: str,
         settings: Mapping[str, Any] | None = None,
         env: Mapping[str, str] | None = None,
+        listen: str | None = "127.0.0.1:0",
     ) -> None:
         self.folder = folder
         self._words: Sequence[str] = words
+        self._listen = [] if listen is None else ["--listen", listen]
         self.settings = settings or {}
         self._env = os.environ | dict(env or {})
         self._process: subprocess.Popen[bytes] | None = None
@@ -50,7 +52,7 @@ class ServerProcess:
         config.write_text("\n".join(["[failover]", *lines, ""]))
         config.chmod(0o600)
         where = ["--state-dir", str(self.folder), "--config-file", str(config)]
-        doors = ["--listen", "127.0.0.1:0", "--webhook-listen", "127.0.0.1:0"]
+        doors = [*self._listen, "--webhook-listen", "127.0.0.1:0"]
         start = [sys.executable, "-m", "mistral_failover.cli.main", "server"]
         return [*start, *where, *doors, *self._words]
 

@@ -220,8 +220,11 @@ def _facts_of(region: Any) -> dict[str, Any] | None:
 def of_server(facts: dict[str, Any], timeout: float = 60) -> MistralClient:
     """Return a client of the ``failover server`` that announces these facts. Raises
     CommandFailed."""
+    from mistral_failover.mistral import in_process
     from mistral_failover.mistral.client import MistralClient
 
+    if facts.get("pid") == os.getpid():  # the web page beside a server
+        return MistralClient(in_process.URL, timeout=timeout)
     token = _token_in(Path(facts["token_file"])) if "token_file" in facts else None
     return MistralClient(str(facts["url"]), token=token, timeout=timeout)
 

@@ -25,7 +25,7 @@ from mistral_failover.cli import connection
 from mistral_failover.cli.base import FittedOutput, for_people
 from mistral_failover.cli.exporter import address
 
-_DEFAULT_API, _DEFAULT_WEBHOOK = "127.0.0.1:8989", "127.0.0.1:8990"
+_DEFAULT_API, _DEFAULT_WEBHOOK = "unix:api.sock", "127.0.0.1:8990"
 _DEFAULT_UI = "127.0.0.1:8991"
 
 
@@ -85,8 +85,9 @@ class Server(FittedOutput, Lister):
             default=_DEFAULT_API,
             metavar="HOST:PORT|unix:PATH",
             help=(
-                f"the address of Mistral's API, on loopback (default {_DEFAULT_API}; port 0: any), "
-                "or a unix socket; a relative PATH is in the state directory"
+                f"the address of Mistral's API: a unix socket (default {_DEFAULT_API}; a relative "
+                "PATH is in the state directory), or an address of loopback for clients that need "
+                "one, such as OpenStack's (port 0: any)"
             ),
         )
         parser.add_argument(
@@ -263,7 +264,7 @@ def _options(given: argparse.Namespace, program: Any) -> Any:
     return options.Options(
         state_dir=folder,
         cloud=cloud,
-        listen=given.listen.within(folder),
+        listen=given.listen,
         names=tuple(given.api_name),
         webhook=given.webhook_listen,
         secret_file=given.webhook_secret_file,

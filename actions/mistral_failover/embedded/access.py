@@ -10,10 +10,11 @@ it, in this order:
    this API, ``Origin`` and ``Sec-Fetch-Site`` name no other site.
 2. The token is in ``X-Auth-Token``, else 401. A caller whose ``X-Auth-Token`` is a cloud's, for the
    actions, sends it as ``Authorization: Bearer`` instead.
-3. The body's length is given once, else 400.
 4. The path is none that this package has no use for, else 403.
 5. The body is JSON, or plain text where Mistral reads definitions, else 415.
 6. A JSON body is an object, else 400: to anything else Mistral answers 500.
+
+The body is read only in the last step: without the token nothing is kept of it.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from typing import Any
 
 from mistral_failover import private_files
 from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.embedded.wsgi import Application, Environ
 from mistral_failover.loopback import foreign
 from mistral_failover.model.documents import load_json
 from mistral_failover.model.errors import InvalidDocument
@@ -44,9 +46,6 @@ _BYTES = 32
 _BEARER = "bearer "
 _DEFINITIONS = frozenset({"workflows", "workbooks", "actions"})
 _CLOSED = frozenset({"code_sources", "dynamic_actions", "event_triggers"})
-
-Environ = dict[str, Any]
-Application = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
 
 
 def token(folder: Path) -> str:
@@ -141,8 +140,6 @@ class AccessControl:
                 f"{self._file} on the machine of this server, where only its user can read it. Use "
                 "failover --embedded there, or give the file with --mistral-token-file."
             )
-        if "HTTP_TRANSFER_ENCODING" in environ and environ.get("CONTENT_LENGTH"):
-            return HTTPStatus.BAD_REQUEST, "Send one Content-Length, and no Transfer-Encoding."
         if _closed(environ):
             return HTTPStatus.FORBIDDEN, (
                 "This server has no code sources, dynamic actions, event triggers or members of "
@@ -177,8 +174,7 @@ class AccessControl:
 def _readable(environ: Environ) -> bool:
     kind = str(environ.get("CONTENT_TYPE", "")).partition(";")[0].strip().lower()
     if not kind:
-        empty = environ.get("CONTENT_LENGTH", "") in ("", "0")
-        return empty and "HTTP_TRANSFER_ENCODING" not in environ
+        return environ.get("CONTENT_LENGTH", "") in ("", "0")
     if kind == "text/plain":
         return _of_definitions(environ)
     return kind == "application/json"
@@ -201,10 +197,12 @@ def _is_object(environ: Environ) -> bool:
     """Whether the body, which is read here and put back, is a JSON object where Mistral expects
     one."""
     length = str(environ.get("CONTENT_LENGTH", ""))
-    if not length.isdecimal() or not int(length) or _of_definitions(environ):
+    if not length.isdecimal() or not int(length):
         return True
     body = environ["wsgi.input"].read(int(length))
     environ["wsgi.input"] = io.BytesIO(body)
+    if _of_definitions(environ):
+        return True
     try:
         return isinstance(load_json(body, "body"), dict)
     except InvalidDocument:

@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import logging
 import os
+import socket
 import threading
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
@@ -18,6 +19,9 @@ from typing import IO, Any, Self
 from mistral_failover import private_files
 from mistral_failover.embedded import access, boot, settings, unix_socket
 from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.embedded.wsgi import WsgiFace
+from mistral_failover.http_server import BACKLOG, HttpServer
+from mistral_failover.mistral import in_process
 from mistral_failover.mistral.client import MistralClient
 from mistral_failover.mistral.unix_transport import SCHEME
 
@@ -83,7 +87,6 @@ class EmbeddedMistral:
         self._cleanup: contextlib.ExitStack | None = None
         self._socket = socket
         self._url: str | None = None
-        self._token: str | None = None
         self._client: MistralClient | None = None
         self._inherited: list[str] = []
         self._stopped = threading.Event()
@@ -113,15 +116,17 @@ class EmbeddedMistral:
 
     @property
     def client(self) -> MistralClient:
-        """A client of the API; thread-safe. Raises as :attr:`url`."""
+        """A client of the API, which passes by :attr:`url`: what others send there does not delay
+        its requests. Thread-safe. Raises as :attr:`url`."""
         if self._client is None:
             self._client = self.connect()
         return self._client
 
     def connect(self, timeout: float = 60) -> MistralClient:
-        """Return a further client, whose requests may take ``timeout`` seconds. Raises as
+        """Return a further such client, whose requests may take ``timeout`` seconds. Raises as
         :attr:`url`."""
-        return MistralClient(self.url, token=self._token, timeout=timeout)
+        _ = self.url
+        return MistralClient(in_process.URL, timeout=timeout)
 
     def start(self) -> Self:
         """Start everything; returns when the API answers.
@@ -151,7 +156,7 @@ class EmbeddedMistral:
         Running actions are not interrupted (Python cannot): their results are lost to Mistral, and
         the process ends when they do. Bound their time, as every action here does.
         """
-        self._url = self._client = self._token = None
+        self._url = self._client = None
         if self._cleanup is not None:
             stack, self._cleanup = self._cleanup, None
             stack.close()
@@ -324,37 +329,24 @@ class EmbeddedMistral:
         if self._api:
             speedups.order_attributes()
             speedups.keep_signatures()
-            from mistral.api import service as api_service
+            from mistral.api import app
 
-            self._token = access.token(self._dir)
-            web = api_service.WSGIService("mistral_api")
-            web.server.max_request_body_size = access.LARGEST
-            web.server.wsgi_app = access.AccessControl(
-                web.server.wsgi_app, self._token, self.token_file, self._names
-            )
-            if self._socket is not None:
-                self._serve_on(web.server, self._socket)
-            web.start()
-            stack.callback(web.stop)
+            api = app.setup_app()
+            stack.enter_context(in_process.served(WsgiFace(api, access.LARGEST)))
+            # Not by Mistral's own server, which a few slow clients keep from answering.
+            gate = access.AccessControl(api, access.token(self._dir), self.token_file, self._names)
+            listening = self._listening()
+            stack.enter_context(HttpServer(listening, WsgiFace(gate, access.LARGEST)))
             if self._socket is not None:
                 # While it still listens: afterwards it may be another process's.
                 stack.callback(self._socket.unlink, missing_ok=True)
-            self._url = _url_of(web.server.bind_addr)
+                self._url = f"{SCHEME}{self._socket}"
+            else:
+                host, port = listening.getsockname()
+                self._url = f"http://{host}:{port}/v2"
 
-    @staticmethod
-    def _serve_on(server: Any, path: Path) -> None:
-        """Have cheroot's server listen on a unix socket. Its own function for that removes whatever
-        is at the path."""
-
-        def bind(address: str) -> None:
-            server.socket = unix_socket.bound(Path(address))
-
-        server.bind_addr = str(path)
-        server.request_queue_size = unix_socket.BACKLOG
-        server.bind_unix_socket = bind
-
-
-def _url_of(address: tuple[str, int] | str) -> str:
-    if isinstance(address, str):
-        return f"{SCHEME}{address}"
-    return f"http://{address[0]}:{address[1]}/v2"
+    def _listening(self) -> socket.socket:
+        if self._socket is not None:
+            return unix_socket.bound(self._socket)
+        api = self._settings["api"]
+        return socket.create_server((api["host"], int(api["port"])), backlog=BACKLOG)

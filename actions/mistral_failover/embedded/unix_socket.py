@@ -14,11 +14,10 @@ from pathlib import Path
 
 from mistral_failover import private_files
 from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.http_server import BACKLOG
 
 LONGEST = 107
 """Maximum length of a socket's path in bytes, on Linux."""
-BACKLOG = 64
-"""How many clients may wait until they are accepted. Linux refuses further ones at once."""
 
 
 def bound(path: Path) -> socket.socket:
@@ -106,5 +105,5 @@ def _unusable(path: Path, why: str) -> EmbeddedError:
     return EmbeddedError(
         "SOCKET_UNUSABLE",
         f"the API cannot listen on {path}: {why}",
-        "Choose another path, in a directory of the server's user.",
+        "Choose another path, in a directory of the server's user: --listen unix:PATH.",
     )

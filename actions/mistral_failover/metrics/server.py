@@ -13,12 +13,12 @@ import threading
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from typing import Self
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from mistral_failover.loopback import foreign, require_loopback
+from mistral_failover.http_server import BACKLOG, HttpServer, Refused, Request, Response
+from mistral_failover.loopback import require_loopback
 from mistral_failover.metrics.exposition import Latest
 from mistral_failover.metrics.families import Numbers
 from mistral_failover.refusals import RefusalLog
@@ -27,12 +27,6 @@ LOG = logging.getLogger(__name__)
 _REFUSALS = RefusalLog(LOG, "/metrics")
 INTERVAL = 15.0
 """Default seconds between two queries."""
-_READ = 10.0  # seconds that a client may take for its request
-_FOREIGN = (
-    b"Refused: the Host header is none of this server's names, or a web page of another site sent "
-    b"this.\nCall it by its address or localhost, or name it: failover exporter --name NAME, "
-    b"failover server --api-name NAME.\n"
-)
 _STOP = 5.0  # seconds to wait for a running query
 
 
@@ -70,14 +64,10 @@ class MetricsServer:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            own = {"latest": self.latest, "names": self._names}
-            handler = type("Handler", (_Handler,), own)
-            server = stack.enter_context(_server(self._address, handler))
-            self.port = server.server_address[1]
-            serving = threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True)
-            serving.start()
-            stack.callback(serving.join)
-            stack.callback(server.shutdown)
+            family = socket.AF_INET6 if ":" in self._address[0] else socket.AF_INET
+            listening = socket.create_server(self._address, family=family, backlog=BACKLOG)
+            self.port = listening.getsockname()[1]
+            stack.enter_context(HttpServer(listening, _Metrics(self.latest, self._names)))
             asking = threading.Thread(target=self._keep_asking, name="metrics", daemon=True)
             asking.start()
             stack.callback(asking.join, _STOP)
@@ -109,58 +99,37 @@ class MetricsServer:
                 return
 
 
-class _Handler(BaseHTTPRequestHandler):
-    """Answers one request."""
+class _Metrics:
+    """Answers ``/metrics``, or a line that says where it is."""
 
-    latest: Latest
-    names: Collection[str]
-    server_version = "mistral-failover"
-    sys_version = ""
-    timeout = _READ
+    name = "metrics"
+    largest = 0
 
-    def do_GET(self) -> None:
-        """Serve ``/metrics``, or a line that says where it is."""
-        path = self.path.partition("?")[0]
-        lengths = self.headers.get_all("Content-Length", [])
-        if self._is_foreign():
-            _REFUSALS.refused("a web page of another site, or another name", self.client_address[0])
-            self._answer(HTTPStatus.FORBIDDEN, "text/plain; charset=utf-8", _FOREIGN)
-        elif len(lengths) > 1 or (lengths and "Transfer-Encoding" in self.headers):
-            self._answer(HTTPStatus.BAD_REQUEST, "text/plain; charset=utf-8", b"Send no body.\n")
-        elif path == "/metrics":
-            self._answer(HTTPStatus.OK, CONTENT_TYPE_LATEST, self.latest.text())
-        else:
-            status = HTTPStatus.OK if path == "/" else HTTPStatus.NOT_FOUND
-            self._answer(status, "text/plain; charset=utf-8", b"See /metrics.\n")
+    def __init__(self, latest: Latest, names: Collection[str]) -> None:
+        self._latest, self._names = latest, names
 
-    def _is_foreign(self) -> bool:
-        return bool(
-            foreign(
-                self.headers.get_all("Host", []),
-                self.names,
-                origin=self.headers.get("Origin"),
-                site=self.headers.get("Sec-Fetch-Site"),
+    def answer(self, request: Request) -> Response:
+        if request.is_foreign(self._names):
+            raise Refused(
+                HTTPStatus.FORBIDDEN,
+                "FOREIGN",
+                "the Host header is none of this server's names, or a web page of another site "
+                "sent this",
+                "Call it by its address or localhost, or name it: failover exporter --name NAME, "
+                "failover server --api-name NAME.",
             )
-        )
+        if request.method not in ("GET", "HEAD"):
+            return _text(HTTPStatus.METHOD_NOT_ALLOWED, "GET /metrics.")
+        if request.path == "/metrics":
+            headers = [("Content-Type", CONTENT_TYPE_LATEST)]
+            return Response(HTTPStatus.OK, self._latest.text(), headers)
+        status = HTTPStatus.OK if request.path == "/" else HTTPStatus.NOT_FOUND
+        return _text(status, "See /metrics.")
 
-    def _answer(self, status: HTTPStatus, kind: str, body: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base's own name
-        LOG.debug(format, *args)
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
+    def refusal(self, refused: Refused, peer: str) -> Response:
+        _REFUSALS.refused(refused.code, peer)
+        return _text(refused.status, f"{refused.message}. {refused.remedy}")
 
 
-class _ServerOf6(_Server):
-    address_family = socket.AF_INET6
-
-
-def _server(address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> _Server:
-    return (_ServerOf6 if ":" in address[0] else _Server)(address, handler)
+def _text(status: int, line: str) -> Response:
+    return Response(status, f"{line}\n".encode(), [("Content-Type", "text/plain; charset=utf-8")])

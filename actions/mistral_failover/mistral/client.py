@@ -24,6 +24,7 @@ from keystoneauth1.session import Session
 
 from mistral_failover.cloud.answers import bounded
 from mistral_failover.cloud.url_paths import is_segment, url_path
+from mistral_failover.mistral import in_process
 from mistral_failover.mistral.definitions import (
     FIELDS,
     UNAUTHENTICATED,
@@ -31,6 +32,7 @@ from mistral_failover.mistral.definitions import (
     Shadowed,
     trusted,
 )
+from mistral_failover.mistral.in_process import InProcessTransport
 from mistral_failover.mistral.unix_transport import BASE, UnixTransport, socket_of
 from mistral_failover.model.documents import load_json
 from mistral_failover.model.errors import with_reasons
@@ -134,7 +136,8 @@ Failure = Callable[[Exception, str], Exception]
 class MistralClient:
     """Speaks to one API; thread-safe, keeps connections.
 
-    :param url: the base, ending in ``/v2``; or ``unix:PATH``, an embedded Mistral's socket.
+    :param url: the base, ending in ``/v2``; or ``unix:PATH``, an embedded Mistral's socket; or
+        ``in_process.URL``, the embedded Mistral of this process, which needs no token.
     :param session: a keystoneauth session, where requests need authentication or certificates. By
         default one without authentication that knows no proxy.
     :param token: of an embedded Mistral, which requires it of every request.
@@ -163,8 +166,12 @@ class MistralClient:
         self._timeout = timeout
         self._project = project
         self._failure = failure or self._error
+        self._shown = self.url
         session, base = session or _without_proxy(), self.url
-        if (path := socket_of(url)) is not None:
+        if url == in_process.URL:
+            session.mount("http://localhost/", InProcessTransport())
+            base, self._shown = BASE, "the Mistral of this process"
+        elif (path := socket_of(url)) is not None:
             session.mount("http://localhost/", UnixTransport(path))
             base = BASE
         self._adapter = Adapter(
@@ -288,7 +295,7 @@ class MistralClient:
         if isinstance(error, requests.JSONDecodeError):
             return MistralError(
                 "MISTRAL_UNREACHABLE",
-                f"the service at {self.url} is not Mistral: its answer is not JSON",
+                f"the service at {self._shown} is not Mistral: its answer is not JSON",
                 "check the URL of Mistral's API, which ends in /v2",
             )
         if not isinstance(error, _UNANSWERED):
@@ -298,7 +305,7 @@ class MistralClient:
         said, _ = cause(error)
         return MistralError(
             "MISTRAL_UNREACHABLE",
-            f"no answer from {self.url}: {said}",
+            f"no answer from {self._shown}: {said}",
             "check that Mistral is running there",
         )
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from mistral_failover.embedded import unix_socket
 from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.http_server import BACKLOG
 from mistral_failover.loopback import is_loopback
 from mistral_failover.mistral.unix_transport import SCHEME, socket_of
 
@@ -124,7 +125,7 @@ def bound(address: Address, option: str = "") -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((address.host, address.port))
-        listening.listen(64)
+        listening.listen(BACKLOG)
     except OverflowError:
         listening.close()
         raise EmbeddedError(

@@ -77,7 +77,7 @@ def _place(options: Options) -> Iterator[StartProblem]:
 
 def _addresses(options: Options) -> Iterator[StartProblem]:
     asked: list[Callable[[], None]] = [
-        partial(addresses.check_api, options.listen),
+        partial(addresses.check_api, options.api),
         partial(
             addresses.check_webhook,
             options.webhook,
@@ -86,7 +86,7 @@ def _addresses(options: Options) -> Iterator[StartProblem]:
         ),
     ]
     if not (options.state_dir / state_dir.SERVER_FILE).exists():  # otherwise the running server did
-        doors = [(options.listen, "--listen"), (options.webhook, "--webhook-listen")]
+        doors = [(options.api, "--listen"), (options.webhook, "--webhook-listen")]
         if options.metrics_port is not None:
             metrics = addresses.Address("127.0.0.1", options.metrics_port)
             doors.append((metrics, "--metrics-port"))

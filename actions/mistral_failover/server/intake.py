@@ -18,6 +18,7 @@ from urllib.parse import parse_qsl
 from mistral_failover.alarms import adapters, recording
 from mistral_failover.alarms.alarm import Alarm
 from mistral_failover.alarms.recording import AlarmReport, RecordedAlarm
+from mistral_failover.http_server import Refused
 from mistral_failover.mistral import event_hooks
 from mistral_failover.mistral.client import ExecutionBody, MistralError
 from mistral_failover.model.decisions import AdmissionRule
@@ -65,15 +66,6 @@ AGAIN = 30.0
 execution."""
 _SECONDS = re.compile(r"[0-9]{1,12}")
 _SAYS = ("group", "kind", "member")  # parameters that the address may add to an alarm
-
-
-class Refused(Exception):
-    """An alarm is refused: the HTTP status, a stable code, the reason, and the remedy."""
-
-    def __init__(self, status: int, code: str, message: str, remedy: str, **more: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.body = {"error": {"code": code, "message": message, "remedy": remedy, **more}}
 
 
 class WorkflowStarter(Protocol):

@@ -23,11 +23,11 @@ _SECRETS = ("database", "command_channel")
 class Options:
     """``settings`` are those of [failover], as text, by name; ``metrics_port`` None: no metrics are
     served; ``secret_file`` None: one is created in the state directory; ``names``: further names of
-    Mistral's API."""
+    Mistral's API. The path of a socket in ``listen`` may be relative to the state directory."""
 
     state_dir: Path
     cloud: str | None = None
-    listen: Address | UnixSocket = Address("127.0.0.1", 8989)
+    listen: Address | UnixSocket = UnixSocket(Path("api.sock"))
     names: tuple[str, ...] = ()
     webhook: Address = Address("127.0.0.1", 8990)
     secret_file: Path | None = None
@@ -38,6 +38,11 @@ class Options:
     workflows: tuple[Path, ...] = ()
     emulated: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def api(self) -> Address | UnixSocket:
+        """Where Mistral's API listens."""
+        return self.listen.within(self.state_dir.absolute())
 
     @property
     def secret(self) -> Path:

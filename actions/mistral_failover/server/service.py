@@ -119,7 +119,7 @@ def serve(
 @contextlib.contextmanager
 def running(options: Options, progress: Progress = _untold) -> Iterator[Running]:
     """A server that takes orders and alarms while the block lasts. Raises as :func:`serve`."""
-    addresses.check_api(options.listen)
+    addresses.check_api(options.api)
     pair = options.tls
     addresses.check_webhook(
         options.webhook, tls=pair is not None, secret=options.secret_file is not None
@@ -131,7 +131,7 @@ def running(options: Options, progress: Progress = _untold) -> Iterator[Running]
         known = known or secret.read_or_make(options.secret)
         certified = tls.context(*pair) if pair else None
         listening = stack.enter_context(addresses.bound(options.webhook, "--webhook-listen"))
-        addresses.check_free(options.listen, "--listen")
+        addresses.check_free(options.api, "--listen")
         if options.metrics_port is not None:  # before anything starts
             door = addresses.Address("127.0.0.1", options.metrics_port)
             addresses.check_free(door, "--metrics-port")
@@ -187,7 +187,7 @@ def _mistral(options: Options) -> EmbeddedMistral:
         "cloud": options.cloud,
         "project": project,
     }
-    listen = options.listen
+    listen = options.api
     port = listen if isinstance(listen, addresses.Address) else addresses.Address("127.0.0.1", 0)
     return EmbeddedMistral(
         options.state_dir,
