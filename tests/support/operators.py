@@ -11,6 +11,7 @@ import requests
 
 from mistral_failover.emulator.client import EmulatorClient
 from mistral_failover.emulator.state import stable_hex
+from support.waiting import until
 
 
 class Operator:
@@ -62,6 +63,14 @@ class Operator:
     def alarm(self, alarm: str) -> dict[str, Any]:
         """``openstack alarm show ALARM``"""
         return dict(self._done("GET", self._alarms(alarm), None, self._demo).json())
+
+    def evacuate(self, server: str, version: str = "2.95") -> None:
+        """``openstack --os-compute-api-version VERSION server evacuate SERVER``, and its end."""
+        url, name = f"{self._url}/compute/v2.1/servers/{server}", "OS-EXT-SRV-ATTR:host"
+        headers = self._headers | {"OpenStack-API-Version": f"compute {version}"}
+        old = self._done("GET", url).json()["server"][name]
+        self._done("POST", f"{url}/action", {"evacuate": {}}, headers)
+        until(lambda: self._done("GET", url).json()["server"][name] != old)
 
     def set_alarm(self, alarm: str, **values: Any) -> None:
         """``openstack alarm update ALARM``: Aodh wants the whole alarm."""

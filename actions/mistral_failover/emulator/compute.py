@@ -276,14 +276,17 @@ def _action(call: Call) -> Any:
     server = find_server(call)
     if "os-stop" in call.body:
         require_state(server, "stop", ("active", "error"))
-        servers.stop(call.emulation, server)
+        servers.stop(call.emulation, server, call.request_id)
     elif "os-start" in call.body:
         require_state(server, "start", ("stopped",))
-        servers.start(call.emulation, server)
+        servers.start(call.emulation, server, call.request_id)
     elif "rebuild" in call.body:
         require_state(server, "rebuild", ("active", "stopped", "error"))
-        servers.rebuild(call.emulation, server)
+        servers.rebuild(call.emulation, server, call.request_id)
         return 202, {"server": view(call, server)}
+    elif "evacuate" in call.body:
+        _evacuate(call, server)
+        return 200, {}
     elif "os-resetState" in call.body:
         if not call.admin:
             raise refused(403, denied("os_compute_api:os-admin-actions:reset_state"))
@@ -292,6 +295,29 @@ def _action(call: Call) -> Any:
         name = next(iter(call.body), "")
         raise refused(400, f"There is no such action: {name}")
     return 202, None
+
+
+def _evacuate(call: Call, server: Server) -> None:
+    if not call.admin:
+        raise refused(403, denied("os_compute_api:os-evacuate"))
+    asked, state = call.body["evacuate"] or {}, call.emulation.state
+    if server.vm_state not in ("active", "stopped", "error"):
+        raise refused(
+            409,
+            f"Cannot 'evacuate' instance {server.id} while it is in vm_state {server.vm_state}",
+        )
+    if state.host_up(server.host):
+        raise refused(400, f"Compute service of {server.host} is still in use.")
+    target = asked.get("host")
+    if target is not None and target not in state.hosts:
+        raise refused(404, f"Compute host {target} could not be found.")
+    servers.evacuate(
+        call.emulation,
+        server,
+        call.request_id,
+        target,
+        stays_off=asked_version(call) >= (2, 95),
+    )
 
 
 def require_state(server: Server, verb: str, allowed: tuple[str, ...]) -> None:

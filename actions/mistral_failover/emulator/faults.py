@@ -7,9 +7,9 @@ answers nothing, its applications still write; thaw: it answers again, and they 
 app: the applications died, the guest still runs. host compute_down: nova-compute is dead, the
 guests still run. host power_off: both are dead. revive: a server's guest boots again, without
 applications; a host's compute service returns, handles the messages that waited for it, removes
-guests whose server was deleted in the meantime, and after a power loss boots the guests that are
-ACTIVE in Nova. A guest that is dead, answers nothing or still boots keeps its devices: Nova accepts
-a detach, waits for the guest, and gives up.
+guests whose server was deleted or evacuated in the meantime, and after a power loss boots the
+guests that are ACTIVE in Nova. A guest that is dead, answers nothing or still boots keeps its
+devices: Nova accepts a detach, waits for the guest, and gives up.
 """
 
 import time
@@ -81,7 +81,7 @@ def _power_off(emulation: Emulation, host: Host) -> None:
     host.powered = False
     for guest in emulation.state.guests.values():
         if guest.host == host.name:
-            guests.power_off(emulation, guest.server_id, "power loss")
+            guests.lose_power(emulation, guest, "power loss")
 
 
 def _revive_host(emulation: Emulation, host: Host) -> None:
@@ -89,6 +89,10 @@ def _revive_host(emulation: Emulation, host: Host) -> None:
         return
     power_lost = not host.powered
     host.compute_up = host.powered = True
+    guests.remove_left(emulation, host.name)
+    for action in emulation.state.server_actions.values():
+        if (action.action, action.host) == ("evacuate", host.name) and action.finished_at:
+            action.cleaned = True
     for guest in list(emulation.state.guests.values()):
         if guest.host != host.name:
             continue

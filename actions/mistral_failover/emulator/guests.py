@@ -10,6 +10,7 @@ Nothing here prevents harm: violations of invariants are written to the audit as
 `write_to_lost_volume`, `attached_twice`).
 """
 
+import dataclasses
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -87,12 +88,48 @@ def end_applications(emulation: Emulation, guest: Guest, cause: str) -> None:
 
 
 def power_off(emulation: Emulation, server_id: str, cause: str) -> None:
-    """Switches a guest off."""
+    """Switches the guest off that is where Nova has its server."""
     guest = emulation.state.guests.get(server_id)
     if guest is not None:
-        fall_silent(guest)
-        end_applications(emulation, guest, cause)
-        guest.powered = False
+        lose_power(emulation, guest, cause)
+
+
+def lose_power(emulation: Emulation, guest: Guest, cause: str) -> None:
+    """Switches this guest off."""
+    fall_silent(guest)
+    end_applications(emulation, guest, cause)
+    guest.powered = False
+
+
+def leave_behind(emulation: Emulation, server: Server, target: str) -> None:
+    """Makes a second guest of a server on another host, switched off, with the same disks. The
+    first one stays where it was, and runs on if it runs: its host does not know of this."""
+    guest = emulation.state.guests.pop(server.id, None)
+    if guest is None:
+        return
+    emulation.state.guests[f"{server.id} left on {guest.host}"] = guest
+    emulation.state.guests[server.id] = dataclasses.replace(
+        guest,
+        host=target,
+        powered=False,
+        condition="healthy",
+        volumes=dict(guest.volumes),
+        interfaces={},
+        applications={},
+        journal={key: dict(record) for key, record in guest.journal.items()},
+        stopping=False,
+    )
+
+
+def remove_left(emulation: Emulation, host: str) -> None:
+    """Removes the guests on a host that were evacuated from there."""
+    for key, guest in list(emulation.state.guests.items()):
+        if key != guest.server_id and guest.host == host:
+            lose_power(emulation, guest, "evacuated")
+            del emulation.state.guests[key]
+            emulation.audit.record(
+                "guest_destroyed", server=guest.server_id, cause="it was evacuated"
+            )
 
 
 def destroy(emulation: Emulation, server_id: str, cause: str) -> None:

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nova's os-instance-actions, of deletions and detaches: the requests, and what the compute service
-did. Readable by the server's owner, also after the deletion (since 2.21), with the events (since
-2.51). A local delete, with the compute service down, leaves no event; nor does a message that got
-lost.
+"""Nova's os-instance-actions, of what changes a server's guest or its volumes: the requests, and
+what the compute service did. Readable by the server's owner, also after the deletion (since 2.21),
+with the events (since 2.51). A local delete, with the compute service down, leaves no event; nor
+does a message that got lost. And os-migrations, for administrators only, of evacuations.
 """
 
 from typing import Any
 
 from starlette.routing import Route
 
-from mistral_failover.emulator.compute import SERVICE, asked_version, refused
+from mistral_failover.emulator.compute import SERVICE, asked_version, denied, refused
 from mistral_failover.emulator.state import CloudState, ServerAction
 from mistral_failover.emulator.web import Call, endpoint, utc
 
@@ -72,10 +72,42 @@ def _event(action: ServerAction) -> dict[str, Any]:
     }
 
 
+def _migrations(call: Call) -> Any:
+    """Only evacuations: no server is moved otherwise. "completed": the old host was cleaned up."""
+    if not call.admin:
+        raise refused(403, denied("os_compute_api:os-migrations:index"))
+    return {
+        "migrations": [
+            {
+                "id": number,
+                "uuid": action.request_id.removeprefix("req-"),
+                "instance_uuid": action.server_id,
+                "migration_type": "evacuation",
+                "source_compute": action.host,
+                "status": _migration_status(action),
+                "created_at": utc(action.started_at, _SECONDS),
+            }
+            for number, action in enumerate(call.emulation.state.server_actions.values(), 1)
+            if action.action == "evacuate"
+            and call.query("instance_uuid") in (None, action.server_id)
+            and call.query("migration_type") in (None, "evacuation")
+        ]
+    }
+
+
+def _migration_status(action: ServerAction) -> str:
+    if action.finished_at is None:
+        return "accepted"
+    if action.result != "Success":
+        return "failed"
+    return "completed" if action.cleaned else "done"
+
+
 def routes() -> list[Route]:
     """The routes."""
     path = "/compute/v2.1/servers/{server_id}/os-instance-actions"
     return [
         endpoint(SERVICE, path, _list, "server_actions", ["GET"]),
         endpoint(SERVICE, f"{path}/{{request_id}}", _show, "server_actions", ["GET"]),
+        endpoint(SERVICE, "/compute/v2.1/os-migrations", _migrations, "migrations", ["GET"]),
     ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server's life as Nova leads it: boot, stop, start, rebuild, delete."""
+"""A server's life as Nova leads it: boot, stop, start, rebuild, evacuate, delete."""
 
 import time
 from collections.abc import Iterable
@@ -113,19 +113,23 @@ def _booted(emulation: Emulation, server_id: str, operation: str) -> None:
     _tell_owner(emulation, server)
 
 
-def stop(emulation: Emulation, server: Server) -> None:
+def stop(emulation: Emulation, server: Server, request_id: str) -> None:
     """Lets the compute service switch the guest off; with the host down it stays powering-off."""
-    _task(emulation, server, "powering-off", "stop")
+    _task(emulation, server, "powering-off", "stop", request_id)
 
 
-def start(emulation: Emulation, server: Server) -> None:
+def start(emulation: Emulation, server: Server, request_id: str) -> None:
     """Lets the compute service switch the guest on."""
-    _task(emulation, server, "powering-on", "start")
+    _task(emulation, server, "powering-on", "start", request_id)
 
 
-def _task(emulation: Emulation, server: Server, task_state: str, verb: str) -> None:
+def _task(
+    emulation: Emulation, server: Server, task_state: str, verb: str, request_id: str
+) -> None:
     server.task_state, server.updated = task_state, time.time()
     operation = emulation.begin(verb, server=server.id)
+    accepted = emulation.state.accept(server, request_id, verb, f"compute_{verb}_instance")
+    accepted.operation = operation
     emulation.fire(f"server.{verb}", server_id=server.id, operation=operation)
 
 
@@ -133,7 +137,7 @@ def _step(emulation: Emulation, server_id: str, operation: str, verb: str) -> Se
     """The server if the step can happen now; it waits for its host, or ends with its server."""
     server = emulation.state.servers.get(server_id)
     if server is None:
-        emulation.finish(operation, "gone")
+        _end(emulation, operation, "gone")
         return None
     if not emulation.state.host_up(server.host):
         emulation.defer(server.host, f"server.{verb}", server_id=server_id, operation=operation)
@@ -162,10 +166,10 @@ def _stopped(emulation: Emulation, server_id: str, operation: str) -> None:
         guests.power_off(emulation, server_id, "stopped by Nova")
         _set(server, "SHUTOFF", "stopped", SHUTDOWN)
         emulation.audit.record("server_stopped", server=server_id)
-        emulation.finish(operation)
+        _end(emulation, operation)
     elif fault.fault == "fail":
         server.task_state = None
-        emulation.finish(operation, "failed")
+        _end(emulation, operation, "failed")
 
 
 @transition("server.start")
@@ -188,16 +192,70 @@ def _started(emulation: Emulation, server_id: str, operation: str) -> None:
     if fault is None:
         _set(server, "ACTIVE", "active", RUNNING)
         guests.boot(emulation, server)
-        emulation.finish(operation)
+        _end(emulation, operation)
     elif fault.fault == "fail":
         server.task_state = None
-        emulation.finish(operation, "failed")
+        _end(emulation, operation, "failed")
 
 
-def rebuild(emulation: Emulation, server: Server) -> None:
+def evacuate(
+    emulation: Emulation, server: Server, request_id: str, host: str | None, *, stays_off: bool
+) -> None:
+    """Makes the server again on another host: `host`, or the live one with the fewest servers. Its
+    old host takes no part, so a guest that runs there runs on.
+
+    :param stays_off: it arrives switched off, as since microversion 2.95; else as it was.
+    """
+    server.task_state, server.updated = "rebuilding", time.time()
+    operation = emulation.begin("evacuate", server=server.id)
+    accepted = emulation.state.accept(server, request_id, "evacuate", "compute_rebuild_instance")
+    accepted.operation = operation
+    emulation.after(
+        emulation.latency.of("boot"),
+        "server.evacuated",
+        server_id=server.id,
+        operation=operation,
+        target=host or _pick_host(emulation, server.server_group),
+        stays_off=stays_off or server.vm_state == "stopped",
+    )
+
+
+@transition("server.evacuated")
+def _evacuated(
+    emulation: Emulation, server_id: str, operation: str, target: str | None, *, stays_off: bool
+) -> None:
+    server = emulation.state.servers.get(server_id)
+    if server is None:
+        _end(emulation, operation, "gone")
+    elif target is None:
+        server.fault = "No valid host was found."
+        _set(server, "ERROR", "error", server.power_state)
+        _end(emulation, operation, "failed")
+    else:
+        guests.leave_behind(emulation, server, target)
+        server.host = target
+        for attachment in emulation.state.attachments_of(server_id=server_id):
+            attachment.host = target
+        _set(server, "SHUTOFF", "stopped", SHUTDOWN)
+        if not stays_off:
+            _set(server, "ACTIVE", "active", RUNNING)
+            ports.bind(emulation, server)
+            guests.boot(emulation, server)
+        _end(emulation, operation)
+
+
+def _end(emulation: Emulation, operation: str, outcome: str = "done") -> None:
+    """Ends what a compute service did, and its own record of that."""
+    for action in emulation.state.server_actions.values():
+        if action.operation == operation:
+            action.finish("Success" if outcome == "done" else "Error")
+    emulation.finish(operation, outcome)
+
+
+def rebuild(emulation: Emulation, server: Server, request_id: str) -> None:
     """Lets the compute service make the guest again from an image; it keeps its volumes."""
     server.status = "REBUILD"
-    _task(emulation, server, "rebuilding", "rebuild")
+    _task(emulation, server, "rebuilding", "rebuild", request_id)
 
 
 @transition("server.rebuild")
@@ -225,7 +283,7 @@ def _rebuilt(emulation: Emulation, server_id: str, operation: str) -> None:
     if was_off:
         guests.power_off(emulation, server_id, "off before it was rebuilt")
         _set(server, "SHUTOFF", "stopped", SHUTDOWN)
-    emulation.finish(operation)
+    _end(emulation, operation)
 
 
 def reset(emulation: Emulation, server: Server, state: str) -> None:

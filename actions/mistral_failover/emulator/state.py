@@ -155,12 +155,13 @@ class Server:
 
 @dataclass
 class ServerAction:
-    """A request that Nova accepted for a server: ``delete`` or ``detach_volume``. It outlives the
-    server.
+    """A request that Nova accepted for a server: ``stop``, ``evacuate``, ``detach_volume``, ... It
+    outlives the server.
 
     `event`: by which name the compute service records what it does, None if it heard nothing.
     `operation`: what it does, if that is an operation of the emulator's.
-    `finished_at`, `result`: when that ended, and how.
+    `finished_at`, `result`: when that ended, and how. `host`: the one that the server was on.
+    `cleaned`: of an evacuation, that the compute service there is back and has destroyed the guest.
     """
 
     request_id: str
@@ -174,6 +175,7 @@ class ServerAction:
     operation: str | None = None
     finished_at: float | None = None
     result: str | None = None
+    cleaned: bool = False
 
     def finish(self, result: str = "Success") -> None:
         """Record how the compute service ended it."""
