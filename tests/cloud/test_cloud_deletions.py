@@ -27,6 +27,7 @@ class Nova:
         self.hidden = False
         self.exists = False
         self.host_status = None
+        self.page = 1000
 
     def __call__(self, request):
         path = request.path.split("?")[0].rstrip("/")
@@ -39,7 +40,12 @@ class Nova:
         if self.hidden or "os-instance-actions" not in path:
             return 404, {}, {"itemNotFound": {"code": 404, "message": "Instance s1: not found"}}
         if path.endswith("os-instance-actions"):
-            return 200, {}, {"instanceActions": self.actions}
+            marker = request.path.partition("marker=")[2]
+            ids = ["", *(row["request_id"] for row in self.actions)]
+            first = ids.index(marker)
+            last = first + self.page
+            more = {"links": [{"rel": "next", "href": ""}]} if last < len(self.actions) else {}
+            return 200, {}, {"instanceActions": self.actions[first:last], **more}
         events = self.events[path.rsplit("/", 1)[1]]
         # A list of lists is what one look after the other finds.
         if events and isinstance(events[0], list):
@@ -62,7 +68,9 @@ class Nova:
         return 200, {}, {"server": shown}
 
     def record(self, request_id, *events, action="delete"):
-        self.actions.append({"action": action, "request_id": request_id})
+        begun = "2026-01-01T00:00:00.000000"
+        row = {"action": action, "request_id": request_id, "start_time": begun}
+        self.actions.append(row)
         self.events[request_id] = list(events)
 
 
@@ -135,12 +143,21 @@ def test_other_actions_prove_nothing(nova, judge):
     assert not judge().proven
 
 
-@pytest.mark.parametrize(("host_status", "proven"), [("UP", True), ("DOWN", False), (None, False)])
-def test_without_records_the_state_of_the_host_right_before_decides(
-    nova, judge, host_status, proven
-):
+@pytest.mark.parametrize("host_status", ["UP", None])
+def test_without_records_it_is_no_proof_whatever_the_host_was(nova, judge, host_status):
     nova.exists, nova.hidden, nova.host_status = True, True, host_status
-    assert judge().proven is proven
+    evidence = judge()
+    assert not evidence.proven
+    assert "os_compute_api:os-instance-actions:list" in evidence.observed
+
+
+@pytest.mark.parametrize("page", [1, 2, 100])
+def test_an_evacuation_on_a_later_page_of_its_actions_counts(nova, judge, page):
+    nova.page = page
+    nova.record("req-3", event("Success"))
+    nova.record("req-2", event("Success", name="compute_start_instance"), action="start")
+    nova.record("req-1", event("Success", name="compute_rebuild_instance"), action="evacuate")
+    assert not judge().proven
 
 
 def test_a_nova_that_cannot_be_asked_is_an_error_and_no_evidence(nova, judge, server):

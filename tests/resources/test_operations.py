@@ -342,6 +342,7 @@ def test_a_volume_leaves_on_the_terms_of_the_fence_and_of_the_group_file(
     monkeypatch: pytest.MonkeyPatch, inputs: Any, properties: Any, release: Release
 ) -> None:
     asked: list[Release] = []
+    monkeypatch.setattr(servers, "left_behind", lambda *_: None)
     status = "SHUTOFF" if inputs == fenced("stop") else "ACTIVE"
     monkeypatch.setattr(servers, "server_state", lambda *_: ServerState(status, None, None, True))
 
@@ -357,19 +358,38 @@ def test_a_volume_leaves_on_the_terms_of_the_fence_and_of_the_group_file(
     assert asked == [release]
 
 
-def test_from_a_server_that_was_started_after_its_fence_stopped_it_no_volume_is_taken(
+@pytest.mark.parametrize("remove", ["volume", "port"])
+@pytest.mark.parametrize(
+    ("status", "left", "inputs", "why"),
+    [
+        ("ACTIVE", None, fenced("stop"), "has been started again"),
+        ("SHUTOFF", "Nova evacuated it", fenced("stop"), "but Nova evacuated it"),
+        ("SHUTOFF", "Nova evacuated it", {}, "is SHUTOFF, but Nova evacuated it"),
+    ],
+)
+def test_from_a_server_whose_guest_may_run_again_elsewhere_nothing_is_taken(
     monkeypatch: pytest.MonkeyPatch,
+    status: str,
+    left: str | None,
+    inputs: Any,
+    why: str,
+    remove: str,
 ) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(servers, "server_state", lambda *_: ServerState("ACTIVE", None, None, True))
+    state = ServerState(status, None, None, True, power_state=4 if status == "SHUTOFF" else 1)
+    monkeypatch.setattr(servers, "server_state", lambda *_: state)
+    monkeypatch.setattr(servers, "left_behind", lambda *_: left)
     monkeypatch.setattr(volumes, "detach", lambda *given: asked.append(given))
+    monkeypatch.setattr(networks, "detach_port", lambda *given, **_: asked.append(given))
+    detach = {"volume": volume_attachment.detach_volume, "port": port.detach_port}[remove]
     resource = {**OPERATION["resource"], "physical_id": "v1"}
-    operation = {**OPERATION, "resource": resource, "inputs": fenced("stop")}
+    operation = {**OPERATION, "resource": resource, "inputs": inputs}
 
-    with pytest.raises(ActionError, match="has been started again") as caught:
-        volume_attachment.detach_volume(context(Obedient()), operation)
+    with pytest.raises(ActionError, match=why) as caught:
+        detach(context(Obedient()), operation)
 
     assert caught.value.code == "FENCE_UNPROVEN"
+    assert "failover start payments --lost db_a" in caught.value.remedy
     assert asked == []
 
 
@@ -488,6 +508,7 @@ DEAD_HOST = [
 def test_a_port_behind_a_dead_host_names_the_command_that_frees_it(
     monkeypatch: pytest.MonkeyPatch, proof: dict[str, Any], command: str
 ) -> None:
+    monkeypatch.setattr(servers, "left_behind", lambda *_: None)
     off = ServerState("SHUTOFF", None, "DOWN", exists=True)
 
     def refuse(*_: Any, **__: Any) -> None:

@@ -295,14 +295,16 @@ def test_what_was_on_a_deleted_server_can_be_forgotten_and_is_made_elsewhere(
     assert group.status()["service"]["status"] == "DEGRADED"
 
 
+@pytest.mark.parametrize("way", ["delete_server", "evacuate"])
 @pytest.mark.parametrize("resource", ["data", "database"])
 def test_what_a_guest_may_still_use_is_not_forgotten(
-    group: Any, operator: Operator, resource: str
+    group: Any, operator: Operator, resource: str, way: str
 ) -> None:
-    """Nova deletes the server of a dead host from its database alone: the guest may run on."""
+    """Nova deletes the server of a dead host from its database alone, and makes it again elsewhere
+    without a word to that host: the guest may run on."""
     group.activate()
     group.fails("power_off")  # which Nova alone does not tell from a host that it cannot reach
-    operator.delete_server(group.server("db_a"))
+    getattr(operator, way)(group.server("db_a"))
 
     refused = forget(group, resource)
 

@@ -109,6 +109,23 @@ def location_of(cloud: Cloud, server_id: str) -> ServerLocation:
     return ServerLocation(HOST_NAME.of(found) or None, moving)
 
 
+def evacuated_from(cloud: Cloud, server_id: str) -> frozenset[str]:
+    """Return the hosts that Nova evacuated a server from, or tried to, and on which its former
+    guest may run. Once the compute service there is back and has destroyed it, Nova has the
+    evacuation as ``completed``; until then as ``done``.
+
+    Nova API: os-migrations; ``_destroy_evacuated_instances`` in its compute manager.
+    Raises `CloudError`; FORBIDDEN if Nova does not show them to this user.
+    """
+    query = {"instance_uuid": server_id, "migration_type": "evacuation"}
+    rows = _get(cloud, "/os-migrations", f"read the evacuations of {server_id}", params=query)
+    return frozenset(
+        str(row["source_compute"])
+        for row in rows["migrations"]
+        if row["migration_type"] == "evacuation" and row["status"] != "completed"
+    )
+
+
 def volumes_on(cloud: Cloud, host: str) -> dict[str, str]:
     """Return the volumes of the servers of every project that Nova shows on a host, by volume one
     of its servers. Raises `CloudError`."""

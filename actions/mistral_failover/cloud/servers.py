@@ -1,10 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Servers: their state, and the two rungs of the fence that use Nova, stop and delete.
 
-Only an action of a compute service proves that a guest no longer writes. Nothing else sets SHUTOFF,
-and a deletion leaves an event of the compute service in the server's list of actions (which its
-owner may read, also after the deletion). If the service is dead, Nova deletes the server at once in
-its database only, and the guest may continue to write: no proof.
+Only an action of a compute service proves that a guest no longer writes: that of the host on which
+the guest runs. A deletion leaves an event of it in the server's list of actions (which its owner
+may read, also after the deletion). If the service is dead, Nova deletes the server at once in its
+database only, and the guest may continue to write: no proof.
+
+After an evacuation, whatever Nova shows of a server is about its new host; since microversion 2.95
+it arrives there SHUTOFF. On the old host, of which Nova knew only that its compute service was
+silent, the guest may run on. The project cannot see when Nova removes it there. So an evacuation
+takes the worth of every later stop and deletion, unless the guest was stopped before it
+(`left_behind`). A server's other moves leave no second guest: a migration and a resize need the
+compute service of the old host, which ends the guest there, or keeps it paused, before the server
+is without a task; shelving does the same; a rebuild stays on the host.
 """
 
 from __future__ import annotations
@@ -40,13 +48,26 @@ _HOST_STATUS = Field("Nova", "host_status", since="2.16")
 _ZONE = Field("Nova", "OS-EXT-AZ:availability_zone")
 _DEVICE = Field("Nova", "device")
 _RESULT = Field("Nova", "result")
+_LINKS = Field("Nova", "links", since="2.58")
 _FINISH_TIME = Field("Nova", "finish_time")
 _AWAY = "UNKNOWN"  # status of a server whose cell is away (since 2.69): Nova shows little else
 _OFF = (0, 4, 6)  # nova.compute.power_state: NOSTATE, SHUTDOWN, CRASHED
 _LIVE = ("UP", "MAINTENANCE")  # host_status; MAINTENANCE: disabled for scheduling, but alive
 _DELETIONS = ("compute_terminate_instance", "compute_soft_delete_instance")
 _AGAIN = 10.0  # seconds after which a stalled deletion is requested again
+# Actions that neither start nor move a guest.
+_BESIDE = frozenset(
+    {"attach_volume", "detach_volume", "attach_interface", "detach_interface", "lock", "unlock"}
+)
+_STOP = "compute_stop_instance"
+_ACTIONS = "os-instance-actions"
 _LATEST = 8  # detaches of a server that are looked at, the newest first
+_GONE = ("DELETED", "SOFT_DELETED")
+_HIDDEN = (
+    "the project may not read its list of actions, so it may have been evacuated and its guest may "
+    "run on another host: the operator of the cloud can allow "
+    "os_compute_api:os-instance-actions:list, :show and :events"
+)
 _RECORD = 5.0  # seconds between a server's disappearance and the end of the event that records it
 # Failures that mean "this rung yields no proof", as opposed to "try again".
 _NO_PROOF = ("CONFLICT", "HOST_DOWN", "FORBIDDEN", "BAD_REQUEST")
@@ -101,9 +122,10 @@ class ServerState:
 
     @property
     def off(self) -> bool:
-        """Return whether a compute service has reported the guest as powered off."""
+        """Return whether the server is powered off on the host on which Nova has it. That proves
+        nothing about a host that it was evacuated from: see `off_proof`."""
         return (
-            self.status in ("SHUTOFF", "SHELVED_OFFLOADED", "SOFT_DELETED")
+            self.status in ("SHUTOFF", "SHELVED_OFFLOADED")
             and self.task_state is None
             and self.power_state in _OFF
         )
@@ -174,9 +196,9 @@ def state_of(row: Mapping[str, Any]) -> ServerState:
 def stop(cloud: Cloud, server_id: str, limit: float) -> Evidence:
     """Power the server off, and return whether that is proven; ``limit``: seconds.
 
-    A server that is already off is proven off. One that is gone is judged as by `delete_server`.
-    One that stays ``powering-off`` is not proven off: if its compute service is dead, nothing
-    carries out the request. Safe to repeat.
+    A server that is already off is proven off, by `off_proof`. One that is gone is judged as by
+    `delete_server`. One that stays ``powering-off`` is not proven off: if its compute service is
+    dead, nothing carries out the request. Safe to repeat.
 
     Raises `CloudError` when Nova cannot be asked (UNREACHABLE, TOKEN_EXPIRED, ...), `LeaseLost`.
     """
@@ -185,11 +207,10 @@ def stop(cloud: Cloud, server_id: str, limit: float) -> Evidence:
 
     def step() -> ProbeResult:
         seen = server_state(cloud, server_id)
-        if not seen.exists:
-            return ProbeResult("gone", done=True, result=_deletion(cloud, server_id, None, "stop"))
+        if not seen.exists or seen.status in _GONE:
+            return ProbeResult("gone", done=True, result=_deletion(cloud, server_id, "stop"))
         if seen.off:
-            words = f"Nova's compute service reports server {server_id} {seen.status}."
-            return ProbeResult(str(seen), done=True, result=Evidence(True, "stop", words))
+            return ProbeResult(str(seen), done=True, result=off_proof(cloud, server_id, seen))
         if seen.host_status == "DOWN":
             words = (
                 f"Server {server_id} is {seen}: it cannot be stopped, and the guest may be running."
@@ -209,12 +230,44 @@ def stop(cloud: Cloud, server_id: str, limit: float) -> Evidence:
     return _climb(cloud, step, "stop", f"server {server_id} to be SHUTOFF", limit)
 
 
+def off_proof(cloud: Cloud, server_id: str, seen: ServerState) -> Evidence:
+    """Return whether the guest of a server that was ``seen`` off is proven to be off.
+
+    It is not if an evacuation may have left a guest behind, or if the project may not see that.
+
+    Raises `CloudError` when Nova cannot be asked, `LeaseLost`.
+    """
+    # Read after the state: Nova records an evacuation before it changes the server.
+    if elsewhere := may_be_elsewhere(cloud, server_id):
+        return Evidence(False, "stop", f"Server {server_id} is {seen.status}, but {elsewhere}.")
+    words = f"Nova's compute service reports server {server_id} {seen.status}."
+    return Evidence(True, "stop", words)
+
+
+def left_behind(cloud: Cloud, server_id: str) -> str | None:
+    """Return why a guest of the server may run on a host that it was evacuated from, as a clause;
+    None if Nova shows no such evacuation, or hides the server's actions.
+
+    Raises `CloudError` when Nova cannot be asked, `LeaseLost`.
+    """
+    actions = _actions(cloud, server_id)
+    return None if actions is None else _left_behind(cloud, server_id, actions)
+
+
+def may_be_elsewhere(cloud: Cloud, server_id: str) -> str | None:
+    """As `left_behind`, but also return why if Nova hides the server's actions from the project:
+    then an evacuation cannot be ruled out."""
+    actions = _actions(cloud, server_id)
+    return _HIDDEN if actions is None else _left_behind(cloud, server_id, actions)
+
+
 def delete_server(cloud: Cloud, server_id: str, limit: float) -> Evidence:
     """Delete the server, and return whether its guest is proven to be gone; ``limit``: seconds.
 
     The proof is the compute service's own record of the deletion. If the records are not readable,
-    the proof is that the service was seen up right before. A deletion in Nova's database alone, as
-    for a dead host, is no proof. Safe to repeat; the records also show a server deleted earlier.
+    there is none. A deletion in Nova's database alone, as for a dead host, is no proof, and neither
+    is one on the new host of a server that was evacuated while its guest ran. Safe to repeat; the
+    records also show a server deleted earlier.
 
     A stalled deletion is requested again now and then: Nova sent the first request to a compute
     service that it believed alive, and a request only has an effect once Nova knows better. A live
@@ -222,15 +275,14 @@ def delete_server(cloud: Cloud, server_id: str, limit: float) -> Evidence:
 
     Raises `CloudError` when Nova cannot be asked (UNREACHABLE, TOKEN_EXPIRED, ...), `LeaseLost`.
     """
-    host_status: str | None = None
     asked: float | None = None
     repeats = ResendPolicy(cloud, harmless=True)
 
     def step() -> ProbeResult:
-        nonlocal host_status, asked
+        nonlocal asked
         seen = server_state(cloud, server_id)
-        if not seen.exists or seen.status in ("DELETED", "SOFT_DELETED"):
-            evidence = _deletion(cloud, server_id, host_status, "delete")
+        if not seen.exists or seen.status in _GONE:
+            evidence = _deletion(cloud, server_id, "delete")
             return ProbeResult("gone", done=True, result=evidence)
         if not repeats.allow():
             return repeats.no_effect_yet(f"it is {seen}")
@@ -238,7 +290,6 @@ def delete_server(cloud: Cloud, server_id: str, limit: float) -> Evidence:
             if along := volumes_deleted_with(cloud, server_id):
                 words = f"deleting server {server_id} would delete {' and '.join(along)} with it"
                 return ProbeResult(words, done=True, result=Evidence(False, "delete", words))
-            host_status = seen.host_status
             reach("delete.before")
             with repeats.sending(f"delete server {server_id}"):
                 cloud.compute.delete_server(segment(server_id), ignore_missing=True)
@@ -293,7 +344,7 @@ def deletion_proof(cloud: Cloud, server_id: str) -> Evidence:
 
     Raises `CloudError` when Nova cannot be asked, `LeaseLost`.
     """
-    return _deletion(cloud, server_id, None, "delete")
+    return _deletion(cloud, server_id, "delete")
 
 
 def has_a_task(error: CloudError) -> bool:
@@ -332,18 +383,16 @@ def _climb(
     return evidence or Evidence(False, rung, conflicts[-1])
 
 
-def _deletion(cloud: Cloud, server_id: str, host_status: str | None, rung: str) -> Evidence:
+def _deletion(cloud: Cloud, server_id: str, rung: str) -> Evidence:
     """Judge the deletion of a server that is gone."""
-    events = _deletion_events(cloud, server_id)
-    if events is None:
-        if host_status in _LIVE:
-            words = (
-                f"Server {server_id} is gone; its compute service was {host_status} right before."
-            )
-            return Evidence(True, rung, words)
+    actions, events = _deletion_events(cloud, server_id)
+    if actions is not None and (left := _left_behind(cloud, server_id, actions)):
+        return Evidence(False, rung, f"Server {server_id} is gone, but {left}.")
+    if actions is None or events is None:
+        why = _HIDDEN if actions is None else "the project may not read the events of its actions"
         words = (
-            f"Server {server_id} is gone, but nothing shows that a compute service deleted it "
-            f"(its state before: {host_status or 'unknown'}); the guest may be running."
+            f"Server {server_id} is gone, but nothing shows that a compute service deleted it, and "
+            f"the guest may be running: {why}."
         )
         return Evidence(False, rung, words)
     event = events[-1] if events else None
@@ -356,6 +405,31 @@ def _deletion(cloud: Cloud, server_id: str, host_status: str | None, rung: str) 
         f"{found}; the guest may be running."
     )
     return Evidence(False, rung, words)
+
+
+def _left_behind(cloud: Cloud, server_id: str, actions: Sequence[Mapping[str, Any]]) -> str | None:
+    """As `left_behind`, by the server's actions, the newest first.
+
+    An evacuation leaves nothing behind only if the last thing that happened to the guest before was
+    a stop, which the compute service carried out. A failed evacuation counts, too: how far it got
+    is not certain. Only an administrator can evacuate, and Nova's API records it (as ``evacuate``,
+    not as ``rebuild``) before it changes the server.
+    """
+    for number, action in enumerate(actions):
+        if action["action"] != "evacuate":
+            continue
+        older = (each for each in actions[number + 1 :] if each["action"] not in _BESIDE)
+        before = next(older, None)
+        if before is not None and before["action"] == "stop":
+            events = _events(cloud, server_id, before["request_id"]) or ()
+            if any(each["event"] == _STOP and _RESULT.of(each) == "Success" for each in events):
+                continue
+        when = str(action["start_time"]).partition(".")[0]
+        return (
+            f"Nova evacuated it at {when} UTC, and on the host that it left its guest may be "
+            "running"
+        )
+    return None
 
 
 def is_taken_up(cloud: Cloud, server_id: str, request_id: str) -> bool:
@@ -373,9 +447,9 @@ def is_detaching(cloud: Cloud, server_id: str) -> bool:
 
     Nova API: os-instance-actions.
     """
-    if (shown := _recorded(cloud, server_id)) is None:
+    if (actions := _actions(cloud, server_id)) is None:
         return True
-    detaches = (each for each in shown["instanceActions"] if each["action"] == "detach_volume")
+    detaches = (each for each in actions if each["action"] == "detach_volume")
     for detach in islice(detaches, _LATEST):
         events = _events(cloud, server_id, detach["request_id"])
         if events is None or any(not _FINISH_TIME.of(event) for event in events):
@@ -386,35 +460,57 @@ def is_detaching(cloud: Cloud, server_id: str) -> bool:
 def _events(cloud: Cloud, server_id: str, request_id: str) -> list[dict[str, Any]] | None:
     """Return what a compute service recorded of a request; None where the project may not see it,
     as below the microversion of `EVENTS`."""
-    shown = _recorded(cloud, server_id, request_id)
+    shown = _recorded(cloud, server_id, url_path("servers", server_id, _ACTIONS, request_id))
     events = None if shown is None else EVENTS.if_shown(shown["instanceAction"])
     return None if events is None else list(events)
 
 
-def _recorded(cloud: Cloud, server_id: str, *which: str) -> dict[str, Any] | None:
-    """Return a server's actions, the newest first, or one of them; None where the project may not
-    see that."""
+def _actions(cloud: Cloud, server_id: str) -> list[dict[str, Any]] | None:
+    """Return all of a server's actions, the newest first; None where the project may not see them.
+
+    Nova API: os-instance-actions, readable by the owner, also for deleted servers (since 2.21), in
+    pages (since 2.58).
+    """
+    path = url_path("servers", server_id, _ACTIONS)
+    found: list[dict[str, Any]] = []
+    page = path
+    while True:
+        if (shown := _recorded(cloud, server_id, page)) is None:
+            return None
+        rows = shown["instanceActions"]
+        found += rows
+        if not rows or not any(link["rel"] == "next" for link in _LINKS.if_shown(shown) or ()):
+            return found
+        page = f"{path}?marker={segment(rows[-1]['request_id'])}"
+
+
+def _recorded(cloud: Cloud, server_id: str, path: str) -> dict[str, Any] | None:
+    """Return what a path below a server's actions shows; None where the project may not see it."""
     try:
         with translated(f"read the actions of server {server_id}"):
-            return cloud.nova("GET", url_path("servers", server_id, "os-instance-actions", *which))
+            return cloud.nova("GET", path)
     except CloudError as error:
         if error.code not in ("NOT_FOUND", "FORBIDDEN", "BAD_REQUEST"):
             raise
         return None
 
 
-def _deletion_events(cloud: Cloud, server_id: str) -> Sequence[dict[str, Any]] | None:
-    """Return what compute services recorded of deleting the server, the one that counts at the end,
-    after it finished, if it finishes; None where the project may not see that.
+_Events = Sequence[dict[str, Any]]
 
-    Nova API: os-instance-actions, readable by the owner (`EVENTS`) and for deleted servers (since
-    2.21). The event ends a moment after the server has disappeared.
+
+def _deletion_events(cloud: Cloud, server_id: str) -> tuple[_Events | None, _Events | None]:
+    """Return the server's actions, and what compute services recorded of deleting it, the one that
+    counts at the end, after it finished, if it finishes. None where the project may not see that.
+
+    The event ends a moment after the server has disappeared.
     """
-    last: Sequence[dict[str, Any]] | None = None
+    actions: _Events | None = None
+    last: _Events | None = None
 
     def step() -> ProbeResult:
-        nonlocal last
-        last = _deletions(cloud, server_id)
+        nonlocal actions, last
+        actions = _actions(cloud, server_id)
+        last = None if actions is None else _deletions(cloud, server_id, actions)
         unfinished = last is not None and len(last) > 0 and not _RESULT.of(last[-1])
         return ProbeResult("unfinished" if unfinished else "finished", done=not unfinished)
 
@@ -423,14 +519,12 @@ def _deletion_events(cloud: Cloud, server_id: str) -> Sequence[dict[str, Any]] |
     except CloudError as error:
         if error.code != "TIMEOUT" or error.transient:
             raise
-    return last
+    return actions, last
 
 
-def _deletions(cloud: Cloud, server_id: str) -> Sequence[dict[str, Any]] | None:
-    if (shown := _recorded(cloud, server_id)) is None:
-        return None
+def _deletions(cloud: Cloud, server_id: str, actions: _Events) -> _Events | None:
     found: list[dict[str, Any]] = []
-    for action in shown["instanceActions"]:
+    for action in actions:
         if action["action"] not in ("delete", "forceDelete"):
             continue
         if (events := _events(cloud, server_id, action["request_id"])) is None:

@@ -23,6 +23,7 @@ from mistral_failover.cloud.fields import Feature, Field
 from mistral_failover.cloud.servers import (
     attachment_shown,
     deletion_proof,
+    off_proof,
     server_state,
     volumes_deleted_with,
 )
@@ -213,6 +214,7 @@ def _off(cloud: Cloud, server_id: str) -> str | None:
     if not state.exists:
         evidence = deletion_proof(cloud, server_id)
         return evidence.observed if evidence.proven else None
-    return (
-        f"Nova's compute service reports server {server_id} {state.status}" if state.off else None
-    )
+    if not state.off:
+        return None
+    evidence = off_proof(cloud, server_id, state)
+    return evidence.observed.rstrip(".") if evidence.proven else None

@@ -106,6 +106,8 @@ def _guest(view: ProjectView, cloud: Cloud, record: Record) -> ObservedPresence 
         return ObservedPresence(Presence.GONE if proof.proven else Presence.UNKNOWN, proof.observed)
     if not state.off and (state.status == "UNKNOWN" or state.host_status in HOST_NOT_SEEN):
         return ObservedPresence(Presence.UNKNOWN, f"its server is {state}")
+    if left := servers.left_behind(cloud, server_id):
+        return ObservedPresence(Presence.UNKNOWN, f"server {server_id} exists, but {left}")
     return ObservedPresence(Presence.PRESENT, f"server {server_id} exists")
 
 

@@ -147,24 +147,35 @@ def says_how_to_leave_a_dead_host(
 
 
 def refuse_started(context: OperationContext, operation: OperationDocument, server_id: str) -> None:
-    """Refuse if the server was started again while the operation waited for an operator."""
+    """Refuse if the server was started again while the operation waited for an operator: Nova shows
+    it ACTIVE, or has evacuated it since from a host where it ran."""
     if servers.server_state(context.cloud, server_id).status == "ACTIVE":
-        member = member_of(operation)["name"]
-        raise ActionError(
-            "FENCE_UNPROVEN",
-            f"server {server_id} was stopped for the fence of {member}, but has been started again",
-            f"To fence it again: {start_command(operation['group'], lost=member)}",
-        )
+        why = "has been started again"
+    elif (left := servers.left_behind(context.cloud, server_id)) is not None:
+        why = left
+    else:
+        return
+    member = member_of(operation)["name"]
+    raise ActionError(
+        "FENCE_UNPROVEN",
+        f"server {server_id} was stopped for the fence of {member}, but {why}",
+        f"To fence it again: {start_command(operation['group'], lost=member)}",
+    )
 
 
 def refuse_unproven(
     context: OperationContext, operation: OperationDocument, server_id: str
 ) -> None:
-    """Refuse if the server is gone without a proof. What was attached to it is free, at once if
-    its host was dead; then its guest may still run with it, and only a fence can tell."""
-    if servers.server_state(context.cloud, server_id).exists:
+    """Refuse if the server is gone, or off, without a proof. What was attached to it is free, at
+    once if its host was dead; then its guest may still run with it, and only a fence can tell. So
+    it may after an evacuation that left the server off."""
+    state = servers.server_state(context.cloud, server_id)
+    if not state.exists:
+        evidence = servers.deletion_proof(context.cloud, server_id)
+    elif state.off and (left := servers.left_behind(context.cloud, server_id)) is not None:
+        evidence = servers.Evidence(False, "stop", f"server {server_id} is {state}, but {left}")
+    else:
         return
-    evidence = servers.deletion_proof(context.cloud, server_id)
     if not evidence.proven:
         member = member_of(operation)["name"]
         raise ActionError(

@@ -24,6 +24,7 @@ from mistral_failover.cloud.guard import HandedBack
 from mistral_failover.resources.fence import host_power
 from mistral_failover.store import host_fences
 from support.fencing import AGENT, PASSWORD, PROJECT, Fencing, since
+from support.operators import Operator
 from support.together import together
 from support.waiting import until
 
@@ -880,3 +881,46 @@ def test_a_secret_s_file_that_others_can_read_is_not_used(fencing: Fencing) -> N
 
 def test_without_a_file_nothing_is_proven(fencing: Fencing) -> None:
     assert fencing.prove().observed == "the operator's fence devices cannot be used"
+
+
+def evacuated(fencing: Fencing) -> str:
+    """The compute service of the member's host dies, its server is evacuated, and its new host
+    loses its power; return that one's name."""
+    fencing.compute_dies()
+    Operator(fencing.emulated.client).evacuate(fencing.server, "2.94")
+    target = str(fencing.emulated.client.guests()[fencing.server]["host"])
+    fencing.emulated.client.fault("host", target, "power_off")
+    return target
+
+
+def test_the_host_that_a_server_was_evacuated_from_is_switched_off_too(fencing: Fencing) -> None:
+    target, old = evacuated(fencing), fencing.host
+    fencing.machines.add(target, "off")
+    board = fencing.machines.board()
+    devices = {host: [[fencing.device(board, plug=host)]] for host in (old, target)}
+    fencing.configure(hosts=devices)
+
+    evidence = fencing.prove()
+
+    assert evidence.proven, evidence.observed
+    assert fencing.machines.power(old) == "off"
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_while_that_host_cannot_be_switched_off_or_is_unknown_nothing_is_proven(
+    fencing: Fencing, hidden: bool
+) -> None:
+    target, old = evacuated(fencing), fencing.host
+    fencing.machines.add(target, "off")
+    fencing.host = target
+    fencing.configure([fencing.device(fencing.machines.board())])
+    if hidden:
+        fencing.emulated.client.api_fault("migrations", "error", status=403, times=9)
+
+    evidence = fencing.prove()
+
+    assert not evidence.proven
+    assert ("Nova evacuated it" if hidden else "no fence device is configured") in evidence.observed
+    if not hidden:
+        fencing.emulated.client.fault("host", old, "revive")
+        assert fencing.prove().proven, "Nova has removed the guest there"

@@ -22,6 +22,7 @@ LOG = logging.getLogger(__name__)
 class HostPower(DeviceRung):
     """It needs no word of the member or its host. Which host a server is on comes from Nova with
     the operator's credential, before and after: a server that is elsewhere by then is not fenced.
+    A host that it was evacuated from is switched off, too, unless Nova has removed the guest there.
     """
 
     proof = "the operator's fence devices report the power of its host off"
@@ -108,34 +109,36 @@ def _fenced(attempt: FenceAttempt, switch: Switch) -> str:
     since = store.reading(lambda tx: host_fences.proofs_valid_from(tx, traversal))
     places = _places(attempt, switch)
     proofs = []
-    for host in sorted({host for host in places.values() if host is not None}):
+    for host in sorted(frozenset().union(*places.values())):
         proofs.append(f"{power.switch_off(switch, host, since)}; {power.tell_nova(switch, host)}")
-    for server in (each for each, where in places.items() if where is None):
+    for server in (each for each, where in places.items() if not where):
         gone = servers.deletion_proof(attempt.tools.cloud, server)
         if not gone.proven:
             raise power.Unproven(gone.observed.rstrip("."))
         proofs.append(gone.observed.rstrip("."))
     after = _places(attempt, switch)
     for server, before in places.items():
-        if after[server] not in (before, None):
+        if not after[server] <= before:
             raise power.Unproven(
                 f"server {server} was on another host after the fence",
-                f"server {server} was on {before} before the fence, and on {after[server]} after",
+                f"server {server} was on {', '.join(sorted(before))} before the fence, and on "
+                f"{', '.join(sorted(after[server]))} after",
             )
     return ". ".join(proofs)
 
 
-def _places(attempt: FenceAttempt, switch: Switch) -> dict[str, str | None]:
-    """Return the host of each server; None for a server that is gone. Raises Unproven for one
-    whose host is not certain, or that the project does not see: the operator's credential sees
-    those of every project."""
+def _places(attempt: FenceAttempt, switch: Switch) -> dict[str, frozenset[str]]:
+    """Return the hosts on which each server may have a guest: its own, and those that it was
+    evacuated from; none for a server that is gone. Raises Unproven for one whose host is not
+    certain, or that the project does not see: the operator's credential sees those of every
+    project."""
     from mistral_failover.cloud import servers
     from mistral_failover.cloud.hosts import location_of
     from mistral_failover.resources.fence import power
 
     if not attempt.target.servers:
         raise power.Unproven(f"no server of {_member(attempt)} is known")
-    found: dict[str, str | None] = {}
+    found: dict[str, frozenset[str]] = {}
     for server in attempt.target.servers:
         place = location_of(switch.nova, server)
         if place.moving:
@@ -146,8 +149,33 @@ def _places(attempt: FenceAttempt, switch: Switch) -> dict[str, str | None]:
             raise power.Unproven(f"Nova shows no host of server {server}")
         if place.exists and not servers.server_state(attempt.tools.cloud, server).exists:
             raise power.Unproven(f"Nova does not show server {server} to the project")
-        found[server] = place.host
+        found[server] = frozenset()
+        if place.host is not None:
+            found[server] = _left_hosts(attempt, switch, server) | {place.host}
     return found
+
+
+def _left_hosts(attempt: FenceAttempt, switch: Switch, server: str) -> frozenset[str]:
+    """Return the hosts on which an evacuation may have left a guest of the server. Raises Unproven
+    if there may be one and Nova does not show the hosts to the operator."""
+    from mistral_failover.cloud import servers
+    from mistral_failover.cloud.errors import CloudError
+    from mistral_failover.cloud.hosts import evacuated_from
+    from mistral_failover.resources.fence import power
+
+    elsewhere = servers.may_be_elsewhere(attempt.tools.cloud, server)
+    if elsewhere is None:
+        return frozenset()
+    try:
+        return evacuated_from(switch.nova, server)
+    except CloudError as error:
+        if error.code != "FORBIDDEN":
+            raise
+        raise power.Unproven(
+            f"{elsewhere} (server {server})",
+            f"{elsewhere} (server {server}); the operator's credential may not read which hosts "
+            "that are: allow it os_compute_api:os-migrations:index",
+        ) from None
 
 
 def _member(attempt: FenceAttempt) -> str:

@@ -292,6 +292,7 @@ def own_clients(attempt: FenceAttempt, known: Devices, volume_id: str) -> Own:
     the volume to the project; CloudError."""
     from mistral_failover.cloud import volumes
     from mistral_failover.cloud.hosts import location_of, operator_cloud
+    from mistral_failover.cloud.servers import may_be_elsewhere
     from mistral_failover.cloud.volume_holders import holders_of
     from mistral_failover.resources.fence import power
 
@@ -307,6 +308,12 @@ def own_clients(attempt: FenceAttempt, known: Devices, volume_id: str) -> Own:
     runtime = tools.runtime
     assert runtime is not None
     nova = operator_cloud(known.cloud, tools.cloud.guard, runtime.settings)
+    for server in target.servers:
+        if elsewhere := may_be_elsewhere(tools.cloud, server):
+            raise power.Unproven(
+                f"volume {volume_id} is shared, so only the clients on the host of server {server} "
+                f"would be blocked, but {elsewhere}"
+            )
     hosts = {location_of(nova, server).host for server in target.servers}
     theirs = {location_of(nova, str(server)).host for server in others}
     if hosts & theirs:
