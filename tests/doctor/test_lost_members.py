@@ -71,3 +71,22 @@ def test_no_member_returns_before_another_one_serves(of: Callable[..., ScaledGro
     group.run(Begin(group.name, lost=[lost]))  # and no worker carries it out
 
     assert remedies(group, lost) == (f"failover status {group.name}",) * 2
+
+
+def test_a_member_that_was_evacuated_is_named_before_its_fence_fails(
+    of: Callable[..., ScaledGroup],
+) -> None:
+    group = of(2)
+    name, server = next(iter(group.servers().items()))
+    host = group.cloud.guests()[server]["host"]
+    group.cloud.fault("host", host, "compute_down")
+    try:
+        Operator(group.cloud).evacuate(server, "2.94")
+    finally:
+        group.cloud.fault("host", host, "revive")
+
+    found = group.done(Doctor(group.name))["findings"]
+
+    (one,) = [row for row in found if "Nova evacuated it" in row["sentence"]]
+    assert f"will prove nothing about {name}" in one["sentence"]
+    assert f"failover replace {group.name} {name}" in one["remedy"]

@@ -10,7 +10,7 @@ from mistral_failover.alarms import suspensions
 from mistral_failover.alarms.admission import HOUR
 from mistral_failover.alarms.suspensions import CurrentSuspensions
 from mistral_failover.cloud.errors import CloudError, translated
-from mistral_failover.cloud.servers import server_state
+from mistral_failover.cloud.servers import may_be_elsewhere, server_state
 from mistral_failover.cloud.stacks import stack_map
 from mistral_failover.cloud.url_paths import stack_segments
 from mistral_failover.convergence.records import TraversalStatus
@@ -177,6 +177,7 @@ def members(subject: ExaminedGroup) -> Iterable[Finding]:
         yield error("no member can take over", f"failover member list {subject.name}")
     yield from _shared(subject, {m.server_id: m.name for m in seen})
     yield from _host(subject, [(m.name, m.server_id) for m in seen])
+    yield from _evacuated(subject, [(m.name, m.server_id) for m in seen])
     hosts = {f.host for f in facts if f.host}
     if len(facts) > 1 and len(hosts) == 1 and all(f.host for f in facts):
         yield error(
@@ -255,6 +256,24 @@ def _host(subject: ExaminedGroup, servers: list[tuple[str, str]]) -> Iterable[Fi
             "os_compute_api:servers:show:host_status, or add host_power, storage or a workflow "
             "that switches hosts off to the ladder, or end it with confirm.",
         )
+
+
+def _evacuated(subject: ExaminedGroup, servers: list[tuple[str, str]]) -> Iterable[Finding]:
+    """Check that ``stop`` and ``delete`` can prove something about each server."""
+    ladder = {str(rung["kind"]) for rung in subject.snapshot.group.fence}
+    rungs = " and ".join(kind for kind in ("stop", "delete") if kind in ladder)
+    for name, server_id in servers if rungs else ():
+        try:
+            elsewhere = may_be_elsewhere(subject.examination.cloud, server_id)
+        except CloudError:
+            continue  # of each member it was told
+        if elsewhere is not None:
+            replaced = f"failover replace {quote(subject.name)} {quote(name)}"
+            yield warn(
+                f"{rungs} will prove nothing about {name}, server {server_id}: {elsewhere}",
+                "A new server has no such past, once that guest is off: "
+                f"{replaced}. Or confirm its fence when it fails.",
+            )
 
 
 def chain(subject: ExaminedGroup) -> Iterable[Finding]:
