@@ -11,7 +11,6 @@ from mistral_failover.model.decisions import Decision
 from mistral_failover.store import blocked_clients, incidents
 from mistral_failover.store.database import Database
 from mistral_failover.store.incidents import Incident
-from mistral_failover.store.tables import blocked_clients as table
 from support.samples import no_nodes
 
 
@@ -55,13 +54,3 @@ def test_what_was_blocked_since_the_report_about_a_host_counts_for_a_traversal_t
     begin(database, replace(traversal, incident_id="child"))
 
     assert counted(database, traversal.id) == ["since"]
-
-
-def test_what_a_version_without_an_order_has_blocked_counts_for_no_traversal(
-    database: Database, traversal: Traversal
-) -> None:
-    begin(database, traversal)
-    row = {"client": "a", "volume_id": "v", "blocked_at": 9e9}
-    database.atomically(lambda tx: tx.insert(table, **row))
-
-    assert counted(database, traversal.id) == []

@@ -49,6 +49,7 @@ def rests(database: Database, define: Callable[..., tuple[str, Goal]]) -> Callab
                 reason="",
                 cause="",
                 graph={},
+                number=tx.number(),
                 started_at=tx.clock(),
                 ended_at=None if status == "IN_PROGRESS" else tx.clock(),
             )

@@ -131,7 +131,9 @@ def test_what_is_needed_stays_however_old(
 ) -> None:
     walk = {"goal_version": "v", "status": "COMPLETE", "reason": "", "cause": "", "graph": {}}
     database.atomically(
-        lambda tx: tx.insert(tables.traversals, id="t", group_id=group, started_at=0.0, **walk)
+        lambda tx: tx.insert(
+            tables.traversals, id="t", group_id=group, started_at=0.0, number=1, **walk
+        )
     )
     add(database, "needed", **fields)
     age(database, tables.incidents, 1000, *TIMES)

@@ -103,8 +103,6 @@ class JournalKind(StrEnum):
     WELL = "well"
     DEGRADED = "degraded"
     DOWN = "down"
-    OTHER = "other"
-    """An entry of a version that is gone, whose kind no code knows. It is never written."""
 
 
 ACTION_OF: Mapping[Verb, Action] = {

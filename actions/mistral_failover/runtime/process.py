@@ -51,7 +51,7 @@ class Runtime:
             raise ActionError(error.code, error.message, error.remedy) from None
         try:
             schema.upgrade(self.database)
-        except schema.SchemaTooNew as error:
+        except schema.SchemaUnknown as error:
             self.database.close()
             raise ActionError("SCHEMA_UNKNOWN", error.message, error.remedy) from None
         self.definitions = Definitions()

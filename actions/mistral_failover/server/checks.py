@@ -135,9 +135,10 @@ def _database(options: Options) -> Iterator[StartProblem]:
             "there. For MariaDB: pip install 'mistral-failover[mysql]'.",
         )
         return
-    if there is not None and not (schema.knows(there) or schema.usable(there)):
-        late = schema.SchemaTooNew(there)
-        yield StartProblem(True, "SCHEMA_UNKNOWN", late.message, late.remedy)
+    try:
+        schema.check(there)
+    except schema.SchemaUnknown as unknown:
+        yield StartProblem(True, "SCHEMA_UNKNOWN", unknown.message, unknown.remedy)
 
 
 def _cloud(options: Options) -> Iterator[StartProblem]:

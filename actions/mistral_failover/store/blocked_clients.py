@@ -20,8 +20,7 @@ from mistral_failover.store.tables import blocked_clients, host_fences
 class BlockedClient:
     """A client on the storage's blocklist. ``blocked_at``: right before it was put there, in
     seconds by the database's clock; never before a fence of a host that began earlier, whatever the
-    clock says. ``number``: the order of blocks, traversals and reports; 0 if a process of a version
-    without it blocked the client."""
+    clock says. ``number``: the order of blocks, traversals and reports."""
 
     client: str
     volume_id: str
@@ -49,7 +48,7 @@ def since(tx: Session, traversal_id: str) -> list[BlockedClient]:
     """Return those that were blocked after a traversal began, or after its host was first reported
     lost, if that report started it; whatever the clock says; none for an unknown traversal."""
     began = beginning_of(tx, traversal_id)
-    return [each for each in everywhere(tx) if began is not None and 0 < began.number < each.number]
+    return [each for each in everywhere(tx) if began is not None and began.number < each.number]
 
 
 def forget(tx: Session, lifted: BlockedClient) -> bool:

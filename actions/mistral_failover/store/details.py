@@ -177,8 +177,7 @@ def traversals_of(
         query = query.where(traversals.c.incident_id == incident_id)
     if goal_version is not None:
         query = query.where(traversals.c.goal_version == goal_version)
-    latest = traversals.c.number.desc(), traversals.c.started_at.desc()
-    return tx.rows(TraversalBrief, query.order_by(*latest).limit(limit))[::-1]
+    return tx.rows(TraversalBrief, query.order_by(traversals.c.number.desc()).limit(limit))[::-1]
 
 
 def locks(

@@ -48,7 +48,7 @@ def listed(tx: ProjectSession, group_id: str) -> list[StoredGoal]:
             traversals.c.ended_at,
         )
         .where(traversals.c.group_id == group_id)
-        .order_by(traversals.c.number.desc(), traversals.c.started_at.desc())
+        .order_by(traversals.c.number.desc())
     )
     for row in tx.connection.execute(query):
         started.setdefault(row.goal_version, []).append(row)
@@ -82,9 +82,7 @@ def reached(tx: Session, group_id: str) -> list[str]:
         sa.select(traversals.c.goal_version)
         .where(traversals.c.group_id == group_id, traversals.c.status == TraversalStatus.COMPLETE)
         .group_by(traversals.c.goal_version)
-        .order_by(
-            sa.func.max(traversals.c.number).desc(), sa.func.max(traversals.c.ended_at).desc()
-        )
+        .order_by(sa.func.max(traversals.c.number).desc())
     )
     return list(tx.connection.execute(query).scalars())
 

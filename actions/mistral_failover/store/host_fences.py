@@ -20,8 +20,8 @@ _reports = incidents.alias("report")
 _OWNER = 255  # characters that the column holds
 _TICK = 0.001  # seconds
 NOT_TOLD = "9999-12-31T23:59:59"
-"""In place of a report: Nova is to be told that the host is down. It is a time, since older
-versions read it as one; no report is later."""
+"""In place of a report: Nova is to be told that the host is down. It is a time: no report
+is later."""
 BY_OPERATOR = "9999-12-31T23:59:58"
 """In place of a report: an operator had forced the host down before, and lifts that."""
 

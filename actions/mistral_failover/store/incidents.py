@@ -111,14 +111,6 @@ _SUPERSEDED = (
     .label("superseded")
 )
 """Whether a later report exists in an incident's series."""
-_IN_ORDER = (incidents.c.number, incidents.c.first_at, incidents.c.id)
-# Use the times for rows that a process of a version without numbers wrote.
-_NEWEST_FIRST = (
-    incidents.c.said.desc(),
-    incidents.c.last_at.desc(),
-    incidents.c.first_at.desc(),
-    incidents.c.id.desc(),
-)
 
 
 def get(tx: ProjectSession, incident_id: str) -> Incident | None:
@@ -354,14 +346,14 @@ def unstarted_of_group(tx: ProjectSession, group_id: str) -> list[Incident]:
         incidents.c.source != OPERATOR,
         incidents.c.traversal_id.is_(None),
     )
-    rows = tx.connection.execute(query.order_by(*_IN_ORDER))
+    rows = tx.connection.execute(query.order_by(incidents.c.number))
     return [_incident(row._mapping) for row in rows]
 
 
 def waiting(tx: ProjectSession, group_id: str) -> list[Incident]:
     """Return the undecided alarms of a group, oldest first: held, or admitted and not begun."""
     query = sa.select(incidents).where(incidents.c.group_id == group_id, _WAITING)
-    rows = tx.connection.execute(query.order_by(*_IN_ORDER))
+    rows = tx.connection.execute(query.order_by(incidents.c.number))
     return [_incident(row._mapping) for row in rows]
 
 
@@ -383,7 +375,7 @@ def latest_of_series(tx: ProjectSession, group_id: str, series: str) -> Incident
     query = (
         sa.select(incidents)
         .where(incidents.c.group_id == group_id, incidents.c.series == series)
-        .order_by(*_NEWEST_FIRST)
+        .order_by(incidents.c.said.desc())
         .limit(1)
     )
     row = tx.connection.execute(query).one_or_none()
@@ -413,7 +405,7 @@ def of_group(tx: ProjectSession, group_id: str, limit: int) -> list[Incident]:
     query = (
         sa.select(incidents)
         .where(incidents.c.group_id == group_id, incidents.c.decision != Decision.DUPLICATE)
-        .order_by(*(column.desc() for column in _IN_ORDER))
+        .order_by(incidents.c.number.desc())
         .limit(limit)
     )
     return [_incident(row._mapping) for row in tx.connection.execute(query)]
@@ -476,7 +468,7 @@ def held_alarms(
         sa.select(incidents, groups.c.name.label("group_name"), children.label("children"))
         .join(groups, groups.c.id == incidents.c.group_id, isouter=True)
         .where(*of)
-        .order_by(*_NEWEST_FIRST)
+        .order_by(incidents.c.said.desc())
         .limit(limit)
     )
     rows = []
@@ -561,25 +553,21 @@ def held_without_group(tx: ProjectSession, limit: int) -> list[Incident]:
         incidents.c.decision == Decision.HELD,
         incidents.c.group_id.is_(None),
     )
-    rows = tx.connection.execute(query.order_by(*_IN_ORDER).limit(limit))
+    rows = tx.connection.execute(query.order_by(incidents.c.number).limit(limit))
     return [_incident(row._mapping) for row in rows]
 
 
 def _in_pages(tx: ProjectSession, query: sa.Select[Any]) -> Iterator[sa.Row[Any]]:
     """Yield the rows of a query of incidents, oldest first."""
-    after: tuple[int, str] | None = None
-    page = query.order_by(incidents.c.number, incidents.c.id).limit(PAGE)
+    after: int | None = None
+    page = query.order_by(incidents.c.number).limit(PAGE)
     while True:
-        some = page
-        if after is not None:
-            number, identity = after
-            later = sa.and_(incidents.c.number == number, incidents.c.id > identity)
-            some = page.where(sa.or_(incidents.c.number > number, later))
+        some = page if after is None else page.where(incidents.c.number > after)
         rows = tx.connection.execute(some).all()
         yield from rows
         if len(rows) < PAGE:
             return
-        after = rows[-1].number, rows[-1].id
+        after = int(rows[-1].number)
 
 
 def children_of(tx: ProjectSession, parent: str) -> list[tuple[Incident, str]]:
@@ -588,7 +576,7 @@ def children_of(tx: ProjectSession, parent: str) -> list[tuple[Incident, str]]:
         sa.select(incidents, groups.c.name.label("group_name"))
         .join(groups, groups.c.id == incidents.c.group_id)
         .where(incidents.c.project_id == tx.project_id, incidents.c.parent == parent)
-        .order_by(groups.c.name, *_IN_ORDER)
+        .order_by(groups.c.name, incidents.c.number)
     )
     found = []
     for row in tx.connection.execute(query):
@@ -636,7 +624,7 @@ def unstarted(tx: ProjectSession) -> list[Incident]:
         incidents.c.group_id.is_not(None),
         incidents.c.traversal_id.is_(None),
     )
-    rows = tx.connection.execute(query.order_by(*_IN_ORDER))
+    rows = tx.connection.execute(query.order_by(incidents.c.number))
     return [_incident({**row._mapping, "payload": {}}) for row in rows]
 
 

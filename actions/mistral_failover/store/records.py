@@ -25,7 +25,7 @@ from mistral_failover.store.tables import ASKED, members, operations, resources
 
 COLUMNS = [resources.c[each.name] for each in dataclasses.fields(Record)]
 """Those of a record, as :func:`read_record` reads them."""
-BIRTH = (resources.c.number, resources.c.created_at, resources.c.id)
+BIRTH = (resources.c.number, resources.c.id)
 """Records in the order in which they were inserted."""
 # Building a statement takes longer than running it, so the statements of every check are built
 # once.

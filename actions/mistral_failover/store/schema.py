@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bring a database to the schema of this version, with alembic.
 
-Versions that follow each other work on one store at the same time, during an upgrade. From 0010 on
-a revision is called ``NUMBER_since_NUMBER``: the second one is the number of the earliest schema
-whose code can work with its tables. So a process that starts after a later version has upgraded the
-store knows whether it may use it.
+A process that starts on a store with a revision that it does not know, such as that of a later
+version, changes nothing there and refuses to work.
 """
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,37 +31,39 @@ _STATEMENT = 3600.0  # seconds for one statement, which may rewrite a large tabl
 _mutex = threading.Lock()  # alembic keeps the running migration in a global
 
 
-class SchemaTooNew(Exception):
-    """The tables are of a later version, and this version cannot work with them."""
+class SchemaUnknown(Exception):
+    """The tables are of another version: a later one, or one from before the first release."""
 
-    remedy = "Install the version that the other hosts have."
+    remedy = (
+        "Install the version that the other hosts have. If this store is of an unreleased version: "
+        "start with a new one."
+    )
 
     def __init__(self, revision: str) -> None:
-        self.message = f"the state store has the schema {revision} of a later version"
+        self.message = f"this version does not know the schema of the state store, {revision}"
         super().__init__(f"{self.message}. {self.remedy}")
 
 
-def upgrade(database: Database, revision: str = "head") -> None:
-    """Create or upgrade the tables. Do nothing if they are up to date, or of a later version that
-    this one can work with.
+def upgrade(database: Database) -> None:
+    """Create or upgrade the tables. Do nothing if they are up to date.
 
-    Several processes may call this at once: they take turns. Raises SchemaTooNew; TimeoutError if
+    Several processes may call this at once: they take turns. Raises SchemaUnknown; TimeoutError if
     another process does not finish.
     """
-    if revision == "head" and revisions(database)[0] == head():
+    if revisions(database)[0] == head():
         return
     with _alone(database) as connection:
-        has = _revision(connection)
-        if has is None or knows(has):
-            alembic.command.upgrade(_config(connection), revision)
-        elif not usable(has):
-            raise SchemaTooNew(has)
+        check(_revision(connection))
+        alembic.command.upgrade(_config(connection), "head")
 
 
-def downgrade(database: Database, revision: str) -> None:
-    """Return the tables to an earlier revision ("base": remove them)."""
-    with _alone(database) as connection:
-        alembic.command.downgrade(_config(connection), revision)
+def check(revision: str | None) -> None:
+    """Check that this version can upgrade tables of a revision; None: there are none yet. Raises
+    SchemaUnknown."""
+    scripts = ScriptDirectory(str(_SCRIPTS))
+    known = {each.revision for each in scripts.walk_revisions()}
+    if revision is not None and revision not in known:
+        raise SchemaUnknown(revision)
 
 
 def revisions(database: Database) -> tuple[str | None, str]:
@@ -79,30 +78,6 @@ def head() -> str:
     found = ScriptDirectory(str(_SCRIPTS)).get_current_head()
     assert found is not None
     return found
-
-
-def knows(revision: str) -> bool:
-    """Return whether a revision belongs to this version. If not, it is from a later version."""
-    scripts = ScriptDirectory(str(_SCRIPTS))
-    return revision in {each.revision for each in scripts.walk_revisions()}
-
-
-def usable(revision: str) -> bool:
-    """Return whether a revision is from a later version, and this one can work with its tables."""
-    since = earliest(revision)
-    return since is not None and since <= number(head()) and not knows(revision)
-
-
-def number(revision: str) -> int:
-    """Return the number of a revision."""
-    return int(revision.split("_")[0])
-
-
-def earliest(revision: str) -> int | None:
-    """Return the number of the earliest schema whose code can work with these tables, if the
-    revision has it."""
-    found = re.fullmatch(r"\d{4}_since_(\d{4})", revision)
-    return int(found[1]) if found else None
 
 
 def _revision(connection: sa.Connection) -> str | None:

@@ -213,7 +213,7 @@ _SUCCESSORS = (
         ),
     )
     .where(_FIRST.c.id == sa.bindparam("this_traversal"))
-    .order_by(traversals.c.number, traversals.c.started_at)
+    .order_by(traversals.c.number)
 )
 _LAST_ENTRY = sa.select(sa.func.coalesce(sa.func.max(journal.c.id), 0)).where(
     journal.c.group_id == sa.bindparam("this_group")
