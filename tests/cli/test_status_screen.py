@@ -29,6 +29,8 @@ RUNNING = {
     "resource": "data",
     "member": "db_b",
     "limit": 300,
+    "waiting_for": None,
+    "waiting_since": None,
 }
 """An operation in progress; ``status``, ``seconds`` and ``attempts`` are to be added."""
 
@@ -65,6 +67,8 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
         "remedies": [],
         "under_way": [],
         "deferred": [],
+        "ready": [],
+        "unstarted": [],
         "waiting": [],
         "chain": None,
         "agents": {},
@@ -136,7 +140,7 @@ def test_a_service_that_was_not_looked_at_says_so() -> None:
 
 
 def test_an_alarm_whose_failover_has_not_started_is_waited_for_and_can_be_swept() -> None:
-    alarm = {"at": NOW - 60, "sentence": "db_a is lost"}
+    alarm = {"at": NOW - 60, "sentence": "db_a is lost", "refusal": ""}
 
     lines = screen(status(unstarted=[alarm])).splitlines()
 
@@ -177,7 +181,16 @@ def test_a_step_that_a_service_does_not_answer_says_so() -> None:
     ("answer", "commands"),
     [
         (
-            status("BLOCKED", remedies=[{"member": "db_a", "command": "failover confirm-fenced"}]),
+            status(
+                "BLOCKED",
+                remedies=[
+                    {
+                        "member": "db_a",
+                        "only_by_confirmation": False,
+                        "command": "failover confirm-fenced",
+                    }
+                ],
+            ),
             [
                 "once db_a or its host answers: failover start payments --lost db_a   "
                 "(tries to fence again)",
@@ -185,7 +198,11 @@ def test_a_step_that_a_service_does_not_answer_says_so() -> None:
             ],
         ),
         (
-            status("BLOCKED", roles={}, remedies=[{"member": "db_a", "command": "confirm"}]),
+            status(
+                "BLOCKED",
+                roles={},
+                remedies=[{"member": "db_a", "only_by_confirmation": False, "command": "confirm"}],
+            ),
             ["failover group delete payments --lost db_a", "confirm"],
         ),
         (status("BLOCKED"), ["failover sweep payments"]),
@@ -245,7 +262,13 @@ REASON = f"{TRIED} Make sure that it is off, then confirm it: {COMMAND} (or so).
 def unproven() -> dict[str, Any]:
     """The answer about a group whose fence proved nothing."""
     fence = {"type": "fence", "name": "fence:db_a", "status": "CREATE_FAILED", "reason": REASON}
-    remedy = {"member": "db_a", "resource": "fence:db_a", "reason": REASON, "command": COMMAND}
+    remedy = {
+        "member": "db_a",
+        "only_by_confirmation": False,
+        "resource": "fence:db_a",
+        "reason": REASON,
+        "command": COMMAND,
+    }
     failure = {
         "resource": "fence:db_a",
         "what": "Fence db_a",
@@ -439,7 +462,7 @@ def test_of_all_groups_each_says_what_it_waits_for() -> None:
         "waiting_for": "Nova",
     }
     wait |= {"since": 0.0, "next_try": 5.0, "tries": 3}
-    row = {"status": "IN_PROGRESS", "under_way": [], "waiting": [wait], "deferred": []}
+    row = {"status": "IN_PROGRESS", "under_way": [], "waiting": [wait], "deferred": [], "ready": []}
 
     assert status_screen.awaited_in_overview(row) == [
         "Nova, since 00:00:00: Attach data to db_b (next try in 5 s)"
@@ -459,7 +482,3 @@ def test_a_step_that_waits_for_its_turn_is_no_step_without_a_reason(
     step = {"node": "update:r1", "resource": "data", "member": None, "services": services}
 
     assert list(status_screen.awaited(status("IN_PROGRESS", ready=[step]))) == [said]
-
-
-def test_of_all_groups_an_older_server_does_not_say_what_they_wait_for() -> None:
-    assert status_screen.awaited_in_overview({"status": "IN_PROGRESS"}) == []

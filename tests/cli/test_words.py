@@ -96,6 +96,9 @@ def test_how_often_an_alarm_was_heard_is_told_in_both_places() -> None:
             "waiting": [],
             "agents": {},
             "pause": None,
+            "failure": None,
+            "unstarted": [],
+            "ready": [],
         },
         **{"maintenance": None, "now": 0.0},
         "service": {"status": "SERVING", "since": 0.0, "reasons": [], "seen_at": None},
@@ -104,7 +107,7 @@ def test_how_often_an_alarm_was_heard_is_told_in_both_places() -> None:
         **{"decision": "HELD", "rule": "paused", "source": "signal", "fact": {}, "said": ""},
         **{"sentence": "db_a is down", "heard": 1, "first_at": 0.0, "last_at": 0.0},
         **{"decided_at": 0.0, "counts_on": None, "traversals": [], "kind": "incident", "id": "0"},
-        **{"parent": None, "children": []},
+        **{"parent": None, "children": [], "admit": "a", "dismiss": "d"},
         **{"group": "g", "executions": {"trees": [], "left_out": ""}},
     }
     stream = io.StringIO()
@@ -118,12 +121,17 @@ def test_how_often_an_alarm_was_heard_is_told_in_both_places() -> None:
 def test_the_alarm_of_a_host_says_of_each_group_why_it_is_held() -> None:
     child = {"incident": "1", "group": "ledger", "decision": "HELD"}
     more = {"sentence": "3 of 6 groups failed", "evidence": "Nova does not answer"}
-    older = {**child, "incident": "2", "group": "shop"}  # of a server of an older version
+    other = {**child, "incident": "2", "group": "shop", "sentence": "", "evidence": None}
     incident = {
         **{"decision": "ADMITTED", "rule": "host", "source": "signal", "fact": {}, "said": ""},
         **{"sentence": "cmp1 failed", "heard": 1, "first_at": 0.0, "last_at": 0.0},
         **{"decided_at": 0.0, "counts_on": None, "traversals": [], "kind": "incident", "id": "0"},
-        **{"parent": None, "children": [child | more, older], "admit": "failover admit 0"},
+        **{
+            "parent": None,
+            "children": [child | more, other],
+            "admit": "failover admit 0",
+            "dismiss": "d",
+        },
         **{"group": None, "executions": {"trees": [], "left_out": ""}},
     }
     stream = io.StringIO()

@@ -62,7 +62,7 @@ class ScriptedAgent:
 
     def beat(self, **more: Any) -> None:
         """Publish a heartbeat; ``key`` signs it instead of the right one."""
-        fields = {"running": [], "deposed": None, "at": time.time(), "seconds_up": 1.0, **more}
+        fields = {"running": [], "deposed": None, "stopping": False, "at": time.time(), **more}
         key = fields.pop("key", None)
         document = self.document(**fields)
         epoch_key = wire.epoch_key(self.key, self.to.server_id, document["epoch"])

@@ -33,6 +33,7 @@ def overview(name: str = "payments", status: str = "COMPLETE", **more: Any) -> d
         "under_way": [],
         "waiting": [],
         "deferred": [],
+        "ready": [],
         **more,
     }
 
@@ -52,6 +53,8 @@ def under_way(sentence: str, seconds: float, **more: Any) -> dict[str, Any]:
         "sentence": sentence,
         "seconds": seconds,
         "limit": 60.0,
+        "waiting_for": None,
+        "waiting_since": None,
         **more,
     }
 
@@ -118,6 +121,7 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
                 "source": "aodh",
                 "decision": "ADMITTED",
                 "sentence": "alarm server_lost: db_a is declared lost",
+                "refusal": "",
                 "duplicates": 0,
                 "at": NOW - 91,
             }
@@ -139,6 +143,9 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
         "remedies": [],
         "under_way": [],
         "deferred": [],
+        "ready": [],
+        "failure": None,
+        "unstarted": [],
         "waiting": [],
         "chain": None,
         "agents": {},

@@ -73,7 +73,13 @@ def test_one_sentence_says_what_is_wrong(answer: dict[str, Any], level: Level, b
 
 
 def test_the_commands_are_apart_from_their_words() -> None:
-    remedies = [{"member": "db_a", "command": "failover confirm-fenced payments db_a"}]
+    remedies = [
+        {
+            "member": "db_a",
+            "only_by_confirmation": False,
+            "command": "failover confirm-fenced payments db_a",
+        }
+    ]
     first, second = verdict(status("BLOCKED", remedies=remedies)).commands
 
     assert first == Advice(

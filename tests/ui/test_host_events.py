@@ -295,7 +295,12 @@ def test_a_host_is_reported_once_its_name_is_typed(opened: Opened) -> None:
     event = {"incident": HOST_EVENT, "decision": "ADMITTED", "sentence": "compute-1 failed"}
     row = {"group": "payments", "workflow": "failover.converge", "traversal": "t1"}
     refused = {"sentence": "db_a of books is lost", "error": {"message": "no member is left"}}
-    given = {"admissions": [event, row, refused], "started": [row], "refused": [refused]}
+    given = {
+        "admissions": [event, row, refused],
+        "started": [row],
+        "refused": [refused],
+        "left": [],
+    }
     found = answers(members_on_host=THERE, admit_event=given)
     browser = opened(found)
     report = re.search(r'name="report" value="([^"]+)"', browser.get(REPORT).text)
@@ -316,7 +321,7 @@ def test_a_host_is_reported_once_its_name_is_typed(opened: Opened) -> None:
 
 def test_a_report_for_which_the_list_has_no_room_leads_to_the_groups(opened: Opened) -> None:
     event = {"incident": None, "decision": "HELD", "sentence": "the list is full"}
-    given = {"admissions": [event], "started": [], "refused": []}
+    given = {"admissions": [event], "started": [], "refused": [], "left": []}
     browser = opened(answers(admit_event=given))
     order = {"what": "host-lost", "host": "compute-1", "report": "r", **WHY, "typed": "compute-1"}
 
@@ -348,7 +353,7 @@ def test_a_zone_is_reported_from_the_list_of_groups_and_admitted_like_a_host(
     opened: Opened,
 ) -> None:
     event = {"incident": HOST_EVENT, "decision": "ADMITTED", "sentence": "zone east failed"}
-    given = {"admissions": [event], "started": [], "refused": []}
+    given = {"admissions": [event], "started": [], "refused": [], "left": []}
     alarm = host_event(fact={"host": None, "zone": "east", "lost": None})
     there = {**THERE, "host": None, "zone": "east"}
     found = answers(show=alarm, members_on_host=there, admit_event=given)

@@ -101,7 +101,15 @@ _ANSWERS = {
     "status": _BLOCKED
     | {
         "pause": {"by": "me", "because": "why", "since": 1.0},
-        "remedies": [{"resource": "r", "member": "db_a", "reason": "r", "command": "c"}],
+        "remedies": [
+            {
+                "resource": "r",
+                "member": "db_a",
+                "reason": "r",
+                "only_by_confirmation": False,
+                "command": "c",
+            }
+        ],
         "waiting": [
             {
                 "resource": "data",

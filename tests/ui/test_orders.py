@@ -236,7 +236,11 @@ def test_an_alarm_without_a_member_is_admitted_on_the_command_line(opened: Opene
 
 
 def test_read_only_pages_have_no_orders(opened: Opened) -> None:
-    answers = Answers(status=status(held=1, remedies=[{"member": "db_a", "command": "x"}]))
+    answers = Answers(
+        status=status(
+            held=1, remedies=[{"member": "db_a", "only_by_confirmation": False, "command": "x"}]
+        )
+    )
     browser = opened(answers, read_only=True)
 
     group = browser.get("/group?name=payments").text

@@ -71,6 +71,7 @@ def test_a_group_begins_with_what_is_wrong_and_what_helps(opened: Opened) -> Non
             "resource": "fence:db_a",
             "member": "db_a",
             "reason": "no proof",
+            "only_by_confirmation": False,
             "command": "failover confirm-fenced payments db_a --because '...'",
         }
     ]

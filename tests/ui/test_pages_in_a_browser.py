@@ -57,6 +57,7 @@ BLOCKED = status(
             "resource": "fence:db_a",
             "member": "db_a",
             "reason": "no proof",
+            "only_by_confirmation": False,
             "command": "failover confirm-fenced payments db_a --because '...'",
         }
     ],

@@ -54,8 +54,7 @@ MAX_NAME = 255
 """Characters of a name."""
 
 UNKNOWN_COMMAND = "UNKNOWN_COMMAND"
-"""The ``cause`` of a refusal for a command that is not on the agent's allow-list. Its code is
-REFUSED, because that is what earlier versions understand."""
+"""The code of a refusal for a command that is not on the agent's allow-list."""
 
 Kind = Literal["command", "notice", "result", "heartbeat"]
 

@@ -61,11 +61,9 @@ def from_signal(body: Any) -> Alarm:
 
 
 def _about(reader: BodyReader, identity: str) -> list[str | None]:
-    """Return what identifies a signal with an id. Those of versions without hosts, and
-    without zones, stay known."""
-    about = [reader.first(*_SERVER), reader.first("group"), reader.first("member")]
-    host, zone = reader.first("host"), reader.first("zone")
-    return [identity, *about, *([host] if host else []), *(["zone", zone] if zone else [])]
+    """Return what identifies a signal with an id."""
+    names = (_SERVER, ("group",), ("member",), ("host",), ("zone",))
+    return [identity, *(reader.first(*each) for each in names)]
 
 
 def looks_like(body: Mapping[str, Any]) -> bool:

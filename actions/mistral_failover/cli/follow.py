@@ -92,11 +92,10 @@ def watch_updates(
                 yield WatchUpdate(clean_value(status), clean_value(steps))
                 at_rest = status["status"] in _AT_REST
                 rests_since = (rests_since or status["now"]) if at_rest else None
-                # An older server does not say what has not started.
                 if (
                     until_rest
                     and rests_since is not None
-                    and (not status.get("unstarted") or status["now"] - rests_since > PATIENCE)
+                    and (not status["unstarted"] or status["now"] - rests_since > PATIENCE)
                 ):
                     return
             time.sleep(interval)

@@ -47,8 +47,7 @@ def _screen(status: StatusReport, steps: list[JournalRow], away: str, width: int
     head, *more = status_screen.screen(status, (), width).splitlines()
     style = STYLES.get(status["service"]["status"], "")
     above = status["reason"]  # as "why"
-    # In the answers of older versions failure is missing.
-    short = status_screen.short_reason(above, status.get("failure"))
+    short = status_screen.short_reason(above, status["failure"])
     said = [short if row["sentence"] == above else row["sentence"] for row in steps]
     told = [Text(f"{when(row['at'])}  {text}") for row, text in zip(steps, said, strict=True)]
     trouble = [Text(f"{away}: retrying", style="bold red")] if away else []

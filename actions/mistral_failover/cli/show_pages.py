@@ -90,8 +90,8 @@ def _incident(found: IncidentDetails) -> Iterator[RenderableType]:
             ("counts on", found["counts_on"]),
             ("part of", found["parent"]),
             ("said", found["said"]),
-            ("to admit", found.get("admit")),  # absent in the answers of older versions
-            ("to dismiss", found.get("dismiss")),
+            ("to admit", found["admit"]),
+            ("to dismiss", found["dismiss"]),
         ]
     )
     if children := found["children"]:
@@ -102,9 +102,9 @@ def _incident(found: IncidentDetails) -> Iterator[RenderableType]:
 
 
 def _why(child: ChildIncident) -> str:
-    evidence = child.get("evidence")  # both are absent in the answers of older versions
+    evidence = child["evidence"]
     guard = f"; the storm guard still holds it: {evidence}" if evidence else ""
-    return f"{child.get('sentence', '')}{guard}"
+    return f"{child['sentence']}{guard}"
 
 
 def _traversals(traversals: Sequence[TraversalBrief]) -> Iterator[RenderableType]:

@@ -177,7 +177,7 @@ def _end(status: StatusReport) -> int:
 
 def _alarms_wait(status: StatusReport) -> bool:
     """Return whether alarms are held, or their failovers have not started."""
-    return bool(status["held"] or status.get("unstarted"))  # an older server does not say it
+    return bool(status["held"] or status["unstarted"])
 
 
 def _told(looks: Iterator[WatchUpdate], stream: Any) -> Iterator[WatchUpdate]:
@@ -207,8 +207,7 @@ def _status_line(status: StatusReport, told: Container[str] = ()) -> str:
         *([f"{counted(status['held'], 'alarm')} held"] if status["held"] else []),
     ]
     if status["status"] in (TraversalStatus.BLOCKED, TraversalStatus.FAILED):
-        # In the answers of older versions failure is missing.
-        short = status_screen.short_reason(status["reason"], status.get("failure"))
+        short = status_screen.short_reason(status["reason"], status["failure"])
         why = short if status["reason"] in told else status_screen.why(status)
         words += [why, *status_screen.help_lines(status)]
     elif status["status"] != TraversalStatus.IN_PROGRESS and _alarms_wait(status):

@@ -11,7 +11,7 @@ import shlex
 import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from mistral_failover.cli.base import clock, lasted, when
 from mistral_failover.convergence.records import Action, OperationStatus, Status, TraversalStatus
@@ -127,8 +127,8 @@ def awaited(status: StatusReport) -> Iterable[str]:
 
 def awaited_starts(status: StatusReport) -> Iterable[str]:
     """Return which failovers of admitted alarms have not started."""
-    for row in status.get("unstarted", ()):  # an older server does not say
-        refusal = row.get("refusal")
+    for row in status["unstarted"]:
+        refusal = row["refusal"]
         why = f"; the last attempt failed: {refusal}" if refusal else ""
         yield f"the start of a failover, since {clock(row['at'])}: {row['sentence']}{why}"
 
@@ -139,7 +139,7 @@ def _awaited(status: GroupReport) -> Iterable[str]:
         yield from _under_way(status)
     yield from _waiting(status)
     yield from (f"{row['deferred_to']}, for {row['node']}" for row in status["deferred"])
-    for row in status.get("ready", ()):  # an older server does not say
+    for row in status["ready"]:
         yield f"{its_turn(row)}, for {ready_step(row)}"
 
 
@@ -157,9 +157,8 @@ def its_turn(row: ReadyStep) -> str:
 
 def awaited_in_overview(row: GroupOverview) -> list[str]:
     """Return as :func:`awaited` what a group waits for, from its row in the answer about all
-    groups; of an older version's answer nothing is known."""
-    unknown = {"under_way": (), "waiting": (), "deferred": ()}
-    return list(_awaited(cast("GroupOverview", {**unknown, **row})))
+    groups."""
+    return list(_awaited(row))
 
 
 def step(status: StatusReport) -> str:
@@ -317,7 +316,7 @@ def advice(status: StatusReport) -> list[Advice]:
 def _serving_again(status: StatusReport, group: str) -> list[Advice]:
     """Return the commands for a group that reached its goal, and does not serve as it should."""
     service = status["service"]
-    if status.get("unstarted"):
+    if status["unstarted"]:
         note = "starts the failover of the alarm, or says why it cannot"
         return [
             Advice(f"failover sweep {group}", note=note),
@@ -370,7 +369,7 @@ def _unblocking(status: StatusReport) -> list[Advice]:
     sure = [
         Advice(row["command"], f"once you are sure that {row['member']} is off") for row in rows
     ]
-    if all(row.get("only_by_confirmation") for row in rows):  # an older server does not say it
+    if all(row["only_by_confirmation"] for row in rows):
         return sure
     group = shlex.quote(status["group"])
     members = sorted({row["member"] for row in rows})
@@ -390,7 +389,7 @@ def _unblocking(status: StatusReport) -> list[Advice]:
 
 def _without_remedy(status: StatusReport) -> str:
     """Return the reason of the status; a remedy that is shown among the commands is left out."""
-    failure = status.get("failure")
+    failure = status["failure"]
     if not failure or failure["resource"] not in {row["resource"] for row in status["remedies"]}:
         return str(status["reason"])
     return f"{failure['what']}: {failure['message'].rstrip('.')}. [{failure['code']}]"
@@ -470,14 +469,14 @@ def _under_way(status: GroupReport) -> Iterable[str]:
         doubt = "; its outcome is unknown" if row["status"] == OperationStatus.UNKNOWN else ""
         times = f", attempt {row['attempts']}" if row["attempts"] > 1 else ""
         waits = ""
-        service, since = row.get("waiting_for"), row.get("waiting_since")
-        if service and since is not None:  # a server of an earlier version does not say it
+        service, since = row["waiting_for"], row["waiting_since"]
+        if service and since is not None:
             waits = f": waiting for {service}, since {clock(since)}"
         yield f"{row['sentence']} ({lasted(row['seconds'])}{limit}{times}{doubt}){waits}"
 
 
 def _trouble(status: StatusReport) -> Iterable[str]:
-    failure = status.get("failure")
+    failure = status["failure"]
     for row in status["resources"]:
         if row["status"].endswith("FAILED") and row["name"] not in _waits(status):
             if failure and row["name"] == failure["resource"]:  # shown already

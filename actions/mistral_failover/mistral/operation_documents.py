@@ -92,10 +92,6 @@ class IssuedOperation(dict[str, Any]):
         self.ticket = ticket
 
 
-_REQUIRED = [key for key in OperationDocument.__annotations__ if key not in ("wanted", "written")]
-"""The keys that also a document from an older version has."""
-
-
 def ticket_document(ticket: Ticket) -> dict[str, Any]:
     """A ticket as JSON."""
     return {**asdict(ticket), "node": ticket.node.key}
@@ -163,7 +159,7 @@ def read_operation(document: Any) -> OperationDocument:
     """Return an operation's document after checking its keys. Raises ActionError BAD_INPUT."""
     if not isinstance(document, Mapping):
         wrong = "a mapping is expected"
-    elif missing := [key for key in _REQUIRED if key not in document]:
+    elif missing := [key for key in OperationDocument.__annotations__ if key not in document]:
         wrong = f"these keys are missing: {', '.join(missing)}"
     else:
         return cast(OperationDocument, document)

@@ -155,7 +155,7 @@ def _wrong(status: StatusReport) -> tuple[Level, str, float | None]:
             f"Not serving: {reasons or 'its server does not run'}",
             service["since"],
         )
-    if unstarted := status.get("unstarted"):  # an older server does not say
+    if unstarted := status["unstarted"]:
         first = unstarted[0]
         why = first.get("refusal") or first["sentence"]
         return Level.TROUBLE, f"A failover has not started: {why}", first["at"]

@@ -149,7 +149,7 @@ def _report_lost(what: str, ordering: OrderClient, fields: Fields) -> OrderResul
     event = answer["admissions"][0]
     said = [str(event["sentence"]), *_refused(answer["refused"], "sentence")]
     said += _continued(ordering, answer["started"])
-    left = answer.get("left")  # not of a Mistral with an earlier version
+    left = answer["left"]
     if left and not _is_started(ordering, "failover.start_admitted", incidents=left):
         said.append(f"Mistral did not answer; the next sweep starts {len(left)} more")
     return OrderResult(". ".join(said), event["incident"] or "")

@@ -64,7 +64,7 @@ def test_the_latest_heartbeat_is_read_and_stays(url, channel_to, to):
             "pg-stop runs",
         )
         assert heartbeat.ago == pytest.approx(5, abs=3)
-        assert heartbeat.commands is None, "agents of earlier releases do not report them"
+        assert heartbeat.commands is None
     agent.beat(commands=["pg-start", "pg-stop"])
     assert channel.heard(to).commands == {"pg-start", "pg-stop"}
 
@@ -80,6 +80,7 @@ def test_a_heartbeat_that_is_not_the_members_is_dropped(memory, channel_to, to):
     agent.beat(at="now")
     agent.beat(commands="pg-stop")
     agent.beat(commands=[None])
+    agent.beat(stopping=None)
     assert channel.heard(to) is None
     agent.beat()
     assert channel.heard(to).epoch == 3

@@ -7,7 +7,6 @@ import fcntl
 import os
 import sqlite3
 import threading
-from contextlib import closing
 
 import pytest
 
@@ -234,15 +233,3 @@ def test_what_is_no_journal_is_refused_and_can_be_opened_once_it_is_gone(tmp_pat
         Journal(folder)
     (folder / "journal.sqlite").unlink()
     Journal(folder).close()
-
-
-def test_a_journal_of_an_agent_without_findings_goes_on(tmp_path):
-    with Journal(tmp_path / "journal") as before:
-        start(before)
-    with closing(sqlite3.connect(tmp_path / "journal" / "journal.sqlite")) as db, db:
-        db.execute("ALTER TABLE commands DROP COLUMN finding")
-
-    with Journal(tmp_path / "journal") as journal:
-        journal.leave(1, "key-1", "unknown", "the agent died")
-        journal.found(1, "key-1", "unknown", "it has no check")
-        assert journal.find(1, "key-1").said == "the agent died; it has no check"

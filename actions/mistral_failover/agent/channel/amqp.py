@@ -120,7 +120,6 @@ def _heartbeat(message: Any, to: Address, member_key: bytes) -> tuple[float, Hea
 
     said = wire.unseal("heartbeat", message.body, message.headers, key_for)
     at, running, deposed = said.get("at"), said.get("running"), said.get("deposed")
-    # Absent in the heartbeats of older agents.
     commands, stopping = said.get("commands"), said.get("stopping")
     if (
         (said.get("group_id"), said.get("server_id")) != (to.group_id, to.server_id)
@@ -130,7 +129,7 @@ def _heartbeat(message: Any, to: Address, member_key: bytes) -> tuple[float, Hea
         or not all(wire.is_text(name, wire.MAX_NAME) for name in running)
         or not (deposed is None or wire.is_text(deposed))
         or not (commands is None or _are_names(commands))
-        or not (stopping is None or isinstance(stopping, bool))
+        or not isinstance(stopping, bool)
     ):
         raise wire.Malformed("MALFORMED", "it is not a heartbeat of this server")
     # If the agent's clock is ahead, the age of its messages is unknown: assume that they are old.

@@ -32,6 +32,7 @@ LATER = 2
 this between the decision to send a command and its sending."""
 AGAIN = 10.0
 """Seconds at most without a message from the agent before a command is sent again."""
+_REFUSALS = ("OLD_EPOCH", "REFUSED", wire.UNKNOWN_COMMAND)
 STRANGE = 32
 """Messages from other senders that one conversation logs at most."""
 
@@ -218,10 +219,8 @@ class Conversation:
                 stderr=clean(_field(said, "stderr", wire.is_text)),
                 replayed=_field(said, "replayed", _is_flag),
             )
-        if state == "refused" and said.get("code") in ("OLD_EPOCH", "REFUSED"):
-            unknown = said.get("cause") == wire.UNKNOWN_COMMAND
-            code = wire.UNKNOWN_COMMAND if unknown else said["code"]
-            return ChannelError(code, clean(_field(said, "message", wire.is_text)[:500]))
+        if state == "refused" and said.get("code") in _REFUSALS:
+            return ChannelError(said["code"], clean(_field(said, "message", wire.is_text)[:500]))
         if state == "unknown":
             return ChannelError(
                 "UNKNOWN_OUTCOME", clean(_field(said, "message", wire.is_text)[:500])

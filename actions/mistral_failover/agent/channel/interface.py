@@ -96,9 +96,8 @@ class Heartbeat:
 
     ``ago``: its age in seconds. ``running``: names of the commands that the agent was carrying out.
     ``deposed``: None, or the outcome of its ``on_deposed`` command after it learned that it was
-    deposed. ``commands``: the names on its allow-list; None if the agent does not report them.
-    ``stopping``: whether something of an earlier epoch may still run; None if the agent does not
-    report it.
+    deposed. ``commands``: the names on its allow-list; None if they are too long for a heartbeat.
+    ``stopping``: whether something of an earlier epoch may still run.
     """
 
     epoch: int
@@ -106,7 +105,7 @@ class Heartbeat:
     running: tuple[str, ...]
     deposed: str | None
     commands: frozenset[str] | None = None
-    stopping: bool | None = None
+    stopping: bool = False
 
 
 BROKER = "the broker"

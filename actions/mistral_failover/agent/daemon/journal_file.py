@@ -148,8 +148,6 @@ def open_file(folder: Path, *, alone: bool = False) -> sqlite3.Connection:
                 for statement in _TABLES.split(";"):
                     cursor.execute(statement)
                 cursor.execute(f"PRAGMA user_version = {SCHEMA}")
-            elif version == SCHEMA:
-                _add_finding(cursor)
         db.commit()
     except BaseException:
         db.close()
@@ -169,11 +167,3 @@ def _open(file: Path, flags: int) -> int:
         return private_files.open_in_place(file, flags)
     except private_files.NotPrivate as error:
         raise JournalError("JOURNAL", error.message, error.remedy) from None
-
-
-def _add_finding(cursor: sqlite3.Cursor) -> None:
-    """Add the column that earlier agents did not have; those that know nothing of it go on writing
-    rows without it, so it needs no new version."""
-    columns = {row[1] for row in cursor.execute("PRAGMA table_info(commands)")}
-    if "finding" not in columns:
-        cursor.execute("ALTER TABLE commands ADD COLUMN finding TEXT NOT NULL DEFAULT ''")

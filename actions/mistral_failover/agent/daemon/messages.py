@@ -26,13 +26,12 @@ _LONGEST_LIMIT = 7 * 86400.0
 
 
 class Refused(Exception):  # noqa: N818 - it names the answer, not a mechanism
-    """A command that is not carried out. ``code``: REFUSED or OLD_EPOCH. ``cause``: a further code,
-    or None. The message quotes no value of the request."""
+    """A command that is not carried out. ``code``: REFUSED, OLD_EPOCH or
+    UNKNOWN_COMMAND. The message quotes no value of the request."""
 
-    def __init__(self, code: str, message: str, cause: str | None = None) -> None:
+    def __init__(self, code: str, message: str) -> None:
         self.code = code
         self.message = message
-        self.cause = cause
         super().__init__(f"{code}: {message}")
 
 
@@ -126,7 +125,7 @@ def check_allowed(request: Request, commands: Mapping[str, CommandSpec]) -> Comm
     spec = commands.get(request.name)
     if spec is None:
         words = f"{request.name} is not on the member's allow-list."
-        raise Refused("REFUSED", words, wire.UNKNOWN_COMMAND)
+        raise Refused(wire.UNKNOWN_COMMAND, words)
     values_of(request.arguments, spec)
     return spec
 

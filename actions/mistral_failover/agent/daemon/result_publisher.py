@@ -51,8 +51,6 @@ class AgentReports:
     def refused(self, request: Request, error: Refused, replies: Iterable[str]) -> None:
         """Report that a command is not carried out, and why."""
         said = {"code": error.code, "message": error.message}
-        if error.cause is not None:
-            said["cause"] = error.cause
         document = messages.result(self._identity, request, "refused", **said)
         self.end(request, document, replies)
 
