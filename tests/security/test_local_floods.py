@@ -104,12 +104,10 @@ def test_what_is_being_answered_keeps_its_place(monkeypatch: pytest.MonkeyPatch)
     face = Stub(Response(200, b"done"), threading.Event())
     listening = socket.create_server(("127.0.0.1", 0), backlog=128)
     with HttpServer(listening, face, slowest=2.0):
-        asking = [
-            socket.create_connection(listening.getsockname(), 60)
-            for _ in range(http_server.CONNECTIONS + 10)
-        ]
-        for each in asking:
-            each.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        asking = []
+        for _ in range(http_server.CONNECTIONS + 10):
+            asking.append(socket.create_connection(listening.getsockname(), 60))
+            asking[-1].sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         until(lambda: face.asked == http_server.CONNECTIONS)
         assert not face.released.wait(2.5)  # longer than a client may take
         face.released.set()
@@ -208,7 +206,7 @@ def test_without_descriptors_the_server_neither_spins_nor_ends() -> None:
 
 
 REQUESTS: list[tuple[str, str, dict[str, Any]]] = [
-    ("GET", "workflows", {"params": {"limit": 1, "fields": "id,name"}}),
+    ("GET", "workflows", {"params": {"limit": 1000, "fields": "id,name"}}),
     ("GET", "workflows/there%2Fis none", {}),
     ("GET", "executions/00000000-0000-0000-0000-000000000000", {}),
     ("POST", "executions", {"json": {"workflow_name": "there_is_none"}}),
