@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+import re
 import select
 import socket
 import ssl
@@ -50,6 +51,7 @@ POLL = 0.2
 """Seconds between two checks for clients whose turn lasts too long."""
 BACKLOG = 128
 """Connections that may wait in the kernel. On a unix socket, Linux refuses further ones at once."""
+_FIELD = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n\0]*\r?\n")  # of a head: RFC 9112
 _HEAD = 64 * 1024  # bytes of a request line and its headers
 _DRAINED = 4 * 1024 * 1024  # bytes
 _PAUSE = 0.1  # seconds before it tries again to accept, if this process has too many files open
@@ -550,10 +552,15 @@ class _Head:
     def __init__(self, stream: Any) -> None:
         self._stream = stream
         self._left = _HEAD
+        self._began = False
 
     def readline(self, limit: int = -1) -> bytes:
         """Return a line. Raises Refused."""
         line: bytes = self._stream.readline(limit)
+        if self._began and line.strip(b"\r\n") and not _FIELD.fullmatch(line):
+            # A folded one, for example: a proxy in front might read it in another way.
+            raise _malformed(HTTPStatus.BAD_REQUEST, "a line of the head is no header")
+        self._began = True
         self._left -= len(line)
         if self._left < 0:
             raise _malformed(

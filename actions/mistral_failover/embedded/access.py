@@ -10,9 +10,9 @@ it, in this order:
    this API, ``Origin`` and ``Sec-Fetch-Site`` name no other site.
 2. The token is in ``X-Auth-Token``, else 401. A caller whose ``X-Auth-Token`` is a cloud's, for the
    actions, sends it as ``Authorization: Bearer`` instead.
-4. The path is none that this package has no use for, else 403.
-5. The body is JSON, or plain text where Mistral reads definitions, else 415.
-6. A JSON body is an object, else 400: to anything else Mistral answers 500.
+3. The path is none that this package has no use for, else 403.
+4. The body is JSON, or plain text where Mistral reads definitions, else 415.
+5. A JSON body is an object, else 400: to anything else Mistral answers 500.
 
 The body is read only in the last step: without the token nothing is kept of it.
 """

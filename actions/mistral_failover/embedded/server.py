@@ -339,7 +339,7 @@ class EmbeddedMistral:
             stack.enter_context(HttpServer(listening, WsgiFace(gate, access.LARGEST)))
             if self._socket is not None:
                 # While it still listens: afterwards it may be another process's.
-                stack.callback(self._socket.unlink, missing_ok=True)
+                stack.callback(unix_socket.removed, self._socket, self._socket.stat())
                 self._url = f"{SCHEME}{self._socket}"
             else:
                 host, port = listening.getsockname()

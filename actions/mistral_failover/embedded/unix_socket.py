@@ -46,6 +46,13 @@ def bound(path: Path) -> socket.socket:
     return listening
 
 
+def removed(path: Path, made: os.stat_result) -> None:
+    """Remove a socket, unless another one is at its path. ``made``: the file that was made."""
+    with contextlib.suppress(OSError), _alone_in(path.parent):
+        if os.path.samestat(os.lstat(path), made):
+            path.unlink()
+
+
 def check_free(path: Path) -> None:
     """Check that :func:`bound` would work, as far as that shows; leave nothing behind. Raises as
     :func:`bound`."""

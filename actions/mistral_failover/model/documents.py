@@ -36,6 +36,8 @@ MAX_INTEGER = 2**63 - 1
 MAX_JSON_BYTES = 64 * 1024 * 1024
 """The longest JSON that is read, unless the caller sets a smaller limit: no listing of a service is
 near it."""
+MAX_JSON_VALUES = 1_000_000
+"""Values in JSON: each takes far more memory than its text."""
 MAX_JSON_DEPTH = 200
 """Levels of JSON: what works on a value calls itself for each level."""
 MAX_JSON_DIGITS = 4300
@@ -96,6 +98,13 @@ def load_workflow(text: str | bytes, what: str) -> dict[str, Any]:
     return _read(text, what, _Dialect(_of_mistral, loader=_MistralsLoader))
 
 
+def _values(text: str | bytes) -> int:
+    """Return how many values JSON may have at most: each follows one of these."""
+    if isinstance(text, str):
+        return sum(map(text.count, ",[{"))
+    return sum(map(text.count, (b",", b"[", b"{")))
+
+
 def load_json(text: str | bytes, what: str, longest: int = MAX_JSON_BYTES) -> Any:
     """Read JSON, at most ``longest`` bytes or characters and 200 levels deep. NaN and infinities,
     which JSON does not have and some services in Python send, become None.
@@ -105,6 +114,8 @@ def load_json(text: str | bytes, what: str, longest: int = MAX_JSON_BYTES) -> An
     """
     if len(text) > longest:
         raise _too_long(what, longest)
+    if _values(text) > MAX_JSON_VALUES:
+        raise InvalidDocument("", f"the {what} has too many values", "Send fewer at once.")
     try:
         value = json.loads(  # noqa: TID251 - this is the function to use
             text, parse_int=_json_integer, parse_float=_json_float, parse_constant=_none

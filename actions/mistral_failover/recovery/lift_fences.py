@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from weakref import WeakKeyDictionary
 
 from mistral_failover.cloud.errors import CloudError
@@ -32,6 +32,8 @@ LIMIT = 10.0
 continues."""
 
 _looked: WeakKeyDictionary[Database, float] = WeakKeyDictionary()
+_last: WeakKeyDictionary[Database, str] = WeakKeyDictionary()
+"""The host that was looked at last."""
 
 
 def lift_fences(request: Request, *, at_once: bool = False) -> None:
@@ -47,11 +49,12 @@ def lift_fences(request: Request, *, at_once: bool = False) -> None:
     except devices.NoDevices:
         return
     _looked[database] = began
-    found = lifting.hosts_with_leftovers(database, known)
+    found = _from_the_next_one(database, lifting.hosts_with_leftovers(database, known))
     # The storage first: then Nova may use the host. A Ceph that hangs does not keep Nova waiting.
     for lift in (_unblock, _tell_nova_back):
         guard = DeadlineGuard(time.monotonic() + LIMIT, settings.http_timeout)
         for host in found:
+            _last[database] = host
             try:
                 lift(request, known, lifting.leftovers(database, known, host), guard)
             except (CloudError, power.Unproven) as error:
@@ -59,6 +62,13 @@ def lift_fences(request: Request, *, at_once: bool = False) -> None:
     if known.ceph is not None:
         guard = DeadlineGuard(time.monotonic() + LIMIT, settings.http_timeout)
         _keep(database, known, Cluster(known.ceph, _permitted(guard)))
+
+
+def _from_the_next_one(database: Database, found: Sequence[str]) -> list[str]:
+    """Return the hosts from that on which the last sweep did not come to: some stay dead for long,
+    and the time of one sweep may not be enough for all."""
+    last = _last.get(database, "")
+    return [host for host in found if host >= last] + [host for host in found if host < last]
 
 
 def _keep(database: Database, known: Devices, cluster: Cluster) -> None:

@@ -15,7 +15,7 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from mistral_failover.http_server import ANSWER, BACKLOG, SLOWEST, Gone, Listener, Places
+from mistral_failover.http_server import ANSWER, BACKLOG, Gone, Listener, Places
 from mistral_failover.loopback import require_loopback
 from mistral_failover.refusals import RefusalLog
 from mistral_failover.ui.access import LoginSessions
@@ -59,6 +59,7 @@ def serving(
             lifespan="off",
             ws="none",  # whichever library is installed
             server_header=False,
+            headers=[("Connection", "close")],  # one request each, as `http_server` has it
             proxy_headers=False,
             timeout_graceful_shutdown=1,
         )
@@ -126,10 +127,9 @@ class _Connection(H11Protocol):
         self._our_turn()
 
     def on_response_complete(self) -> None:
-        """Wait for the client to take the answer, and for its next request."""
-        self._clients_turn(SLOWEST)
+        """Wait for the client to take the answer."""
+        self._clients_turn(ANSWER)
         super().on_response_complete()
-        self._our_turn()  # the next request may have arrived already
 
     def pause_writing(self) -> None:
         """Wait for the client to take what was written."""

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from mistral_failover import private_files
 from mistral_failover.resources.fence.ceph import ENOUGH, Cluster
 from mistral_failover.resources.fence.devices import Ceph
 from support.ceph import LIMIT, POOL, RealCeph, missing, real_ceph
@@ -57,6 +58,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Cluster:
     programs = {name: str(tmp_path / name) for name in ("ceph", "rbd")}
     for each in programs.values():
         shutil.copy(SIMULATORS / "ceph_simulated", each)
+    private_files.write(tmp_path / "client.fence.keyring", "a key")
     return cluster_of(conf, tmp_path, **programs)
 
 

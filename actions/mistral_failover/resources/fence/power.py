@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -202,7 +202,9 @@ def _switch_off_once(switch: Switch, host: str, claim: Claim, levels: Levels) ->
     """Switch the host off and record the proof; return it. Raises as `switch_off`."""
     proven = False
     try:
-        proof = _Fence(switch, host, claim).through(levels)
+        found = switch.store.reading(lambda tx: host_fences.of_host(tx, host))
+        only_asks = not found.back and not switch.again
+        proof = _Fence(switch, host, claim, only_asks).through(levels)
         proven = switch.store.atomically(lambda tx: host_fences.prove(tx, claim, proof))
         if not proven:
             raise _lost()
@@ -488,11 +490,13 @@ def _contradicted_by_storage(
 
 @dataclass
 class _Fence:
-    """One fence of a host, by the holder of its claim."""
+    """One fence of a host, by the holder of its claim. ``only_asks``: the host is not back, so its
+    devices are asked and switch nothing: it may have been switched on since it was seen off."""
 
     switch: Switch
     host: str
     claim: Claim
+    only_asks: bool
     _failed: list[Device] = field(default_factory=list)
 
     def through(self, levels: Levels) -> str:
@@ -524,13 +528,13 @@ class _Fence:
         left = self.switch.left
         return left if sum(limits) <= left else left * limits[0] / sum(limits)
 
-    def _level(self, level: Iterable[Device], until: float) -> str:
+    def _level(self, level: Sequence[Device], until: float) -> str:
         """Switch off by every device of a level, then ask each one separately."""
 
         def permit(seconds: float) -> float:
             return self._permit(min(seconds, until - time.monotonic()))
 
-        for device in level:
+        for device in () if self.only_asks else level:
             reach("power.before")
             answer = agents.off(device, permit, self.switch.going)
             reach("power.after")
@@ -539,7 +543,7 @@ class _Fence:
         said = []
         for device in level:
             answer = agents.status(device, permit, self.switch.going)
-            if answer.power is Power.ON:
+            if answer.power is Power.ON and not self.only_asks:
                 raise Unproven(f"{answer.words}, although it reported success for off")
             if answer.power is not Power.OFF:
                 raise Unproven(answer.words, answer.detail)
