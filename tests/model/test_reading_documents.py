@@ -307,6 +307,7 @@ def without_limit() -> Iterator[None]:
         '{"a":' * (MAX_JSON_DEPTH + 1) + "1" + "}" * (MAX_JSON_DEPTH + 1),
         "9" * 1_000_000,
         "-" + "9" * 5_000,
+        "[" + "[]," * 600_000 + "1]",
         b"\xff",
         '"' + "x" * 1_000 + '"',
     ],

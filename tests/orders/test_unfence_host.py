@@ -598,6 +598,27 @@ def test_a_block_is_lifted_while_nova_hangs(
     assert stored.fencing.forced_down()
 
 
+def test_a_sweep_goes_on_with_the_host_after_the_one_that_took_its_time(
+    stored: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts = [f"host-{number}" for number in range(5)]
+    looked: list[str] = []
+
+    def slow(_request: object, _known: object, host: str, _guard: object) -> None:
+        looked.append(host)
+
+    monkeypatch.setattr(lifting, "hosts_with_leftovers", lambda *_: hosts)
+    monkeypatch.setattr(lifting, "leftovers", lambda _store, _known, host: host)
+    monkeypatch.setattr(lift_fences, "_unblock", lambda *_: None)
+    monkeypatch.setattr(lift_fences, "_tell_nova_back", slow)
+    monkeypatch.setattr(lift_fences, "_keep", lambda *_: None)
+    monkeypatch.setitem(lift_fences._last, stored.fencing.runtime.database, "host-3")
+
+    sweep(stored)
+
+    assert looked == ["host-3", "host-4", "host-0", "host-1", "host-2"]
+
+
 def test_a_project_that_may_not_use_the_devices_lifts_nothing_and_takes_no_turn_of_another(
     stored: Stored, monkeypatch: pytest.MonkeyPatch
 ) -> None:

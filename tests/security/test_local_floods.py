@@ -4,6 +4,7 @@ from an answer, and this process from nothing."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import subprocess
@@ -82,6 +83,22 @@ def test_slow_clients_get_a_bounded_number_of_places_and_keep_no_client_out(
         assert [status() for _ in range(3)] == [expected] * 3
 
 
+def test_a_connection_ends_with_its_first_answer(
+    served: tuple[int, Callable[[], int]],
+) -> None:
+    """A client that sends its next request early would keep its place for ever."""
+    port, _ = served
+    one = b"GET /x HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % port
+    with socket.create_connection(("127.0.0.1", port), 30) as wire:
+        wire.sendall(5 * one)
+        said = b""
+        with contextlib.suppress(ConnectionResetError):  # the rest of its requests is not read
+            while some := wire.recv(65536):
+                said += some
+
+    assert said.count(b"HTTP/1.1 ") == 1
+
+
 def test_a_client_that_takes_no_answer_keeps_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "ANSWER", 0.1)
     monkeypatch.setattr(http_server, "POLL", 0.01)
@@ -150,6 +167,18 @@ def test_a_head_without_end_is_refused() -> None:
     ):
         wire.sendall(b"GET / HTTP/1.1\r\n" + b"".join(b"x: %5000d\r\n" % n for n in range(15)))
         assert b" 431 " in wire.recv(100)
+
+
+@pytest.mark.parametrize("line", [b" folded", b"no colon", b"Na me: x", b"a: x\ry", b"a: \0"])
+def test_a_line_of_a_head_that_is_no_header_is_refused(line: bytes) -> None:
+    """A proxy in front might understand it in another way."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    with (
+        HttpServer(listening, Stub(Response(200))),
+        socket.create_connection(listening.getsockname(), 30) as wire,
+    ):
+        wire.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n" + line + b"\r\n\r\n")
+        assert b" 400 " in wire.recv(100)
 
 
 # -- descriptors

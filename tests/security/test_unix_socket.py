@@ -329,6 +329,21 @@ def test_a_server_on_a_socket_serves_commands_and_actions_and_has_no_port(folder
     assert not path.exists()
 
 
+def test_a_server_that_stops_removes_no_socket_of_another_one(tmp_path: Path) -> None:
+    path = tmp_path / "run" / "api.sock"
+    first = unix_socket.bound(path)
+    made = path.stat()
+    path.unlink()  # by hand
+    second = unix_socket.bound(path)
+
+    unix_socket.removed(path, made)
+    assert path.exists()
+    unix_socket.removed(path, path.stat())
+    assert not path.exists()
+    first.close()
+    second.close()
+
+
 def ports_of(pid: int) -> list[int]:
     """The TCP ports on which a process listens."""
     links = (each.readlink() for each in Path(f"/proc/{pid}/fd").iterdir())

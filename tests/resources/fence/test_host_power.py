@@ -12,6 +12,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from mistral_failover.cloud import hosts
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import HandedBack
-from mistral_failover.resources.fence import host_power
+from mistral_failover.resources.fence import host_power, power
 from mistral_failover.store import host_fences
 from support.fencing import AGENT, PASSWORD, PROJECT, Fencing, since
 from support.operators import Operator
@@ -548,6 +549,37 @@ def test_a_host_that_boots_after_its_repair_is_not_switched_off_again(
 
     fencing.by_hand()
     assert fencing.machines.power(fencing.host) == "off", "an operator may"
+
+
+def test_a_host_that_is_switched_on_while_its_devices_are_tried_stays_on(fencing: Fencing) -> None:
+    """It was seen off, but the first level takes its time."""
+    fencing.dies()
+    hanging = fencing.device(fencing.machines.board("hangs"), limit=4)
+    answering = fencing.device(fencing.machines.board(), limit=4)
+    fencing.configure([hanging], [answering], projects=[PROJECT, "another"])
+    before = fencing.now()
+    assert fencing.prove(limit=12).proven
+    table = host_fences.host_fences.update().values(proof=None, proven_at=None)
+    fencing.runtime.database.atomically(lambda tx: tx.execute(table))
+    switched = len(fencing.actions())
+
+    def is_claimed() -> bool:
+        read = fencing.runtime.database.reading
+        return read(lambda tx: host_fences.of_host(tx, fencing.host)).owner is not None
+
+    def repaired() -> None:
+        until(is_claimed, "nothing claims the host")
+        fencing.is_switched_on()
+
+    def fenced() -> None:
+        with suppress(power.Unproven, CloudError):
+            fencing.prove(limit=20, project="another")
+
+    with since(before):
+        together(2, lambda number: (fenced, repaired)[number]())
+
+    assert "off" not in fencing.actions()[switched:]
+    assert fencing.machines.power(fencing.host) == "on"
 
 
 @pytest.mark.parametrize("must_be_down", [True, False])
