@@ -279,6 +279,27 @@ def test_the_first_alarm_about_a_member_is_taken_whatever_else_its_sender_sends(
     assert all(strangers)
 
 
+def test_a_first_alarm_that_could_not_be_decided_is_taken_when_it_is_repeated(
+    begun: Ready, door: intake.Intake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intake, "RATE", 0.0)
+    monkeypatch.setattr(intake, "BURST", 0.0)
+    away = {"away": True}
+    decide = recording.record
+
+    def record(*arguments: Any) -> Any:
+        if away.pop("away", False):
+            raise OSError("the store is away")
+        return decide(*arguments)
+
+    monkeypatch.setattr(recording, "record", record)
+    with pytest.raises(intake.Refused) as refused:
+        door.take(delivery(signal()))
+    assert refused.value.status == 503
+
+    assert decisions(door.take(delivery(signal()))) == ["ADMITTED"]
+
+
 def test_a_held_alarm_starts_nothing_until_it_is_judged_again(
     begun: Ready, door: intake.Intake, mistral: Started, context: ActionContext
 ) -> None:

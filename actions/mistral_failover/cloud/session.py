@@ -250,8 +250,8 @@ class _GuardedTransport(requests.adapters.BaseAdapter):
         if timeout is not None:
             seconds = min(seconds, timeout)
         _call.sends_until = _elapsed() + seconds
-        # As a total limit: otherwise connecting and waiting for the answer could take that long
-        # each.
+        # For connecting and the beginning of the answer together. Each further read may take as
+        # long: an answer that comes in drops is not bounded by this.
         total: Any = urllib3.Timeout(total=seconds)
         try:
             over = self._over or _Connections.shared

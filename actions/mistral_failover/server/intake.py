@@ -172,8 +172,6 @@ class Intake:
         self._project = request.project_id
         self._clock = clock
         self._queues: dict[Sender, _SenderQueue] = {}  # at most two for each line of the secret
-        self._first: dict[tuple[str, str], float] = {}
-        """By member, when an alarm was accepted above the rate of its sender."""
         self._members: Mapping[str, set[tuple[str, str]]] = {}
         self._members_at = -KNOWN
         self._reading = threading.Lock()
@@ -195,7 +193,7 @@ class Intake:
         self, queue: _SenderQueue, delivery: Delivery, signature: str | None
     ) -> AcceptedAlarms:
         rate = queue.rate
-        allowed = rate.allows()
+        allowed, first = rate.allows(), set[tuple[str, str]]()
         try:
             inputs, alarms = _read(delivery, signed=signature is not None)
         except Refused:
@@ -207,7 +205,7 @@ class Intake:
         reports = [AlarmReport(alarm, group, member) for alarm in alarms]
         if allowed:
             rate.charge(len(alarms) - 1)
-        elif not self._is_first_of_a_member(reports):
+        elif not (first := self._first_of_members(queue, reports)):
             raise _too_many()
         if any(each.is_host_event and not (member or each.member) for each in alarms):
             # Nova says which members are there, and that takes its time.
@@ -218,6 +216,9 @@ class Intake:
             raise
         except Exception as error:  # noqa: BLE001 - logged; the sender is to try again
             LOG.exception("An alarm could not be decided.")
+            with self._lock:  # the sender is to repeat it
+                for each in first:
+                    queue.first.pop(each, None)
             raise _unavailable("the state store does not answer") from error
         if allowed:
             repeats = sum(
@@ -226,18 +227,20 @@ class Intake:
             rate.charge(-repeats * (1 - REPEAT))
         return taken
 
-    def _is_first_of_a_member(self, reports: Sequence[AlarmReport]) -> bool:
-        """Return whether one of these alarms reports the failure of a known member, and none about
-        this member was accepted for that reason within `ALWAYS`. Raises Refused."""
+    def _first_of_members(
+        self, queue: _SenderQueue, reports: Sequence[AlarmReport]
+    ) -> set[tuple[str, str]]:
+        """Return the known members whose failure these alarms report, if none of the sender about
+        them was accepted for that reason within `ALWAYS`. Raises Refused."""
         firing = [each for each in reports if each.alarm.firing or each.alarm.still]
         if firing and time.monotonic() - self._members_at >= KNOWN:
             self._refresh_members()
         with self._lock:
             now = time.monotonic()
             about = {each for report in firing for each in _about(report, self._members)}
-            first = {each for each in about if now - self._first.get(each, -ALWAYS) >= ALWAYS}
-            self._first |= dict.fromkeys(first, now)
-        return bool(first)
+            first = {each for each in about if now - queue.first.get(each, -ALWAYS) >= ALWAYS}
+            queue.first |= dict.fromkeys(first, now)
+        return first
 
     def _refresh_members(self) -> None:
         """Read the members, unless another request is reading them. Not under the lock that every
@@ -472,6 +475,8 @@ class _SenderQueue:
         start: Callable[[Sequence[tuple[str, ...]]], Sequence[str | Exception]],
     ) -> None:
         self.rate = _RateLimit(RATE, BURST)
+        self.first: dict[tuple[str, str], float] = {}
+        """By member, when an alarm was accepted above the rate."""
         self.deciding = Batches(decide, DECIDED, lambda portion: len(portion.reports))
         self.starting = Batches(start, STARTED)
         self._places = threading.BoundedSemaphore(PENDING)
