@@ -201,7 +201,7 @@ def test_an_administrators_other_projects_are_let_alone(deployment: Any, tmp_pat
 @pytest.mark.parametrize(
     ("text", "code"),
     [
-        ("no: workflow\n", "[WORKFLOW_INVALID]"),
+        ("nothing: workflow\n", "[WORKFLOW_INVALID]"),
         ("a: [\n", "[NO_FILE]"),
         (OWN.replace("house.greet", SWEEP), "[NAME_TAKEN]"),
     ],
