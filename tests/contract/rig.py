@@ -398,7 +398,7 @@ class Rig(ABC):
         return [row["instance"] for row in answer.json()["attachments"] if row["instance"]]
 
     def within_demo(self, name: str) -> Cloud:
-        """The adapters with somebody's own token, in demo's project: "demo", or "admin"."""
+        """The adapters with a user's own token, in demo's project: "demo", or "admin"."""
         return self.connect(name, token=str(self.api(name).session.get_token()))
 
     def make_port(self) -> str:

@@ -421,7 +421,7 @@ def test_a_report_that_waited_in_the_broker_is_no_return(
 
 
 def test_a_change_by_an_operator_is_no_return(stored: Stored) -> None:
-    """Whoever repairs a host disables its compute service, and that moves Nova's `updated_at`."""
+    """An operator who repairs a host disables it in Nova. That moves Nova's `updated_at`."""
     dies(stored)
     fence(stored)
     sweep(stored)

@@ -233,7 +233,7 @@ WITHOUT_SECRETS = {
     "testing/workflows.py": "workflow files",
     "ui/serving.py": "opens the page for browsers",
 }
-"""What opens files by itself, and which. Whoever adds one here says why it needs no such rule."""
+"""What opens files by itself, and which. Each says why it needs no such rule."""
 DRILLS = {"drill", "emulator"}
 """They invent their secrets, and look for them in what leaked."""
 

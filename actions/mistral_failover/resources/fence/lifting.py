@@ -6,7 +6,7 @@ its host must have been proven off after it was blocked: then the client is dead
 client is on follows from its address alone, by the operator's file: Nova may name another one
 after an evacuation. Until it is lifted here, each recorded client stays blocked: a standby may have
 its volume. So one that is not on the list any more is added again, and an entry that is about to
-end is replaced, whoever made it.
+end is replaced, also one of others.
 
 `host_power` tells Nova that the host is down. From then on Nova shows it down whatever it reports:
 that is our own mark, and says nothing about the host. Nova is told otherwise when the compute
