@@ -2,7 +2,9 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-MACHINES := FAILOVER_CLOUD_MACHINES=yes $(BIN)/python -m testcloud
+# A module of tests/, or of the checkout.
+TOOL   := PYTHONPATH=tests:. $(BIN)/python -m
+MACHINES := FAILOVER_CLOUD_MACHINES=yes $(TOOL) testcloud
 STAMP  := $(VENV)/.installed
 
 # Tests start thousands of programs: each starts in half the time if Python keeps what it compiled.
@@ -21,7 +23,7 @@ drill: $(STAMP)
 
 # Debian's fence agents and Ceph are installed if they are missing and you are root.
 test: $(STAMP)
-	PYTHONPATH=tests:. $(BIN)/python -m support.fence_agents
+	$(TOOL) support.fence_agents
 	$(BIN)/pytest -n 5 --dist worksteal --durations=10
 
 # The command line before a Mistral that is served, in a process of its own.
@@ -53,13 +55,13 @@ test-designate: $(STAMP)
 # Each service of the test cloud away for 30 s and 5 minutes, and processes that die at a task of a
 # project's own chain: about an hour.
 test-outages: $(STAMP)
-	$(BIN)/python -m testcloud up
+	$(TOOL) testcloud up
 	$(BIN)/pytest --cloud=real --timeout=1800 -s -m outages tests/real_cloud
 
 # Whole programs, as a user starts them: drills of every kind, servers, the tutorial, completion in
 # zsh and fish (Debian's, installed if they are missing and you are root).
 drills: $(STAMP)
-	PYTHONPATH=tests:. $(BIN)/python -m support.shells
+	$(TOOL) support.shells
 	$(BIN)/pytest -m drills tests -n 3 --dist loadfile --timeout=300 --durations=10
 
 # What dies, hangs or loses its rights in the middle. tests/faults starts Mistrals of its own, and a
@@ -81,14 +83,14 @@ test-deep: $(STAMP)
 
 # The agents and their channel on a real RabbitMQ, and everybody killed at every point.
 test-broker: $(STAMP)
-	$(BIN)/python -m testbroker install
+	$(TOOL) testbroker install
 	$(BIN)/pytest -m broker tests/broker -n 2 --durations=10
 
 # In a real Chromium (Debian's, installed if it is missing and you are root): the web page, and what
 # a web page of others can do to the API. Screenshots in build/ui.
 test-ui: $(STAMP)
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[browser]'
-	PYTHONPATH=tests:. $(BIN)/python -m support.chromium
+	$(TOOL) support.chromium
 	$(BIN)/pytest -m browser tests/ui tests/security -n 0 --durations=5
 
 # The pictures of the documentation, from these tests.
@@ -102,7 +104,7 @@ agent-deb: $(STAMP)
 # It, in a Debian 12 and a Debian 13 of its own; images where something builds them (Debian, root).
 test-package: $(STAMP)
 	command -v mmdebstrap >/dev/null || apt-get install -qy --no-install-recommends mmdebstrap
-	$(BIN)/python -m testbroker install
+	$(TOOL) testbroker install
 	$(BIN)/pytest -m package tests/installation -n 0 --durations=5
 
 lint: $(STAMP)
@@ -115,29 +117,30 @@ lint: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs build/html
 
+# All parts, or PARTS="core many".
 bench: $(STAMP)
-	$(BIN)/python -m bench
+	$(TOOL) bench $(PARTS)
 
 bench-cloud: $(STAMP)
-	$(BIN)/python -m testcloud up
-	$(BIN)/python -m bench.cloud
+	$(TOOL) testcloud up
+	$(TOOL) bench.cloud
 
 mutants: $(STAMP)
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[mutants]'
-	$(BIN)/python -m bench.mutants
+	$(TOOL) bench.mutants
 
 # What cloud-up does first, and machines-up too; nothing is started.
 cloud-install: $(STAMP)
-	$(BIN)/python -m testcloud install
+	$(TOOL) testcloud install
 
 cloud-up: $(STAMP)
-	$(BIN)/python -m testcloud up
+	$(TOOL) testcloud up
 
 cloud-down: $(STAMP)
-	$(BIN)/python -m testcloud down
+	$(TOOL) testcloud down
 
 cloud-status: $(STAMP)
-	$(BIN)/python -m testcloud status
+	$(TOOL) testcloud status
 
 # Real guests, disks and power switches: see docs/machines.md. As root, on Debian 12.
 machines-install: $(STAMP)

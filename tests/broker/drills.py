@@ -16,7 +16,7 @@ from typing import Any
 from broker.rig import Node, Rig, read
 from faults.drill import Drill, Play
 from faults.slot import LEASE, Slot, until
-from mistral_failover.drill import examples
+from mistral_failover.lab.drill import examples
 from mistral_failover.runtime.request import DEFAULT_PROJECT
 from support.injected_faults import Fault
 from support.operators import Operator

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 import yaml
 
-from mistral_failover.drill import examples
 from mistral_failover.embedded.process import MistralProcess
-from mistral_failover.emulator.client import EmulatorClient
+from mistral_failover.lab.drill import examples
+from mistral_failover.lab.emulator.client import EmulatorClient
 from support.commands import failover
 from support.deployments import create_example, deployed
 

@@ -17,7 +17,7 @@ import yaml
 
 from cli.conftest import Deployment
 from mistral_failover.cli.status_screen import help_lines
-from mistral_failover.drill import examples
+from mistral_failover.lab.drill import examples
 from support.deployments import deployed
 from support.operators import Operator
 

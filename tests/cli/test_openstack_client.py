@@ -18,9 +18,9 @@ import yaml
 
 from mistral_failover.cli import connection, osc, registry
 from mistral_failover.cli.registry import Registry
-from mistral_failover.drill import examples
-from mistral_failover.emulator.clouds import write_clouds_yaml
-from mistral_failover.emulator.server import EmulatedCloud
+from mistral_failover.lab.drill import examples
+from mistral_failover.lab.emulator.clouds import write_clouds_yaml
+from mistral_failover.lab.emulator.server import EmulatedCloud
 from support.deployments import create_example
 
 pytestmark = pytest.mark.drills

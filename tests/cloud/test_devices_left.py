@@ -15,7 +15,7 @@ from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.volume_holders import holders_of
 from mistral_failover.cloud.volumes import attach, detach
-from mistral_failover.emulator.client import EmulatorClient
+from mistral_failover.lab.emulator.client import EmulatorClient
 from support.emulated import Pair
 
 NO_WORKER = 0.3

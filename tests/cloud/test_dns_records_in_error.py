@@ -12,7 +12,7 @@ import requests
 from mistral_failover.cloud import dns_records
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.emulator.client import EmulatorClient
+from mistral_failover.lab.emulator.client import EmulatorClient
 
 
 @pytest.fixture

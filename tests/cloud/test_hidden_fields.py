@@ -19,7 +19,7 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.event_alarms import watching_alarms
 from mistral_failover.cloud.servers import delete_server, stop
 from mistral_failover.cloud.volumes import attach, detach, refuse_unmovable
-from mistral_failover.emulator.client import EmulatorClient
+from mistral_failover.lab.emulator.client import EmulatorClient
 from support.emulated import Pair
 
 CHANGES = ("attach_begin", "detach_begin", "server_deleted", "volume_deleted")

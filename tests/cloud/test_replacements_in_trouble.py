@@ -18,8 +18,8 @@ from mistral_failover.cloud.patches import SENDS, patch_parameters
 from mistral_failover.cloud.replacements import Replacement, replace_member, size_after
 from mistral_failover.cloud.stacks import Member, members, stack_map
 from mistral_failover.cloud.update_guard import KeptParts
-from mistral_failover.emulator.client import EmulatorClient
 from mistral_failover.fault_points import arm, disarm
+from mistral_failover.lab.emulator.client import EmulatorClient
 from support.agents import until
 from support.operators import Operator
 

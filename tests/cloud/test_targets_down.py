@@ -16,7 +16,7 @@ from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.servers import delete_server
 from mistral_failover.cloud.volumes import attach
-from mistral_failover.emulator.client import EmulatorClient
+from mistral_failover.lab.emulator.client import EmulatorClient
 from support.emulated import Pair
 from support.operators import Operator
 from support.waiting import until

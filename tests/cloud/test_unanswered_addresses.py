@@ -14,7 +14,7 @@ import requests
 from mistral_failover.cloud import dns_records, event_alarms, load_balancers, networks
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.emulator.client import EmulatorClient
+from mistral_failover.lab.emulator.client import EmulatorClient
 
 TIMEOUT = 0.3
 WAYS = [("mute", {"seconds": 3 * TIMEOUT}), ("drop", {}), ("lost", {"status": 502})]

@@ -22,7 +22,7 @@ from mistral_failover.cloud.replacements import replace_member
 from mistral_failover.cloud.servers import delete_server, server_state, stop
 from mistral_failover.cloud.stacks import members
 from mistral_failover.cloud.volumes import attach, detach
-from mistral_failover.emulator.client import EmulatorClient
+from mistral_failover.lab.emulator.client import EmulatorClient
 from support.emulated import Pair
 
 TIMEOUT = 0.15  # seconds after which a call counts as not answered

@@ -16,7 +16,7 @@ from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.volume_holders import volume_of
 from mistral_failover.cloud.waits import UNSTRETCHED, ProbeResult
-from mistral_failover.emulator.client import EmulatorClient
+from mistral_failover.lab.emulator.client import EmulatorClient
 from support.emulated import PAIR
 
 VOLUMES = UNSTRETCHED + 4

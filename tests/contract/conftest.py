@@ -18,7 +18,7 @@ from contract.emulated import LATENCY, EmulatedRig
 from contract.rig import Made, Rig
 from contract.templates import GROUPS, MEMBER, PAIR
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.emulator.server import EmulatedCloud
+from mistral_failover.lab.emulator.server import EmulatedCloud
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from contract.api import Person
 from contract.rig import Rig
-from mistral_failover.emulator.server import EmulatedCloud
+from mistral_failover.lab.emulator.server import EmulatedCloud
 from mistral_failover.settings import Settings
 
 _PACE = 0.05

@@ -33,8 +33,10 @@ from mistral_failover.cloud.volume_errors import KEEPING
 from mistral_failover.cloud.volume_holders import LEFT_DEVICES
 from mistral_failover.convergence import graph
 from mistral_failover.doctor.all_checks import CHECKS, GROUP_CHECKS
-from mistral_failover.drill import audit
 from mistral_failover.fault_points import BROKER_POINTS, POINTS
+from mistral_failover.lab.drill import audit
+from mistral_failover.lab.testing.run import Run
+from mistral_failover.lab.testing.workflows import Workflows
 from mistral_failover.metrics import families
 from mistral_failover.mistral import operation_documents
 from mistral_failover.model.group import INTERNAL_TYPES
@@ -44,8 +46,6 @@ from mistral_failover.model.types import installed_types
 from mistral_failover.orders.switchover import ENDINGS
 from mistral_failover.resources.offered import all_needs
 from mistral_failover.store.tables import metadata
-from mistral_failover.testing.run import Run
-from mistral_failover.testing.workflows import Workflows
 from support.pages import PAGES, ROOT, SOURCES, listed, page, rows, section, subsections, table
 from support.reachable import dotted, makes_an_error
 
@@ -290,7 +290,7 @@ def modules_of_the_import_contract() -> tuple[Found, Found]:
     picture = section(page("architecture"), "Modules").split("```")[1].splitlines()[1:]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = project["tool"]["importlinter"]["contracts"]
-    (layers,) = [each["layers"] for each in contracts if each["type"] == "layers"]
+    layers = next(each["layers"] for each in contracts if each["type"] == "layers")
     return [re.split(r" {2,}", line)[0] for line in picture], layers
 
 

@@ -106,7 +106,7 @@ def test_every_link_and_every_anchor_leads_somewhere() -> None:
 
 def test_every_file_that_is_named_exists() -> None:
     folders = (
-        "tests|workflows|docs|examples|bench|drill|store|convergence|cli|reports|model|metrics|"
+        "tests|workflows|docs|examples|lab|store|convergence|cli|reports|model|metrics|"
         "alarms|orders|resources|recovery|runtime|groups|cloud|doctor|embedded|server"
     )
 

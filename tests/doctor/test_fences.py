@@ -14,8 +14,8 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.doctor.checks import Examination, Finding
 from mistral_failover.doctor.fences import fences
-from mistral_failover.emulator.server import EmulatedCloud
-from mistral_failover.emulator.state import stable_hex
+from mistral_failover.lab.emulator.server import EmulatedCloud
+from mistral_failover.lab.emulator.state import stable_hex
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import blocked_clients
 from support.emulated import Pair, cloud, connect, emulated, emulator, pair

@@ -16,7 +16,7 @@ import requests
 from mistral_failover.doctor import all_checks, trusts
 from mistral_failover.doctor import rights as rights_checks
 from mistral_failover.doctor.checks import Examination, Finding
-from mistral_failover.emulator.server import EmulatedCloud
+from mistral_failover.lab.emulator.server import EmulatedCloud
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
 

@@ -79,8 +79,8 @@ def writers(folder: Path) -> list[str]:
 FALSE_WORD = """
 import json, sys, time
 from pathlib import Path
-from mistral_failover.drill.application import Application
-from mistral_failover.drill.scene import Scene
+from mistral_failover.lab.drill.application import Application
+from mistral_failover.lab.drill.scene import Scene
 
 def without_nova(definition):
     return definition | {"fence": [{"kind": "quiesce", "limit": 1}, "confirm"]}

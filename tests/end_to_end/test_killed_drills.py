@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from mistral_failover.emulator.client import EmulatorClient, EmulatorError
-from mistral_failover.emulator.latency import MEASURED
+from mistral_failover.lab.emulator.client import EmulatorClient, EmulatorError
+from mistral_failover.lab.emulator.latency import MEASURED
 from mistral_failover.store.database import Database
 from mistral_failover.store.tables import groups, journal, operations
 from support.drills import DRILL, drill

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.drill import examples
 from mistral_failover.embedded.process import MistralProcess
-from mistral_failover.emulator.client import EmulatorClient
+from mistral_failover.lab.drill import examples
+from mistral_failover.lab.emulator.client import EmulatorClient
 from support.deployments import create_example, deployed
 
 pytestmark = pytest.mark.drills

@@ -11,9 +11,9 @@ from typing import Any
 from faults.nurse import Nurse
 from faults.slot import LEASE, Fault, Slot, until
 from faults.watch import Watch
-from mistral_failover.drill import examples
-from mistral_failover.drill.audit import AT_REST
 from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.lab.drill import examples
+from mistral_failover.lab.drill.audit import AT_REST
 from mistral_failover.mistral.client import MistralError
 
 LIMIT = 90.0  # seconds within which a group must have come to rest

@@ -12,8 +12,8 @@ from faults.drill import Drill
 from faults.plays import APPLICATION, CRASH, DELETED, MODES, MOVED, WIDE
 from faults.slot import LEASE, Child, Fault, Slot
 from mistral_failover.embedded.errors import EmbeddedError
-from mistral_failover.emulator.client import EmulatorError
 from mistral_failover.fault_points import POINTS
+from mistral_failover.lab.emulator.client import EmulatorError
 from mistral_failover.mistral.client import MistralError
 
 SPAN = 4.0  # seconds in which everybody speaks

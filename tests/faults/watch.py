@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from faults.slot import Slot
-from mistral_failover.drill import audit
-from mistral_failover.drill.audit import State, Violation
+from mistral_failover.lab.drill import audit
+from mistral_failover.lab.drill.audit import State, Violation
 
 PERIOD = 0.2  # seconds
 

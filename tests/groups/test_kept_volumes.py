@@ -18,8 +18,8 @@ from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.stacks import stack_map
 from mistral_failover.convergence.records import Record
-from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.groups.kept_parts import volumes_of
+from mistral_failover.lab.emulator.server import EmulatedCloud
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
 from mistral_failover.store.attached_volumes import AttachedVolume

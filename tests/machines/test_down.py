@@ -14,7 +14,7 @@ import pytest
 
 from testcloud import settings
 from testcloud.machines import places
-from testcloud.settings import Settings
+from testcloud.settings import HERE, Settings
 
 pytestmark = pytest.mark.machines
 
@@ -41,6 +41,7 @@ def test_down_leaves_nothing_behind(cloud: Settings, request: pytest.FixtureRequ
     down = subprocess.run(
         [sys.executable, "-m", "testcloud", "down"],
         env={**os.environ, "FAILOVER_CLOUD_MACHINES": "yes"},
+        cwd=HERE.parent,
         capture_output=True,
         text=True,
         timeout=300,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.drill import examples
+from mistral_failover.lab.drill import examples
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.group import parse_group
 from mistral_failover.model.problems import group_problems

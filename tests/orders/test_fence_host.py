@@ -17,8 +17,8 @@ from mistral_failover.actions import base
 from mistral_failover.actions.hosts import FenceHost
 from mistral_failover.cloud import volumes
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.emulator.server import EmulatedCloud
-from mistral_failover.emulator.state import stable_hex
+from mistral_failover.lab.emulator.server import EmulatedCloud
+from mistral_failover.lab.emulator.state import stable_hex
 from mistral_failover.store import blocked_clients, groups, host_fences
 from support.emulated import Pair, cloud, connect, emulated, emulator, pair
 from support.fencing import PASSWORD, Fencing, Machines, clouds_of_an_operator, runtime_for

@@ -12,7 +12,7 @@ import pytest
 from mistral_lib.actions import Result
 
 from mistral_failover.actions.groups import Define
-from mistral_failover.emulator.server import EmulatedCloud
+from mistral_failover.lab.emulator.server import EmulatedCloud
 from mistral_failover.store.database import ProjectStore
 from mistral_failover.store.transaction import ProjectTransaction
 from support.scaled_groups import ScaledGroup, definition, emulated, of, shared, stack, state

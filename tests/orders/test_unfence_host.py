@@ -20,8 +20,8 @@ from mistral_failover.actions.recovery import Sweep
 from mistral_failover.cloud import hosts, volumes
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.embedded import background_sweep
-from mistral_failover.emulator.server import EmulatedCloud
-from mistral_failover.emulator.state import stable_hex
+from mistral_failover.lab.emulator.server import EmulatedCloud
+from mistral_failover.lab.emulator.state import stable_hex
 from mistral_failover.orders import unfence_host
 from mistral_failover.recovery import lift_fences
 from mistral_failover.resources.fence import lifting, power

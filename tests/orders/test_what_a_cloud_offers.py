@@ -12,7 +12,7 @@ from mistral_lib.actions import Result
 from mistral_failover.actions.doctor import Doctor
 from mistral_failover.actions.groups import Define
 from mistral_failover.cloud import session
-from mistral_failover.emulator.server import EmulatedCloud
+from mistral_failover.lab.emulator.server import EmulatedCloud
 from support.scaled_groups import ScaledGroup, definition, emulated, of, shared, state
 
 __all__ = ["emulated", "of", "shared", "state"]

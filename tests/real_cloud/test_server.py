@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from bench import databases
-from mistral_failover.drill import examples
+from mistral_failover.lab.drill import examples
 from support.cloud_audit import CloudAudit
 from support.servers import ServerProcess
 from testcloud.settings import REGION, Settings

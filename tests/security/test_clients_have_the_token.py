@@ -13,7 +13,7 @@ from keystoneauth1 import loading
 from keystoneauth1.session import Session
 
 from mistral_failover.cli import connection
-from mistral_failover.testing.engine import TestEngine
+from mistral_failover.lab.testing.engine import TestEngine
 from support.commands import failover
 
 VARIABLES = (

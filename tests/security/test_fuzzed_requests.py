@@ -20,8 +20,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mistral_failover.embedded.access import AccessControl
+from mistral_failover.lab.testing.engine import TestEngine
 from mistral_failover.mistral.client import MistralClient
-from mistral_failover.testing.engine import TestEngine
 
 TOKEN = "0123456789abcdef" * 4
 HOST = "127.0.0.1:8989"

@@ -25,13 +25,13 @@ import requests
 from bench.slow_clients import SlowClients
 from mistral_failover import http_server
 from mistral_failover.http_server import HttpServer, Request, Response
+from mistral_failover.lab.testing.engine import TestEngine
 from mistral_failover.metrics.server import MetricsServer
 from mistral_failover.mistral import in_process
 from mistral_failover.mistral.client import MistralClient, MistralError
 from mistral_failover.server.addresses import Address, bound
 from mistral_failover.server.service import Health
 from mistral_failover.server.webhook import Webhook
-from mistral_failover.testing.engine import TestEngine
 from mistral_failover.ui.serving import serving
 from support.servers import ServerProcess
 from support.waiting import until

@@ -15,9 +15,9 @@ import requests
 
 from mistral_failover import refusals
 from mistral_failover.embedded import access
+from mistral_failover.lab.testing.engine import TestEngine
 from mistral_failover.metrics import server as metrics
 from mistral_failover.refusals import EACH, REASONS, RefusalLog
-from mistral_failover.testing.engine import TestEngine
 from mistral_failover.ui import access as pages
 from mistral_failover.ui import serving as ui
 

@@ -22,8 +22,8 @@ import pytest
 from mistral_failover.embedded import access
 from mistral_failover.embedded.access import AccessControl
 from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.lab.testing.engine import TestEngine
 from mistral_failover.mistral.client import MistralClient, MistralError
-from mistral_failover.testing.engine import TestEngine
 
 SWITCHOVER = "failover.switchover"
 ORDER = f"""\

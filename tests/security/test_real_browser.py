@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from mistral_failover.lab.testing.engine import TestEngine
 from mistral_failover.mistral.client import MistralClient
-from mistral_failover.testing.engine import TestEngine
 from support.browser import EVIL, REBOUND
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]

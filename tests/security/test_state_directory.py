@@ -16,9 +16,9 @@ import pytest
 from mistral_failover import private_files
 from mistral_failover.agent.daemon import journal_file
 from mistral_failover.agent.daemon.journal_file import JournalError
-from mistral_failover.drill.scene import Scene
 from mistral_failover.embedded import access
 from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.lab.drill.scene import Scene
 from mistral_failover.server import state_dir
 
 OPEN = [0o755, 0o750, 0o770, 0o701, 0o777]

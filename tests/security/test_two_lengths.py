@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from mistral_failover.lab.testing.engine import TestEngine
 from mistral_failover.metrics.server import MetricsServer
-from mistral_failover.testing.engine import TestEngine
 
 BOTH = ("Content-Length: 2", "Transfer-Encoding: chunked")
 

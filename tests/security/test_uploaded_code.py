@@ -17,9 +17,9 @@ from keystoneauth1.session import Session
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.doctor import mistral as checks
 from mistral_failover.doctor.checks import Finding
+from mistral_failover.lab.testing.engine import TestEngine
 from mistral_failover.mistral.api import Mistral
 from mistral_failover.mistral.client import MistralClient
-from mistral_failover.testing.engine import TestEngine
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "mistral-policy.yaml"
 MEMBER = "role:member and project_id:%(project_id)s"

@@ -16,11 +16,11 @@ from keystoneauth1 import exceptions as keystone
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.session import GuardedSession
+from mistral_failover.lab.testing.engine import TestEngine
 from mistral_failover.mistral import shipped_workflows
 from mistral_failover.mistral.api import Mistral
 from mistral_failover.mistral.client import MistralClient, MistralError
 from mistral_failover.mistral.definitions import UNAUTHENTICATED, Definition, Shadowed, trusted
-from mistral_failover.testing.engine import TestEngine
 
 MINE, THEIRS, OTHERS = "mine", "evil", "others"  # Mistral on SQLite finds "evil" first
 NAME, USERS = "failover.sweep", "payments.notify"

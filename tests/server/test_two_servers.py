@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from bench import databases
-from mistral_failover.drill import examples
-from mistral_failover.drill.audit import audit, read_state
-from mistral_failover.drill.leaked_secrets import Secrets, password_of
-from mistral_failover.emulator.clouds import write_clouds_yaml
-from mistral_failover.emulator.server import EmulatedCloud
+from mistral_failover.lab.drill import examples
+from mistral_failover.lab.drill.audit import audit, read_state
+from mistral_failover.lab.drill.leaked_secrets import Secrets, password_of
+from mistral_failover.lab.emulator.clouds import write_clouds_yaml
+from mistral_failover.lab.emulator.server import EmulatedCloud
 from mistral_failover.server import secret
 from mistral_failover.store.database import Database
 from support.deployments import create_example

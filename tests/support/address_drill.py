@@ -19,11 +19,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from mistral_failover.drill import examples, rejoin
-from mistral_failover.drill.guest import ADDRESSES
-from mistral_failover.drill.scene import Scene
-from mistral_failover.emulator.client import EmulatorClient
-from mistral_failover.emulator.latency import MEASURED
+from mistral_failover.lab.drill import examples, rejoin
+from mistral_failover.lab.drill.guest import ADDRESSES
+from mistral_failover.lab.drill.scene import Scene
+from mistral_failover.lab.emulator.client import EmulatorClient
+from mistral_failover.lab.emulator.latency import MEASURED
 from support.operators import Operator
 from support.waiting import until
 

@@ -27,7 +27,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from mistral_failover.drill.audit import AT_REST, State, Violation, audit, read_state
+from mistral_failover.lab.drill.audit import AT_REST, State, Violation, audit, read_state
 from mistral_failover.model.ids import group_id
 from mistral_failover.store.database import Database
 from mistral_failover.store.tables import groups

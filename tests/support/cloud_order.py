@@ -2,7 +2,7 @@
 """Which tests of the test cloud share a process, and which come first.
 
 ``make test-cloud-together`` runs its files beside each other. One of the cloud's hosts may die: the
-scheduler puts no server on it that does not ask for it (testcloud/instances.py). All files that use
+scheduler puts no server on it that does not ask for it (`testcloud.instances`). All files that use
 that host share a process, so that one at a time does.
 """
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import mistral_failover.workflows
 
-from mistral_failover.drill import examples
 from mistral_failover.embedded.process import MistralProcess
 from mistral_failover.embedded.settings import LOCAL_HTTP
-from mistral_failover.emulator.client import EmulatorClient
-from mistral_failover.emulator.clouds import write_clouds_yaml
-from mistral_failover.emulator.server import EmulatedCloud
+from mistral_failover.lab.drill import examples
+from mistral_failover.lab.emulator.client import EmulatorClient
+from mistral_failover.lab.emulator.clouds import write_clouds_yaml
+from mistral_failover.lab.emulator.server import EmulatedCloud
 from support.databases import new_store
 from support.mistral_of_cloud import in_front_of
 

@@ -15,9 +15,9 @@ import pytest
 
 from mistral_failover.cloud.clients import Cloud, cloud_for
 from mistral_failover.cloud.guard import Guard, Unguarded
-from mistral_failover.emulator.client import EmulatorClient
-from mistral_failover.emulator.server import EmulatedCloud
-from mistral_failover.emulator.state import stable_hex
+from mistral_failover.lab.emulator.client import EmulatorClient
+from mistral_failover.lab.emulator.server import EmulatedCloud
+from mistral_failover.lab.emulator.state import stable_hex
 from mistral_failover.settings import Settings
 
 SETTINGS = Settings(

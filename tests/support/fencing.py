@@ -27,8 +27,8 @@ from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.hosts import operator_cloud
 from mistral_failover.cloud.servers import Evidence
 from mistral_failover.convergence.records import Traversal, TraversalStatus
-from mistral_failover.emulator.server import EmulatedCloud
-from mistral_failover.emulator.web import utc
+from mistral_failover.lab.emulator.server import EmulatedCloud
+from mistral_failover.lab.emulator.web import utc
 from mistral_failover.resources.fence import host_power, lifting, power
 from mistral_failover.resources.fence.devices import load
 from mistral_failover.resources.fence.rung import FenceAttempt, FenceTarget

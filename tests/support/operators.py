@@ -9,8 +9,8 @@ from typing import Any
 
 import requests
 
-from mistral_failover.emulator.client import EmulatorClient
-from mistral_failover.emulator.state import stable_hex
+from mistral_failover.lab.emulator.client import EmulatorClient
+from mistral_failover.lab.emulator.state import stable_hex
 from support.waiting import until
 
 

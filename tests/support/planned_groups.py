@@ -21,10 +21,10 @@ from mistral_failover.actions import groups as group_actions
 from mistral_failover.actions.base import FailoverAction
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.servers import server_state
-from mistral_failover.emulator.client import EmulatorClient
-from mistral_failover.emulator.clouds import write_clouds_yaml
-from mistral_failover.emulator.server import EmulatedCloud
 from mistral_failover.groups import agent_health
+from mistral_failover.lab.emulator.client import EmulatorClient
+from mistral_failover.lab.emulator.clouds import write_clouds_yaml
+from mistral_failover.lab.emulator.server import EmulatedCloud
 from mistral_failover.model.ids import group_id
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import DEFAULT_PROJECT, Request

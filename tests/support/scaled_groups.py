@@ -22,9 +22,9 @@ from mistral_failover.actions.groups import Define
 from mistral_failover.actions.members import ReplaceMember
 from mistral_failover.actions.orders import Begin, Switchover
 from mistral_failover.actions.reports import History, Status
-from mistral_failover.emulator.client import EmulatorClient
-from mistral_failover.emulator.clouds import write_clouds_yaml
-from mistral_failover.emulator.server import EmulatedCloud
+from mistral_failover.lab.emulator.client import EmulatorClient
+from mistral_failover.lab.emulator.clouds import write_clouds_yaml
+from mistral_failover.lab.emulator.server import EmulatedCloud
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.settings import Settings
 from support.databases import new_store

@@ -7,7 +7,7 @@ import datetime
 from pathlib import Path
 from typing import Any
 
-from mistral_failover.drill.audit import safe_attachment, single_attachment
+from mistral_failover.lab.drill.audit import safe_attachment, single_attachment
 from support.cloud_audit import Tail, attachments, calls, in_order, spilled
 
 OURS = "req-61ec0bdd-5d1f-505f-835a-a81a8239626a"

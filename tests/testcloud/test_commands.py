@@ -17,7 +17,7 @@ import pytest
 from testcloud import cloud, packages
 from testcloud.__main__ import main
 from testcloud.errors import CloudError
-from testcloud.settings import Settings
+from testcloud.settings import HERE, Settings
 
 
 @pytest.fixture(autouse=True)
@@ -133,7 +133,7 @@ runpy.run_module("testcloud", run_name="__main__")
 def test_an_installation_that_is_stopped_removes_what_it_has_unpacked(settings: Settings) -> None:
     settings.state.mkdir(parents=True, exist_ok=True)
     argv = [sys.executable, "-c", INSTALLING]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as installing:
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=HERE.parent) as installing:
         assert installing.stdout is not None
         unpacked = Path(installing.stdout.readline().strip())
         assert unpacked.is_dir()

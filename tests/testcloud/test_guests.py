@@ -17,11 +17,11 @@ import requests
 import sqlalchemy as sa
 import uvicorn
 
-from emulator.emulated_clients import PAIR, Clients, clients_of
-from mistral_failover.emulator.client import EmulatorClient
-from mistral_failover.emulator.core import Emulation
-from mistral_failover.emulator.latency import profile
-from mistral_failover.emulator.server import EmulatedCloud
+from lab.emulator.emulated_clients import PAIR, Clients, clients_of
+from mistral_failover.lab.emulator.client import EmulatorClient
+from mistral_failover.lab.emulator.core import Emulation
+from mistral_failover.lab.emulator.latency import profile
+from mistral_failover.lab.emulator.server import EmulatedCloud
 from support.waiting import until
 from testcloud.guests.__main__ import emulation as guests_of
 from testcloud.guests.cloud_reader import CloudReader, SeenServer, Unreachable
@@ -193,7 +193,7 @@ def test_a_server_that_nova_stopped_has_no_running_guest(home: Home) -> None:
 
     home.demo.compute.stop_server(home.a)
 
-    until(lambda: not home.guests.guests()[home.a]["running"], 20)
+    until(lambda: not home.guests.guests()[home.a]["running"], limit=20)
     assert home.guests.guests()[home.a]["applications"] == []
 
 
@@ -221,7 +221,7 @@ def test_a_volume_that_goes_while_it_is_written_on_is_seen(home: Home) -> None:
 
     home.demo.compute.delete_volume_attachment(home.a, home.data)
 
-    until(lambda: home.rules() == {"detached_while_writing"}, 20)
+    until(lambda: home.rules() == {"detached_while_writing"}, limit=20)
 
 
 def test_a_guest_that_lost_its_host_alone_writes_on_and_is_seen_as_second_writer(
@@ -239,7 +239,7 @@ def test_a_guest_that_lost_its_host_alone_writes_on_and_is_seen_as_second_writer
         assert "two_writers" in home.rules()
     finally:
         home.cloud.client.fault("host", "cmp1", "revive")
-    until(lambda: home.a not in home.guests.guests(), 20)
+    until(lambda: home.a not in home.guests.guests(), limit=20)
 
 
 def test_a_cloud_that_does_not_answer_is_said_to(cloud: EmulatedCloud) -> None:

@@ -69,11 +69,12 @@ def test_what_runs_is_found_by_its_name_and_not_started_twice(processes: Process
 
 def test_term_ends_it_and_its_file_goes(settings: Settings, processes: Processes) -> None:
     pid = start(processes, "sleeper", SLEEP)
+    identity = pids.identify(pid)
 
     assert processes.stop("sleeper")
 
     assert processes.find("sleeper") is None
-    assert not pids.identify(pid) or pids.identify(pid) != pid
+    assert pids.identify(pid) != identity
     assert list(settings.run.glob("*.json")) == []
     assert not processes.stop("sleeper")
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.emulator.client import EmulatorClient
+from mistral_failover.lab.emulator.client import EmulatorClient
 from support.browser import SHOTS, Tab
 from support.commands import failover
 from support.pictures import FOLDER, HEIGHTS, LARGEST, WIDTH

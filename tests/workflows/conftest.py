@@ -18,14 +18,14 @@ from mistral_failover import workflows as shipped
 from mistral_failover.actions import doctor, groups, plans, recovery, reports
 from mistral_failover.actions import members as member_actions
 from mistral_failover.convergence.records import Ready
-from mistral_failover.emulator.client import EmulatorClient
-from mistral_failover.emulator.clouds import write_clouds_yaml
-from mistral_failover.emulator.server import EmulatedCloud
+from mistral_failover.lab.emulator.client import EmulatorClient
+from mistral_failover.lab.emulator.clouds import write_clouds_yaml
+from mistral_failover.lab.emulator.server import EmulatedCloud
+from mistral_failover.lab.testing.engine import TestEngine
+from mistral_failover.lab.testing.run import Run
+from mistral_failover.lab.testing.workflows import Workflows
 from mistral_failover.runtime import process
 from mistral_failover.runtime.process import Runtime
-from mistral_failover.testing.engine import TestEngine
-from mistral_failover.testing.run import Run
-from mistral_failover.testing.workflows import Workflows
 from support.activation import activate, done
 from support.databases import new_store
 from support.waiting import until

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.emulator.client import EmulatorClient
 from mistral_failover.groups import agent_health
+from mistral_failover.lab.emulator.client import EmulatorClient
 from support.operators import Operator
 
 SIDES = ("left", "right")

@@ -12,7 +12,7 @@ import yaml
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
 from mistral_failover.actions import doctor, recovery
-from mistral_failover.emulator.client import EmulatorClient
+from mistral_failover.lab.emulator.client import EmulatorClient
 from support.operators import Operator
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

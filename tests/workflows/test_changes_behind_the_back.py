@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
 from mistral_failover.actions import groups, recovery, reports
-from mistral_failover.emulator.state import new_id
+from mistral_failover.lab.emulator.state import new_id
 from support.operators import Operator
 
 pytestmark = [pytest.mark.drills, pytest.mark.timeout(300)]

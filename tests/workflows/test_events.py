@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from mistral_lib.actions import Result
 
+from mistral_failover.lab.testing.workflows import Workflows
 from mistral_failover.orders import alarm_failovers
-from mistral_failover.testing.workflows import Workflows
 from support.alarm_bodies import ALERT, VERSIONED, WEBHOOK
 
 PARAMETERS = {"parameters": {"active": {"get_param": "active"}}}

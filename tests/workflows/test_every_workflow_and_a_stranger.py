@@ -18,14 +18,14 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 from mistral_failover import workflows as shipped
 from mistral_failover.actions import alarms, suspensions
 from mistral_failover.convergence.records import Lock, Node, Ticket
-from mistral_failover.emulator.client import EmulatorClient
-from mistral_failover.emulator.server import EmulatedCloud
+from mistral_failover.lab.emulator.client import EmulatorClient
+from mistral_failover.lab.emulator.server import EmulatedCloud
+from mistral_failover.lab.testing.run import Run
+from mistral_failover.lab.testing.workflows import Workflows
 from mistral_failover.mistral.operation_documents import ticket_document
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import DEFAULT_PROJECT
 from mistral_failover.store import groups, views
-from mistral_failover.testing.run import Run
-from mistral_failover.testing.workflows import Workflows
 from support.as_user import run_as
 from support.foreign_names import (
     OPERATIONS,

@@ -17,12 +17,12 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 from oslo_config import cfg
 
 from mistral_failover.actions import doctor, groups, orders, recovery, reports
+from mistral_failover.lab.testing.engine import TestEngine
 from mistral_failover.mistral.api import Mistral, mistral_for
 from mistral_failover.model.stages import Stage
 from mistral_failover.recovery import stuck_executions
 from mistral_failover.runtime.request import DEFAULT_PROJECT
 from mistral_failover.store.groups import group_id
-from mistral_failover.testing.engine import TestEngine
 from support.own_chain import CHAIN, ExternalServices
 
 pytestmark = pytest.mark.faults

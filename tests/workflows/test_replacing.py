@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from mistral_failover.cloud.errors import CloudError
+from mistral_failover.lab.testing.engine import TestEngine
 from mistral_failover.resources import group_member
-from mistral_failover.testing.engine import TestEngine
 from support.operators import Operator
 from support.waiting import until
 

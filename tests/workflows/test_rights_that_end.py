@@ -20,15 +20,15 @@ from mistral_failover import fault_points
 from mistral_failover import settings as configuration
 from mistral_failover.actions import groups as group_actions
 from mistral_failover.actions import reports
-from mistral_failover.drill import audit
-from mistral_failover.emulator.client import EmulatorClient
-from mistral_failover.emulator.server import EmulatedCloud
-from mistral_failover.emulator.state import stable_hex, token_key
+from mistral_failover.lab.drill import audit
+from mistral_failover.lab.emulator.client import EmulatorClient
+from mistral_failover.lab.emulator.server import EmulatedCloud
+from mistral_failover.lab.emulator.state import stable_hex, token_key
+from mistral_failover.lab.testing.run import Run
+from mistral_failover.lab.testing.workflows import Workflows
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.store import groups
 from mistral_failover.store.tables import metadata
-from mistral_failover.testing.run import Run
-from mistral_failover.testing.workflows import Workflows
 from support.activation import activate
 from support.as_user import run_as
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from stevedore import ExtensionManager
 
-from mistral_failover.testing.run import Run
+from mistral_failover.lab.testing.run import Run
 
 TICKET = {
     "failover_type_version": "2026-11-21",

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One alarm that is delivered again and again, mixed with others: each starts one traversal.
 
-``bench/admission.py`` does the same by the ten thousand, over HTTP."""
+``tests/bench/admission.py`` does the same by the ten thousand, over HTTP."""
 
 from __future__ import annotations
 

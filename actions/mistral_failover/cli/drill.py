@@ -129,9 +129,9 @@ class Drill(ShowOne):
         for handler in logging.getLogger().handlers:
             handler.setLevel(logging.ERROR)  # Mistral's own log goes to the state directory
         # Imported here, because every other command would wait a second for these imports.
-        from mistral_failover.drill.active_active import ActiveActiveRun
-        from mistral_failover.drill.run import DrillRun
-        from mistral_failover.drill.scene import Scene
+        from mistral_failover.lab.drill.active_active import ActiveActiveRun
+        from mistral_failover.lab.drill.run import DrillRun
+        from mistral_failover.lab.drill.scene import Scene
 
         stream = sys.stdout if parsed_args.formatter == "table" else sys.stderr
         keep = parsed_args.keep or parsed_args.state_dir is not None

@@ -14,7 +14,7 @@ from mistral_failover.cli import connection, files
 from mistral_failover.cli.base import for_people
 
 if TYPE_CHECKING:
-    from mistral_failover.emulator.client import EmulatorClient
+    from mistral_failover.lab.emulator.client import EmulatorClient
 
 # What each fault breaks, and what repairs it.
 FAULTS = {
@@ -63,7 +63,7 @@ class Break(ShowOne):
         """Inject the fault, and raise its alarm."""
         import requests
 
-        from mistral_failover.emulator.client import EmulatorClient, EmulatorError
+        from mistral_failover.lab.emulator.client import EmulatorClient, EmulatorError
 
         facts = connection.server_used(self.app) or connection.server_facts(self.app)
         if "emulator" not in facts:
@@ -108,7 +108,7 @@ def teach(app: Any, given: files.Definition) -> None:
         return
     import requests
 
-    from mistral_failover.emulator.client import EmulatorClient, EmulatorError
+    from mistral_failover.lab.emulator.client import EmulatorClient, EmulatorError
 
     cloud = EmulatorClient(facts["emulator"])
     for name, resource in given.document["resources"].items():

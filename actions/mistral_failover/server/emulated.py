@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
-from mistral_failover.drill import examples
 from mistral_failover.embedded.errors import EmbeddedError
-from mistral_failover.emulator.client import EmulatorClient, EmulatorError
-from mistral_failover.emulator.clouds import write_clouds_yaml
+from mistral_failover.lab.drill import examples
+from mistral_failover.lab.emulator.client import EmulatorClient, EmulatorError
+from mistral_failover.lab.emulator.clouds import write_clouds_yaml
 
 CLOUD = "emulated"
 """Its entry in the clouds.yaml that this module writes."""
@@ -30,7 +30,7 @@ def cloud(folder: Path) -> Iterator[EmulatorClient]:
     Raises EmbeddedError NO_EMULATOR.
     """
     try:
-        from mistral_failover.emulator.process import EmulatorDied, running
+        from mistral_failover.lab.emulator.process import EmulatorDied, running
     except ImportError:
         raise _missing("the emulated cloud is not installed") from None
     with contextlib.ExitStack() as stack:

@@ -23,7 +23,7 @@ from mistral_failover.embedded.background_sweep import BackgroundSweep
 from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.embedded.server import EmbeddedMistral
 from mistral_failover.embedded.settings import LOCAL_HTTP
-from mistral_failover.emulator.client import EmulatorClient, EmulatorError
+from mistral_failover.lab.emulator.client import EmulatorClient, EmulatorError
 from mistral_failover.metrics.families import Numbers
 from mistral_failover.metrics.server import MetricsServer
 from mistral_failover.mistral.client import MistralClient, MistralError

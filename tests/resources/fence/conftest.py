@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.emulator.server import EmulatedCloud
+from mistral_failover.lab.emulator.server import EmulatedCloud
 from support.emulated import Pair, cloud, connect, emulated, emulator, pair
 from support.fencing import Fencing, Machines, clouds_of_an_operator, runtime_for
 

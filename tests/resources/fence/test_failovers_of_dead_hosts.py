@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from mistral_failover.actions import orders
-from mistral_failover.emulator.server import EmulatedCloud
+from mistral_failover.lab.emulator.server import EmulatedCloud
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.store import host_fences
 from support.fencing import AGENT, Machines, clouds_of_an_operator, private, shown_up

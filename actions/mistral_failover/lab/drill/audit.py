@@ -1,0 +1,358 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The audit: did the failover keep the invariants, according to the cloud and the guests?
+
+Numbered as in docs/architecture.md. For number 3, the store's compare-and-swaps make sure that no
+result is recorded under an old token, and the core's own tests show it; here its trace in the state
+is checked, and that no call to the cloud starts under an old token.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from mistral_failover.convergence.records import Action, Status, TraversalStatus
+from mistral_failover.lab.drill.leaked_secrets import Secrets, contents
+from mistral_failover.model.types import Verb
+from mistral_failover.runtime.lease_guard import request_id
+from mistral_failover.store.database import Database
+from mistral_failover.store.tables import (
+    groups,
+    journal,
+    members,
+    nodes,
+    operations,
+    resources,
+    traversals,
+)
+from mistral_failover.store.transaction import SqlTransaction
+
+AT_REST = ("COMPLETE", "FAILED", "BLOCKED")
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A broken invariant: its number and what was seen."""
+
+    invariant: int
+    seen: str
+
+    def __str__(self) -> str:
+        return f"invariant {self.invariant}: {self.seen}"
+
+
+@dataclass(frozen=True)
+class State:
+    """The state database's tables, as plain rows."""
+
+    groups: Sequence[Mapping[str, Any]]
+    members: Sequence[Mapping[str, Any]]
+    traversals: Sequence[Mapping[str, Any]]
+    resources: Sequence[Mapping[str, Any]]
+    nodes: Sequence[Mapping[str, Any]]
+    operations: Sequence[Mapping[str, Any]]
+    journal: Sequence[Mapping[str, Any]]
+
+
+def read_state(database: Database, group_id: str | None = None) -> State:
+    """Return everything in the state database, or what belongs to one group; for tests, not for the
+    product."""
+
+    def rows(tx: SqlTransaction, table: sa.Table) -> list[Mapping[str, Any]]:
+        query = sa.select(table)
+        if group_id is None:
+            pass
+        elif table is groups:
+            query = query.where(table.c.id == group_id)
+        elif "group_id" in table.c:
+            query = query.where(table.c.group_id == group_id)
+        else:
+            walked = sa.select(traversals.c.id).where(traversals.c.group_id == group_id)
+            query = query.where(table.c.traversal_id.in_(walked))
+        return [dict(row._mapping) for row in tx.connection.execute(query)]
+
+    return database.reading(
+        lambda tx: State(
+            groups=rows(tx, groups),
+            members=rows(tx, members),
+            traversals=rows(tx, traversals),
+            resources=rows(tx, resources),
+            nodes=rows(tx, nodes),
+            operations=rows(tx, operations),
+            journal=rows(tx, journal),
+        )
+    )
+
+
+def audit(
+    events: Sequence[Mapping[str, Any]],
+    state: State,
+    *,
+    files: Iterable[Path] = (),
+    secrets: Secrets | None = None,
+) -> list[Violation]:
+    """Return every violation. ``events`` is the emulator's audit log; neither ``files`` nor the
+    state may contain any of the ``secrets``."""
+    return [
+        *single_attachment(events),
+        *safe_attachment(events),
+        *tokens_grow(state),
+        *calls_under_lease(events, state),
+        *effects_once(events, state),
+        *at_rest(events, state),
+        *one_traversal_per_incident(state),
+        *ended(state),
+        *no_old_epoch(events),
+        *no_secrets(files, state, secrets or Secrets()),
+    ]
+
+
+def single_attachment(events: Sequence[Mapping[str, Any]]) -> Iterator[Violation]:
+    """1. A single-attach volume is attached to at most one server at any instant."""
+    for volume, servers, event in _holders(events):
+        if len(servers) > 1:
+            yield Violation(1, f"volume {volume} on {sorted(servers)} at event {event['seq']}")
+
+
+def safe_attachment(events: Sequence[Mapping[str, Any]]) -> Iterator[Violation]:
+    """2. No attach to a new member while another one may still write: the cloud saw the old
+    attachment gone, and nothing ran on its guest with the volume."""
+    running: dict[str, set[str]] = defaultdict(set)
+    used: dict[str, Sequence[str] | None] = {}
+    last_holder: dict[str, str] = {}
+    for event in events:
+        kind = event["kind"]
+        if kind == "application_started":
+            running[event["application"]].add(event["server"])
+            used[event["application"]] = event.get("volumes")
+            if len(running[event["application"]]) > 1:
+                where = sorted(running[event["application"]])
+                yield Violation(2, f"{event['application']} runs on {where}")
+        elif kind in ("application_stopped", "application_ended"):
+            running[event["application"]].discard(event["server"])
+        elif kind == "attached":
+            last_holder[event["volume"]] = event["server"]
+        elif kind == "attach_begin":
+            old = last_holder.get(event["volume"])
+            writing = [
+                application
+                for application, servers in running.items()
+                if old in servers and _writes(used[application], event["volume"])
+            ]
+            if old not in (None, event["server"]) and writing:
+                yield Violation(
+                    2,
+                    f"volume {event['volume']} goes to {event['server']} while {writing} "
+                    f"still runs on {old}",
+                )
+        elif kind == "violation":
+            yield Violation(2, f"the cloud saw: {dict(event)}")
+
+
+def _writes(volumes: Sequence[str] | None, volume: str) -> bool:
+    """Return whether an application writes on a volume; most write on all volumes of their
+    guest."""
+    return volumes is None or volume in volumes
+
+
+def tokens_grow(state: State) -> Iterator[Violation]:
+    """3. Tokens only grow: no operation has a newer one than its resource."""
+    tokens = {row["id"]: row["token"] for row in state.resources}
+    for row in state.operations:
+        if row["token"] > tokens[row["resource_id"]]:
+            yield Violation(3, f"operation {row['key']} has token {row['token']}")
+
+
+def calls_under_lease(events: Sequence[Mapping[str, Any]], state: State) -> Iterator[Violation]:
+    """3. No call that changes the cloud starts after its owner's lease ended: none arrives under a
+    token once the lock was broken, or once a call under a newer token of the resource was seen. A
+    read may be late, if the process was frozen while one of its threads was sending it."""
+    tokens = {
+        request_id(row["id"], token): (row["id"], token)
+        for row in state.resources
+        for token in range(1, row["token"] + 1)
+    }
+    # (when, 1 for a call and 0 for a stolen lock, resource, token, what; empty for a read)
+    happened = [(row["at"], 0, row["resource_id"], 0, "") for row in state.journal if _stolen(row)]
+    for event in events:
+        if event["kind"] == "request" and event["request_id"] in tokens:
+            reads = event["method"] in ("GET", "HEAD")
+            what = "" if reads else f"{event['method']} {event['path']}"
+            happened.append((event["arrived"], 1, *tokens[event["request_id"]], what))
+    newest: Counter[str] = Counter()
+    over: Counter[str] = Counter()
+    for at, is_call, resource, token, what in sorted(happened):
+        if not is_call:
+            # What was seen is the broken lock's token or older; the next owner's is newer.
+            over[resource] = newest[resource]
+        elif token <= over[resource] or token < newest[resource]:
+            if what:
+                said = f"{what} came at {at:.3f} under token {token} of {resource}, which had ended"
+                yield Violation(3, said)
+        else:
+            newest[resource] = token
+
+
+def _stolen(row: Mapping[str, Any]) -> bool:
+    return bool(row["kind"] == "steal")
+
+
+def effects_once(events: Sequence[Mapping[str, Any]], state: State) -> Iterator[Violation]:
+    """4. No operation takes effect twice. A detach that Nova gives up, because the guest keeps the
+    device, has no effect. Nor has a command that died with its guest, or that the agent killed when
+    it learned of a newer epoch: under the same id it runs again."""
+    by_id = {row["id"]: row for row in state.resources}
+    wanted: Counter[tuple[str, str | None]] = Counter()
+    for row in state.operations:
+        resource = by_id[row["resource_id"]]
+        if resource["type"] == "volume_attachment":
+            kind = "detach_begin" if row["verb"] == Verb.DELETE else "attach_begin"
+            wanted[kind, resource["physical_id"]] += 1  # None: it has not ended yet
+    seen: Counter[tuple[str, str | None]] = Counter()
+    for event in events:
+        if event["kind"] in ("attach_begin", "detach_begin"):
+            seen[event["kind"], event["volume"]] += 1
+        elif event["kind"] == "detach_failed":
+            seen["detach_begin", event["volume"]] -= 1
+    for effect, count in seen.items():
+        if count > wanted[effect] + wanted[effect[0], None]:
+            yield Violation(4, f"{effect} happened {count} times for {wanted[effect]} operations")
+    commands = Counter(event["id"] for event in events if event["kind"] == "command_started")
+    commands.subtract(event["id"] for event in events if event["kind"] == "command_died")
+    for command, count in commands.items():
+        if count > 1:
+            yield Violation(4, f"command {command} ran {count} times")
+
+
+def at_rest(events: Sequence[Mapping[str, Any]], state: State) -> Iterator[Violation]:
+    """5. At rest the cloud matches the goal, and no member has a volume without a record."""
+    current = {row["current_traversal"] for row in state.groups}
+    by_id = {row["id"]: row for row in state.traversals}
+    for row in state.resources:
+        if row["owner"] is not None:
+            yield Violation(5, f"{row['name']} is still locked by {row['owner']}")
+    for row in state.nodes:
+        if row["traversal_id"] not in current:
+            yield Violation(5, f"a sync point of old traversal {row['traversal_id']} is left")
+    servers = {(row["group_id"], row["name"]): row["server_id"] for row in state.members}
+    attached = {volume: held for volume, held, _ in _holders(events)}
+    for group in state.groups:
+        traversal = by_id.get(group["current_traversal"])
+        if traversal is None or traversal["status"] != TraversalStatus.COMPLETE:
+            continue
+        for row in state.resources:
+            if row["group_id"] == group["id"]:
+                yield from _as_wanted(row, traversal, attached, servers)
+        own = {server: name for (where, name), server in servers.items() if where == group["id"]}
+        yield from _orphans(state, attached, own)
+
+
+def _orphans(
+    state: State, attached: Mapping[str, set[str]], own: Mapping[str, str]
+) -> Iterator[Violation]:
+    """Yield volumes on a group's members although no group at rest put them there. ``own``: the
+    members by their servers."""
+    known = {
+        row["physical_id"]
+        for row in state.resources
+        if row["type"] == "volume_attachment" and row["action"] != Action.DELETE
+    }
+    for volume, held in attached.items():
+        for server in sorted(held & own.keys()):
+            if volume not in known:
+                yield Violation(
+                    5, f"volume {volume} is on {own[server]}, but no record of it exists"
+                )
+
+
+def _as_wanted(
+    row: Mapping[str, Any],
+    traversal: Mapping[str, Any],
+    attached: Mapping[str, set[str]],
+    servers: Mapping[tuple[str, str], str],
+) -> Iterator[Violation]:
+    if row["action"] == Action.DELETE and row["status"] == Status.COMPLETE:
+        return
+    if row["status"] != Status.COMPLETE or row["goal_version"] != traversal["goal_version"]:
+        yield Violation(5, f"{row['name']} is {row['action']}_{row['status']} at another goal")
+    if row["type"] == "volume_attachment":
+        server = servers[row["group_id"], row["member"]]
+        if attached.get(row["physical_id"]) != {server}:
+            held = attached.get(row["physical_id"])
+            yield Violation(5, f"{row['name']} is held by {held}, not by {row['member']}")
+
+
+def one_traversal_per_incident(state: State) -> Iterator[Violation]:
+    """6. One incident, at most one traversal (what follows from one, follows it)."""
+    started = Counter(
+        (row["group_id"], row["incident_id"], row["cause"]) for row in state.traversals
+    )
+    for (_, incident, cause), count in started.items():
+        if incident is not None and count > 1:
+            yield Violation(6, f"incident {incident} started {count} traversals: {cause}")
+
+
+def ended(state: State) -> Iterator[Violation]:
+    """7. Every group is COMPLETE, FAILED or BLOCKED, with the reason in words."""
+    by_id = {row["id"]: row for row in state.traversals}
+    for group in state.groups:
+        traversal = by_id.get(group["current_traversal"])
+        if traversal is None:
+            continue
+        if traversal["status"] not in AT_REST:
+            yield Violation(7, f"{group['name']} is {traversal['status']}")
+        elif traversal["status"] != TraversalStatus.COMPLETE and not traversal["reason"]:
+            yield Violation(7, f"{group['name']} is {traversal['status']} without a reason")
+
+
+def no_old_epoch(events: Sequence[Mapping[str, Any]]) -> Iterator[Violation]:
+    """8. No command of an older epoch runs: none starts on a server after a notice of a newer epoch
+    was left for its agent, or after a command of a newer one. And in a guest that was deposed, only
+    a command of its new epoch starts anything."""
+    newest: Counter[str] = Counter()
+    deposed: Counter[str] = Counter()
+    running: dict[str, tuple[str, int]] = {}
+    for event in events:
+        kind, server = event["kind"], str(event.get("server"))
+        if kind == "notice":
+            newest[server] = max(newest[server], event["epoch"])
+        elif kind == "deposed":
+            deposed[server] = event["epoch"]
+        elif kind == "command_started":
+            if event["epoch"] < newest[server]:
+                yield Violation(8, f"{event['command']} ran in epoch {event['epoch']}")
+            newest[server] = max(newest[server], event["epoch"])
+            running[event["id"]] = (server, event["epoch"])
+        elif kind == "application_started" and server in deposed:
+            if not any(on == server and epoch >= deposed[server] for on, epoch in running.values()):
+                said = f"{event['application']} started on {server}, deposed by {deposed[server]}"
+                yield Violation(8, said)
+        elif kind == "command_finished":
+            running.pop(event["id"], None)
+
+
+def no_secrets(files: Iterable[Path], state: State, secrets: Secrets) -> Iterator[Violation]:
+    """9. No secret in state, logs or pages."""
+    for where, content in (*contents(files), ("the state store", repr(state).encode())):
+        for what in secrets.within(content):
+            yield Violation(9, f"{where} holds {what}")
+
+
+def _holders(
+    events: Sequence[Mapping[str, Any]],
+) -> Iterator[tuple[str, set[str], Mapping[str, Any]]]:
+    """Yield after each change: a volume, the servers that it is attached to, the event."""
+    held: dict[str, set[str]] = defaultdict(set)
+    for event in events:
+        if event["kind"] == "attached":
+            held[event["volume"]].add(event["server"])
+        elif event["kind"] == "detached":
+            held[event["volume"]].discard(event["server"])
+        else:
+            continue
+        yield event["volume"], set(held[event["volume"]]), event

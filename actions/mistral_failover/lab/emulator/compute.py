@@ -1,0 +1,457 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nova's API, microversions 2.1 to 2.96: servers, their actions, the compute services.
+
+Where a server runs, and how its compute service is (`host_status`), is shown to administrators
+only, as Nova's default policy has it.
+"""
+
+import hashlib
+import time
+from typing import Any
+
+from oslo_utils import strutils
+from starlette.routing import Route
+
+from mistral_failover.lab.emulator import servers
+from mistral_failover.lab.emulator.state import (
+    Host,
+    Network,
+    Port,
+    Server,
+    Volume,
+    new_id,
+    stable_hex,
+)
+from mistral_failover.lab.emulator.web import ApiError, Call, Service, endpoint, utc
+from mistral_failover.lab.emulator.wire import microversion, newest, paged
+
+_FAULTS = {
+    400: "badRequest",
+    403: "forbidden",
+    404: "itemNotFound",
+    409: "conflictingRequest",
+    429: "overLimit",
+    503: "serviceUnavailable",
+}
+LOWEST, HIGHEST = (2, 1), (2, 96)
+
+
+def error_body(status: int, message: str) -> dict[str, Any]:
+    """Nova's error body."""
+    return {_FAULTS.get(status, "computeFault"): {"code": status, "message": message}}
+
+
+def refused(status: int, message: str) -> ApiError:
+    """An error of Nova's."""
+    return ApiError(status, error_body(status, message))
+
+
+def asked_version(call: Call) -> tuple[int, int]:
+    """The microversion of a request."""
+    headers = call.request.headers
+    plain = headers.get("x-openstack-nova-api-version")
+    return microversion(
+        headers.get("openstack-api-version"),
+        "compute",
+        LOWEST,
+        newest(call, "compute", HIGHEST),
+        plain=plain,
+    )
+
+
+def _prepare(call: Call) -> dict[str, str]:
+    major, minor = asked_version(call)
+    return {
+        "OpenStack-API-Version": f"compute {major}.{minor}",
+        "X-OpenStack-Nova-API-Version": f"{major}.{minor}",
+        "Vary": "OpenStack-API-Version, X-OpenStack-Nova-API-Version",
+    }
+
+
+SERVICE = Service("compute", error_body, prepare=_prepare)
+
+
+def find_server(call: Call) -> Server:
+    """The server that the path names; 404 for one that the caller may not see."""
+    server = call.emulation.state.servers.get(call.path("server_id"))
+    if server is None or not call.sees(server.project_id):
+        raise refused(404, f"Instance {call.path('server_id')} could not be found.")
+    return server
+
+
+def view(call: Call, server: Server) -> dict[str, Any]:
+    """A server in the shape of the microversion asked for."""
+    version = asked_version(call)
+    state, url = call.emulation.state, call.emulation.url
+    host = state.hosts.get(server.host)
+    attached = state.attachments_of(server_id=server.id)
+    flavor: dict[str, Any] = {"id": server.flavor, "links": []}
+    if version >= (2, 47):
+        flavor = {
+            "original_name": server.flavor,
+            "vcpus": 1,
+            "ram": 512,
+            "disk": 1,
+            "ephemeral": 0,
+            "swap": 0,
+            "extra_specs": {},
+        }
+    body: dict[str, Any] = {
+        "id": server.id,
+        "name": server.name,
+        "status": server.status,
+        "tenant_id": server.project_id,
+        "user_id": server.user_id,
+        "metadata": server.metadata,
+        "hostId": _host_id(server.project_id, server.host) if server.host else "",
+        "image": {"id": server.image, "links": []} if server.image else "",
+        "flavor": flavor,
+        "created": utc(server.created),
+        "updated": utc(server.updated),
+        "addresses": {},
+        "accessIPv4": "",
+        "accessIPv6": "",
+        "links": [{"rel": "self", "href": f"{url}/compute/v2.1/servers/{server.id}"}],
+        "OS-DCF:diskConfig": "MANUAL",
+        "progress": 0,
+        "OS-EXT-AZ:availability_zone": server.zone,
+        "config_drive": "",
+        "key_name": None,
+        "OS-SRV-USG:launched_at": utc(server.created, "%Y-%m-%dT%H:%M:%S.%f"),
+        "OS-SRV-USG:terminated_at": None,
+        "OS-EXT-STS:task_state": server.task_state,
+        "OS-EXT-STS:vm_state": server.vm_state,
+        "OS-EXT-STS:power_state": server.power_state,
+        "os-extended-volumes:volumes_attached": [
+            {"id": a.volume_id, "delete_on_termination": a.delete_on_termination}
+            if version >= (2, 3)
+            else {"id": a.volume_id}
+            for a in attached
+        ],
+    }
+    if server.fault:
+        body["fault"] = {
+            "code": 500,
+            "created": utc(server.updated),
+            "message": server.fault,
+        }
+    if version >= (2, 9):
+        body["locked"] = False
+    if version >= (2, 19):
+        body["description"] = None
+    if version >= (2, 26):
+        body["tags"] = []
+    return {**body, **_for_administrators(server, host, version)} if call.admin else body
+
+
+def _host_id(project_id: str, host: str) -> str:
+    """As Nova makes it."""
+    return hashlib.sha224((project_id + host).encode()).hexdigest()
+
+
+def _for_administrators(
+    server: Server, host: Host | None, version: tuple[int, int]
+) -> dict[str, Any]:
+    """UNKNOWN: its compute service does not report; DOWN: the service was forced down; MAINTENANCE:
+    it is disabled."""
+    body: dict[str, Any] = {
+        "OS-EXT-SRV-ATTR:host": server.host or None,
+        "OS-EXT-SRV-ATTR:instance_name": f"instance-{server.id[:8]}",
+        "OS-EXT-SRV-ATTR:hypervisor_hostname": server.host or None,
+    }
+    if version >= (2, 16):
+        dead = "DOWN" if host is not None and host.forced_down else "UNKNOWN"
+        live = "MAINTENANCE" if host is not None and host.disabled else "UP"
+        body["host_status"] = "" if host is None else (live if host.up else dead)
+    return body
+
+
+def _listed(call: Call) -> list[Server]:
+    everywhere = call.admin and strutils.bool_from_string(call.query("all_tenants"))
+    name, status, host = call.query("name"), call.query("status"), call.query("host")
+    found = [
+        server
+        for server in call.emulation.state.servers.values()
+        if (everywhere or server.project_id == call.project_id)
+        and (name is None or name in server.name)
+        and (status is None or status.upper() == server.status)
+        and (host is None or host == server.host)
+    ]
+    found.sort(key=lambda server: server.created, reverse=True)
+    return paged(call, found, no_marker=lambda marker: refused(400, f"marker [{marker}] not found"))
+
+
+def _list(call: Call) -> Any:
+    brief = ("id", "name", "links")
+    return {
+        "servers": [{k: v for k, v in view(call, s).items() if k in brief} for s in _listed(call)]
+    }
+
+
+def _list_detail(call: Call) -> Any:
+    return {"servers": [view(call, server) for server in _listed(call)]}
+
+
+def _show(call: Call) -> Any:
+    return {"server": view(call, find_server(call))}
+
+
+def _create(call: Call) -> Any:
+    asked = call.body.get("server")
+    if not isinstance(asked, dict) or not asked.get("name") or "flavorRef" not in asked:
+        raise refused(
+            400,
+            "Invalid input for field/attribute server. "
+            "'name' and 'flavorRef' are required properties",
+        )
+    if asked_version(call) >= (2, 37) and "networks" not in asked:
+        raise refused(
+            400,
+            "Invalid input for field/attribute server. 'networks' is a required property",
+        )
+    zone = str(asked.get("availability_zone") or "")
+    if ":" in zone and not call.admin:
+        raise refused(403, denied("os_compute_api:servers:create:forced_host"))
+    server = servers.create(
+        call.emulation,
+        project_id=call.project_id,
+        name=str(asked["name"]),
+        host=servers.host_of_zone(call.emulation, zone),
+        zone=servers.zone_shown(call.emulation, zone),
+        root_volume=_root_volume(call, asked),
+        networks=_networks(call, asked),
+        image=str(asked.get("imageRef") or ""),
+        flavor=str(asked["flavorRef"]),
+        metadata=dict(asked.get("metadata") or {}),
+        user_id=call.user_id,
+    )
+    link = f"{call.emulation.url}/compute/v2.1/servers/{server.id}"
+    return 202, {
+        "server": {
+            "id": server.id,
+            "links": [{"rel": "self", "href": link}],
+            "OS-DCF:diskConfig": "MANUAL",
+            "security_groups": [{"name": "default"}],
+            "adminPass": server.id[:12],
+        }
+    }
+
+
+def _networks(call: Call, asked: dict[str, Any]) -> list[Network | Port]:
+    wanted = asked.get("networks") or []
+    found: list[Network | Port] = []
+    for each in wanted if isinstance(wanted, list) else []:
+        state = call.emulation.state
+        one = state.ports.get(each.get("port")) or state.networks.get(each.get("uuid"))
+        if one is None or not call.sees(one.project_id):
+            raise refused(
+                400, f"Network {each.get('uuid') or each.get('port')} could not be found."
+            )
+        found.append(one)
+    return found
+
+
+def _root_volume(call: Call, asked: dict[str, Any]) -> dict[str, Any] | None:
+    for mapping in asked.get("block_device_mapping_v2") or []:
+        if mapping.get("source_type") == "volume" and str(mapping.get("boot_index")) == "0":
+            volume = call.emulation.state.volumes.get(mapping.get("uuid"))
+            if volume is None or not call.sees(volume.project_id):
+                raise refused(
+                    400,
+                    f"Block Device Mapping is Invalid: failed to get volume {mapping.get('uuid')}.",
+                )
+            if not volume.bootable:
+                raise refused(400, f"Block Device {volume.id} is not bootable.")
+            if volume.status != "available":
+                raise unreservable(volume)
+            delete = bool(mapping.get("delete_on_termination"))
+            return {"id": volume.id, "delete_on_termination": delete}
+    return None
+
+
+def _delete(call: Call) -> Any:
+    servers.delete(call.emulation, find_server(call), call.request_id)
+    return 204, None
+
+
+def _action_name(call: Call) -> str:
+    return next(iter(call.body), "server_action").removeprefix("os-")
+
+
+def _action(call: Call) -> Any:
+    if call.path("server_id") not in call.emulation.state.servers:
+        raise refused(404, f"Instance {call.path('server_id')} has no mapping to a cell.")
+    server = find_server(call)
+    if "os-stop" in call.body:
+        require_state(server, "stop", ("active", "error"))
+        servers.stop(call.emulation, server, call.request_id)
+    elif "os-start" in call.body:
+        require_state(server, "start", ("stopped",))
+        servers.start(call.emulation, server, call.request_id)
+    elif "rebuild" in call.body:
+        require_state(server, "rebuild", ("active", "stopped", "error"))
+        servers.rebuild(call.emulation, server, call.request_id)
+        return 202, {"server": view(call, server)}
+    elif "evacuate" in call.body:
+        _evacuate(call, server)
+        return 200, {}
+    elif "os-resetState" in call.body:
+        if not call.admin:
+            raise refused(403, denied("os_compute_api:os-admin-actions:reset_state"))
+        servers.reset(call.emulation, server, str((call.body["os-resetState"] or {}).get("state")))
+    else:
+        name = next(iter(call.body), "")
+        raise refused(400, f"There is no such action: {name}")
+    return 202, None
+
+
+def _evacuate(call: Call, server: Server) -> None:
+    if not call.admin:
+        raise refused(403, denied("os_compute_api:os-evacuate"))
+    asked, state = call.body["evacuate"] or {}, call.emulation.state
+    if server.vm_state not in ("active", "stopped", "error"):
+        raise refused(
+            409,
+            f"Cannot 'evacuate' instance {server.id} while it is in vm_state {server.vm_state}",
+        )
+    if state.host_up(server.host):
+        raise refused(400, f"Compute service of {server.host} is still in use.")
+    target = asked.get("host")
+    if target is not None and target not in state.hosts:
+        raise refused(404, f"Compute host {target} could not be found.")
+    servers.evacuate(
+        call.emulation,
+        server,
+        call.request_id,
+        target,
+        stays_off=asked_version(call) >= (2, 95),
+    )
+
+
+def require_state(server: Server, verb: str, allowed: tuple[str, ...]) -> None:
+    """Nova's check before an action: the right vm_state, and no running task."""
+    for attribute, ok in (
+        ("vm_state", server.vm_state in allowed),
+        ("task_state", server.task_state is None),
+    ):
+        if not ok:
+            raise refused(
+                409,
+                f"Cannot '{verb}' instance {server.id} while it is in "
+                f"{attribute} {getattr(server, attribute)}",
+            )
+
+
+def denied(rule: str) -> str:
+    """Nova's answer to a caller without the rights of a policy rule."""
+    return f"Policy doesn't allow {rule} to be performed."
+
+
+def of_cinder(words: str) -> str:
+    """Nova's error for a refusal of Cinder's."""
+    return f"Invalid input received: {words} (HTTP 400) (Request-ID: req-{new_id()})"
+
+
+def unreservable(volume: Volume) -> ApiError:
+    """Cinder's refusal to reserve a volume, as Nova returns it."""
+    if volume.status.startswith("error"):
+        words = (
+            "Invalid volume: Volume attachments can not be created if the volume is in an error "
+            f"state. The Volume {volume.id} currently has a status of: {volume.status} "
+        )
+    else:
+        words = (
+            f"Invalid volume: Volume {volume.id} status must be available or downloading to "
+            f"reserve, but the current status is {volume.status}."
+        )
+    return refused(400, of_cinder(words))
+
+
+_STATUS = {False: "enabled", True: "disabled"}
+
+
+def _services(call: Call) -> Any:
+    if not call.admin:
+        raise refused(403, denied("os_compute_api:os-services:list"))
+    return {
+        "services": [
+            _service(call, host)
+            for host in call.emulation.state.hosts.values()
+            if call.query("host") in (None, host.name)
+        ]
+    }
+
+
+def _service(call: Call, host: Host) -> dict[str, Any]:
+    version = asked_version(call)
+    forced = {"forced_down": host.forced_down} if version >= (2, 11) else {}
+    number = list(call.emulation.state.hosts).index(host.name) + 1
+    return {
+        "id": stable_hex("service", host.name) if version >= (2, 53) else number,
+        "binary": "nova-compute",
+        "host": host.name,
+        "zone": "nova",
+        "status": _STATUS[host.disabled],
+        "state": "up" if host.up else "down",
+        **forced,
+        "disabled_reason": None,
+        "updated_at": utc(host.updated),
+    }
+
+
+def _update_service(call: Call) -> Any:
+    if not call.admin:
+        raise refused(403, denied("os_compute_api:os-services:update"))
+    for host in call.emulation.state.hosts.values():
+        if stable_hex("service", host.name) == call.path("service_id"):
+            before = host.forced_down, host.disabled
+            host.forced_down = bool(call.body.get("forced_down", host.forced_down))
+            host.disabled = call.body.get("status", _STATUS[host.disabled]) == _STATUS[True]
+            if (host.forced_down, host.disabled) != before:
+                host.changed = time.time()
+            call.emulation.changed()
+            return {"service": _service(call, host)}
+    raise refused(404, f"Service {call.path('service_id')} not found.")
+
+
+def _version(call: Call) -> dict[str, Any]:
+    return {
+        "id": "v2.1",
+        "status": "CURRENT",
+        "version": ".".join(map(str, newest(call, "compute", HIGHEST))),
+        "min_version": f"{LOWEST[0]}.{LOWEST[1]}",
+        "updated": "2013-07-23T11:33:21Z",
+        "links": [{"rel": "self", "href": f"{call.emulation.url}/compute/v2.1/"}],
+    }
+
+
+def _versions(call: Call) -> Any:
+    return {"versions": [_version(call)]}
+
+
+def _one_version(call: Call) -> Any:
+    return {"version": _version(call)}
+
+
+def routes() -> list[Route]:
+    """Nova's routes."""
+    base = "/compute/v2.1"
+    server = f"{base}/servers/{{server_id}}"
+    table = (
+        ("/compute", _versions, "versions", "GET", True),
+        ("/compute/", _versions, "versions", "GET", True),
+        (base, _one_version, "versions", "GET", True),
+        (f"{base}/", _one_version, "versions", "GET", True),
+        (f"{base}/servers", _list, "server_list", "GET", False),
+        (f"{base}/servers/detail", _list_detail, "server_list", "GET", False),
+        (f"{base}/servers", _create, "boot", "POST", False),
+        (server, _show, "server_show", "GET", False),
+        (server, _delete, "delete_server", "DELETE", False),
+        (f"{server}/action", _action, _action_name, "POST", False),
+        (f"{base}/os-services", _services, "service_list", "GET", False),
+        (f"{base}/os-services/{{service_id}}", _update_service, "service_update", "PUT", False),
+    )
+    return [
+        endpoint(SERVICE, path, handler, operation, [method], public=public)
+        for path, handler, operation, method, public in table
+    ]

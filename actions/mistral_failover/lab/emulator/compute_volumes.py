@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nova's API of volumes on servers: os-volume_attachments."""
+
+import asyncio
+from typing import Any
+
+from oslo_utils import uuidutils
+from starlette.routing import Route
+
+from mistral_failover.lab.emulator import attachments
+from mistral_failover.lab.emulator.compute import (
+    SERVICE,
+    asked_version,
+    find_server,
+    of_cinder,
+    refused,
+    require_state,
+    unreservable,
+)
+from mistral_failover.lab.emulator.state import Attachment, Server, Volume
+from mistral_failover.lab.emulator.web import ApiError, Call, endpoint, take_fault
+from mistral_failover.lab.emulator.wire import paged
+
+_ATTACHABLE = ("active", "paused", "stopped", "suspended")
+
+
+def _attachment_view(call: Call, attachment: Attachment) -> dict[str, Any]:
+    version = asked_version(call)
+    body: dict[str, Any] = {
+        "device": attachment.device,
+        "serverId": attachment.server_id,
+        "volumeId": attachment.volume_id,
+    }
+    if version >= (2, 89):
+        made = None if attachment.never_made else attachment.id
+        body |= {"attachment_id": made, "bdm_uuid": attachment.bdm_id}
+    else:
+        body["id"] = attachment.volume_id
+    if version >= (2, 70):
+        body["tag"] = None
+    if version >= (2, 79):
+        body["delete_on_termination"] = attachment.delete_on_termination
+    return body
+
+
+def _list_attachments(call: Call) -> Any:
+    server = find_server(call)
+    found = paged(call, call.emulation.state.attachments_of(server_id=server.id))
+    return {"volumeAttachments": [_attachment_view(call, a) for a in found]}
+
+
+async def _attach(call: Call) -> Any:
+    server = find_server(call)
+    asked = call.body.get("volumeAttachment")
+    volume_id = asked.get("volumeId") if isinstance(asked, dict) else None
+    if not uuidutils.is_uuid_like(volume_id):
+        raise refused(
+            400,
+            f"Invalid input for field/attribute volumeId. Value: {volume_id}. "
+            f"'{volume_id}' is not a 'uuid'",
+        )
+    state = call.emulation.state
+    volume = state.volumes.get(str(volume_id))
+    if volume is None or not call.sees(volume.project_id):
+        raise refused(404, f"Volume {volume_id} could not be found.")
+    require_state(server, "attach_volume", _ATTACHABLE)
+    _refuse_attached(call, server, volume)
+    if volume.status not in ("available", "downloading") and not (
+        volume.multiattach and volume.status == "in-use"
+    ):
+        raise unreservable(volume)
+    if not state.host_up(server.host):
+        # Nova asks the compute service for a device name and waits for the answer.
+        await call.emulation.wait_for(
+            f"host:{server.host}", call.emulation.latency.of("rpc_timeout")
+        )
+        raise _rpc_timeout()
+    await _in_the_queue(call, server, volume, asked.get("device"))
+    attachment = attachments.attach(
+        call.emulation,
+        server,
+        volume,
+        asked.get("device"),
+        delete_on_termination=bool(asked.get("delete_on_termination")),
+    )
+    body = _attachment_view(call, attachment)
+    # The answer to an attach keeps its old shape: the attachment's own id is not in it.
+    return {
+        "volumeAttachment": {"id": volume_id}
+        | {k: v for k, v in body.items() if k not in ("attachment_id", "bdm_uuid")}
+    }
+
+
+async def _in_the_queue(call: Call, server: Server, volume: Volume, device: str | None) -> None:
+    """Let a request wait for the compute service, which reserves a device for it; the request is
+    invisible in the meantime. When its turn comes, it is refused if another one came before it."""
+    emulation = call.emulation
+    fault = take_fault(emulation, "attach", ("queue",))
+    if fault is None:
+        return
+    limit = emulation.latency.of("rpc_timeout")
+    if fault.seconds > limit:
+        ids = {"server_id": server.id, "volume_id": volume.id}
+        emulation.after(fault.seconds, "attach.left", **ids, device=device)
+        await asyncio.sleep(limit)
+        raise _rpc_timeout()
+    await asyncio.sleep(fault.seconds)
+    if emulation.state.attachments_of(server_id=server.id, volume_id=volume.id):
+        raise refused(400, f"Invalid volume: volume {volume.id} already attached")
+    free = ("available", "in-use") if volume.multiattach else ("available",)
+    if volume.status not in free:
+        raise unreservable(volume)
+
+
+def _rpc_timeout() -> ApiError:
+    return refused(
+        500,
+        "Unexpected API Error. Please contact the administrator\n"
+        "<class 'oslo_messaging.rpc.client.RemoteError'>",
+    )
+
+
+def _refuse_attached(call: Call, server: Server, volume: Volume) -> None:
+    """Nova's own check, before Cinder is asked."""
+    holders = [
+        a.server_id
+        for a in call.emulation.state.attachments.values()
+        if a.volume_id == volume.id and (a.in_nova or a.status == "attached")
+    ]
+    if holders and not volume.multiattach:
+        raise refused(
+            400,
+            f"Invalid volume: volume {volume.id} is already attached to instances: "
+            f"{' '.join(holders)}",
+        )
+    if server.id in holders:
+        raise refused(400, f"Invalid volume: volume {volume.id} already attached")
+
+
+def _attachment(call: Call, server: Server) -> Attachment:
+    volume_id = call.path("volume_id")
+    found = call.emulation.state.attachments_of(server_id=server.id, volume_id=volume_id)
+    if not found:
+        raise refused(404, f"Instance {server.id} is not attached to volume {volume_id}")
+    return found[0]
+
+
+def _show_attachment(call: Call) -> Any:
+    return {"volumeAttachment": _attachment_view(call, _attachment(call, find_server(call)))}
+
+
+def _detach(call: Call) -> Any:
+    server = find_server(call)
+    volume = call.emulation.state.volumes.get(call.path("volume_id"))
+    if volume is None or not call.sees(volume.project_id):
+        raise refused(404, f"Volume {call.path('volume_id')} could not be found.")
+    attachment = _attachment(call, server)
+    if attachment.device == attachments.ROOT_DEVICE:
+        raise refused(400, "Cannot detach a root device volume")
+    require_state(server, "detach_volume", _ATTACHABLE)
+    if not call.emulation.state.host_up(server.host):
+        raise refused(409, "Service is unavailable at this time.")
+    # Cinder is asked for the volume's status, not for the outcome of this attachment.
+    held = call.emulation.state.attachments_of(volume_id=volume.id)
+    free = attachment not in held and not any(a.status == "attached" for a in held)
+    free = free or attachment.status == "detaching"
+    if volume.status != "in-use" or free:
+        raise refused(
+            400,
+            "Invalid volume: "
+            + of_cinder(
+                "Invalid volume: Unable to detach volume. Volume status must be 'in-use' and "
+                "attach_status must be 'attached' to detach."
+            ),
+        )
+    fault = take_fault(call.emulation, "detach", ("unsent",))
+    event = None if fault else "compute_detach_volume"
+    action = call.emulation.state.accept(server, call.request_id, "detach_volume", event)
+    if fault is None:
+        attachments.detach(call.emulation, server, attachment, action)
+    else:
+        attachments.begin_detaching(call.emulation, attachment)
+        if fault.status >= 400:
+            raise refused(fault.status, "Timed out waiting for a reply to message ID 4711")
+    return 202, None
+
+
+def routes() -> list[Route]:
+    """The routes under a server."""
+    base = "/compute/v2.1/servers/{server_id}/os-volume_attachments"
+    one = f"{base}/{{volume_id}}"
+    return [
+        endpoint(SERVICE, base, _list_attachments, "attachment_list"),
+        endpoint(SERVICE, base, _attach, "attach", ["POST"]),
+        endpoint(SERVICE, one, _show_attachment, "attachment_show"),
+        endpoint(SERVICE, one, _detach, "detach", ["DELETE"]),
+    ]

@@ -1,0 +1,349 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keystone v3: tokens and the catalog."""
+
+import secrets
+import time
+from typing import Any
+
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from mistral_failover.lab.emulator.core import Emulation
+from mistral_failover.lab.emulator.state import Token, Trust, User, stable_hex, token_key
+from mistral_failover.lab.emulator.token_validity import (
+    NOT_AUTHORIZED,
+    UNKNOWN,
+    by_keystone,
+    is_valid,
+)
+from mistral_failover.lab.emulator.web import ApiError, Call, Service, endpoint, utc
+
+REGION = "RegionOne"
+LIFETIME = 3600.0
+DOMAIN = {"id": "default", "name": "Default"}
+_ROLES = ("admin", "member", "reader")
+"""Each implies those behind it."""
+_TITLES = {400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found"}
+
+
+def error_body(status: int, message: str) -> dict[str, Any]:
+    """Keystone's error body."""
+    title = _TITLES.get(status, "Internal Server Error")
+    return {"error": {"code": status, "message": message, "title": title}}
+
+
+SERVICE = Service("identity", error_body)
+
+
+def refused(status: int, message: str) -> ApiError:
+    """An error of Keystone's."""
+    return ApiError(status, error_body(status, message))
+
+
+_UNAUTHORIZED = "You are not authorized to perform the requested action"
+
+
+def issue(
+    emulation: Emulation,
+    user: User,
+    project_id: str,
+    *,
+    methods: list[str],
+    lifetime: float = LIFETIME,
+    trust_id: str | None = None,
+    application_credential_id: str | None = None,
+) -> str:
+    """Makes a token and returns it; the state keeps only its hash."""
+    text = "gAAAAA" + secrets.token_urlsafe(48)
+    now = time.time()
+    emulation.state.tokens[token_key(text)] = Token(
+        user.id, project_id, now, now + lifetime, methods, trust_id, application_credential_id
+    )
+    emulation.changed()
+    return text
+
+
+def role_id(name: str) -> str:
+    """The id of a role."""
+    return stable_hex("role", name)
+
+
+def roles_of(user: User, trust: Trust | None = None) -> list[dict[str, str]]:
+    """The roles of a user, or those that their trust delegates, with the roles that they imply."""
+    given = trust.roles if trust is not None else ["admin" if user.admin else "member"]
+    least = min(_ROLES.index(name) for name in given)
+    return [{"id": role_id(name), "name": name} for name in _ROLES[least:]]
+
+
+def describe(emulation: Emulation, token: Token) -> dict[str, Any]:
+    """The body of a token."""
+    state = emulation.state
+    user, project = state.users[token.user_id], state.projects[token.project_id]
+    trust = state.trusts.get(token.trust_id or "")
+    body: dict[str, Any] = {
+        "methods": token.methods,
+        "user": {
+            "id": user.id,
+            "name": user.name,
+            "domain": DOMAIN,
+            "password_expires_at": None,
+        },
+        "project": {"id": project.id, "name": project.name, "domain": DOMAIN},
+        "is_domain": False,
+        "roles": roles_of(user, trust),
+        "catalog": catalog(emulation.url, project.id, emulation.workflow_url),
+        "audit_ids": [stable_hex("audit", str(token.issued_at))[:22]],
+        "issued_at": utc(token.issued_at, "%Y-%m-%dT%H:%M:%S.%fZ"),
+        "expires_at": utc(token.expires_at, "%Y-%m-%dT%H:%M:%S.%fZ"),
+    }
+    if token.trust_id:
+        body["OS-TRUST:trust"] = {
+            "id": token.trust_id,
+            "impersonation": True,
+            "trustor_user": {"id": user.id},
+            "trustee_user": {"id": user.id},
+        }
+    if token.application_credential_id:
+        credential = state.application_credentials[token.application_credential_id]
+        body["application_credential"] = {
+            "id": credential.id,
+            "name": credential.name,
+            "restricted": True,
+        }
+    return {"token": body}
+
+
+def catalog(url: str, project_id: str, workflow_url: str | None = None) -> list[dict[str, Any]]:
+    """The service catalog for a project, with a Mistral if the cloud was given one."""
+    workflow = ("workflowv2", "mistral", workflow_url)
+    places = (
+        ("identity", "keystone", f"{url}/identity"),
+        ("compute", "nova", f"{url}/compute/v2.1"),
+        ("volumev3", "cinderv3", f"{url}/volume/v3/{project_id}"),
+        ("block-storage", "cinder", f"{url}/volume/v3/{project_id}"),
+        ("network", "neutron", f"{url}/network"),
+        ("load-balancer", "octavia", f"{url}/load-balancer"),
+        ("dns", "designate", f"{url}/dns"),
+        ("orchestration", "heat", f"{url}/orchestration/v1/{project_id}"),
+        ("alarming", "aodh", f"{url}/alarming"),
+        *([workflow] if workflow_url else []),
+    )
+    return [
+        {
+            "id": stable_hex("service", kind),
+            "type": kind,
+            "name": name,
+            "endpoints": [
+                {
+                    "id": stable_hex("endpoint", kind, interface),
+                    "interface": interface,
+                    "region": REGION,
+                    "region_id": REGION,
+                    "url": place,
+                }
+                for interface in ("public", "internal", "admin")
+            ],
+        }
+        for kind, name, place in places
+    ]
+
+
+def _live(emulation: Emulation, text: str) -> Token | None:
+    token = emulation.state.tokens.get(token_key(text))
+    if token is None or token.expires_at <= time.time():
+        return None
+    return token if is_valid(emulation.state, token) else None
+
+
+def create_token(call: Call) -> Response:
+    """POST /auth/tokens: password, token or application_credential."""
+    try:
+        asked = call.body["auth"]
+        methods = list(asked["identity"]["methods"])
+        grant = _METHODS[methods[0]]
+    except (KeyError, IndexError, TypeError):
+        raise refused(400, "Expecting to find auth with a known method in request.") from None
+    try:
+        user, project_id, more = grant(call, asked)
+    except (KeyError, TypeError):
+        raise refused(400, "Expecting to find the method's data in request.") from None
+    text = issue(call.emulation, user, project_id, **{"methods": methods, **more})
+    token = call.emulation.state.tokens[token_key(text)]
+    return JSONResponse(describe(call.emulation, token), 201, headers={"X-Subject-Token": text})
+
+
+def _by_password(call: Call, asked: dict[str, Any]) -> tuple[User, str, dict[str, Any]]:
+    given = asked["identity"]["password"]["user"]
+    for user in call.emulation.state.users.values():
+        if given.get("id") == user.id or given.get("name") == user.name:
+            right = secrets.compare_digest(str(given["password"]), user.password)
+            if right and user.enabled:
+                return user, _scope(call, asked, user, user.project_id), {}
+            break
+    raise refused(401, UNKNOWN)
+
+
+def _by_token(call: Call, asked: dict[str, Any]) -> tuple[User, str, dict[str, Any]]:
+    token = _live(call.emulation, str(asked["identity"]["token"]["id"]))
+    if token is None:
+        raise refused(401, UNKNOWN)
+    if token.trust_id:
+        raise refused(
+            403,
+            "You are not authorized to perform the requested action: Using trust-scoped token "
+            "to create another token. Create a new trust-scoped token instead.",
+        )
+    user = call.emulation.state.users[token.user_id]
+    # A token got from a token never outlives it, and remembers how that one was got.
+    more = {
+        "lifetime": token.expires_at - time.time(),
+        "methods": ["token", *(m for m in token.methods if m != "token")],
+    }
+    wanted = asked.get("scope")
+    if isinstance(wanted, dict) and "OS-TRUST:trust" in wanted:
+        return _by_trust(call, str(wanted["OS-TRUST:trust"]["id"]), user, more)
+    return user, _scope(call, asked, user, token.project_id), more
+
+
+def _by_trust(
+    call: Call, trust_id: str, user: User, more: dict[str, Any]
+) -> tuple[User, str, dict[str, Any]]:
+    """The trustor, for whom the trustee now acts."""
+    trust = call.emulation.state.trusts.get(trust_id)
+    if trust is None or trust.trustee != user.id:
+        raise refused(401, UNKNOWN)
+    if trust.expires_at is not None:
+        more["lifetime"] = min(more["lifetime"], trust.expires_at - time.time())
+    if more["lifetime"] <= 0:
+        raise refused(401, UNKNOWN)
+    trustor = call.emulation.state.users[trust.trustor]
+    if not trustor.enabled:
+        raise refused(403, NOT_AUTHORIZED)
+    return trustor, trust.project_id, {**more, "trust_id": trust.id}
+
+
+def _by_application_credential(
+    call: Call, asked: dict[str, Any]
+) -> tuple[User, str, dict[str, Any]]:
+    given = asked["identity"]["application_credential"]
+    for known in call.emulation.state.application_credentials.values():
+        if given.get("id") == known.id or given.get("name") == known.name:
+            if secrets.compare_digest(str(given["secret"]), known.secret):
+                user = call.emulation.state.users[known.user_id]
+                if not user.enabled:
+                    break
+                return user, known.project_id, {"application_credential_id": known.id}
+            break
+    raise refused(401, UNKNOWN)
+
+
+def _scope(call: Call, asked: dict[str, Any], user: User, default: str) -> str:
+    wanted = asked.get("scope")
+    if not isinstance(wanted, dict) or "project" not in wanted:
+        return default
+    for project in call.emulation.state.projects.values():
+        named = wanted["project"].get("id") == project.id
+        if named or wanted["project"].get("name") == project.name:
+            if user.admin or user.project_id == project.id:
+                return project.id
+            break
+    raise refused(401, UNKNOWN)
+
+
+_METHODS = {
+    "password": _by_password,
+    "token": _by_token,
+    "application_credential": _by_application_credential,
+}
+
+
+def validate_token(call: Call) -> Response:
+    """GET /auth/tokens: validates a token; a token may validate itself.
+
+    The token of a trust may not, unless its roles are an administrator's: Keystone takes the
+    trustee for its owner and the trustor for the caller.
+    """
+    text = call.request.headers.get("x-subject-token", "")
+    known = call.emulation.state.tokens.get(token_key(text))
+    token = _live(call.emulation, text)
+    if token is None:
+        if known is not None and known.trust_id and known.expires_at > time.time():
+            raise refused(*by_keystone(call.emulation.state, known))
+        raise refused(404, "Failed to validate token")
+    trust = call.emulation.state.trusts.get(token.trust_id or "")
+    owner = trust.trustee if trust is not None else token.user_id
+    if not call.admin and owner != call.user_id:
+        raise refused(403, f"{_UNAUTHORIZED}: identity:validate_token.")
+    return JSONResponse(describe(call.emulation, token), headers={"X-Subject-Token": text})
+
+
+def revoke_token(call: Call) -> tuple[int, None]:
+    """DELETE /auth/tokens."""
+    key = token_key(call.request.headers.get("x-subject-token", ""))
+    call.emulation.state.tokens.pop(key, None)
+    call.emulation.changed()
+    return 204, None
+
+
+def _version(call: Call) -> dict[str, Any]:
+    return {
+        "id": "v3.14",
+        "status": "stable",
+        "updated": "2020-04-07T00:00:00Z",
+        "links": [{"rel": "self", "href": f"{call.emulation.url}/identity/v3/"}],
+        "media-types": [
+            {
+                "base": "application/json",
+                "type": "application/vnd.openstack.identity-v3+json",
+            }
+        ],
+    }
+
+
+def _versions(call: Call) -> tuple[int, Any]:
+    return 300, {"versions": {"values": [_version(call)]}}
+
+
+def _project_view(call: Call, project_id: str) -> dict[str, Any]:
+    project = call.emulation.state.projects[project_id]
+    return {"id": project.id, "name": project.name, "domain_id": "default"}
+
+
+def _projects(call: Call) -> Any:
+    return {"projects": [_project_view(call, call.project_id)]}
+
+
+def _project(call: Call) -> Any:
+    """GET /projects/{id}: the caller's own; others are an administrator's to see."""
+    wanted = call.path("project_id")
+    if not call.sees(wanted):
+        raise refused(403, f"{_UNAUTHORIZED}: identity:get_project.")
+    if wanted not in call.emulation.state.projects:
+        raise refused(404, f"Could not find project: {wanted}.")
+    return {"project": _project_view(call, wanted)}
+
+
+def _catalog(call: Call) -> Any:
+    """GET /auth/catalog: any token may ask."""
+    return {"catalog": catalog(call.emulation.url, call.project_id, call.emulation.workflow_url)}
+
+
+def routes() -> list[Route]:
+    """Keystone's routes."""
+    token = "/identity/v3/auth/tokens"  # noqa: S105 - a path
+    return [
+        endpoint(SERVICE, "/identity", _versions, "versions", public=True),
+        endpoint(SERVICE, "/identity/", _versions, "versions", public=True),
+        endpoint(
+            SERVICE, "/identity/v3", lambda c: {"version": _version(c)}, "versions", public=True
+        ),
+        endpoint(
+            SERVICE, "/identity/v3/", lambda c: {"version": _version(c)}, "versions", public=True
+        ),
+        endpoint(SERVICE, token, create_token, "token", ["POST"], public=True),
+        endpoint(SERVICE, token, validate_token, "token_validate"),
+        endpoint(SERVICE, token, revoke_token, "token_revoke", ["DELETE"]),
+        endpoint(SERVICE, "/identity/v3/auth/projects", _projects, "projects"),
+        endpoint(SERVICE, "/identity/v3/auth/catalog", _catalog, "catalog"),
+        endpoint(SERVICE, "/identity/v3/projects/{project_id}", _project, "project"),
+    ]

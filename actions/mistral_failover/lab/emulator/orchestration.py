@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Heat's API v1: stacks.
+
+A PATCH (or PUT) of a stack whose action is in progress is accepted and the newest wins, as in
+convergence Heat; only a stack that is being deleted refuses it.
+"""
+
+from typing import Any
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from mistral_failover.lab.emulator import stacks
+from mistral_failover.lab.emulator.core import Emulation
+from mistral_failover.lab.emulator.state import Stack
+from mistral_failover.lab.emulator.templates import (
+    TemplateError,
+    check_parameters,
+    parse,
+    resolve,
+    shown_parameters,
+)
+from mistral_failover.lab.emulator.web import ApiError, Call, Handler, Service, endpoint, utc
+from mistral_failover.lab.emulator.wire import paged
+
+_TITLES = {
+    400: (
+        "Bad Request",
+        "The server could not comply with the request since it is either malformed or otherwise "
+        "incorrect.",
+    ),
+    403: ("Forbidden", "Access was denied to this resource."),
+    404: ("Not Found", "The resource could not be found."),
+    409: ("Conflict", "There was a conflict when trying to complete your request."),
+    500: (
+        "Internal Server Error",
+        "The server has either erred or is incapable of performing the requested operation.",
+    ),
+    503: (
+        "Service Unavailable",
+        "The server is currently unavailable. Please try again at a later time.",
+    ),
+}
+
+
+def error_body(status: int, message: str, kind: str = "") -> dict[str, Any]:
+    """Heat's error body; `kind` is the name of its exception."""
+    title, explanation = _TITLES.get(status, ("Error", "The request failed."))
+    kind = kind or f"HTTP{title.replace(' ', '')}"
+    return {
+        "code": status,
+        "error": {"message": message, "traceback": None, "type": kind},
+        "explanation": explanation,
+        "title": title,
+    }
+
+
+def refused(status: int, message: str, kind: str) -> ApiError:
+    """An error of Heat's."""
+    return ApiError(status, error_body(status, message, kind))
+
+
+def _prepare(call: Call) -> dict[str, str]:
+    wanted = call.request.path_params.get("project_id")
+    if wanted is not None and wanted != call.project_id and not call.admin:
+        raise refused(403, "Access was denied to this resource.", "HTTPForbidden")
+    return {}
+
+
+SERVICE = Service("orchestration", error_body, prepare=_prepare)
+
+
+def lookup(call: Call, name: str, called: str = "") -> Stack:
+    """The stack of that name or id; one that was deleted is found by id only.
+
+    :param called: its name in the error, where it was looked for by its id.
+    """
+    project_id = call.path("project_id")
+    for stack in call.emulation.state.stacks.values():
+        by_name = stack.name == name and stack.deleted is None
+        if stack.project_id == project_id and (by_name or stack.id == name):
+            return stack
+    raise refused(404, f"The Stack ({called or name}) could not be found.", "EntityNotFound")
+
+
+def find(call: Call) -> Stack:
+    """The stack that the path names, by its name and its id."""
+    stack = lookup(call, call.path("stack_id"), call.path("stack_name"))
+    if stack.name != call.path("stack_name"):
+        name = call.path("stack_name")
+        raise refused(404, f"The Stack ({name}) could not be found.", "EntityNotFound")
+    return stack
+
+
+def address(emulation: Emulation, stack: Stack) -> str:
+    """Where a stack is."""
+    base = f"{emulation.url}/orchestration/v1/{stack.project_id}"
+    return f"{base}/stacks/{stack.name}/{stack.id}"
+
+
+def _redirect_to(rest: str) -> Handler:
+    def redirect(call: Call) -> Response:
+        location = address(call.emulation, lookup(call, call.path("stack_name"))) + rest
+        query = call.request.url.query
+        return Response(
+            status_code=302, headers={"Location": f"{location}?{query}" if query else location}
+        )
+
+    return redirect
+
+
+def _brief(emulation: Emulation, stack: Stack) -> dict[str, Any]:
+    return {
+        "id": stack.id,
+        "stack_name": stack.name,
+        "description": str(stack.template.get("description") or "No description"),
+        "creation_time": utc(stack.created),
+        "updated_time": utc(stack.updated),
+        "deletion_time": utc(stack.deleted),
+        "stack_status": f"{stack.action}_{stack.status}",
+        "stack_status_reason": stack.reason,
+        "stack_owner": emulation.state.users[stack.user_id].name,
+        "parent": stack.parent[0] if stack.parent else None,
+        "project": stack.project_id,
+        "stack_user_project_id": stack.project_id,
+        "tags": [],
+        "links": [{"href": address(emulation, stack), "rel": "self"}],
+    }
+
+
+def _list(call: Call) -> Any:
+    found = [
+        stack
+        for stack in call.emulation.state.stacks.values()
+        if stack.project_id == call.path("project_id")
+        and stack.deleted is None
+        and stack.parent is None
+        and call.query("name") in (None, stack.name)
+        and call.query("status") in (None, stack.status)
+    ]
+    found.sort(key=lambda stack: stack.created, reverse=True)
+    return {"stacks": [_brief(call.emulation, stack) for stack in paged(call, found)]}
+
+
+def _show(call: Call) -> Any:
+    stack = find(call)
+    emulation = call.emulation
+    scope = stacks.scope(emulation, stack)
+    outputs = [
+        {
+            "output_key": key,
+            "description": definition.get("description", "No description given"),
+            "output_value": resolve(definition.get("value"), scope),
+        }
+        for key, definition in (stack.template.get("outputs") or {}).items()
+    ]
+    return {
+        "stack": {
+            **_brief(emulation, stack),
+            "parameters": shown_parameters(stack, emulation.state.projects[stack.project_id]),
+            "outputs": outputs,
+            "capabilities": [],
+            "notification_topics": [],
+            "template_description": str(stack.template.get("description") or "No description"),
+            "timeout_mins": None,
+            "disable_rollback": True,
+        }
+    }
+
+
+def _given(body: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of a request, its environment's included."""
+    environment = body.get("environment") or {}
+    from_environment = environment.get("parameters") if isinstance(environment, dict) else None
+    return {**(from_environment or {}), **(body.get("parameters") or {})}
+
+
+def _files(call: Call, stack: Stack | None = None) -> dict[str, str]:
+    """The templates that resource types name, those of before included."""
+    return {**(stack.files if stack else {}), **(call.body.get("files") or {})}
+
+
+def _parsed(template: Any, files: dict[str, str]) -> dict[str, Any]:
+    try:
+        return parse(template, files)
+    except TemplateError as error:
+        raise refused(400, str(error), error.kind) from None
+
+
+def _check(template: dict[str, Any], given: dict[str, Any]) -> None:
+    try:
+        check_parameters(template, given)
+    except TemplateError as error:
+        raise refused(400, str(error), error.kind) from None
+
+
+def _create(call: Call) -> Any:
+    name = call.body.get("stack_name")
+    if not isinstance(name, str) or not name:
+        raise refused(400, "No stack_name specified", "HTTPBadRequest")
+    for stack in call.emulation.state.stacks.values():
+        taken = stack.name == name and stack.project_id == call.path("project_id")
+        if taken and stack.deleted is None:
+            raise refused(409, f"The Stack ({name}) already exists.", "StackExists")
+    given = _given(call.body)
+    template = _parsed(call.body.get("template"), _files(call))
+    _check(template, given)
+    stack = stacks.create(
+        call.emulation,
+        project_id=call.path("project_id"),
+        name=name,
+        template=template,
+        given=given,
+        user_id=call.user_id,
+        files=_files(call),
+    )
+    href = address(call.emulation, stack)
+    return 201, {"stack": {"id": stack.id, "links": [{"href": href, "rel": "self"}]}}
+
+
+def _living(call: Call) -> Stack:
+    """A deleted stack can be read, but not changed."""
+    stack = find(call)
+    if stack.deleted is not None:
+        raise refused(404, f"The Stack ({stack.name}) could not be found.", "EntityNotFound")
+    return stack
+
+
+def _updatable(call: Call) -> Stack:
+    stack = _living(call)
+    if stack.action == "DELETE":
+        message = "Updating a stack when it is deleting is not supported."
+        raise refused(400, message, "NotSupported")
+    return stack
+
+
+def _patch(call: Call) -> Any:
+    """PATCH: parameters that the request omits stay as they are; parameters that the template does
+    not have are ignored silently."""
+    stack = _updatable(call)
+    dropped = call.body.get("clear_parameters") or []
+    kept = {k: v for k, v in stack.parameters.items() if k not in dropped}
+    template = call.body.get("template")
+    wanted = stack.template if template is None else _parsed(template, _files(call, stack))
+    declared = wanted.get("parameters") or {}
+    given = {k: v for k, v in {**kept, **_given(call.body)}.items() if k in declared}
+    _check(wanted, given)
+    stack.files = _files(call, stack)
+    stacks.update(call.emulation, stack, wanted, given)
+    return 202, None
+
+
+def _preview(call: Call) -> Any:
+    """PATCH .../preview: what a PATCH would do to each resource. As in Heat, what would be
+    replaced is shown without the id that it has now."""
+    stack = _updatable(call)
+    wanted = _parsed(call.body.get("template") or stack.template, _files(call, stack))
+    changes = stacks.preview(call.emulation, stack, wanted)
+    return {
+        "resource_changes": {
+            what: [
+                {
+                    "resource_name": name,
+                    "resource_type": kind,
+                    "physical_resource_id": "" if what in ("replaced", "added") else physical_id,
+                }
+                for name, kind, physical_id in rows
+            ]
+            for what, rows in changes.items()
+        }
+    }
+
+
+def _put(call: Call) -> Any:
+    """PUT: the request replaces everything."""
+    stack = _updatable(call)
+    given = _given(call.body)
+    template = _parsed(call.body.get("template"), _files(call, stack))
+    _check(template, given)
+    stack.files = _files(call, stack)
+    stacks.update(call.emulation, stack, template, given)
+    return 202, None
+
+
+def _delete(call: Call) -> Any:
+    stack = _living(call)
+    if stack.action != "DELETE" or stack.status == "FAILED":
+        stacks.begin(call.emulation, stack, "DELETE")
+    return 204, None
+
+
+def _template(call: Call) -> Any:
+    return find(call).template
+
+
+def _versions(call: Call) -> Any:
+    href = f"{call.emulation.url}/orchestration/v1/"
+    version = {"id": "v1.0", "status": "CURRENT", "links": [{"href": href, "rel": "self"}]}
+    return 300, {"versions": [version]}
+
+
+def routes() -> list[Route]:
+    """Heat's routes; the ones by name alone redirect, so they come last."""
+    base = "/orchestration/v1/{project_id}/stacks"
+    by_name = f"{base}/{{stack_name}}"
+    stack = f"{by_name}/{{stack_id}}"
+    every = ["GET", "PATCH", "PUT", "DELETE"]
+    return [
+        endpoint(SERVICE, "/orchestration", _versions, "versions", public=True),
+        endpoint(SERVICE, "/orchestration/", _versions, "versions", public=True),
+        endpoint(SERVICE, base, _list, "stack_list"),
+        endpoint(SERVICE, base, _create, "stack_create", ["POST"]),
+        *(
+            endpoint(SERVICE, by_name + rest, _redirect_to(rest), "stack_lookup")
+            for rest in ("/resources", "/events", "/template")
+        ),
+        endpoint(SERVICE, f"{stack}/template", _template, "stack_template"),
+        endpoint(SERVICE, f"{stack}/preview", _preview, "stack_preview", ["PATCH"]),
+        endpoint(SERVICE, stack, _show, "stack_show"),
+        endpoint(SERVICE, stack, _patch, "stack_patch", ["PATCH"]),
+        endpoint(SERVICE, stack, _put, "stack_patch", ["PUT"]),
+        endpoint(SERVICE, stack, _delete, "stack_delete", ["DELETE"]),
+        endpoint(SERVICE, by_name, _redirect_to(""), "stack_lookup", every),
+    ]

@@ -1,0 +1,372 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A server's life as Nova leads it: boot, stop, start, rebuild, evacuate, delete."""
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from mistral_failover.lab.emulator import attachments, guests, ports
+from mistral_failover.lab.emulator.core import Emulation, transition
+from mistral_failover.lab.emulator.state import DEFAULT_ZONE, Network, Port, Server, new_id
+from mistral_failover.lab.emulator.web import take_fault
+
+RUNNING, SHUTDOWN, NOSTATE = 1, 4, 0
+
+
+def create(
+    emulation: Emulation,
+    *,
+    project_id: str,
+    name: str,
+    host: str | None = None,
+    owner: list[str] | None = None,
+    root_volume: dict[str, Any] | None = None,
+    networks: Iterable[Network | Port] = (),
+    server_group: str | None = None,
+    **details: Any,
+) -> Server:
+    """Boots a server on `host`, or on the live host with the fewest servers.
+
+    :param owner: [stack id, resource name] when a stack asked for it.
+    :param root_volume: {"id", "delete_on_termination"} when it boots from a volume.
+    :param networks: it gets a port on each network, and the ports that are given.
+    :param server_group: it shares a host with others of the group only if there is no other, as by
+        the policy soft-anti-affinity.
+    """
+    now = time.time()
+    place = host or _pick_host(emulation, server_group)
+    server = Server(
+        new_id(),
+        project_id,
+        name,
+        place or "",
+        created=now,
+        updated=now,
+        owner=owner,
+        server_group=server_group,
+        **details,
+    )
+    emulation.state.servers[server.id] = server
+    operation = emulation.begin("boot", server=server.id)
+    if root_volume is not None:
+        volume = emulation.state.volumes[root_volume["id"]]
+        attachments.attach_at_boot(
+            emulation,
+            server,
+            volume,
+            attachments.ROOT_DEVICE,
+            delete=root_volume["delete_on_termination"],
+        )
+    for each in networks:
+        ports.give(emulation, server, each)
+    emulation.after(
+        emulation.latency.of("boot"), "server.booted", server_id=server.id, operation=operation
+    )
+    return server
+
+
+def host_of_zone(emulation: Emulation, zone: str) -> str | None:
+    """The host that an availability zone means: `zone:host` names it, which Nova allows to
+    administrators only, and each host is a zone of its own name. None: any host will do."""
+    name = zone.rpartition(":")[2]
+    return name if name in emulation.state.hosts else None
+
+
+def zone_shown(emulation: Emulation, zone: str) -> str:
+    """The availability zone that a server for which `zone` was asked is in: the one that is named,
+    if there is such a zone, otherwise Nova's default one."""
+    name = zone.partition(":")[0]
+    return name if name in emulation.state.hosts else DEFAULT_ZONE
+
+
+def _pick_host(emulation: Emulation, server_group: str | None) -> str | None:
+    load = {host.name: [0, 0] for host in emulation.state.hosts.values() if host.up}
+    for server in emulation.state.servers.values():
+        if server.host in load:
+            load[server.host][0] += server_group is not None and server.server_group == server_group
+            load[server.host][1] += 1
+    return min(load, key=lambda name: (load[name], name), default=None)
+
+
+@transition("server.booted")
+def _booted(emulation: Emulation, server_id: str, operation: str) -> None:
+    server = emulation.state.servers.get(server_id)
+    if server is None:
+        emulation.finish(operation, "gone")
+        return
+    failed = take_fault(emulation, "boot", ("fail",)) is not None
+    if not server.host or failed:
+        reason = "Injected failure of the boot." if failed else "No valid host was found."
+        server.fault = reason
+        _set(server, "ERROR", "error", NOSTATE)
+        emulation.finish(operation, "failed")
+    elif not emulation.state.host_up(server.host):
+        emulation.defer(server.host, "server.booted", server_id=server_id, operation=operation)
+        return
+    else:
+        _set(server, "ACTIVE", "active", RUNNING)
+        ports.bind(emulation, server)
+        guests.boot(emulation, server)
+        for attachment in emulation.state.attachments_of(server_id=server_id):
+            attachments.settle(emulation, attachment)
+        emulation.finish(operation)
+    _tell_owner(emulation, server)
+
+
+def stop(emulation: Emulation, server: Server, request_id: str) -> None:
+    """Lets the compute service switch the guest off; with the host down it stays powering-off."""
+    _task(emulation, server, "powering-off", "stop", request_id)
+
+
+def start(emulation: Emulation, server: Server, request_id: str) -> None:
+    """Lets the compute service switch the guest on."""
+    _task(emulation, server, "powering-on", "start", request_id)
+
+
+def _task(
+    emulation: Emulation, server: Server, task_state: str, verb: str, request_id: str
+) -> None:
+    server.task_state, server.updated = task_state, time.time()
+    operation = emulation.begin(verb, server=server.id)
+    accepted = emulation.state.accept(server, request_id, verb, f"compute_{verb}_instance")
+    accepted.operation = operation
+    emulation.fire(f"server.{verb}", server_id=server.id, operation=operation)
+
+
+def _step(emulation: Emulation, server_id: str, operation: str, verb: str) -> Server | None:
+    """The server if the step can happen now; it waits for its host, or ends with its server."""
+    server = emulation.state.servers.get(server_id)
+    if server is None:
+        _end(emulation, operation, "gone")
+        return None
+    if not emulation.state.host_up(server.host):
+        emulation.defer(server.host, f"server.{verb}", server_id=server_id, operation=operation)
+        return None
+    return server
+
+
+@transition("server.stop")
+def _stop(emulation: Emulation, server_id: str, operation: str) -> None:
+    if _step(emulation, server_id, operation, "stop") is not None:
+        emulation.after(
+            emulation.latency.of("stop"),
+            "server.stopped",
+            server_id=server_id,
+            operation=operation,
+        )
+
+
+@transition("server.stopped")
+def _stopped(emulation: Emulation, server_id: str, operation: str) -> None:
+    server = _step(emulation, server_id, operation, "stop")
+    if server is None:
+        return
+    fault = take_fault(emulation, "stop", ("fail", "stuck"))
+    if fault is None:
+        guests.power_off(emulation, server_id, "stopped by Nova")
+        _set(server, "SHUTOFF", "stopped", SHUTDOWN)
+        emulation.audit.record("server_stopped", server=server_id)
+        _end(emulation, operation)
+    elif fault.fault == "fail":
+        server.task_state = None
+        _end(emulation, operation, "failed")
+
+
+@transition("server.start")
+def _start(emulation: Emulation, server_id: str, operation: str) -> None:
+    if _step(emulation, server_id, operation, "start") is not None:
+        emulation.after(
+            emulation.latency.of("start"),
+            "server.started",
+            server_id=server_id,
+            operation=operation,
+        )
+
+
+@transition("server.started")
+def _started(emulation: Emulation, server_id: str, operation: str) -> None:
+    server = _step(emulation, server_id, operation, "start")
+    if server is None:
+        return
+    fault = take_fault(emulation, "start", ("fail", "stuck"))
+    if fault is None:
+        _set(server, "ACTIVE", "active", RUNNING)
+        guests.boot(emulation, server)
+        _end(emulation, operation)
+    elif fault.fault == "fail":
+        server.task_state = None
+        _end(emulation, operation, "failed")
+
+
+def evacuate(
+    emulation: Emulation, server: Server, request_id: str, host: str | None, *, stays_off: bool
+) -> None:
+    """Makes the server again on another host: `host`, or the live one with the fewest servers. Its
+    old host takes no part, so a guest that runs there runs on.
+
+    :param stays_off: it arrives switched off, as since microversion 2.95; else as it was.
+    """
+    server.task_state, server.updated = "rebuilding", time.time()
+    operation = emulation.begin("evacuate", server=server.id)
+    accepted = emulation.state.accept(server, request_id, "evacuate", "compute_rebuild_instance")
+    accepted.operation = operation
+    emulation.after(
+        emulation.latency.of("boot"),
+        "server.evacuated",
+        server_id=server.id,
+        operation=operation,
+        target=host or _pick_host(emulation, server.server_group),
+        stays_off=stays_off or server.vm_state == "stopped",
+    )
+
+
+@transition("server.evacuated")
+def _evacuated(
+    emulation: Emulation, server_id: str, operation: str, target: str | None, *, stays_off: bool
+) -> None:
+    server = emulation.state.servers.get(server_id)
+    if server is None:
+        _end(emulation, operation, "gone")
+    elif target is None:
+        server.fault = "No valid host was found."
+        _set(server, "ERROR", "error", server.power_state)
+        _end(emulation, operation, "failed")
+    else:
+        guests.leave_behind(emulation, server, target)
+        server.host = target
+        for attachment in emulation.state.attachments_of(server_id=server_id):
+            attachment.host = target
+        _set(server, "SHUTOFF", "stopped", SHUTDOWN)
+        if not stays_off:
+            _set(server, "ACTIVE", "active", RUNNING)
+            ports.bind(emulation, server)
+            guests.boot(emulation, server)
+        _end(emulation, operation)
+
+
+def _end(emulation: Emulation, operation: str, outcome: str = "done") -> None:
+    """Ends what a compute service did, and its own record of that."""
+    for action in emulation.state.server_actions.values():
+        if action.operation == operation:
+            action.finish("Success" if outcome == "done" else "Error")
+    emulation.finish(operation, outcome)
+
+
+def rebuild(emulation: Emulation, server: Server, request_id: str) -> None:
+    """Lets the compute service make the guest again from an image; it keeps its volumes."""
+    server.status = "REBUILD"
+    _task(emulation, server, "rebuilding", "rebuild", request_id)
+
+
+@transition("server.rebuild")
+def _rebuild(emulation: Emulation, server_id: str, operation: str) -> None:
+    if _step(emulation, server_id, operation, "rebuild") is not None:
+        guests.destroy(emulation, server_id, "rebuilt by Nova")
+        emulation.after(
+            emulation.latency.of("boot"),
+            "server.rebuilt",
+            server_id=server_id,
+            operation=operation,
+        )
+
+
+@transition("server.rebuilt")
+def _rebuilt(emulation: Emulation, server_id: str, operation: str) -> None:
+    server = _step(emulation, server_id, operation, "rebuild")
+    if server is None:
+        return
+    was_off = server.vm_state == "stopped"
+    _set(server, "ACTIVE", "active", RUNNING)
+    guests.boot(emulation, server)
+    for attachment in emulation.state.attachments_of(server_id=server_id):
+        guests.plug(emulation, server_id, attachment.volume_id, attachment.device)
+    if was_off:
+        guests.power_off(emulation, server_id, "off before it was rebuilt")
+        _set(server, "SHUTOFF", "stopped", SHUTDOWN)
+    _end(emulation, operation)
+
+
+def reset(emulation: Emulation, server: Server, state: str) -> None:
+    """Sets the server to active or error, without a task, whatever its state."""
+    active = state == "active"
+    _set(server, "ACTIVE" if active else "ERROR", state, server.power_state)
+    emulation.changed()
+
+
+def delete(emulation: Emulation, server: Server, request_id: str) -> None:
+    """Deletes a server. If its host is down, this is Nova's local delete: server and attachments
+    are gone at once, but a guest that still runs there continues to run."""
+    by_service = emulation.state.host_up(server.host)
+    if server.task_state == "deleting" and by_service:
+        return
+    operation = emulation.begin("delete", server=server.id)
+    server.task_state, server.updated = "deleting", time.time()
+    event = "compute_terminate_instance" if by_service else None
+    emulation.state.accept(server, request_id, "delete", event)
+    if by_service:
+        emulation.after(
+            emulation.latency.of("delete_server"),
+            "server.deleted",
+            server_id=server.id,
+            operation=operation,
+        )
+        emulation.changed()
+    else:
+        _remove(emulation, server, operation, local=True)
+
+
+@transition("server.deleted")
+def _deleted(emulation: Emulation, server_id: str, operation: str) -> None:
+    server = emulation.state.servers.get(server_id)
+    if server is None:
+        # Deleted in the database in the meantime: the message that waited still ends the guest.
+        guests.destroy(emulation, server_id, "deleted by Nova")
+        _record(emulation, server_id)
+        emulation.finish(operation, "gone")
+    elif not emulation.state.host_up(server.host):
+        emulation.defer(server.host, "server.deleted", server_id=server_id, operation=operation)
+    elif take_fault(emulation, "delete_server", ("stuck",)) is None:
+        _remove(emulation, server, operation, local=False)
+
+
+def _remove(emulation: Emulation, server: Server, operation: str, *, local: bool) -> None:
+    if not local:
+        guests.power_off(emulation, server.id, "deleted by Nova")
+    for attachment in emulation.state.attachments_of(server_id=server.id):
+        attachments.release(emulation, attachment, unplug=not local)
+        if attachment.delete_on_termination:
+            emulation.state.volumes.pop(attachment.volume_id, None)
+    if not local:
+        guests.destroy(emulation, server.id, "deleted by Nova")
+        _record(emulation, server.id)
+    ports.of_deleted_server(emulation, server.id)
+    del emulation.state.servers[server.id]
+    emulation.audit.record("server_deleted", server=server.id, local=local)
+    emulation.finish(operation)
+    _tell_owner(emulation, server)
+
+
+def _record(emulation: Emulation, server_id: str) -> None:
+    """The compute service's own record that it deleted a server."""
+    for action in emulation.state.server_actions.values():
+        mine = (action.server_id, action.action) == (server_id, "delete")
+        if mine and action.event and action.finished_at is None:
+            action.finish()
+            return
+
+
+def _set(server: Server, status: str, vm_state: str, power_state: int) -> None:
+    server.status, server.vm_state, server.power_state = status, vm_state, power_state
+    server.task_state, server.updated = None, time.time()
+
+
+def _tell_owner(emulation: Emulation, server: Server) -> None:
+    if server.owner is not None:
+        stack_id, name = server.owner
+        emulation.fire("stack.part_settled", stack_id=stack_id, name=name)
+
+
+def power_lost(emulation: Emulation, server: Server) -> None:
+    """What Nova's power sync makes of a server whose guest is found off."""
+    _set(server, "SHUTOFF", "stopped", SHUTDOWN)
+    emulation.changed()

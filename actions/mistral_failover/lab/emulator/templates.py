@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The part of HOT that the emulated Heat understands.
+
+Resource types: OS::Nova::Server, OS::Cinder::Volume, OS::Heat::AutoScalingGroup,
+OS::Heat::ResourceGroup, a template of the request's files by its name, OS::Heat::TestResource, and
+some that only get an id (`INERT`).
+Functions: get_param, get_resource, get_attr (`refs` and `refs_map` of a group, `networks` of a
+server, `name` of anything). Parameters with type, default, hidden. Outputs.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from oslo_utils import strutils
+
+from mistral_failover.lab.emulator.state import Project, Stack
+from mistral_failover.model.documents import load_json, load_yaml_1_1
+from mistral_failover.model.errors import InvalidDocument
+
+SERVER = "OS::Nova::Server"
+VOLUME = "OS::Cinder::Volume"
+GROUP = "OS::Heat::AutoScalingGroup"
+RESOURCE_GROUP = "OS::Heat::ResourceGroup"
+GROUPS = (GROUP, RESOURCE_GROUP)
+TEST = "OS::Heat::TestResource"
+PORT = "OS::Neutron::Port"
+FLOATING_IP = "OS::Neutron::FloatingIP"
+LOAD_BALANCER = "OS::Octavia::LoadBalancer"
+POOL = "OS::Octavia::Pool"
+POOL_MEMBER = "OS::Octavia::PoolMember"
+INERT = (
+    "OS::Heat::None",
+    "OS::Heat::Value",
+    "OS::Heat::ScalingPolicy",
+    "OS::Mistral::Workflow",
+    "OS::Aodh::EventAlarm",
+    "OS::Neutron::Net",
+    "OS::Neutron::Subnet",
+    PORT,
+    FLOATING_IP,
+    LOAD_BALANCER,
+    POOL,
+    POOL_MEMBER,
+    "OS::Neutron::SecurityGroup",
+    "OS::Nova::ServerGroup",
+)
+HIDDEN = "******"
+
+
+class TemplateError(Exception):
+    """A template or its parameters are wrong; `kind` is Heat's exception name."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+def is_template(kind: str) -> bool:
+    """Whether a resource type is the name of a template."""
+    return kind.endswith((".yaml", ".template"))
+
+
+def parse(given: Any, files: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """A template from text (YAML or JSON) or an object.
+
+    :param files: the templates that its resource types may name.
+
+    :raises TemplateError: it is no template, or uses an unknown type or reference.
+    """
+    if isinstance(given, str):
+        try:
+            given = load_yaml_1_1(given, "template")
+        except InvalidDocument as error:
+            raise TemplateError(
+                "StackValidationFailed", f"Error parsing template: {error}"
+            ) from None
+    if not isinstance(given, dict) or "heat_template_version" not in given:
+        raise TemplateError("StackValidationFailed", "Template format version not found.")
+    # A copy, without the dates that an object may have.
+    template: dict[str, Any] = load_json(json.dumps(given, default=str), "template")
+    for name, definition in (template.get("resources") or {}).items():
+        _check_resource(name, definition, files or {})
+        for other in dependencies(definition):
+            if other not in template["resources"]:
+                raise TemplateError(
+                    "InvalidTemplateReference",
+                    f'The specified reference "{other}" (in {name}) is incorrect.',
+                )
+    return template
+
+
+def _check_resource(name: str, definition: Any, files: Mapping[str, str]) -> None:
+    if not isinstance(definition, dict) or not isinstance(definition.get("type"), str):
+        raise TemplateError(
+            "StackValidationFailed", f"Each Resource must contain a type key: resources.{name}"
+        )
+    kind = definition["type"]
+    if is_template(kind) and kind in files:
+        parse(files[kind], files)
+    elif kind not in (SERVER, VOLUME, *GROUPS, TEST, *INERT):
+        raise TemplateError(
+            "StackValidationFailed", f"The Resource Type ({kind}) could not be found."
+        )
+    properties = definition.get("properties") or {}
+    needs = {
+        SERVER: ("flavor",),
+        VOLUME: ("size",),
+        GROUP: ("resource", "min_size", "max_size"),
+        RESOURCE_GROUP: ("resource_def",),
+    }
+    for needed in needs.get(kind, ()):
+        if needed not in properties:
+            raise TemplateError(
+                "StackValidationFailed",
+                f"Property error: : resources.{name}.properties: : Property {needed} not assigned",
+            )
+    if kind in GROUPS:
+        member = "resource" if kind == GROUP else "resource_def"
+        _check_resource(f"{name}.{member}", properties[member], files)
+
+
+def dependencies(definition: dict[str, Any]) -> set[str]:
+    """The resources that a definition refers to or depends on."""
+    depends = definition.get("depends_on") or []
+    found = {depends} if isinstance(depends, str) else set(depends)
+    return found | _references(definition.get("properties"))
+
+
+def _references(value: Any) -> set[str]:
+    if isinstance(value, dict):
+        if len(value) == 1:
+            function, argument = next(iter(value.items()))
+            if function == "get_resource":
+                return {str(argument)}
+            if function == "get_attr" and isinstance(argument, list) and argument:
+                return {str(argument[0])}
+        return set().union(*(_references(v) for v in value.values()))
+    if isinstance(value, list):
+        return set().union(*(_references(v) for v in value))
+    return set()
+
+
+def check_parameters(template: dict[str, Any], given: dict[str, Any]) -> None:
+    """Refuses parameters that the template does not know, and missing ones.
+
+    :raises TemplateError: UnknownUserParameter or UserParameterMissing.
+    """
+    declared = template.get("parameters") or {}
+    for name in given:
+        if name not in declared:
+            raise TemplateError(
+                "UnknownUserParameter",
+                f"The Parameter ({name}) was not defined in template.",
+            )
+    for name, schema in declared.items():
+        if name not in given and "default" not in (schema or {}):
+            raise TemplateError("UserParameterMissing", f"The Parameter ({name}) was not provided.")
+        if name in given and (schema or {}).get("type") == "number":
+            try:
+                float(given[name])
+            except (TypeError, ValueError) as error:
+                raise TemplateError(
+                    "StackValidationFailed", f"Parameter '{name}' is invalid: {error}"
+                ) from None
+
+
+def parameters(stack: Stack, project: Project) -> dict[str, Any]:
+    """Every parameter's value, pseudo parameters included."""
+    declared = stack.template.get("parameters") or {}
+    values = {name: stack.parameters.get(name, s.get("default")) for name, s in declared.items()}
+    values["OS::stack_id"] = stack.id
+    values["OS::stack_name"] = stack.name
+    values["OS::project_id"] = project.id
+    return values
+
+
+def shown_parameters(stack: Stack, project: Project) -> dict[str, str]:
+    """The parameters as Heat shows them: text, hidden ones masked."""
+    declared = stack.template.get("parameters") or {}
+    shown = {}
+    for name, value in parameters(stack, project).items():
+        if (declared.get(name) or {}).get("hidden"):
+            shown[name] = HIDDEN
+        else:
+            shown[name] = _shown(value, str((declared.get(name) or {}).get("type")))
+    return shown
+
+
+def _shown(value: Any, kind: str) -> str:
+    if kind == "comma_delimited_list" and isinstance(value, list):
+        return ",".join(map(str, value))
+    if kind == "boolean":
+        return str(strutils.bool_from_string(value))
+    return json.dumps(value) if isinstance(value, dict | list) else str(value)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Where functions find what they name.
+
+    :ivar values: the parameters.
+    :ivar physical_id: a resource's physical id, None when it has none yet.
+    :ivar attribute: a resource's attribute.
+    """
+
+    values: dict[str, Any]
+    physical_id: Callable[[str], str | None]
+    attribute: Callable[[str, str], Any]
+
+
+def resolve(value: Any, scope: Scope) -> Any:
+    """Replaces the functions in a value.
+
+    :raises TemplateError: an unknown parameter.
+    """
+    if isinstance(value, list):
+        return [resolve(v, scope) for v in value]
+    if not isinstance(value, dict):
+        return value
+    if len(value) == 1:
+        function, argument = next(iter(value.items()))
+        if function == "get_param":
+            name, *path = argument if isinstance(argument, list) else [argument]
+            if name not in scope.values:
+                raise TemplateError(
+                    "UserParameterMissing", f"The Parameter ({name}) was not provided."
+                )
+            return _walk(scope.values[name], path)
+        if function == "get_resource":
+            return scope.physical_id(str(argument))
+        if function == "get_attr" and isinstance(argument, list) and len(argument) > 1:
+            name, attribute, *path = argument
+            return _walk(scope.attribute(str(name), str(attribute)), path)
+    return {k: resolve(v, scope) for k, v in value.items()}
+
+
+def _walk(found: Any, path: list[Any]) -> Any:
+    for step in path:
+        if isinstance(found, list):
+            index = int(step)
+            found = found[index] if index < len(found) else None
+        else:
+            found = (found or {}).get(step)
+    return found

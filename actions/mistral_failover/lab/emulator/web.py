@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One request: latency, injected faults, authentication, the handler, audit, durability."""
+
+import asyncio
+import datetime
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from mistral_failover.lab.emulator import token_validity
+from mistral_failover.lab.emulator.core import Emulation
+from mistral_failover.lab.emulator.state import ApiFault, Token, User, new_id, token_key
+from mistral_failover.model.documents import load_json
+
+
+class ApiError(Exception):
+    """An answer that is an error, in the shape of the service that gives it."""
+
+    def __init__(self, status: int, body: Any, headers: dict[str, str] | None = None) -> None:
+        super().__init__(f"HTTP {status}")
+        self.status, self.body, self.headers = status, body, headers
+
+
+ErrorBody = Callable[[int, str], Any]
+"""Builds a service's error body from a status and a message."""
+
+
+def plain_error(code: str, status: int, message: str, remedy: str) -> ApiError:
+    """An error of the emulator's own interface."""
+    return ApiError(status, {"error": {"code": code, "message": message, "remedy": remedy}})
+
+
+@dataclass
+class Call:
+    """A request on its way to a handler; `body` is its JSON, {} when it has none."""
+
+    emulation: Emulation
+    request: Request
+    body: Any
+    token: Token | None = None
+    user: User | None = None
+    request_id: str = field(default_factory=lambda: f"req-{new_id()}")
+
+    @property
+    def project_id(self) -> str:
+        """The project of the caller's token."""
+        assert self.token is not None
+        return self.token.project_id
+
+    @property
+    def user_id(self) -> str:
+        """The caller."""
+        assert self.user is not None
+        return self.user.id
+
+    @property
+    def admin(self) -> bool:
+        """Whether the caller may see every project."""
+        return self.user is not None and self.user.admin
+
+    def sees(self, project_id: str) -> bool:
+        """Whether the caller may see things of that project."""
+        return self.admin or self.project_id == project_id
+
+    def path(self, name: str) -> str:
+        """A part of the path."""
+        return str(self.request.path_params[name])
+
+    def query(self, name: str) -> str | None:
+        """A query parameter, None when absent."""
+        return self.request.query_params.get(name)
+
+
+Handler = Callable[[Call], Any]
+
+
+@dataclass(frozen=True)
+class Service:
+    """What the routes of one service share.
+
+    :ivar error: builds the service's error bodies. :ivar authenticated: whether a token is
+    required. :ivar delayed: whether the `api` latency applies and requests are audited. :ivar
+    prepare: may refuse a call or add headers to its answer.
+    """
+
+    name: str
+    error: ErrorBody
+    authenticated: bool = True
+    delayed: bool = True
+    prepare: Callable[[Call], dict[str, str]] | None = None
+
+
+def endpoint(
+    service: Service,
+    path: str,
+    handler: Handler,
+    operation: str | Callable[[Call], str],
+    methods: Iterable[str] = ("GET",),
+    *,
+    public: bool = False,
+) -> Route:
+    """A route whose handler returns a Response, a JSON value (200) or (status, JSON value).
+
+    :param operation: the name by which faults address this request, or what finds that name.
+    :param public: no token needed although the service wants one.
+    """
+
+    async def serve(request: Request) -> Response:
+        emulation: Emulation = request.app.state.emulation
+        emulation.last_request = time.monotonic()
+        arrived = time.time()
+        call = Call(emulation, request, {})
+        if service.delayed:
+            await asyncio.sleep(emulation.latency.of("api"))
+        headers = {"x-openstack-request-id": call.request_id}
+        name = operation if isinstance(operation, str) else request.method.lower()
+        fault: ApiFault | None = None
+        try:
+            call.body = await _json_body(service, request)
+            if callable(operation):
+                name = operation(call)
+            fault = await _injected(service, call, name)
+            if service.authenticated and not public:
+                authenticate(call, service)
+            if service.prepare is not None:
+                headers.update(service.prepare(call))
+            answer = handler(call)
+            if asyncio.iscoroutine(answer):
+                answer = await answer
+            if fault is not None and fault.fault == "lost":
+                raise ApiError(
+                    fault.status, service.error(fault.status, "The answer was lost on its way.")
+                )
+            offer = {} if public else emulation.state.offers.get(service.name, {})
+            response = _response(answer, offer)
+        except ApiError as error:
+            headers.update(error.headers or {})
+            response = JSONResponse(error.body, error.status)
+        response.headers.update(headers)
+        if service.delayed:
+            emulation.audit.record(
+                "request",
+                operation=name,
+                method=request.method,
+                path=request.url.path,
+                project_id=call.token.project_id if call.token else None,
+                status=response.status_code,
+                arrived=arrived,
+                request_id=request.headers.get("x-openstack-request-id"),
+            )
+        emulation.flush()
+        if fault is not None and fault.fault == "mute":
+            await asyncio.sleep(fault.seconds)
+        return _Broken(response) if fault is not None and fault.fault == "drop" else response
+
+    return Route(path, serve, methods=list(methods))
+
+
+def authenticate(call: Call, service: Service) -> None:
+    """Finds the caller by `X-Auth-Token`; 401 for an unknown or expired one, and what
+    `emulator.token_validity` says for one that is honoured no more."""
+    state = call.emulation.state
+    text = call.request.headers.get("x-auth-token", "")
+    token = state.tokens.get(token_key(text))
+    if token is None or token.expires_at <= time.time():
+        raise _refused(call, 401, token_validity.UNKNOWN)
+    if not token_validity.is_valid(state, token):
+        if service.name == "identity":
+            raise _refused(call, *token_validity.by_keystone(state, token))
+        raise _refused(call, *token_validity.by_service(state, token))
+    call.token = token
+    call.user = state.users[token.user_id]
+
+
+def _refused(call: Call, status: int, message: str) -> ApiError:
+    title = HTTPStatus(status).phrase
+    where = {"WWW-Authenticate": f'Keystone uri="{call.emulation.url}/identity"'}
+    return ApiError(
+        status,
+        {"error": {"code": status, "title": title, "message": message}},
+        where if status == 401 else None,
+    )
+
+
+async def _injected(service: Service, call: Call, operation: str) -> ApiFault | None:
+    """Applies the first matching fault; returns one that affects the answer."""
+    kinds = ("error", "lost", "mute", "drop", "hold")
+    fault = take_fault(call.emulation, operation, kinds)
+    if fault is None:
+        return None
+    if fault.fault == "hold":
+        await asyncio.sleep(fault.seconds)
+        return None
+    if fault.fault == "error":
+        words = fault.says or f"Injected fault of {operation}."
+        raise ApiError(fault.status, service.error(fault.status, words))
+    return fault
+
+
+class _Broken(Response):
+    """An answer that ends before its end."""
+
+    def __init__(self, whole: Response) -> None:
+        super().__init__(status_code=whole.status_code)
+        self.headers["content-length"] = str(len(whole.body) + 1000)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Start the answer, and stop: the server closes the connection."""
+        del scope, receive
+        start = {
+            "type": "http.response.start",
+            "status": self.status_code,
+            "headers": self.raw_headers,
+        }
+        await send(start)
+        await send({"type": "http.response.body", "body": b"{", "more_body": True})
+
+
+def take_fault(emulation: Emulation, operation: str, kinds: tuple[str, ...]) -> ApiFault | None:
+    """Uses up one of an operation's injected faults of these kinds; None when there is none."""
+    for fault in emulation.state.api_faults:
+        if fault.operation in (operation, "any") and fault.fault in kinds:
+            fault.times -= 1
+            if fault.times <= 0:
+                emulation.state.api_faults.remove(fault)
+            emulation.audit.record("fault_applied", operation=operation, fault=fault.fault)
+            emulation.changed()
+            return fault
+    return None
+
+
+async def _json_body(service: Service, request: Request) -> Any:
+    raw = await request.body()
+    if not raw:
+        return {}
+    try:
+        body = load_json(raw, "body")
+    except ValueError:
+        body = None
+    if not isinstance(body, dict):
+        raise ApiError(400, service.error(400, "The request body is not a JSON object."))
+    return body
+
+
+def _response(answer: Any, offer: Mapping[str, Any]) -> Response:
+    if isinstance(answer, Response):
+        return answer
+    status, value = answer if isinstance(answer, tuple) else (200, answer)
+    if value is None:
+        return Response(status_code=status)
+    return JSONResponse(_less(value, frozenset(offer.get("without", ()))), status)
+
+
+def _less(value: Any, hidden: frozenset[str]) -> Any:
+    """An answer without what a policy hides."""
+    if not hidden:
+        return value
+    if isinstance(value, dict):
+        return {k: _less(each, hidden) for k, each in value.items() if k not in hidden}
+    return [_less(each, hidden) for each in value] if isinstance(value, list) else value
+
+
+def utc(seconds: float | None, form: str = "%Y-%m-%dT%H:%M:%SZ") -> str | None:
+    """A time as OpenStack writes it, None for None."""
+    if seconds is None:
+        return None
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime(form)
