@@ -9,7 +9,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from mistral_failover.model.alarm_fact import AlarmFact
+from mistral_failover.model.decisions import OrderVerb
 from mistral_failover.model.ids import group_id
+from mistral_failover.model.order import Order
 from mistral_failover.store import tables
 
 NOW = 1_000_000.0
@@ -173,7 +176,7 @@ def fill(connection: sa.Connection, project: str) -> None:
                 decided_at=1.0,
                 decision=decision,
                 parent=f"{project}-event" if identity == "child" else None,
-                fact={"host": "cmp1"},
+                fact=AlarmFact(host="cmp1"),
             )
             for identity, decision, of in (
                 ("incident", "IGNORED", group),
@@ -189,7 +192,7 @@ def fill(connection: sa.Connection, project: str) -> None:
             id=f"{project}-plan",
             project_id=project,
             group_id=group,
-            verb="failover",
+            order=Order(OrderVerb.FAILOVER),
             expires_at=NOW + 1,
         ),
         row(

@@ -43,7 +43,6 @@ from mistral_failover.model.observation import (
     judged,
     keeps_from_roles,
 )
-from mistral_failover.orders.other_target import names_its_target
 from mistral_failover.recovery.documents import Heal, ObservedGroup, SameGoalInput
 from mistral_failover.resources.modules import observer
 from mistral_failover.runtime.request import Request
@@ -471,11 +470,10 @@ def _continuation(
     well = {each.name for each in seen.members if each.why_not is None}
     if waited is None or waited.member not in well or not _may_begin(facts, memory, tx):
         return None
-    order = incidents.get(tx, traversal.incident_id or "")
     return _same_goal(
         facts,
         f"observed: {waited.member} can take {waited.name} now",
-        stay=names_its_target(order),
+        stay=incidents.is_pinned(tx, traversal.incident_id),
     )
 
 

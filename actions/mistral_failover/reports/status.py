@@ -278,7 +278,7 @@ def _reported(incident: Incident) -> ReportedIncident:
         "source": incident.source,
         "decision": incident.decision,
         "sentence": incident.sentence,
-        "refusal": incident.refusal,
+        "refusal": incident.fact.refusal,
         "duplicates": incident.duplicates,
         "at": incident.first_at,
     }
