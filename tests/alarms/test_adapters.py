@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mistral_failover.alarms import adapters
+from mistral_failover.alarms import alarm as adapters
 from mistral_failover.alarms.alarm import Alarm
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.text import parse_time, plain

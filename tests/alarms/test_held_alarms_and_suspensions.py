@@ -12,8 +12,8 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 
 from mistral_failover.actions import alarms, orders, reports
 from mistral_failover.actions import suspensions as suspension_actions
-from mistral_failover.alarms import suspensions
 from mistral_failover.convergence.records import Ready
+from mistral_failover.orders import suspensions
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.store import tables
 from support.alarm_bodies import ALERT, WEBHOOK

@@ -17,7 +17,7 @@ from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.actions import alarms, reports, suspensions
 from mistral_failover.actions import hosts as host_actions
-from mistral_failover.alarms import host_events
+from mistral_failover.alarms import intake
 from mistral_failover.groups import hosts
 from mistral_failover.recovery.sweep import sweep
 from mistral_failover.runtime.process import Runtime
@@ -171,8 +171,8 @@ def test_a_process_that_died_among_the_children_is_completed_by_the_repeat(
     on_hosts: Any, hear: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = [on_hosts(f"group{n}") for n in range(4)]
-    monkeypatch.setattr(host_events, "BATCH", 2)
-    children, calls = host_events._children, []
+    monkeypatch.setattr(intake, "BATCH", 2)
+    children, calls = intake._children, []
 
     def dies(*given: Any) -> Any:
         calls.append(given)
@@ -180,7 +180,7 @@ def test_a_process_that_died_among_the_children_is_completed_by_the_repeat(
             raise KeyboardInterrupt
         return children(*given)
 
-    monkeypatch.setattr(host_events, "_children", dies)
+    monkeypatch.setattr(intake, "_children", dies)
     with pytest.raises(KeyboardInterrupt):
         hear(lost(CMP1))
 
@@ -203,7 +203,7 @@ def test_a_process_that_died_among_the_children_is_completed_by_the_sweep(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(host_events, "_children", dies)
+        patch.setattr(intake, "_children", dies)
         with pytest.raises(KeyboardInterrupt):
             hear(lost(CMP1))
 
@@ -339,7 +339,7 @@ def test_events_that_are_settled_do_not_hide_one_that_is_not(
     state: Runtime,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(host_events, "UNSETTLED", 1)
+    monkeypatch.setattr(intake, "UNSETTLED", 1)
     monkeypatch.setattr(incidents, "PAGE", 2)
     on_hosts("payments")
     events = [hear(lost(CMP1, f"report {number}"))[0]["incident"] for number in range(4)]
@@ -353,7 +353,7 @@ def test_events_that_are_settled_do_not_hide_one_that_is_not(
 
     store.atomically(settle)
 
-    found = store.reading(host_events.unsettled)
+    found = store.reading(intake.unsettled)
 
     assert [each.id for each in found] == events[3:]
 

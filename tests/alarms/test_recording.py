@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.actions import alarms, orders, reports
-from mistral_failover.alarms import recording
+from mistral_failover.alarms import intake
 from mistral_failover.alarms.alarm import Alarm
 from mistral_failover.convergence.records import Ready
 from mistral_failover.orders import alarm_failovers
@@ -343,6 +343,6 @@ def test_what_happens_all_day_is_answered_without_a_look_at_the_state(
     routine = Alarm("nova", "k", False, True, "all is well", ("s",), {}, routine=True)
     request = Request(state, context)
 
-    recorded = recording.record(request, routine, None, None)
+    (recorded,) = intake.take(request, routine)
 
     assert (recorded.verdict.decision, recorded.incident) == ("IGNORED", None)

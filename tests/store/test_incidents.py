@@ -14,7 +14,7 @@ from mistral_failover.model.decisions import AdmissionRule, Decision
 from mistral_failover.model.ids import group_id
 from mistral_failover.store import groups, incidents, suspensions, tables
 from mistral_failover.store.database import Database
-from mistral_failover.store.incidents import OPERATOR, Incident
+from mistral_failover.store.incidents import OPERATOR, Counted, Incident
 from mistral_failover.store.suspensions import Maintenance, Pause, Suspensions
 from support.rows import only_these_change
 from support.together import together
@@ -51,9 +51,11 @@ def get(database: Database, identity: str) -> Incident:
 
 
 def again(
-    database: Database, identity: str, project: str = "mine"
-) -> tuple[str, str | None] | None:
-    return database.for_project(project).atomically(lambda tx: incidents.count_again(tx, identity))
+    database: Database, identity: str, project: str = "mine", *, final: bool = True
+) -> Counted | None:
+    return database.for_project(project).atomically(
+        lambda tx: incidents.count_repeat(tx, identity, final=final)
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,7 +78,7 @@ def test_a_repeat_counts_only_on_what_is_decided_for_good(
     with only_these_change(database, tables.incidents, ("id",), *["i"] * counted):
         found = again(database, "i")
 
-    assert found == (("i", traversal) if counted else None)
+    assert found == (Counted("i", traversal) if counted else None)
     assert get(database, "i").duplicates == counted
     assert (get(database, "i").last_at > get(database, "i").first_at) is counted
 
@@ -93,7 +95,7 @@ def test_a_repeat_of_a_duplicate_counts_on_the_first(database: Database) -> None
     add(database, "first", decision=Decision.ADMITTED, traversal_id="t")
     add(database, "other", decision=Decision.DUPLICATE, duplicate_of="first")
 
-    assert again(database, "other") == ("first", "t")
+    assert again(database, "other") == Counted("first", "t")
     assert get(database, "first").duplicates == 1
 
 
@@ -217,7 +219,7 @@ def test_a_fact_that_another_alarm_tells_of_again_is_no_word_of_the_first_s_seri
     add(still, "another", series="o", decision=Decision.DUPLICATE, duplicate_of="on")
     add(still, "off", series="s", firing=False, decision=Decision.IGNORED)
 
-    assert again(still, "another") == ("on", "t")
+    assert again(still, "another") == Counted("on", "t")
 
     assert latest(still) == "off"
     assert get(still, "on").duplicates == 1
