@@ -83,6 +83,29 @@ def test_a_repeat_counts_only_on_what_is_decided_for_good(
     assert (get(database, "i").last_at > get(database, "i").first_at) is counted
 
 
+@pytest.mark.parametrize(
+    ("fields", "counted"),
+    [
+        ({"decision": Decision.ADMITTED}, True),
+        ({"decision": Decision.ADMITTED, "source": OPERATOR}, False),
+        ({"decision": Decision.ADMITTED, "group_id": None}, False),
+        ({"decision": Decision.HELD}, False),
+    ],
+    ids=["an alarm", "an order", "a host event", "a held alarm"],
+)
+def test_a_repeat_counts_on_an_alarm_that_is_about_to_begin(
+    database: Database, fields: dict[str, Any], counted: bool
+) -> None:
+    add(database, "i", **fields)
+    before = get(database, "i")
+
+    found = again(database, "i", final=False)
+
+    after = get(database, "i")
+    assert found == (Counted("i", None, after) if counted else None)
+    assert (after.duplicates, after.said > before.said) == (int(counted), counted)
+
+
 def test_a_repeat_of_another_project_s_or_of_nothing_counts_on_nothing(database: Database) -> None:
     add(database, "i", decision=Decision.IGNORED)
 

@@ -64,24 +64,7 @@ def on_event(request: Request, alarms: Sequence[Alarm]) -> AlarmBodyAnswer:
         recorded += intake.take(request, alarm)
         reach("admit.next")
     reach("admit.after")
-    order = _by_priority(request, recorded)
-    answers: dict[int, AlarmAnswer] = {}
-    begun: list[str] = []
-    for number in order:
-        each = recorded[number]
-        if each.begin is not None and each.begin.id in begun:
-            each = replace(each, begin=None)  # two alarms report the same fact
-        elif each.begin is not None:
-            begun.append(each.begin.id)
-            if len(begun) > BATCH:
-                each = replace(each, begin=None)
-        answers[number] = _begun_or_refused(request, each)
-    return {
-        "admissions": [answers[number] for number in sorted(answers)],
-        "started": [answers[number] for number in order if answers[number]["workflow"]],
-        "refused": [answers[number] for number in order if "error" in answers[number]],
-        "left": begun[BATCH:],
-    }
+    return _start_batch(request, recorded)
 
 
 def start_admitted(request: Request, identities: Sequence[str]) -> AlarmBatch:
@@ -100,12 +83,30 @@ def start_admitted(request: Request, identities: Sequence[str]) -> AlarmBatch:
         RecordedAlarm(Verdict(each.decision, each.sentence, each.rule), each.id, begin=each)
         for each in request.store.reading(read)
     ]
-    order = [recorded[number] for number in _by_priority(request, recorded)]
-    answers = [_begun_or_refused(request, each) for each in order[:BATCH]]
+    batch = _start_batch(request, recorded)
+    return {"started": batch["started"], "refused": batch["refused"], "left": batch["left"]}
+
+
+def _start_batch(request: Request, recorded: Sequence[RecordedAlarm]) -> AlarmBodyAnswer:
+    """Start the failovers of at most `BATCH` of these decisions, those of groups with a higher
+    priority first."""
+    order = _by_priority(request, recorded)
+    answers: dict[int, AlarmAnswer] = {}
+    begun: list[str] = []
+    for number in order:
+        each = recorded[number]
+        if each.begin is not None and each.begin.id in begun:
+            each = replace(each, begin=None)  # two alarms report the same fact
+        elif each.begin is not None:
+            begun.append(each.begin.id)
+            if len(begun) > BATCH:
+                each = replace(each, begin=None)
+        answers[number] = _begun_or_refused(request, each)
     return {
-        "started": [answer for answer in answers if answer["workflow"]],
-        "refused": [answer for answer in answers if "error" in answer],
-        "left": [each.begin.id for each in order[BATCH:] if each.begin is not None],
+        "admissions": [answers[number] for number in sorted(answers)],
+        "started": [answers[number] for number in order if answers[number]["workflow"]],
+        "refused": [answers[number] for number in order if "error" in answers[number]],
+        "left": begun[BATCH:],
     }
 
 
