@@ -169,7 +169,11 @@ def start(request: Request, incident: Incident) -> Started:
     of service after the alarm was admitted, NOT_ADMITTED if the alarm was dismissed or held.
     """
     try:
-        return _started(request, incident)
+        order = incident.order or with_lost(BY_ALARM, incident)
+        derive = failover.goal_function(request, order)
+        if incident.order is None:  # only an operator may activate the group
+            derive = _in_service(derive)
+        return begin(request, str(incident.fact.group), derive, incident.id, incident.sentence)
     except Exception as error:
         refusal = explained(error)[:LONGEST_REFUSAL]
 
@@ -182,14 +186,6 @@ def start(request: Request, incident: Incident) -> Started:
         with suppress(SQLAlchemyError):  # the reason to report is the error
             request.store.atomically(keep)
         raise
-
-
-def _started(request: Request, incident: Incident) -> Started:
-    order = incident.order or with_lost(BY_ALARM, incident)
-    derive = failover.goal_function(request, order)
-    if incident.order is None:  # only an operator may activate the group
-        derive = _in_service(derive)
-    return begin(request, str(incident.fact.group), derive, incident.id, incident.sentence)
 
 
 def with_lost(order: Order, incident: Incident) -> Order:

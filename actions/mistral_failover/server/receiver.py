@@ -189,35 +189,37 @@ class AlarmReceiver:
                 self._queues[sender] = _SenderQueue(self._decide, self._start)
             queue = self._queues[sender]
         with queue.place():
-            return self._taken_from(queue, delivery, signature)
+            inputs, alarms, first = self._let_in(queue, delivery, signed=signature is not None)
+            if any(each.is_host_event for each in alarms):
+                # Nova says which members are there, and that takes its time.
+                return AcceptedAlarms((), self._passed_on(inputs, signature))
+            with _unavailable_on_errors(partial(self._forget, queue, first)):
+                taken = self._decided(queue, alarms, signature)
+        if not first:
+            rules = [each.verdict.rule for each in taken.decisions]
+            queue.rate.charge(-rules.count(AdmissionRule.HEARD_BEFORE) * (1 - REPEAT))
+        return taken
 
-    def _taken_from(
-        self, queue: _SenderQueue, delivery: Delivery, signature: str | None
-    ) -> AcceptedAlarms:
-        rate = queue.rate
-        allowed, first = rate.allows(), set[tuple[str, str]]()
+    def _let_in(
+        self, queue: _SenderQueue, delivery: Delivery, *, signed: bool
+    ) -> tuple[dict[str, Any], list[Alarm], set[tuple[str, str]]]:
+        """Return the workflow's inputs and the alarms of a request that its sender's rate allows.
+        If the rate does not allow it, return also the members because of which it is let in
+        nevertheless. Raises Refused."""
+        allowed = queue.rate.allows()
         try:
-            inputs, alarms = _read(delivery, signed=signature is not None)
+            inputs, alarms = _read(delivery, signed=signed)
         except Refused:
             if not allowed:
                 raise _too_many() from None  # what it sent is read only to find an alarm in it
-            rate.charge(INVALID - 1)
+            queue.rate.charge(INVALID - 1)
             raise
         if allowed:
-            rate.charge(len(alarms) - 1)
-        elif not (first := self._first_of_members(queue, alarms)):
-            raise _too_many()
-        if any(each.is_host_event for each in alarms):
-            # Nova says which members are there, and that takes its time.
-            return AcceptedAlarms((), self._passed_on(inputs, signature))
-        with _unavailable_on_errors(partial(self._forget, queue, first)):
-            taken = self._decided(queue, alarms, signature)
-        if allowed:
-            repeats = sum(
-                each.verdict.rule == AdmissionRule.HEARD_BEFORE for each in taken.decisions
-            )
-            rate.charge(-repeats * (1 - REPEAT))
-        return taken
+            queue.rate.charge(len(alarms) - 1)
+            return inputs, alarms, set()
+        if first := self._first_of_members(queue, alarms):
+            return inputs, alarms, first
+        raise _too_many()
 
     def _first_of_members(
         self, queue: _SenderQueue, alarms: Sequence[Alarm]
