@@ -11,8 +11,6 @@ import sqlalchemy as sa
 from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.actions import alarms, orders, reports
-from mistral_failover.alarms import intake
-from mistral_failover.alarms.alarm import Alarm
 from mistral_failover.convergence.records import Ready
 from mistral_failover.orders import alarm_failovers
 from mistral_failover.runtime.errors import ActionError
@@ -348,17 +346,6 @@ def test_a_member_that_the_group_does_not_have_is_a_stranger(begun: Ready, hear:
 
     assert answer["decision"] == "HELD"
     assert "db_z is not a known member of payments" in answer["sentence"]
-
-
-def test_what_happens_all_day_is_answered_without_a_look_at_the_state(
-    context: ActionContext, state: Runtime
-) -> None:
-    routine = Alarm("nova", "k", False, True, "all is well", ("s",), {}, routine=True)
-    request = Request(state, context)
-
-    (recorded,) = intake.take(request, routine)
-
-    assert (recorded.verdict.decision, recorded.incident) == ("IGNORED", None)
 
 
 # -- several alarms in one body
