@@ -19,6 +19,7 @@ from mistral_failover.actions import alarms, reports, suspensions
 from mistral_failover.actions import hosts as host_actions
 from mistral_failover.alarms import host_events
 from mistral_failover.groups import hosts
+from mistral_failover.model.observation import Observation, ObservationMemory, Service
 from mistral_failover.recovery.sweep import sweep
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
@@ -39,9 +40,9 @@ def on_hosts(serve: Any, state: Runtime, project: str) -> Callable[..., str]:
         serve(name, **more)
         hosts = {f"{name}-a": _where(project, a), f"{name}-b": _where(project, b)}
         identity = groups.group_id(project, name)
-        document = {"hosts": hosts}
+        seen, memory = Observation(Service.SERVING), ObservationMemory(hosts=hosts)
         state.database.atomically(
-            lambda tx: observations.save(tx, identity, "SERVING", document, tx.now())
+            lambda tx: observations.save(tx, identity, seen, memory, tx.now())
         )
         return name
 
