@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from mistral_failover.actions import alarms, reports, suspensions
 from mistral_failover.actions import hosts as host_actions
 from mistral_failover.alarms import host_events
 from mistral_failover.groups import hosts
+from mistral_failover.model.observation import Observation, ObservationMemory, Service
 from mistral_failover.recovery.sweep import sweep
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
@@ -38,9 +40,9 @@ def on_hosts(serve: Any, state: Runtime, project: str) -> Callable[..., str]:
         serve(name, **more)
         hosts = {f"{name}-a": _where(project, a), f"{name}-b": _where(project, b)}
         identity = groups.group_id(project, name)
-        document = {"hosts": hosts}
+        seen, memory = Observation(Service.SERVING), ObservationMemory(hosts=hosts)
         state.database.atomically(
-            lambda tx: observations.save(tx, identity, "SERVING", document, tx.now())
+            lambda tx: observations.save(tx, identity, seen, memory, tx.now())
         )
         return name
 
@@ -101,7 +103,7 @@ def test_each_group_with_a_member_on_the_host_has_a_child_that_is_judged(
     assert [each["decision"] for each in children] == ["ADMITTED", "HELD"]
     found = [row(state, project, each["incident"]) for each in children]
     assert {each.parent for each in found} == {event["incident"]}
-    assert [each.fact["lost"] for each in found] == ["db_a", "db_b"]
+    assert [each.fact.lost for each in found] == [("db_a",), ("db_b",)]
     kept = shown(context, event["incident"])
     assert [(each["group"], each["decision"]) for each in kept["children"]] == [
         ("active", "ADMITTED"),
@@ -261,7 +263,7 @@ def test_a_member_that_is_lost_already_does_not_hide_the_loss_of_another(
     _, child = hear(lost(CMP1, "again"))
 
     assert child["decision"] == "ADMITTED"
-    assert incidents.lost_members(row(state, project, child["incident"])) == ("db_b",)
+    assert row(state, project, child["incident"]).lost == ("db_b",)
 
 
 def test_the_lock_on_the_project_s_first_group_is_taken_last(
@@ -294,7 +296,7 @@ def test_all_members_of_a_group_on_the_host_are_lost_together(
 
     _, child = hear()
 
-    assert incidents.lost_members(row(state, project, child["incident"])) == ("db_a", "db_b")
+    assert row(state, project, child["incident"]).lost == ("db_a", "db_b")
     assert "db_a and db_b of payments are declared lost" in child["sentence"]
 
 
@@ -348,7 +350,7 @@ def test_events_that_are_settled_do_not_hide_one_that_is_not(
         for identity in events[:3]:
             known = incidents.get(tx, identity)
             assert known is not None
-            incidents.replace_host_event_fact(tx, identity, {**known.fact, "open": False})
+            incidents.replace_host_event_fact(tx, identity, replace(known.fact, open=False))
 
     store.atomically(settle)
 

@@ -162,4 +162,4 @@ def test_a_huge_body_is_kept_in_part(context: ActionContext, rows: Callable[[], 
     (row,) = rows()
     assert row.payload["characters"] > 100_000
     assert len(str(row.payload)) < 2 * recording.LONGEST
-    assert len(row.fact["group"]) == 255
+    assert len(row.fact.group) == 255

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from mistral_failover.model.alarm_fact import AlarmFact
 from mistral_failover.model.decisions import AdmissionRule, Decision
 from mistral_failover.model.ids import group_id
 from mistral_failover.store import groups, incidents, suspensions, tables
@@ -23,7 +24,7 @@ BASE = Incident(
     "mine",
     "g",
     "aodh",
-    {"lost": "a"},
+    AlarmFact(lost=("a",)),
     {},
     Decision.HELD,
     "a sentence",
@@ -145,11 +146,14 @@ def test_what_was_reported_again_meanwhile_is_not_dismissed_and_keeps_its_fact(
 
     def noted(said: int) -> bool:
         return database.for_project("mine").atomically(
-            lambda tx: incidents.replace_held_fact(tx, "i", {"lost": "b"}, said=said)
+            lambda tx: incidents.replace_held_fact(tx, "i", AlarmFact(lost=("b",)), said=said)
         )
 
     assert (noted(judged), dismissed(judged)) == (False, False)
-    assert (get(database, "i").decision, get(database, "i").fact) == ("HELD", {"lost": "a"})
+    assert (get(database, "i").decision, get(database, "i").fact) == (
+        "HELD",
+        BASE.fact,
+    )
     latest = get(database, "i").said
     assert (noted(latest), dismissed(latest)) == (True, True)
 
@@ -288,8 +292,8 @@ def test_a_host_event_is_listed_once_in_place_of_its_held_children(database: Dat
     priorities = {"one": 0, "two": 7}
     ids = {name: define(database, name, priority=each) for name, each in priorities.items()}
     event = {"decision": Decision.ADMITTED, "group_id": None, "rule": AdmissionRule.HOST}
-    add(database, "event", **event, fact={"lost": None, "host": "cmp1"})
-    add(database, "done", **event, fact={"lost": None, "host": "cmp2"})
+    add(database, "event", **event, fact=AlarmFact(host="cmp1"))
+    add(database, "done", **event, fact=AlarmFact(host="cmp2"))
     add(database, "c1", group_id=ids["one"], parent="event")
     add(database, "c2", group_id=ids["two"], parent="event")
     add(database, "c3", group_id=ids["one"], parent="event", decision=Decision.DUPLICATE)

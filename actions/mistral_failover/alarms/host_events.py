@@ -21,6 +21,7 @@ from mistral_failover.alarms.recording import RecordedAlarm
 from mistral_failover.fault_points import reach
 from mistral_failover.groups.hosts import AffectedGroup, AffectedGroups, members_on
 from mistral_failover.groups.zones import members_in
+from mistral_failover.model.alarm_fact import AlarmFact
 from mistral_failover.model.decisions import AdmissionRule, Decision
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.text import plain
@@ -68,29 +69,28 @@ def record(request: Request, alarm: Alarm, group: str | None = None) -> list[Rec
 def retry(request: Request, event: Incident) -> list[RecordedAlarm]:
     """Look again for the members that an event hit that `unsettled` names, and pass it on to
     the groups that have no child of it yet. Return as :func:`record`, empty if nothing changed."""
-    host, zone, group = (event.fact.get(key) for key in ("host", "zone", "group"))
-    found = _of(group, _members(request, host, zone))
+    fact = event.fact
+    found = _of(fact.group, _members(request, fact.host, fact.zone))
     if event.is_host_event:
         known = request.store.reading(lambda tx: incidents.children_of(tx, event.id))
         have = {name for _, name in known}
         found = replace(found, groups=tuple(g for g in found.groups if g.group not in have))
         if found.unsure and not found.groups:
             return []
-    at = event.fact.get("at")
     alarm = Alarm(
         source=event.source,
         key=event.id,
         firing=True,
         unique=True,
-        sentence=str(event.fact["said"]),
+        sentence=fact.reported,
         servers=(),
         payload=event.payload,
-        at=event.first_at if at is None else at,
-        host=host,
-        zone=zone,
-        because=str(event.fact.get("because") or ""),
+        at=event.first_at if fact.at is None else fact.at,
+        host=fact.host,
+        zone=fact.zone,
+        because=fact.because,
     )
-    return _spread(request, alarm, event.id, group, found, repeated=False)
+    return _spread(request, alarm, event.id, fact.group, found, repeated=False)
 
 
 def unsettled(tx: ProjectTransaction) -> list[Incident]:
@@ -98,7 +98,7 @@ def unsettled(tx: ProjectTransaction) -> list[Incident]:
     members, or the process that recorded the event died before it recorded all children."""
     since = tx.now() - LOOKS_FOR_MEMBERS
     found = incidents.host_events_since(tx, (AdmissionRule.HOST, AdmissionRule.NOWHERE), since)
-    return list(islice((event for event in found if event.fact.get("open")), UNSETTLED))
+    return list(islice((event for event in found if event.fact.open), UNSETTLED))
 
 
 def _passed_on(request: Request, identity: str, tx: ProjectTransaction) -> AffectedGroups | None:
@@ -106,13 +106,13 @@ def _passed_on(request: Request, identity: str, tx: ProjectTransaction) -> Affec
     known = incidents.get(tx, identity)
     if known is None or known.decision == Decision.HELD:
         return None
-    if known.fact.get("open") and known.first_at >= tx.now() - LOOKS_FOR_MEMBERS:
+    if known.fact.open and known.first_at >= tx.now() - LOOKS_FOR_MEMBERS:
         return None
     priorities = groups.priorities(tx)
     children = (
         AffectedGroup(str(child.group_id), name, priorities.get(str(child.group_id), 0), members)
         for child, name in incidents.children_of(tx, identity)
-        if (members := incidents.reported_lost(child))
+        if (members := child.fact.lost)
     )
     return AffectedGroups.in_order(children)
 
@@ -178,22 +178,22 @@ def _parent(
         verdict = Verdict(Decision.DUPLICATE, sentence, AdmissionRule.HEARD_BEFORE)
         return RecordedAlarm(verdict, identity), not known.is_host_event
     verdict = _verdict(alarm, hit)
-    fact = {
-        "group": group,
-        "lost": None,
-        "host": alarm.host,
-        **({"zone": alarm.zone} if alarm.zone else {}),
-        "at": alarm.at,
-        "said": alarm.sentence,
-        "open": bool(hit.groups or hit.unsure),
-        **({"because": masked(alarm.because)} if alarm.because else {}),
-    }
+    fact = AlarmFact(
+        group,
+        reported=alarm.sentence,
+        because=masked(alarm.because) if alarm.because else "",
+        host=alarm.host,
+        zone=alarm.zone,
+        at=alarm.at,
+        open=bool(hit.groups or hit.unsure),
+    ).shortened()
     if known is None and (full := recording.list_is_full(request, tx, verdict)):
         return full, False
     if known is None:
         incidents.add(tx, recording.incident_of(request, alarm, identity, None, fact, verdict))
     elif (verdict.decision, verdict.sentence) != (known.decision, known.sentence):
-        fact = {**fact, **known.fact, "open": fact["open"]}
+        because = known.fact.because or fact.because
+        fact = replace(known.fact, open=fact.open, because=because)
         incidents.decide(tx, identity, verdict.decision, verdict.sentence, fact, rule=verdict.rule)
     return RecordedAlarm(verdict, identity), False
 
@@ -201,8 +201,8 @@ def _parent(
 def _close(request: Request, identity: str, tx: ProjectTransaction) -> None:
     """Record that all members there are known and every child is recorded."""
     known = incidents.get(tx, identity)
-    if known is not None and known.is_host_event and known.fact.get("open"):
-        incidents.replace_host_event_fact(tx, identity, {**known.fact, "open": False})
+    if known is not None and known.is_host_event and known.fact.open:
+        incidents.replace_host_event_fact(tx, identity, replace(known.fact, open=False))
 
 
 def _verdict(alarm: Alarm, hit: AffectedGroups) -> Verdict:

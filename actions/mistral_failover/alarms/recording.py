@@ -29,12 +29,13 @@ from mistral_failover.alarms.storm import Storm
 from mistral_failover.convergence.records import GroupState, JournalKind
 from mistral_failover.fault_points import reach
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot_in
+from mistral_failover.model.alarm_fact import AlarmFact
 from mistral_failover.model.decisions import AdmissionRule, Decision
 from mistral_failover.model.ids import derived_id
 from mistral_failover.runtime.errors import masked, masked_body
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, suspensions, totals
-from mistral_failover.store.incidents import LONGEST_REPORT, OPERATOR, Incident
+from mistral_failover.store.incidents import OPERATOR, Incident
 from mistral_failover.store.transaction import ProjectTransaction
 
 MOST_HELD = 1000
@@ -48,7 +49,6 @@ MOST_WITHOUT_GROUP = 1000
 """Alarms of a project that belong to no known group and that are listed at most, for each rule."""
 LONGEST = 16 * 1024
 """Characters of an alarm's body, as JSON, that are kept."""
-_NAME = 255  # characters of a name; no group or member has a longer one
 
 
 @dataclass(frozen=True)
@@ -231,7 +231,7 @@ def _about_no_member(
         return RecordedAlarm(verdict, identity)
     if full := list_is_full(request, tx, verdict):
         return full
-    fact = {"group": group, "lost": member}
+    fact = _fact(alarm, group, member)
     incidents.add(tx, incident_of(request, alarm, identity, None, fact, verdict))
     return RecordedAlarm(verdict, identity)
 
@@ -297,8 +297,7 @@ def _judged(
     )
     verdict = admit(alarm, situation)
     # No member is lost by an alarm about a server that no group has.
-    lost = _lost_fact(alarm, member)
-    fact = {"group": snapshot.group.name, **lost, "reported": alarm.sentence[:LONGEST_REPORT]}
+    fact = _fact(alarm, snapshot.group.name, member)
     first = _first(tx, state, verdict, member, under_way)
     if known is not None:
         return _known(request, tx, state, known, verdict, fact, first)
@@ -346,12 +345,15 @@ def _news(
     return new[0], replace(alarm, also=tuple(new[1:]))
 
 
-def _lost_fact(alarm: Alarm, member: str | None) -> dict[str, Any]:
-    """Return which members are lost, and the reason of the operator who says so, if one does, as an
-    incident's fact says it."""
-    also = {"also_lost": list(alarm.also)} if alarm.also else {}
-    said = {"because": masked(alarm.because)} if alarm.because else {}
-    return {"lost": member, **also, **said}
+def _fact(alarm: Alarm, group: str | None, member: str | None) -> AlarmFact:
+    """Return what an alarm says about a group and its member."""
+    because = masked(alarm.because) if alarm.because else ""
+    fact = AlarmFact(group, _lost(alarm, member), reported=alarm.sentence, because=because)
+    return fact.shortened()
+
+
+def _lost(alarm: Alarm, member: str | None) -> tuple[str, ...]:
+    return () if member is None else (member, *alarm.also)
 
 
 def _first(
@@ -380,13 +382,13 @@ def release(request: Request, tx: ProjectTransaction, held: Incident, why: str) 
         return None
     if found.said != held.said:
         return None
-    member, *also = incidents.reported_lost(found) or (None,)
+    member, *also = found.fact.lost or (None,)
     alarm = Alarm(
         source=found.source,
         key=found.id,
         firing=True,
         unique=True,
-        sentence=f"{found.reported}; {why}",
+        sentence=f"{found.fact.reported}; {why}",
         servers=(),
         payload={},
         member=member,
@@ -406,7 +408,8 @@ def release(request: Request, tx: ProjectTransaction, held: Incident, why: str) 
         found.id,
         verdict.decision,
         verdict.sentence,
-        {**found.fact, **_lost_fact(alarm, member), "refusal": ""},
+        replace(found.fact, lost=_lost(alarm, member), refusal=""),
+        found.order,
         rule=verdict.rule,
         duplicate_of=first,
     )
@@ -421,7 +424,7 @@ def _under_way(tx: ProjectTransaction, state: GroupState) -> dict[str, str]:
     the incident."""
     found: dict[str, str] = {}
     for incident in incidents.unstarted_of_group(tx, state.id):
-        for member in incidents.lost_members(incident):
+        for member in incident.lost:
             found.setdefault(member, incident.id)
     return found
 
@@ -461,12 +464,12 @@ def _known(
     state: GroupState,
     known: Incident,
     verdict: Verdict,
-    fact: dict[str, Any],
+    fact: AlarmFact,
     first: str | None,
 ) -> RecordedAlarm:
     """Count a repeat, and judge a held alarm again. ``first`` is the incident of a known fact."""
     incidents.report_again(tx, known.id)
-    fact = {**({"because": known.fact["because"]} if "because" in known.fact else {}), **fact}
+    fact = replace(fact, because=fact.because or known.fact.because)
     if known.decision == Decision.HELD and verdict.decision != Decision.IGNORED:
         incidents.decide(
             tx,
@@ -485,6 +488,7 @@ def _known(
             decision=verdict.decision,
             sentence=verdict.sentence,
             fact=fact,
+            order=None,
             group_id=state.id,
         )
         if found := _counted_on(request, tx, verdict, first, fact):
@@ -501,7 +505,7 @@ def _new(
     alarm: Alarm,
     identity: str,
     verdict: Verdict,
-    fact: dict[str, Any],
+    fact: AlarmFact,
     first: str | None,
 ) -> RecordedAlarm:
     """Record an incident; another alarm about a known fact counts on the first one's."""
@@ -537,7 +541,7 @@ def _counted_on(
     tx: ProjectTransaction,
     verdict: Verdict,
     first: str | None,
-    fact: Mapping[str, Any],
+    fact: AlarmFact,
 ) -> RecordedAlarm | None:
     """Count a known fact on the incident that reported it first, if there is one."""
     known = incidents.get(tx, first) if first else None
@@ -548,10 +552,12 @@ def _counted_on(
     return RecordedAlarm(verdict, known.id, known.traversal_id, _to_begin(known))
 
 
-def _keep_reason(tx: ProjectTransaction, known: Incident, fact: Mapping[str, Any]) -> None:
+def _keep_reason(tx: ProjectTransaction, known: Incident, fact: AlarmFact) -> None:
     """Keep with an incident that has not begun that an operator reports the same."""
-    if "because" in fact and "because" not in known.fact and _to_begin(known) is not None:
-        incidents.replace_admitted_fact(tx, known.id, {**known.fact, "because": fact["because"]})
+    if fact.because and not known.fact.because and _to_begin(known) is not None:
+        incidents.replace_admitted(
+            tx, known.id, replace(known.fact, because=fact.because), known.order
+        )
 
 
 def _tell(tx: ProjectTransaction, state: GroupState, verdict: Verdict, incident_id: str) -> None:
@@ -565,7 +571,7 @@ def incident_of(
     alarm: Alarm,
     identity: str,
     group_id: str | None,
-    fact: dict[str, Any],
+    fact: AlarmFact,
     verdict: Verdict,
 ) -> Incident:
     """Return the incident that records an alarm with its decision."""
@@ -574,10 +580,7 @@ def incident_of(
         request.project_id,
         group_id,
         alarm.source,
-        {
-            key: value[:_NAME] if isinstance(value, str) and key != "reported" else value
-            for key, value in fact.items()
-        },
+        fact,
         _capped(masked_body(alarm.payload)),
         verdict.decision,
         verdict.sentence,

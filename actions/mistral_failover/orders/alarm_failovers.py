@@ -16,8 +16,9 @@ from mistral_failover.alarms.held_alarms import Selection
 from mistral_failover.alarms.recording import RecordedAlarm
 from mistral_failover.fault_points import reach
 from mistral_failover.groups.snapshot import GroupSnapshot
-from mistral_failover.model.decisions import Decision
+from mistral_failover.model.decisions import Decision, OrderVerb
 from mistral_failover.model.goal import Goal
+from mistral_failover.model.order import Order
 from mistral_failover.model.text import plain
 from mistral_failover.orders import failover
 from mistral_failover.orders.answers import (
@@ -29,7 +30,6 @@ from mistral_failover.orders.answers import (
     Started,
     StartedOrder,
 )
-from mistral_failover.orders.failover import FailoverRequest
 from mistral_failover.runtime.errors import ActionError, describe, explained
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents
@@ -40,6 +40,7 @@ BATCH = 25
 """Failovers that one action starts at most. So the first ones do not wait for the last one, every
 executor gets its share, and no task of Mistral has more items: each time one of them ends, Mistral
 reads all."""
+_BY_ALARM = Order(OrderVerb.FAILOVER, from_alarm=True)
 LONGEST_REFUSAL = 1_000
 """The maximum number of characters that are kept of why a failover could not be started."""
 
@@ -204,10 +205,11 @@ def start(request: Request, incident: Incident) -> Started:
 
 
 def _started(request: Request, incident: Incident) -> Started:
-    derive = failover.goal_function(request, _facts_in(incident))
-    if "asked_for" not in incident.fact:  # only an operator may activate the group
+    order = incident.order or held_alarms.with_lost(_BY_ALARM, incident)
+    derive = failover.goal_function(request, order)
+    if incident.order is None:  # only an operator may activate the group
         derive = _in_service(derive)
-    return _begin(request, incident.fact["group"], derive, incident.id, incident.sentence)
+    return _begin(request, str(incident.fact.group), derive, incident.id, incident.sentence)
 
 
 def _begin(
@@ -250,19 +252,17 @@ def _in_service(derive: failover.Derive) -> failover.Derive:
 
 
 def admit(
-    request: Request, group: str, facts: FailoverRequest, *, incident_id: str, cause: str
+    request: Request, group: str, order: Order, *, incident_id: str, cause: str
 ) -> StartedOrder:
-    """Start the failover of an alarm by an operator's decision. No rule of admission applies.
+    """Start the failover of an alarm by an operator's ``order``. No rule of admission applies.
 
     The first digits of the incident's id are enough. Raises what :func:`held_alarms.admit` and
     :func:`failover.begin` raise, and ActionError NOT_ADMITTED.
     """
-    incident = held_alarms.admit(
-        request, group, incident_id, cause, to=facts.to, lost=facts.lost, recovered=facts.recovered
-    )
+    order = replace(order, from_alarm=True)
+    incident, order = held_alarms.admit(request, group, incident_id, order, cause)
     reach("held.after")
-    lost = held_alarms.lost_members(incident, facts.lost)
-    derive = failover.goal_function(request, replace(facts, lost=lost, from_alarm=True))
+    derive = failover.goal_function(request, order)
     answer = _begin(request, group, derive, incident.id, cause)
     return {**answer, "incident": incident.id}
 
@@ -275,7 +275,7 @@ def admit_held(request: Request, selection: Selection, because: str, limit: int)
     Raises what :func:`held_alarms.selected` raises.
     """
     found = held_alarms.selected(request, selection)
-    waiting = [each for each in found.alarms if incidents.reported_lost(each.incident)]
+    waiting = [each for each in found.alarms if each.incident.fact.lost]
     admitted: list[StartedOrder] = []
     refused: list[RefusedAlarm] = []
     for each in waiting[:limit]:
@@ -283,7 +283,7 @@ def admit_held(request: Request, selection: Selection, because: str, limit: int)
             answer = admit(
                 request,
                 each.group,
-                FailoverRequest(),
+                _BY_ALARM,
                 incident_id=each.incident.id,
                 cause=because,
             )
@@ -294,14 +294,3 @@ def admit_held(request: Request, selection: Selection, because: str, limit: int)
             )
     left = max(0, len(waiting) - limit)
     return {"admitted": admitted, "refused": refused, "left": left, **found.answer()}
-
-
-def _facts_in(incident: Incident) -> FailoverRequest:
-    """Return the facts of an admitted alarm, or those of the operator who admitted it. Raises
-    ActionError BAD_INPUT."""
-    said = incident.fact.get("asked_for")
-    if said is None:
-        return FailoverRequest(lost=held_alarms.lost_members(incident), from_alarm=True)
-    return FailoverRequest(
-        said["to"], tuple(said["lost"]), tuple(said["recovered"]), from_alarm=True
-    )

@@ -9,7 +9,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from mistral_failover.model.alarm_fact import AlarmFact
 from mistral_failover.model.decisions import AdmissionRule, Decision
+from mistral_failover.model.order import Order
 from mistral_failover.store import groups as known_groups
 from mistral_failover.store import totals
 from mistral_failover.store.session import ProjectSession
@@ -17,8 +19,6 @@ from mistral_failover.store.tables import groups, incidents
 
 OPERATOR = "operator"
 """The source of incidents that an operator started."""
-LONGEST_REPORT = 1_000
-"""The maximum number of characters that are kept of what a source reported."""
 LOOKS_FOR_MEMBERS = 3600.0
 """Seconds for which an open host event looks for members. Later the host may be up again, with
 members that did not fail."""
@@ -30,10 +30,11 @@ PAGE = 500
 class Incident:
     """One incident; times in seconds by the database's clock.
 
-    ``group_id`` None: the group is not known yet. ``fact`` is ``{"group", "lost": member}`` or
-    whatever else was reported, with :attr:`reported` and :attr:`refusal`. ``rule`` names the rule
-    of admission that decided, if any. ``firing`` and ``series`` are the alarm's. A DUPLICATE of a
-    known fact is kept so that its repeat is recognised; it is counted on ``duplicate_of``.
+    ``group_id`` None: the group is not known yet. ``fact``: what an alarm says. ``order``: what an
+    operator asks for, by an order or by the admission of an alarm; None while no operator does.
+    ``rule`` names the rule of admission that decided, if any. ``firing`` and ``series`` are the
+    alarm's. A DUPLICATE of a known fact is kept so that its repeat is recognised; it is counted on
+    ``duplicate_of``.
     ``execution`` is the Mistral execution that began the traversal, None for an action that ran by
     itself. ``number`` grows with each incident. ``said`` grows with each report, also when an
     incident is reported again.
@@ -47,7 +48,7 @@ class Incident:
     project_id: str
     group_id: str | None
     source: str
-    fact: Mapping[str, Any]
+    fact: AlarmFact
     payload: Mapping[str, Any]
     decision: Decision
     sentence: str
@@ -64,16 +65,14 @@ class Incident:
     number: int = 0
     said: int = 0
     parent: str | None = None
+    order: Order | None = None
 
     @property
-    def reported(self) -> str:
-        """Return what its source reported, without what was decided since."""
-        return str(self.fact.get("reported") or self.sentence[:LONGEST_REPORT])
-
-    @property
-    def refusal(self) -> str:
-        """Return why the last attempt to start its failover failed; empty if none has failed."""
-        return str(self.fact.get("refusal") or "")
+    def lost(self) -> tuple[str, ...]:
+        """Return the members that are lost, according to the operator who admitted the alarm,
+        otherwise according to the alarm. The operator may know better."""
+        said = self.order.lost if self.order is not None else None
+        return self.fact.lost if said is None else said
 
     @property
     def is_host_event(self) -> bool:
@@ -204,15 +203,17 @@ def decide(
     incident_id: str,
     decision: Decision,
     sentence: str,
-    fact: Mapping[str, Any] | None = None,
+    fact: AlarmFact | None = None,
+    order: Order | None = None,
     *,
     rule: AdmissionRule = AdmissionRule.NONE,
     group_id: str | None = None,
     duplicate_of: str | None = None,
 ) -> None:
-    """Replace the decision on an incident, and also the fact and the group if they are given."""
+    """Replace the decision on an incident; with a ``fact`` also the fact and the order, and with a
+    ``group_id`` also the group."""
     totals.keep_decision(tx, incident_id, (decision, rule))
-    known: dict[str, Any] = {} if fact is None else {"fact": fact}
+    known: dict[str, Any] = {} if fact is None else {"fact": fact, "order": order}
     if group_id is not None:
         known["group_id"] = group_id
     tx.execute(
@@ -229,9 +230,7 @@ def decide(
     )
 
 
-def replace_held_fact(
-    tx: ProjectSession, incident_id: str, fact: Mapping[str, Any], *, said: int
-) -> bool:
+def replace_held_fact(tx: ProjectSession, incident_id: str, fact: AlarmFact, *, said: int) -> bool:
     """Replace the fact of a held incident. Return False if it is no longer held, or if it was
     reported again since ``said``."""
     return tx.changed(
@@ -245,8 +244,10 @@ def replace_held_fact(
     )
 
 
-def replace_admitted_fact(tx: ProjectSession, incident_id: str, fact: Mapping[str, Any]) -> None:
-    """Replace the fact of an admitted alarm that has not begun."""
+def replace_admitted(
+    tx: ProjectSession, incident_id: str, fact: AlarmFact, order: Order | None
+) -> None:
+    """Replace the fact and the order of an admitted alarm that has not begun."""
     tx.execute(
         incidents.update()
         .where(
@@ -254,18 +255,18 @@ def replace_admitted_fact(tx: ProjectSession, incident_id: str, fact: Mapping[st
             incidents.c.decision == Decision.ADMITTED,
             incidents.c.traversal_id.is_(None),
         )
-        .values(fact=fact)
+        .values(fact=fact, order=order)
     )
 
 
 def keep_refusal(tx: ProjectSession, incident_id: str, refusal: str) -> None:
     """Record why the failover of an admitted alarm could not be started, unless it is known."""
     found = get(tx, incident_id)
-    if found is not None and found.refusal != refusal:
-        replace_admitted_fact(tx, incident_id, {**found.fact, "refusal": refusal})
+    if found is not None and found.fact.refusal != refusal:
+        replace_admitted(tx, incident_id, replace(found.fact, refusal=refusal), found.order)
 
 
-def replace_host_event_fact(tx: ProjectSession, incident_id: str, fact: Mapping[str, Any]) -> None:
+def replace_host_event_fact(tx: ProjectSession, incident_id: str, fact: AlarmFact) -> None:
     """Replace the fact of a host event; the decision remains."""
     tx.execute(
         incidents.update().where(incidents.c.id == incident_id, _HOST_EVENT).values(fact=fact)
@@ -357,17 +358,11 @@ def waiting(tx: ProjectSession, group_id: str) -> list[Incident]:
     return [_incident(row._mapping) for row in rows]
 
 
-def lost_members(incident: Incident) -> tuple[str, ...]:
-    """Return the members that are lost, according to the operator who admitted the alarm, otherwise
-    according to the alarm. The operator may know better."""
-    said = incident.fact.get("asked_for")
-    return reported_lost(incident) if said is None else tuple(said["lost"])
-
-
-def reported_lost(incident: Incident) -> tuple[str, ...]:
-    """Return the members that are lost according to the alarm; none if it does not say."""
-    lost = incident.fact.get("lost")
-    return (lost, *incident.fact.get("also_lost", ())) if lost else ()
+def is_pinned(tx: ProjectSession, incident_id: str | None) -> bool:
+    """Return whether a traversal's incident is an order that says where the roles go. So it is
+    without an incident: nothing says that another member may take them."""
+    found = get(tx, incident_id) if incident_id is not None else None
+    return found is None or (found.order is not None and found.order.pinned)
 
 
 def latest_of_series(tx: ProjectSession, group_id: str, series: str) -> Incident | None:
@@ -592,7 +587,7 @@ def events_of_host(tx: ProjectSession, host: str) -> list[str]:
         incidents.c.project_id == tx.project_id, _HOST_EVENT
     )
     rows = tx.connection.execute(query)
-    return [identity for identity, fact in rows if fact.get("host") == host]
+    return [identity for identity, fact in rows if fact.host == host]
 
 
 def held_by(tx: ProjectSession, rule: AdmissionRule) -> int:

@@ -192,7 +192,7 @@ def _for_dead_host(ladder: Sequence[Rung]) -> list[str]:
 def _alarms(case: RiskContext) -> Iterator[Risk]:
     """Yield alarms that were not acted on: the goal does not include them."""
     for alarm in case.found.alarms:
-        who = " and ".join(incidents.lost_members(alarm)) or "a member"
+        who = " and ".join(alarm.lost) or "a member"
         if alarm.decision == Decision.ADMITTED:
             yield risk(
                 "ALARM_NOT_BEGUN",
