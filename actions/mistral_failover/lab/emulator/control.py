@@ -179,8 +179,7 @@ def _guests(call: Call) -> Any:
                 "running": guests.runs(call.emulation, guest),
                 "answers": guests.answers(call.emulation, guest),
                 "condition": guest.condition,
-                "epoch": guest.epoch,
-                "deposed": guest.deposed,
+                "notice": guest.notice,
                 "applications": sorted(guest.applications),
                 "volumes": guest.volumes,
                 "addresses": sorted({a for each in guest.interfaces.values() for a in each}),
@@ -260,7 +259,7 @@ GUESTS = (
 too."""
 
 AGENTS = (
-    ("commands", guests.command, "command", "POST"),
+    ("commands", agents.command, "command", "POST"),
     ("epoch", agents.depose, "depose", "POST"),
     ("heartbeat", agents.heartbeat, "heard", "GET"),
 )
