@@ -33,6 +33,7 @@ from mistral_failover.server.addresses import Address, bound
 from mistral_failover.server.service import Health
 from mistral_failover.server.webhook import Webhook
 from mistral_failover.ui.serving import serving
+from support.databases import shared
 from support.servers import ServerProcess
 from support.waiting import until
 
@@ -271,7 +272,7 @@ def test_a_workflow_is_registered_and_started_from_its_own_process(mistral: Test
 
 
 def test_a_flood_is_no_stuck_mistral(mistral: TestEngine) -> None:
-    health = Health(MistralClient(in_process.URL, timeout=30))
+    health = Health(MistralClient(in_process.URL, timeout=30), shared("sqlite")[0])
     MistralClient(in_process.URL).upload(
         "version: '2.0'\nfailover.on_event:\n  tasks:\n    one: {action: std.noop}\n"
     )
@@ -282,7 +283,7 @@ def test_a_flood_is_no_stuck_mistral(mistral: TestEngine) -> None:
 
 def test_a_stuck_mistral_is_noticed_in_time_however_often_it_is_asked() -> None:
     stuck = Stub(Response(200, b"{}"), threading.Event())
-    health = Health(MistralClient(in_process.URL, timeout=0.05))
+    health = Health(MistralClient(in_process.URL, timeout=0.05), shared("sqlite")[0])
     before = threading.active_count()
     with in_process.served(stuck):
         assert not any(health.look() for _ in range(in_process.CALLS + 5))

@@ -39,28 +39,21 @@ def clocks(examination: Examination) -> Iterable[Finding]:
     """Check that the executor, the database and Mistral agree on the time. Each process counts
     leases by its own clock, so a difference harms no failover; but it confuses people and the times
     in alarms."""
-    before = time.time()
-    database = examination.reading(lambda tx: tx.now())
-    after = time.time()
-    yield from _compared("the database", database, before, after)
+    yield _compared("the database", examination.request.runtime.database.skew())
     if examination.mistral is not None and not examination.without_mistral:
         before = time.time()
         examination.mistral.latest("failover.sweep")
-        # Its answers tell whole seconds.
-        yield from _compared(
-            "Mistral", examination.mistral.now.timestamp() + 0.5, before, time.time()
-        )
+        shown = examination.mistral.now.timestamp() + 0.5  # its answers tell whole seconds
+        yield _compared("Mistral", max(before - shown, shown - time.time(), 0.0))
 
 
-def _compared(whose: str, shown: float, before: float, after: float) -> Iterable[Finding]:
-    off = max(before - shown, shown - after, 0.0)
+def _compared(whose: str, off: float) -> Finding:
     if off > SKEW:
-        yield warn(
+        return warn(
             f"the clocks of {whose} and of this executor differ by {off:.1f} s",
             "Synchronize the clocks of both hosts with chrony or ntpd.",
         )
-    else:
-        yield ok(f"the clocks of {whose} and of this executor agree within {SKEW:.0f} s")
+    return ok(f"the clocks of {whose} and of this executor agree within {SKEW:.0f} s")
 
 
 def settings(examination: Examination) -> Iterable[Finding]:

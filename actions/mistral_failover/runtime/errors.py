@@ -16,6 +16,8 @@ from sqlalchemy import exc as sql
 from mistral_failover.cloud.errors import NO_CAUSE, cause, redact
 from mistral_failover.model.errors import with_reasons
 from mistral_failover.model.text import clean
+from mistral_failover.store.database import READ_ONLY
+from mistral_failover.store.database import number as number_of
 
 LOG = logging.getLogger(__name__)
 _CODE = re.compile(r"[A-Z][A-Z0-9_]*")
@@ -183,6 +185,8 @@ def _why_away(error: sql.SQLAlchemyError) -> str | None:
         return None
     said, _ = cause(error)
     number = _number(error)
+    if number in READ_ONLY:
+        return "it takes no changes"
     if said != NO_CAUSE:
         return said
     if number is None or number in _LOST or error.connection_invalidated:
@@ -201,11 +205,7 @@ def _is_away(error: sql.DBAPIError) -> bool:
 
 def _number(error: sql.SQLAlchemyError) -> int | str | None:
     """Return the database's own number of an error: MySQL's number, or SQLite's name of it."""
-    orig = getattr(error, "orig", None)
-    first = next(iter(getattr(orig, "args", ())), None)
-    if isinstance(first, int):
-        return first
-    return getattr(orig, "sqlite_errorname", None)
+    return number_of(error) or getattr(getattr(error, "orig", None), "sqlite_errorname", None)
 
 
 def answered(run: Callable[P, Any]) -> Callable[P, Any]:

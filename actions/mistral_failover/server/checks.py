@@ -24,7 +24,7 @@ from mistral_failover.agent.channel.links import BrokerUnavailable
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.guard import Unguarded
-from mistral_failover.doctor.roles import ROLE, lacking, listed
+from mistral_failover.doctor.rights import ROLE, lacking, listed
 from mistral_failover.embedded import access
 from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.resources.fence import devices
@@ -33,6 +33,10 @@ from mistral_failover.server import addresses, credential, secret, state_dir, tl
 from mistral_failover.server.options import Options
 from mistral_failover.store import schema
 from mistral_failover.store.database import Database
+
+SKEW = 5.0
+"""Seconds by which the clocks of the state store and of this machine may differ. Alarms and
+commands bear a time, and are refused if they seem to be old."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +129,7 @@ def _database(options: Options) -> Iterator[StartProblem]:
             database = Database(options.database)
             stack.callback(database.close)
             there, _ = schema.revisions(database)
+            skew = database.skew()
     except (sa.exc.SQLAlchemyError, ImportError, OSError) as error:
         why = str(getattr(error, "orig", None) or type(error).__name__)
         yield StartProblem(
@@ -139,6 +144,17 @@ def _database(options: Options) -> Iterator[StartProblem]:
         schema.check(there)
     except schema.SchemaUnknown as unknown:
         yield StartProblem(True, "SCHEMA_UNKNOWN", unknown.message, unknown.remedy)
+    if skew > SKEW:
+        yield _grave(clocks_differ(skew))
+
+
+def clocks_differ(skew: float) -> EmbeddedError:
+    """The refusal of a database whose clock differs from this machine's by more than ``SKEW``."""
+    return EmbeddedError(
+        "CLOCKS_DIFFER",
+        f"the clocks of the state store and of this machine differ by {skew:.1f} s",
+        "Synchronize the clocks of both hosts with chrony or ntpd.",
+    )
 
 
 def _cloud(options: Options) -> Iterator[StartProblem]:

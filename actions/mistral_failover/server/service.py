@@ -15,6 +15,7 @@ from typing import Any
 
 import requests
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
+from sqlalchemy.exc import SQLAlchemyError
 
 import mistral_failover.workflows
 from mistral_failover.agent.systemd import Notifier
@@ -29,10 +30,11 @@ from mistral_failover.metrics.server import MetricsServer
 from mistral_failover.mistral.client import MistralClient, MistralError
 from mistral_failover.reports.metrics import of_server
 from mistral_failover.runtime import process
-from mistral_failover.runtime.errors import ActionError
+from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.request import Request
 from mistral_failover.server import (
     addresses,
+    checks,
     credential,
     emulated,
     redelivery,
@@ -43,6 +45,7 @@ from mistral_failover.server import (
 from mistral_failover.server.intake import Intake
 from mistral_failover.server.options import Options
 from mistral_failover.server.webhook import Webhook
+from mistral_failover.store.database import Database
 
 LOG = logging.getLogger(__name__)
 _LOOK = 5.0  # seconds between two looks at Mistral
@@ -63,23 +66,32 @@ class Running:
 
 
 class Health:
-    """Whether Mistral answered the last check."""
+    """Whether alarms would be taken: Mistral answers, and the state store takes what is written.
 
-    def __init__(self, client: MistralClient) -> None:
-        self._client = client
+    :ivar good: at the last look, both.
+    """
+
+    def __init__(self, client: MistralClient, database: Database) -> None:
+        self._client, self._database = client, database
         self.good = True
 
     def look(self) -> bool:
-        """Ask Mistral for one of the package's workflows, which reads its database."""
+        """Ask Mistral for one of the package's workflows, which reads its database, and write to
+        the state store: one that is read-only answers, too. Return whether Mistral answers."""
+        why: list[str] = []
         try:
             self._client.request("GET", "workflows/failover.on_event")
-            good = True
         except MistralError as error:
-            good = False
-            if self.good:
-                LOG.error("Mistral does not answer: %s", error)
-        self.good = good
-        return good
+            why.append(f"Mistral does not answer: {error}")
+        answers = not why
+        try:
+            self._database.atomically(lambda tx: tx.number())
+        except SQLAlchemyError as error:
+            why.append(describe(error)["message"])
+        if why and self.good:
+            LOG.error("No alarm can be taken. %s", "; ".join(why))
+        self.good = not why
+        return answers
 
 
 Progress = Callable[[str], None]
@@ -149,7 +161,7 @@ def running(options: Options, progress: Progress = _untold) -> Iterator[Running]
         state = _store()
         redelivery.redeliver(mistral)
         stack.enter_context(BackgroundSweep(mistral))
-        health = Health(mistral.connect(_ANSWER))
+        health = Health(mistral.connect(_ANSWER), state.database)
         anonymous = ActionContext(SecurityContext(), ExecutionContext())
         intake = Intake(known, mistral.client, Request(state, anonymous))
         webhook = Webhook(listening, intake, lambda: health.good, tls=certified)
@@ -215,9 +227,10 @@ def _metrics(stack: ExitStack, options: Options) -> str | None:
 
 
 def _store() -> process.Runtime:
-    """The state store, with its tables. Raises EmbeddedError DATABASE, CONFIG."""
+    """The state store, with its tables. Raises EmbeddedError DATABASE, CONFIG, CLOCKS_DIFFER."""
     try:
-        return process.runtime()
+        found = process.runtime()
+        skew = found.database.skew()
     except ActionError as error:
         raise EmbeddedError(error.code, error.message, error.remedy) from None
     except Exception as error:
@@ -226,6 +239,9 @@ def _store() -> process.Runtime:
             f"the state store is not usable: {type(error).__name__}",
             "Check its URL and that its server runs: failover server --check.",
         ) from error
+    if skew > checks.SKEW:
+        raise checks.clocks_differ(skew)
+    return found
 
 
 def _facts(options: Options, found: Running) -> Mapping[str, Any]:

@@ -3,7 +3,7 @@
 
 SQLite: WAL. Every writing transaction is ``BEGIN IMMEDIATE``, so that it cannot fail half way
 because of another writer. MySQL and MariaDB: READ COMMITTED. A transaction that hits a deadlock
-runs again.
+runs again; so does one that a server refuses because it is read-only, once, on new connections.
 """
 
 from __future__ import annotations
@@ -54,6 +54,11 @@ _PAUSE = 0.01  # seconds that the first repeat waits at most
 # MySQL's deadlock, lock wait timeout, and duplicate row. In the last case another transaction has
 # inserted the row since it was looked for; the repeat finds it.
 _REPEATABLE = frozenset({1213, 1205, 1062})
+READ_ONLY = frozenset({1047, 1290, 1792, 1836})
+"""MySQL's numbers of the errors with which a server refuses every change: it is read-only, or
+(Galera's 1047) not part of its cluster. After a failover of the database, the address leads to
+another server, while connections that exist stay at the old one. So such a refusal counts as a
+lost connection, and nothing of the transaction was done."""
 _SUPPORTED = frozenset({"sqlite", "mysql", "mariadb"})
 
 
@@ -106,7 +111,8 @@ def _sqlite_clock(element: DatabaseClock, compiler: SQLCompiler, **options: Any)
 @compiles(DatabaseClock, "mysql")
 @compiles(DatabaseClock, "mariadb")
 def _mysql_clock(element: DatabaseClock, compiler: SQLCompiler, **options: Any) -> str:
-    return "CAST(UNIX_TIMESTAMP(NOW(6)) AS DOUBLE)"
+    # Through no local time: UNIX_TIMESTAMP(NOW(6)) jumps by an hour where summer time ends.
+    return "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) / 1e6)"
 
 
 class Database:
@@ -134,6 +140,7 @@ class Database:
         self.url = supported(url)
         self.engine = self._connectable()
         project_scope.install(self.engine)
+        sa.event.listen(self.engine, "handle_error", _leave_what_is_read_only)
         self._reader = self.engine.execution_options(failover_reads=True)
         self._snapshots = self._reader
         # In SQLite a second writer sleeps and tries again: with many threads, most of the time is
@@ -178,6 +185,13 @@ class Database:
             return _NOW
         return sa.literal(self._clock(), sa.Double)
 
+    def skew(self) -> float:
+        """Return the seconds by which the clocks of the database and of this machine differ at
+        least; what the question took is not counted."""
+        before = time.time()
+        shown = self.reading(lambda tx: tx.now())
+        return max(before - shown, shown - time.time(), 0.0)
+
     def for_project(self, project_id: str) -> ProjectStore:
         """Return the database as one project sees it."""
         return ProjectStore(self, project_id)
@@ -217,7 +231,7 @@ class Database:
         try:
             return once()
         except sa.exc.DBAPIError as error:
-            if not _is_repeatable(error):
+            if not (_is_repeatable(error) or number(error) in READ_ONLY):
                 raise
         time.sleep(random.uniform(0.0, _PAUSE))  # noqa: S311 - not all repeat it at once
         return _REPEATING(once)
@@ -291,9 +305,21 @@ def _begin_sqlite(connection: sa.Connection) -> None:
 def _is_repeatable(error: BaseException) -> bool:
     if not isinstance(error, sa.exc.DBAPIError) or error.orig is None:
         return False
-    number = next(iter(error.orig.args), None)
     busy = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
-    return busy or number in _REPEATABLE
+    return busy or number(error) in _REPEATABLE
+
+
+def number(error: sa.exc.SQLAlchemyError) -> int | None:
+    """Return a server's own number of an error; None if it has none, as those of SQLite."""
+    first = next(iter(getattr(getattr(error, "orig", None), "args", ())), None)
+    return first if isinstance(first, int) else None
+
+
+def _leave_what_is_read_only(context: sa.engine.ExceptionContext) -> None:
+    found = next(iter(getattr(context.original_exception, "args", ())), None)
+    if found in READ_ONLY:
+        # Of all connections of the pool, those that exist are not used again.
+        context.is_disconnect = True
 
 
 _REPEATING = tenacity.Retrying(
