@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from lab.emulator.emulated_clients import PAIR, clients_of
-from mistral_failover.lab.emulator.audit import Audit
 from mistral_failover.lab.emulator.client import EmulatorClient, EmulatorError
+from mistral_failover.lab.emulator.core import Audit
 from mistral_failover.lab.emulator.latency import profile
 from mistral_failover.lab.emulator.server import EmulatedCloud
 from mistral_failover.lab.emulator.state import CloudState
