@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from mistral_failover.actions.base import FailoverAction
-from mistral_failover.orders import alarm_failovers, failback, operator_order, rollback, switchover
+from mistral_failover.orders import failback, held_alarms, operator_order, rollback, switchover
 from mistral_failover.orders.failover import failover_order
 from mistral_failover.runtime.inputs import names, optional_text, text
 from mistral_failover.runtime.request import Request
@@ -42,7 +42,7 @@ class Begin(FailoverAction):
         if incident is None:
             after = optional_text("after", self.after)
             return operator_order.failover_now(request, group, order, because, after)
-        return alarm_failovers.admit(request, group, order, incident_id=incident, cause=because)
+        return held_alarms.admit(request, group, incident, order, because)
 
 
 class Switchover(FailoverAction):

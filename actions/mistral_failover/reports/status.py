@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from shlex import quote
 from typing import Any
 
-from mistral_failover.alarms import suspensions
-from mistral_failover.alarms.suspensions import unless_ended
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import (
     Action,
@@ -40,8 +38,9 @@ from mistral_failover.model.operation_words import operation_words
 from mistral_failover.model.rungs import rung_kind
 from mistral_failover.model.stages import at
 from mistral_failover.model.types import Verb
-from mistral_failover.orders import switchover
+from mistral_failover.orders import suspensions, switchover
 from mistral_failover.orders.failover import chain_of
+from mistral_failover.orders.suspensions import unless_ended
 from mistral_failover.orders.switchover import Ending
 from mistral_failover.reports.documents import (
     ChainState,
