@@ -19,6 +19,7 @@ from mistral_failover.actions import alarms, reports, suspensions
 from mistral_failover.actions import hosts as host_actions
 from mistral_failover.alarms import intake
 from mistral_failover.groups import hosts
+from mistral_failover.model.observation import Observation, ObservationMemory, Service
 from mistral_failover.recovery.sweep import sweep
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
@@ -43,9 +44,9 @@ def on_hosts(serve: Any, state: Runtime, project: str) -> Callable[..., str]:
         hosts = {f"{name}-a": _where(project, a), f"{name}-b": _where(project, b)}
         identity = groups.group_id(project, name)
         zones = {f"{name}-{x}": ZONES[host] for x, host in (("a", a), ("b", b)) if host in ZONES}
-        document = {"hosts": hosts, "zones": zones}
+        seen, memory = Observation(Service.SERVING), ObservationMemory(hosts=hosts, zones=zones)
         state.database.atomically(
-            lambda tx: observations.save(tx, identity, "SERVING", document, tx.now())
+            lambda tx: observations.save(tx, identity, seen, memory, tx.now())
         )
         return name
 

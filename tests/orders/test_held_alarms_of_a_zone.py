@@ -14,6 +14,7 @@ import pytest
 from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.actions import alarms, suspensions
+from mistral_failover.model.observation import Observation, ObservationMemory, Service
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.store import groups, observations
 from support.alarm_bodies import aodh
@@ -29,8 +30,9 @@ def paused(serve: Any, state: Runtime, project: str, context: ActionContext) -> 
         serve(name, **more)
         zones = {server: zone for server, zone in ((f"{name}-a", a), (f"{name}-b", b)) if zone}
         identity = groups.group_id(project, name)
+        seen, memory = Observation(Service.SERVING), ObservationMemory(zones=zones)
         state.database.atomically(
-            lambda tx: observations.save(tx, identity, "SERVING", {"zones": zones}, tx.now())
+            lambda tx: observations.save(tx, identity, seen, memory, tx.now())
         )
         suspensions.Pause(name, "a test").run(context)
         return name
@@ -108,11 +110,11 @@ def test_an_alarm_about_members_in_two_zones_is_passed_over(
 ) -> None:
     """To admit it would fence a member in the other zone, too."""
     name = paused("both")
-    seen = groups.group_id(project, name)
+    identity = groups.group_id(project, name)
     hosts = {f"{name}-{x}": ["h", project, "cmp1"] for x in "ab"}
     zones = {f"{name}-a": EAST, f"{name}-b": WEST}
-    document = {"hosts": hosts, "zones": zones}
-    state.database.atomically(lambda tx: observations.save(tx, seen, "SERVING", document, tx.now()))
+    seen, memory = Observation(Service.SERVING), ObservationMemory(hosts=hosts, zones=zones)
+    state.database.atomically(lambda tx: observations.save(tx, identity, seen, memory, tx.now()))
     alarms.AdmitEvent({"host": "cmp1", "id": "1"}).run(context)
 
     answer = alarms.AdmitHeld("the power failed", zone=EAST).run(context)

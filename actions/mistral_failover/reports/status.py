@@ -523,7 +523,7 @@ def _service(
     )
     kept = observations.of_group(tx, snapshot.state.id)
     found = (
-        service_state(engine, kept.document, kept.at, kept.since)
+        service_state(engine, kept.seen, kept.at, kept.since)
         if kept
         else service_state(engine, None, None, None)
     )
@@ -533,9 +533,9 @@ def _service(
         "reasons": list(found.reasons),
         "seen_at": found.seen_at,
         "gone": sorted(
-            row["name"]
-            for row in (kept.document["members"] if kept and found.seen_at is not None else ())
-            if row["presence"] == Presence.GONE and row["name"] in snapshot.roles.values()
+            each.name
+            for each in (kept.seen.members if kept and found.seen_at is not None else ())
+            if each.observed.presence is Presence.GONE and each.name in snapshot.roles.values()
         ),
     }
 
