@@ -62,6 +62,7 @@ def ids(project: str) -> dict[str, Any]:
         "traversal_id": f"{project}-traversal",
         "within": NOW,
         "times": 2,
+        "final": False,
     }
 
 
