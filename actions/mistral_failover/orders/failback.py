@@ -20,10 +20,10 @@ from mistral_failover.model.decisions import OrderVerb
 from mistral_failover.model.errors import NoEligibleMember
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.order import Order
-from mistral_failover.orders import failover, switchover
+from mistral_failover.orders import failover, operator_order, switchover
 from mistral_failover.orders.answers import StartedOrder
 from mistral_failover.orders.failover import Derive
-from mistral_failover.orders.switchover import AlreadyThere
+from mistral_failover.orders.operator_order import AlreadyThere
 from mistral_failover.runtime.request import Request
 
 
@@ -46,7 +46,7 @@ def failback(
     """
     order = Order(OrderVerb.FAILBACK, to=to, role=role, recovered=recovered)
     derive = goal_function(request, to, role, recovered)
-    return switchover.start_planned_move(request, group, derive, order, cause)
+    return operator_order.start_order(request, group, derive, order, cause)
 
 
 def goal_function(

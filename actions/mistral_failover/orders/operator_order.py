@@ -32,6 +32,14 @@ class NothingToDo(Exception):  # noqa: N818 - no error
     """The requested state is already reached; the text says why."""
 
 
+class AlreadyThere(NothingToDo):
+    """The roles are already where they should be; ``why``, in words."""
+
+    def __init__(self, snapshot: GroupSnapshot, why: str) -> None:
+        self.snapshot = snapshot
+        super().__init__(f"{why}: nothing to do")
+
+
 def failover_now(
     request: Request, group: str, order: Order, cause: str, after: str | None = None
 ) -> StartedOrder:
@@ -65,8 +73,9 @@ def start_order(
     """Start the traversal that an operator orders, as an incident of its own.
 
     The Mistral execution identifies the order, unless another ``occasion`` is given: if it runs
-    again, nothing is started twice. ``order`` is stored with the incident. Raises what
-    :func:`failover.begin` raises.
+    again, nothing is started twice. ``order`` is stored with the incident. If the roles are there
+    already, the answer is about the current traversal, without an incident. Raises what
+    :func:`failover.begin` raises, and NothingToDo.
     """
     occasion = occasion or _occasion(request)
     fact = AlarmFact(group)
@@ -99,8 +108,24 @@ def start_order(
         answer = failover.begin(request, group, derive, incident_id=incident_id, cause=cause)
     except Exception as error:
         _refused(request, incident_id, cause, error)
+        if isinstance(error, AlreadyThere):
+            return _unmoved(error)
         raise
     return {**answer, "incident": incident_id}
+
+
+def _unmoved(there: AlreadyThere) -> StartedOrder:
+    state, group = there.snapshot.state, there.snapshot.group
+    return {
+        "group": group.name,
+        "traversal": state.current_traversal,
+        "goal": state.last_complete_goal,
+        "roles": dict(there.snapshot.roles),
+        "lost": sorted(there.snapshot.lost),
+        "workflow": failover.chain_of(group),
+        "sentence": str(there),
+        "incident": None,
+    }
 
 
 def _refused(request: Request, incident_id: str, cause: str, error: Exception) -> None:

@@ -26,6 +26,7 @@ from mistral_failover.model.order import Order
 from mistral_failover.orders import failover, operator_order
 from mistral_failover.orders.answers import StartedOrder
 from mistral_failover.orders.failover import Derive
+from mistral_failover.orders.operator_order import AlreadyThere
 from mistral_failover.runtime import rights
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.remedies import start_command
@@ -49,15 +50,6 @@ ENDINGS = ("RETURNED", "FAILED", "BLOCKED", "OVERTAKEN")
 _NOT_UP = "To activate it: failover group activate {group}"
 
 
-class AlreadyThere(operator_order.NothingToDo):
-    """The roles are already where they should be; ``why``, in words."""
-
-    def __init__(self, snapshot: GroupSnapshot, why: str) -> None:
-        self.snapshot = snapshot
-        self.sentence = f"{why}: nothing to do"
-        super().__init__(self.sentence)
-
-
 def switchover(
     request: Request,
     group: str,
@@ -70,36 +62,13 @@ def switchover(
     """Move a role to the member ``to``, or to the group's choice; once for each execution.
     ``holder``: the member that gives it up. If another member holds the role by then, it keeps it.
 
-    Return as :func:`failover.begin`; for the current traversal if ``to`` already holds the role, or
-    if its holder is not ``holder``. Raises UnknownGroup, NoEligibleMember, CloudError,
+    Return as :func:`operator_order.start_order`; nothing starts if ``to`` already holds the role,
+    or if its holder is not ``holder``. Raises UnknownGroup, NoEligibleMember, CloudError,
     InvalidDocument; ActionError BAD_INPUT for an unknown role, NOT_COMPLETE, CANNOT_QUIESCE.
     """
     order = Order(OrderVerb.SWITCHOVER, to=to, role=role)
     derive = goal_function(request, to, role, giver=holder)
-    return start_planned_move(request, group, derive, order, cause)
-
-
-def start_planned_move(
-    request: Request, group: str, derive: Derive, order: Order, cause: str
-) -> StartedOrder:
-    """Start the planned move that an operator orders, if there is a role to move.
-
-    Return as :func:`failover.begin`; raises what ``derive`` raises, except AlreadyThere.
-    """
-    try:
-        return operator_order.start_order(request, group, derive, order, cause)
-    except AlreadyThere as there:
-        current = there.snapshot.state.current_traversal
-        return {
-            "group": group,
-            "traversal": current,
-            "goal": there.snapshot.state.last_complete_goal,
-            "roles": dict(there.snapshot.roles),
-            "lost": sorted(there.snapshot.lost),
-            "workflow": failover.chain_of(there.snapshot.group),
-            "sentence": there.sentence,
-            "incident": None,
-        }
+    return operator_order.start_order(request, group, derive, order, cause)
 
 
 def goal_function(
