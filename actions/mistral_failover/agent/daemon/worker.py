@@ -2,7 +2,7 @@
 """Carrying out a command once.
 
 The records written before and after decide what a repeat may do; see ``docs/agent.md``. The rules
-run no program themselves: they yield it, and go on with its end. So they hold wherever the programs
+run no program themselves: they yield it, and continue with its end. So they hold wherever the programs
 run: in processes of this server (:func:`drive`), or in a guest that a test emulates.
 """
 
@@ -42,7 +42,7 @@ class Program:
 
 
 Steps = Generator[Program, runner.ProgramExit, _T]
-"""Work that yields each program that it needs, and goes on with its end."""
+"""Work that yields each program that it needs, and continues with its end."""
 
 
 def drive(steps: Steps[_T]) -> _T:
