@@ -2,8 +2,8 @@
 """Carrying out a command once.
 
 The records written before and after decide what a repeat may do; see ``docs/agent.md``. The rules
-run no program themselves: they yield it, and go on with its end. So they hold wherever the programs
-run: in processes of this server (:func:`drive`), or in a guest that a test emulates.
+run no program themselves: they yield it, and continue with its end. So they hold wherever the
+programs run: in processes of this server (:func:`drive`), or in a guest that a test emulates.
 """
 
 from __future__ import annotations

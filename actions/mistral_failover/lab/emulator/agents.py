@@ -31,6 +31,7 @@ from mistral_failover.lab.emulator.web import Call, plain_error, take_fault
 from mistral_failover.model.documents import load_json
 
 _AGAIN = 0.2  # seconds until what a deposed agent has to stop is tried again
+_LEAST = 5.0  # seconds within which a command may begin: this machine may be slow
 _OPEN = 200  # agents that hold their journals open
 _KEY = bytes(32)  # of every agent: the token of a request shows who sent it
 _ACCOUNT = Account("root", 0, 0, (), "/root")
@@ -118,8 +119,8 @@ class GuestAgent:
             "epoch": wanted["epoch"],
             "name": wanted["name"],
             "arguments": wanted["args"],
-            "limit": max(0.1, wanted["limit"]),
-            "longest": max(0.1, wanted["longest"]),
+            "limit": max(_LEAST, wanted["limit"]),
+            "longest": max(_LEAST, wanted["longest"]),
             "reply_to": reply_to,
         }
         self._desk.take_command(self._sealed("command", document))
