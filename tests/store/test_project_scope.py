@@ -380,7 +380,7 @@ WHOLE = {
     "orders/unfence_host.py": "the fences of hosts serve many projects",
     "recovery/lift_fences.py": "the fences of hosts serve many projects",
     "recovery/retention.py": "it remembers by database when it looked last",
-    "reports/metrics.py": "a server of an operator may show the metrics of all projects",
+    "metrics/numbers.py": "a server of an operator may show the metrics of all projects",
     "resources/fence/host_power.py": "the fences of hosts serve many projects",
     "resources/fence/storage.py": "a block outlives the group that needed it",
     "resources/worker.py": "it reads the clock",

@@ -30,7 +30,7 @@ from mistral_failover.orders.answers import (
     StartedOrder,
 )
 from mistral_failover.orders.failover import FailoverRequest
-from mistral_failover.runtime.errors import ActionError, describe, explained
+from mistral_failover.runtime.errors import ActionError, explained
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents
 from mistral_failover.store.incidents import OPERATOR, Incident
@@ -174,9 +174,9 @@ def _begun(request: Request, recorded: RecordedAlarm) -> AlarmAnswer:
 def _begun_or_refused(request: Request, recorded: RecordedAlarm) -> AlarmAnswer:
     try:
         return _begun(request, recorded)
-    except Exception as error:  # noqa: BLE001 - one group's error must not stop the others
+    except Exception as error:  # one group's error must not stop the others
         answer = _begun(request, replace(recorded, begin=None))
-        answer["error"] = describe(error)
+        answer["error"] = request.caught(error, "starting the failover of an alarm")
         return answer
 
 
@@ -288,10 +288,9 @@ def admit_held(request: Request, selection: Selection, because: str, limit: int)
                 cause=because,
             )
             admitted.append(answer)
-        except Exception as error:  # noqa: BLE001 - one group's error must not stop the others
-            refused.append(
-                {"incident": each.incident.id, "group": each.group, "error": describe(error)}
-            )
+        except Exception as error:  # one group's error must not stop the others
+            facts = request.caught(error, "admitting a held alarm")
+            refused.append({"incident": each.incident.id, "group": each.group, "error": facts})
     left = max(0, len(waiting) - limit)
     return {"admitted": admitted, "refused": refused, "left": left, **found.answer()}
 

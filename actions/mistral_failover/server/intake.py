@@ -214,8 +214,8 @@ class Intake:
             taken = self._judged(queue, reports, signature)
         except Refused:
             raise
-        except Exception as error:  # noqa: BLE001 - logged; the sender is to try again
-            LOG.exception("An alarm could not be decided.")
+        except Exception as error:  # the sender is to try again
+            self._undecided(error)
             with self._lock:  # the sender is to repeat it
                 for each in first:
                     queue.first.pop(each, None)
@@ -226,6 +226,10 @@ class Intake:
             )
             rate.charge(-repeats * (1 - REPEAT))
         return taken
+
+    def _undecided(self, error: Exception) -> None:
+        facts = self._request.caught(error, "taking an alarm of the webhook")
+        LOG.error("An alarm could not be decided: %s", facts["message"])
 
     def _first_of_members(
         self, queue: _SenderQueue, reports: Sequence[AlarmReport]
@@ -258,8 +262,8 @@ class Intake:
         found: dict[str, set[tuple[str, str]]] = {}
         try:
             members = self._database.reading(groups.members_in)
-        except Exception as error:  # noqa: BLE001 - logged; the sender is to try again
-            LOG.exception("An alarm could not be decided.")
+        except Exception as error:  # the sender is to try again
+            self._undecided(error)
             raise _unavailable("the state store does not answer") from error
         for each in members:
             for name in (each.group, each.server_id):
@@ -295,7 +299,8 @@ class Intake:
         for arrived, known in zip(batch, found, strict=True):
             try:
                 answers.append(self._completed(arrived, known))
-            except Exception as error:  # noqa: BLE001 - one alarm's error must not stop others
+            except Exception as error:  # one alarm's error must not stop others
+                self._request.caught(error, "deciding on an alarm of the webhook")
                 answers.append(error)
         event_hooks.after(self._request)
         return answers
@@ -449,8 +454,8 @@ class Intake:
             self._remember(signature, execution)
         except Refused:
             raise
-        except Exception as error:  # noqa: BLE001 - logged; the sender is to try again
-            LOG.exception("It is unknown whether this alarm was taken before.")
+        except Exception as error:  # the sender is to try again
+            self._undecided(error)
             raise _unavailable("the state store does not answer") from error
         return execution
 

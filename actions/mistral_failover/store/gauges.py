@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The current state of groups, for the metrics. Each function runs in one transaction: of one
-project, or of every project for the metrics of all of them (``reports.metrics``)."""
+project, or of every project for the metrics of all of them (``metrics.numbers``)."""
 
 from __future__ import annotations
 

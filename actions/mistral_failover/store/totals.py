@@ -122,6 +122,15 @@ def unlisted_of(tx: ProjectSession) -> tuple[int, float | None]:
     return int(number or 0), last
 
 
+def last_of(tx: ProjectSession, name: str, since: float) -> list[tuple[str, float, float]]:
+    """Return labels, value and time of the last increase of the totals of this name that increased
+    since a time."""
+    query = sa.select(totals.c.labels, totals.c.value, totals.c.last_at).where(
+        totals.c.project_id == tx.project_id, totals.c.name == name, totals.c.last_at >= since
+    )
+    return [(row[0], row[1], row[2]) for row in tx.connection.execute(query)]
+
+
 def of(tx: Session) -> Counts:
     """Return the totals: of the transaction's project, or of every project in a transaction of
     every project."""

@@ -15,6 +15,7 @@ from mistral_failover.agent.daemon.dispatcher import CommandDispatcher
 from mistral_failover.agent.daemon.journal import Journal, ProcessIdentity
 from mistral_failover.agent.daemon.messages import OWN
 from mistral_failover.agent.daemon.worker import run_command
+from mistral_failover.defects import defect
 from mistral_failover.fault_points import reach
 
 LOG = logging.getLogger(__name__)
@@ -45,8 +46,8 @@ class DeposedCleanup(threading.Thread):
                 continue
             try:
                 failed = self._attempt(epoch)
-            except Exception:
-                LOG.exception("The agent failed to stop what an earlier epoch left running")
+            except Exception as error:
+                defect(error, "the agent stopped what an earlier epoch left running")
                 failed = "the agent failed"
             if self._cut_off.is_set():
                 return

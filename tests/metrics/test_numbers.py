@@ -13,10 +13,10 @@ from mistral_lib.actions.context import ActionContext
 from mistral_failover.actions import alarms, recovery, suspensions
 from mistral_failover.actions.reports import Metrics
 from mistral_failover.convergence.records import Outcome, Ready
-from mistral_failover.metrics.exposition import Latest
+from mistral_failover.metrics import numbers as metrics
 from mistral_failover.metrics.families import FAMILIES
-from mistral_failover.reports import metrics
-from mistral_failover.reports.metrics import of_server
+from mistral_failover.metrics.numbers import of_server
+from mistral_failover.metrics.server import Latest
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.store.counting import BUCKETS, STARTED, Count
 from mistral_failover.store.tables import groups as group_table

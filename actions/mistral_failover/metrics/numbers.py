@@ -46,6 +46,7 @@ _LABELS = {
     "unknowns": ("type", "verb"),
     "sweeps": ("found",),
     "unlisted": ("rule",),
+    "defects": ("doing", "error"),
 }
 _SENTENCES: dict[str, tuple[str, dict[str, str]]] = {
     "blocked": ("traversals", {"outcome": "BLOCKED"}),
