@@ -21,7 +21,7 @@ from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.remedies import start_command
 from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import find_by_short_id, unknown
-from mistral_failover.store import groups, incidents, totals
+from mistral_failover.store import counters, groups, incidents
 from mistral_failover.store.incidents import OPERATOR, HeldOfGroup, Incident
 from mistral_failover.store.transaction import ProjectTransaction
 
@@ -70,7 +70,7 @@ def list_held_alarms(request: Request, group: str | None, limit: int) -> HeldAla
 
     def read(tx: ProjectTransaction) -> HeldAlarms:
         total, found = incidents.held_alarms(tx, group_id, limit)
-        unlisted, at = totals.unlisted_of(tx)
+        unlisted, at = counters.unlisted_of(tx)
         rows = [_row(each) for each in found]
         return {"total": total, "unlisted": unlisted, "unlisted_at": at, "held": rows}
 

@@ -51,7 +51,7 @@ def clocks(examination: Examination) -> Iterable[Finding]:
 def defects(examination: Examination) -> Iterable[Finding]:
     """Check that no error occurred within a day that no code expects."""
     request = examination.request
-    found = kept_defects.lately(request.store, request.runtime.database)
+    found = kept_defects.lately(request.store)
     for each in found:
         yield warn(
             each.sentence,

@@ -41,7 +41,8 @@ from mistral_failover.recovery.retry_held_alarms import retry_held
 from mistral_failover.runtime.errors import describe, explained
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
-from mistral_failover.store import groups, incidents, stalled_work, totals, views
+from mistral_failover.store import groups, incidents, stalled_work, views
+from mistral_failover.store.counters import SWEEPS
 from mistral_failover.store.transaction import ProjectTransaction
 
 LOG = logging.getLogger(__name__)
@@ -192,7 +193,8 @@ def _lift(request: Request) -> None:
 def _count(request: Request, swept: Swept) -> None:
     """Count the sweep, for the metrics."""
     found = any(rows for what, rows in swept.items() if what != "unable")
-    request.store.atomically(lambda tx: totals.swept(tx, found=found))
+    label = "yes" if found else "no"
+    request.store.atomically(lambda tx: tx.count(None, SWEEPS, label))
 
 
 def _waiting_for_chain(

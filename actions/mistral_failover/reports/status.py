@@ -140,7 +140,7 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
 
     # Of one moment: an admitted alarm is either unstarted or the cause of the traversal.
     snapshot, found, held = request.store.snapshot(read)
-    known = defects.lately(request.store, request.runtime.database)
+    known = defects.lately(request.store)
     found["defects"] = [each.sentence for each in known]
     if held:
         chain = chain_state(request, snapshot.group, held, ask=agents)

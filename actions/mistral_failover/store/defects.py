@@ -14,8 +14,8 @@ from functools import partial
 from sqlalchemy.exc import SQLAlchemyError
 
 from mistral_failover.defects import Defect
-from mistral_failover.store import totals
-from mistral_failover.store.counting import SEPARATOR, Count
+from mistral_failover.store import counters
+from mistral_failover.store.counters import SEPARATOR
 from mistral_failover.store.database import Database, ProjectStore
 from mistral_failover.store.session import ProjectSession
 
@@ -95,21 +95,20 @@ class DefectRecorder:
                 time.sleep(_AGAIN)
 
 
-def lately(store: ProjectStore, database: Database) -> list[KnownDefect]:
+def lately(store: ProjectStore) -> list[KnownDefect]:
     """Return the defects in a project's work, and in what is no single project's, that occurred
     within :data:`SHOWN` seconds, the latest first."""
-    found = store.reading(_lately) + database.for_project("").reading(_lately)
+    found = store.reading(_lately) + store.of_none.reading(_lately)
     return sorted(found, key=lambda each: each.ago)
 
 
 def _count(found: Defect, number: int, tx: ProjectSession) -> None:
-    labels = SEPARATOR.join((found.doing, found.error, found.place))
-    totals.add(tx, None, {(NAME, labels): Count(number, tx.now())})
+    tx.count(None, NAME, found.doing, found.error, found.place, value=number)
 
 
 def _lately(tx: ProjectSession) -> list[KnownDefect]:
     now = tx.now()
-    rows = totals.last_of(tx, NAME, now - SHOWN)
+    rows = counters.lately(tx, NAME, now - SHOWN)
     found = []
     for labels, value, last_at in rows:
         doing, error, place = labels.split(SEPARATOR)

@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from mistral_failover.model.decisions import Decision
+from mistral_failover.store.counters import SWEEPS
 from mistral_failover.store.session import Session
 from mistral_failover.store.tables import (
     groups,
@@ -20,7 +21,6 @@ from mistral_failover.store.tables import (
     totals,
     traversals,
 )
-from mistral_failover.store.totals import SWEEPS
 from mistral_failover.store.views import BLOCKED_SINCE
 
 HOUR = 3600.0

@@ -6,7 +6,6 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from mistral_failover.model.decisions import AdmissionRule, Decision
-from mistral_failover.store import totals
 from mistral_failover.store.incidents import decide
 from mistral_failover.store.session import ProjectSession
 from mistral_failover.store.tables import groups, incidents, members, metadata, traversals
@@ -20,12 +19,11 @@ def orphan(tx: ProjectSession, incident_id: str, sentence: str) -> None:
 
 def forget(tx: ProjectSession, group_id: str) -> None:
     """Delete a group and everything that belongs to it: goals, traversals, records, operations,
-    incidents, journal. Its counts are kept.
+    incidents, journal.
 
     Its members stay, because agents remember their last epoch. If a group is defined again under
     this name, it continues from there and never sends a command with an old epoch.
     """
-    totals.keep_group(tx, group_id)
     of_group = sa.select(traversals.c.id).where(traversals.c.group_id == group_id)
     for table in reversed(metadata.sorted_tables):
         if "traversal_id" in table.c and "group_id" not in table.c:

@@ -17,14 +17,15 @@ from mistral_failover.store.session import ProjectSession, Session
 from mistral_failover.store.tables import goals as goal_table
 from mistral_failover.store.tables import groups, members, resources, traversals
 
-_STATE = sa.select(
+_STATES = sa.select(
     groups.c.id,
     groups.c.project_id,
     groups.c.name,
     groups.c.definition_version,
     groups.c.current_traversal,
     groups.c.last_complete_goal,
-).where(groups.c.id == sa.bindparam("group_id"))
+)
+_STATE = _STATES.where(groups.c.id == sa.bindparam("group_id"))
 _OF_TRAVERSAL = (
     sa.select(*_STATE.selected_columns)
     .join(traversals, traversals.c.group_id == groups.c.id)
@@ -125,6 +126,12 @@ def get(tx: Session, identity: str) -> GroupState | None:
     """Return a group by its id, in a transaction of any kind. It is read without a lock."""
     row = tx.connection.execute(_STATE, {"group_id": identity}).one_or_none()
     return GroupState(*row) if row else None
+
+
+def states(tx: Session) -> list[GroupState]:
+    """Return every group: of the transaction's project, or of every project in a transaction of
+    every project."""
+    return [GroupState(*row) for row in tx.connection.execute(_STATES)]
 
 
 def of_traversal(tx: Session, traversal_id: str) -> GroupState | None:
