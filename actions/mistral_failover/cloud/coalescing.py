@@ -130,10 +130,11 @@ class RequestCoalescer:
             private = False
         except (CloudError, NoLongerNeeded):
             raise
-        except Exception as failure:  # noqa: BLE001 - raised again, for each who asked
+        except Exception as failure:
             error = failure
             lasted = time.monotonic() - (request.sent or 0.0)
             private = isinstance(failure, ConnectTimeout) and lasted < limit
+            raise
         finally:
             with self._lock:
                 request.done, request.answer, request.error = True, answer, error

@@ -30,6 +30,8 @@ from heatclient import exc as heat
 from keystoneauth1 import exceptions as keystone
 from openstack import exceptions as sdk
 
+from mistral_failover.redaction import redact
+
 REMEDIES = {
     "NOT_FOUND": "Check the name or id, and that the project of the request owns it.",
     "FORBIDDEN": "Give the user of the request (or of the trust) the role that this call needs.",
@@ -122,26 +124,6 @@ _BY_TEXT = [
     (403, "QUOTA", re.compile(r"quota|limitexceeded|too many|maximum number")),
     (413, "QUOTA", re.compile(r"quota|limitexceeded")),
 ]
-_HIDING = "password|passwd|admin_?pass|secret|api_?key"
-_SECRETS = [
-    (re.compile(r"gAAAA[\w\-=]{16,}"), "***"),  # a Fernet token
-    (re.compile(r"eyJ[\w\-]{8,}\.[\w\-]{8,}\.[\w\-]{8,}"), "***"),  # a JWS token
-    # Keystone's "Could not find token: <id>", headers, members of JSON and queries.
-    (re.compile(r"(?i)(token(?:[_-]id)?[\"']?\s*[:=]\s*[\"']?)[\w\-.=]{16,}"), r"\1***"),
-    # Keystone's "Could not find trust: <id>", members of JSON.
-    (re.compile(r"(?i)(trust(?:[_-]id)?[\"']?\s*[:=]\s*[\"']?)[0-9a-f]{32}"), r"\1***"),
-    (re.compile(r"(?i)(\bbearer[\s:=]+[\"']?)[\w\-.~+/]{8,}=*"), r"\1***"),
-    # In quotes it may have blanks.
-    (re.compile(rf"(?i)((?:{_HIDING})[\"']?\s*[:=]\s*\")[^\"]+"), r"\1***"),
-    (re.compile(rf"(?i)((?:{_HIDING})[\"']?\s*[:=]\s*')[^']+"), r"\1***"),
-    (re.compile(rf"(?i)((?:{_HIDING})[\"']?\s*[:=]\s*[\"']?)[^\s\"',}}]+"), r"\1***"),
-    # Of EC2 (the alarm URLs of a stack), S3 and the webhook; in queries, headers and JSON.
-    (re.compile(r"(?i)(signature[\"']?\s*[:=]\s*[\"']?)[\w\-.~+/%]{16,}=*"), r"\1***"),
-    # The webhook's address with its token.
-    (re.compile(r"(/v1/alarms/)[^\s\"'?<>]+"), r"\1***"),
-    # In a URL; to the last "@", since a password may have one.
-    (re.compile(r"(?<=://)[^/\s\"'<>]+(?=@)"), "***"),
-]
 
 
 class Fate(Enum):
@@ -212,13 +194,6 @@ class CloudError(Exception):
         self.about: dict[str, Any] | None = None
         self.target: dict[str, Any] | None = None
         super().__init__(f"{code}: {self.message}")
-
-
-def redact(text: str) -> str:
-    """Mask whatever looks like a token or a password in a text from outside."""
-    for pattern, replacement in _SECRETS:
-        text = pattern.sub(replacement, text)
-    return text
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from mistral_failover.cloud.guard import Guard
 from mistral_failover.cloud.session import refusal, refuse_other_clouds
 from mistral_failover.convergence.engine import Engine
 from mistral_failover.model.text import plain
-from mistral_failover.runtime.errors import ActionError
+from mistral_failover.runtime.errors import ActionError, ErrorFacts, caught
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.settings import Settings
 from mistral_failover.store.database import ProjectStore
@@ -108,6 +108,10 @@ class Request:
     def cloud(self, guard: Guard) -> Cloud:
         """The cloud with this request's rights."""
         return cloud_for(self.context.security, guard=guard, settings=self.runtime.settings)
+
+    def caught(self, error: BaseException, doing: str) -> ErrorFacts:
+        """Return an exception as ``runtime.errors.caught`` does, as one in this project's work."""
+        return caught(error, doing, self.__dict__.get("project_id", ""))
 
     def refusal(self) -> CloudError | None:
         """Return why Keystone no longer accepts this request, TOKEN_EXPIRED or TRUST_GONE; None if
