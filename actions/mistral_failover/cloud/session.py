@@ -12,7 +12,6 @@ import json
 import math
 import os
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -32,7 +31,6 @@ from openstack import config as clouds
 from openstack.config import loader
 from openstack.config.cloud_region import CloudRegion
 
-from mistral_failover.cloud.answers import bounded
 from mistral_failover.cloud.errors import (
     SERVICES,
     CloudError,
@@ -40,6 +38,7 @@ from mistral_failover.cloud.errors import (
     fate_without_answer,
     translated,
 )
+from mistral_failover.cloud.exchanges import Connection, bounded, elapsed, pools, until
 from mistral_failover.cloud.guard import Guard, LeaseLost, Listener, RequestLog, Unguarded
 from mistral_failover.cloud.tokens import NO_RIGHTS, asked, carried, expired, foreign
 from mistral_failover.fault_points import reach
@@ -219,7 +218,7 @@ class _GuardedTransport(requests.adapters.BaseAdapter):
             request.headers[REQUEST_ID] = self._guard.request_id
         asked = f"{method} {str(request.path_url).partition('?')[0]}"
         log = self._log if changes(method) and _call.recorded else None
-        began = _elapsed()
+        began = elapsed()
         if log is None:
             return self._sent(request, began + self._guard.permit(method), timeout, options)
         permitted, number = log.ask(asked)
@@ -249,15 +248,13 @@ class _GuardedTransport(requests.adapters.BaseAdapter):
         seconds = _call.rest()
         if timeout is not None:
             seconds = min(seconds, timeout)
-        _call.sends_until = _elapsed() + seconds
-        # For connecting and the beginning of the answer together. Each further read may take as
-        # long: an answer that comes in drops is not bounded by this.
         total: Any = urllib3.Timeout(total=seconds)
         try:
             over = self._over or _Connections.shared
-            answer = over.send(request, timeout=total, **options)
-            if not options.get("stream"):
-                bounded(answer)
+            with until(elapsed() + seconds):
+                answer = over.send(request, timeout=total, **options)
+                if not options.get("stream"):
+                    bounded(answer)
         except requests.Timeout as error:
             error.failover_seconds = seconds  # type: ignore[attr-defined]
             raise
@@ -272,18 +269,11 @@ class _GuardedTransport(requests.adapters.BaseAdapter):
         """Leave the shared connections open."""
 
 
-def _elapsed() -> float:
-    """Return seconds on a clock that also counts while the machine is suspended."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
 class _CurrentCall(threading.local):
     """The call that this thread is making."""
 
-    ends = math.inf  # when its permission expires, by the clock of `_elapsed`
+    ends = math.inf  # when its permission expires, by the clock of `elapsed`
     method = ""
-    sends_until = math.inf
-    """Until when its bytes may leave: its record counts on that. Looking up a name has no limit."""
     sent = False
     """Whether some have left."""
     recorded = False
@@ -291,16 +281,9 @@ class _CurrentCall(threading.local):
     endpoint. A request for a token changes nothing that a later owner sees; agents and Mistral know
     by its id a command or an execution that they have had."""
 
-    def begin_to_send(self) -> None:
-        """Raise `LeaseLost` or TimeoutError if nothing may be sent any more."""
-        self.rest()
-        if _elapsed() > self.sends_until:
-            raise TimeoutError("the time of this call is over before it was sent")
-        self.sent = True
-
     def rest(self) -> float:
         """Return the seconds that the permission lasts. Raises `LeaseLost` if it has expired."""
-        seconds = self.ends - _elapsed()
+        seconds = self.ends - elapsed()
         if seconds <= 0:
             raise LeaseLost(f"the permission for this {self.method} has expired")
         return seconds
@@ -309,35 +292,18 @@ class _CurrentCall(threading.local):
 _call = _CurrentCall()
 
 
-class _GuardedConnection:
+class _GuardedConnection(Connection):
     """A connection that asks right before the bytes leave. Looking up a name, connecting and TLS
     take time, and a thread may wait for the processor, or be frozen, anywhere before."""
 
-    def send(self, data: Any) -> None:
-        connection: Any = self
-        if connection.sock is None and connection.auto_open:
-            connection.connect()
-        _call.begin_to_send()
-        super().send(data)  # type: ignore[misc]  # http.client's
+    def begin_to_send(self) -> None:
+        """See `Connection.begin_to_send`."""
+        _call.rest()
+        super().begin_to_send()
+        _call.sent = True
 
 
-class _HTTPConnection(_GuardedConnection, urllib3.connection.HTTPConnection):
-    pass
-
-
-class _HTTPSConnection(_GuardedConnection, urllib3.connection.HTTPSConnection):
-    pass
-
-
-class _HTTPPool(urllib3.HTTPConnectionPool):
-    ConnectionCls = _HTTPConnection
-
-
-class _HTTPSPool(urllib3.HTTPSConnectionPool):
-    ConnectionCls = _HTTPSConnection
-
-
-_POOLS = {"http": _HTTPPool, "https": _HTTPSPool}
+_POOLS = pools(_GuardedConnection)
 
 
 class _Adapter(TCPKeepAliveAdapter):
