@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from heatclient import exc as heat
 
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.guard import Unguarded
@@ -28,7 +27,7 @@ def test_an_update_that_ends_in_a_server_error_may_be_under_another_s_trust() ->
             )
 
         def update(self, *_: Any, **__: Any) -> Any:
-            raise heat.HTTPInternalServerError({"error": {"type": "RemoteError"}})
+            raise CloudError("SERVER_ERROR", "RemoteError (HTTP 500)")
 
     def wait(probe: Any, **_: Any) -> Any:
         return probe()

@@ -13,10 +13,8 @@ import time
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
-from keystoneauth1.exceptions import ConnectTimeout
-
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import Guard, NoLongerNeeded
+from mistral_failover.cloud.guard import Guard, LeaseLost, NoLongerNeeded
 
 T = TypeVar("T")
 _SLICE = 1.0
@@ -63,7 +61,7 @@ class RequestCoalescer:
         while this waits.
 
         Raises what ``send`` or ``guard`` raises, or what ``send`` raised to that other caller; but
-        a `CloudError`, `NoLongerNeeded` and the timeout of a request that had less than ``limit``
+        `LeaseLost`, `NoLongerNeeded` and the timeout of a request that had less than ``limit``
         seconds are about its sender, so everybody else asks again.
         """
         with self._lock:
@@ -128,12 +126,13 @@ class RequestCoalescer:
         try:
             answer = send()
             private = False
-        except (CloudError, NoLongerNeeded):
+        except (LeaseLost, NoLongerNeeded):
             raise
         except Exception as failure:  # noqa: BLE001 - raised again, for each who asked
             error = failure
             lasted = time.monotonic() - (request.sent or 0.0)
-            private = isinstance(failure, ConnectTimeout) and lasted < limit
+            late = isinstance(failure, CloudError) and failure.code == "TIMEOUT"
+            private = late and lasted < limit
         finally:
             with self._lock:
                 request.done, request.answer, request.error = True, answer, error

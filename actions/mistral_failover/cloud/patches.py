@@ -18,10 +18,15 @@ from oslo_utils import strutils
 
 from mistral_failover.alongside import alongside
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.errors import CloudError, translated, unreachable_behind
-from mistral_failover.cloud.heat_replacements import ListedResource, rows_of
-from mistral_failover.cloud.stacks import stack_shown
-from mistral_failover.cloud.update_guard import KeptParts, refuse_marked, refuse_template
+from mistral_failover.cloud.errors import CloudError, unreachable_behind
+from mistral_failover.cloud.heat_replacements import (
+    KeptParts,
+    ListedResource,
+    refuse_marked,
+    refuse_template,
+    rows_of,
+)
+from mistral_failover.cloud.stacks import stack_shown, template_of
 from mistral_failover.cloud.url_paths import stack_segments
 from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
 from mistral_failover.fault_points import reach
@@ -152,10 +157,7 @@ class _TemplateChange:
         self._cloud, self._wanted, self._keep = cloud, wanted, keep
 
     def carried_by(self, stack: Any) -> bool | None:
-        address = str(stack.identifier)
-        with translated(f"read the template of stack {address}"):
-            found = self._cloud.heat.stacks.template(stack_segments(address))
-        return same_template(self._wanted, found)
+        return same_template(self._wanted, template_of(self._cloud, str(stack.identifier)))
 
     def refuse(self, stack: str, rows: Rows | None) -> None:
         keep = self._keep()

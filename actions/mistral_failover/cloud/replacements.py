@@ -23,13 +23,19 @@ from shlex import quote
 from typing import Any
 
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.fields import Field
-from mistral_failover.cloud.heat_replacements import MARKED, definitions
+from mistral_failover.cloud.heat_replacements import MARKED, KeptParts, definitions, refuse_marked
 from mistral_failover.cloud.patches import SENDS, SETTLE, cancelled, send_update
 from mistral_failover.cloud.servers import server_state
-from mistral_failover.cloud.stacks import SERVER, StackLocation, StackResource, locate, stack_shown
-from mistral_failover.cloud.update_guard import KeptParts, refuse_marked
+from mistral_failover.cloud.stacks import (
+    SERVER,
+    StackLocation,
+    StackResource,
+    locate,
+    stack_shown,
+    template_of,
+)
 from mistral_failover.cloud.url_paths import segment, stack_segments
 from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
 
@@ -198,14 +204,13 @@ class _ReplacementWait:
     def _was_marked(self, location: StackLocation) -> bool:
         """Return whether this replacement, or an earlier attempt at it, has marked the resource."""
         if self._marked is None:
-            with translated(f"read the events of {location.name} in stack {location.stack}"):
-                events = self._cloud.heat.events.list(
-                    stack_segments(location.stack), resource_name=segment(location.name)
-                )
-                self._marked = any(
-                    event.resource_status == MARKED and event.resource_status_reason == self._reason
-                    for event in events
-                )
+            events = self._cloud.heat.events.list(
+                stack_segments(location.stack), resource_name=segment(location.name)
+            )
+            self._marked = any(
+                event.resource_status == MARKED and event.resource_status_reason == self._reason
+                for event in events
+            )
         return self._marked
 
     def _is_complete(self, location: StackLocation, status: str) -> bool:
@@ -317,8 +322,7 @@ def _refuse_to_shrink(
 
     Raises `CloudError` GROUP_WOULD_SHRINK.
     """
-    with translated(f"read the template of stack {stack.identifier}"):
-        template = cloud.heat.stacks.template(stack_segments(str(stack.identifier)))
+    template = template_of(cloud, str(stack.identifier))
     kind, properties = Field("Heat", group).of(definitions(template))
     if kind != _AUTOSCALING_GROUP:
         return

@@ -14,7 +14,9 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from typing import Any
+from urllib.parse import urlsplit
 from urllib.request import getproxies
 from weakref import WeakKeyDictionary
 
@@ -30,13 +32,15 @@ from keystoneauth1.session import Session, TCPKeepAliveAdapter
 from openstack import config as clouds
 from openstack.config import loader
 from openstack.config.cloud_region import CloudRegion
+from openstack.exceptions import ConfigException
 
 from mistral_failover.cloud.errors import (
     SERVICES,
     CloudError,
     fate_by_status,
     fate_without_answer,
-    translated,
+    refusal,
+    translate,
 )
 from mistral_failover.cloud.exchanges import Connection, bounded, elapsed, pools, until
 from mistral_failover.cloud.guard import Guard, LeaseLost, Listener, RequestLog, Unguarded
@@ -59,8 +63,9 @@ class GuardedSession(Session):
 
     A request that changes something is sent once, whatever a client library or the environment
     configures: without an answer it may still take effect, and only a look shows whether it did.
-    Errors name the service that was asked. A guard that is a `Listener` hears which service is
-    overloaded, whatever a client library makes of the answer.
+    What a service (of a type in the catalog) does not answer properly, or refuses, is raised as
+    `CloudError`, whichever client asks, and whatever it would make of the answer. A guard that is a
+    `Listener` hears which service is overloaded.
 
     ``region_name`` is the region to look services up in, or None for the only one.
     """
@@ -137,22 +142,31 @@ class GuardedSession(Session):
 
     def request(self, url: str, method: str, **options: Any) -> Any:  # type: ignore[override]
         """See keystoneauth's `Session.request`."""
+        endpoint = options.get("endpoint_filter")
+        service = self._service(url, endpoint)
+        classified = "service_type" in (endpoint or {})
         if changes(method):
             options |= {"connect_retries": 0, "status_code_retries": 0}
-        outer, _call.recorded = _call.recorded, "endpoint_filter" in options
+        if classified:
+            options["raise_exc"] = False
+        outer, _call.recorded = _call.recorded, endpoint is not None
         try:
             answer = super().request(url, method, **options)
         except keystone.ClientException as error:
             # A nested request, such as one to Keystone for a token, has reported its own error.
             if not hasattr(error, "failover_service"):
-                service = self._service(url, options.get("endpoint_filter"))
                 error.failover_service = service  # type: ignore[attr-defined]
                 self._heard(service, getattr(error, "response", None), error)
-            raise
+            if not classified:
+                raise
+            doing = _request(url, method, service)
+            raise translate(error, doing, str(service), changes=changes(method)) from None
         finally:
             _call.recorded = outer
-        if answer.status_code in _OVERLOADED:
-            self._heard(self._service(url, options.get("endpoint_filter")), answer)
+        self._heard(service, answer)
+        if classified and answer.status_code >= HTTPStatus.BAD_REQUEST:
+            doing = _request(url, method, service)
+            raise refusal(answer, doing, str(service), changes=changes(method))
         return answer
 
     def _heard(
@@ -176,6 +190,12 @@ class GuardedSession(Session):
             return SERVICES.get(kind, kind)
         keystones = getattr(self.auth, "auth_url", None)
         return SERVICES["identity"] if keystones and url.startswith(keystones) else None
+
+
+def _request(url: str, method: str, service: str | None) -> str:
+    """Return what a request is for, to complete "Could not ..."."""
+    path = urlsplit(url).path.strip("/")
+    return f"{'change' if changes(method) else 'read'} {path or 'what there is'} in {service}"
 
 
 def changes(method: str) -> bool:
@@ -416,7 +436,7 @@ def refuse_other_clouds(security: Any) -> None:
         )
 
 
-def refusal(security: Any, settings: Settings) -> CloudError | None:
+def why_refused(security: Any, settings: Settings) -> CloudError | None:
     """Ask Keystone whether it still accepts the token of a request; return why not, or None.
 
     Services cache a token's validity for minutes, and answer 503 rather than 401 for some tokens
@@ -488,8 +508,7 @@ def _prove(
 
 
 def _session_of_entry(name: str, guard: Guard, settings: Settings) -> GuardedSession:
-    with translated(f"read the entry {name} of clouds.yaml"):
-        region = _read_entry(name)
+    region = entry_of(name)
     verify, cert = region.get_requests_verify_args()
     # The key is the content, not the name: the file may change while this process runs.
     key = _key(name, json.dumps(region.config, sort_keys=True, default=str))
@@ -503,16 +522,21 @@ def _session_of_entry(name: str, guard: Guard, settings: Settings) -> GuardedSes
     )
 
 
-def _read_entry(name: str) -> CloudRegion:
+def entry_of(name: str) -> CloudRegion:
     """Return an entry of clouds.yaml. The files are parsed again only once one of them, or the
-    environment, has changed: parsing takes longer than a request to the cloud."""
+    environment, has changed: parsing takes longer than a request to the cloud. Raises `CloudError`
+    CONFIG."""
     own = [os.environ.get(f"OS_CLIENT_{kind}_FILE") for kind in ("CONFIG", "SECURE", "VENDOR")]
     files = (*loader.CONFIG_FILES, *loader.SECURE_FILES, *loader.VENDOR_FILES, *filter(None, own))
     environment = {key: value for key, value in os.environ.items() if key.startswith("OS_")}
     now = [environment, *((file, _version_of(file)) for file in files)]
     then, region = _read.get(name, (None, None))
     if region is None or now != then:
-        region = clouds.OpenStackConfig().get_one(cloud=name)
+        try:
+            region = clouds.OpenStackConfig().get_one(cloud=name)
+        except ConfigException as error:
+            words = f"Could not read the entry {name} of clouds.yaml: {error}"
+            raise CloudError("CONFIG", words) from None
         _read[name] = now, region
     return region
 

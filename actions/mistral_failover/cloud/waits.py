@@ -259,11 +259,11 @@ class ResendPolicy:
         return self.open
 
     @contextmanager
-    def sending(self, doing: str, service: str = "") -> Iterator[None]:
-        """Send the request in this block. Raises `CloudError` as `translated` does; one whose
-        outcome is unknown is recorded first, so that the wait continues by looking."""
+    def sending(self, doing: str) -> Iterator[None]:
+        """Send the request in this block. ``doing``: as for `translated`. An error whose outcome is
+        unknown is recorded first, so that the wait continues by looking."""
         try:
-            with translated(doing, service, changes=True):
+            with translated(doing):
                 yield
         except CloudError as error:
             if error.unknown:
@@ -272,6 +272,11 @@ class ResendPolicy:
                 self._closed_until = self._clock() + outlives(self._settings, fate, self._asks)
             raise
         self.answered()
+
+    def settled(self, state: str) -> ProbeResult:
+        """Return the end of a wait whose aim is reached, unless a request of an earlier attempt
+        could still take effect after it."""
+        return ProbeResult(state, done=True) if self.allow() else self.no_effect_yet(state)
 
     def answered(self) -> None:
         """Record that the service has accepted a request, by its answer or by what a look saw."""

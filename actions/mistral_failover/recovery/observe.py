@@ -15,9 +15,9 @@ from functools import partial
 from typing import Any
 
 from mistral_failover.agent.wire import Address
-from mistral_failover.cloud.attaching import UNANSWERED
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.event_alarms import WatchingAlarm
+from mistral_failover.cloud.volumes import UNANSWERED
 from mistral_failover.convergence.records import (
     Action,
     GroupState,

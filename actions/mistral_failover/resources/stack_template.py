@@ -8,7 +8,7 @@ from typing import Any
 
 from mistral_failover.cloud import patches
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.update_guard import KeptParts
+from mistral_failover.cloud.heat_replacements import KeptParts
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.project_view import ProjectView, unknown
 from mistral_failover.mistral.operation_documents import OperationDocument
