@@ -16,7 +16,7 @@ from mistral_failover.cloud.errors import (
     translate,
     translated,
 )
-from mistral_failover.cloud.guard import LeaseLost
+from mistral_failover.cloud.transport import LeaseLost
 
 TOKEN = "gAAAAABk-0123456789abcdefghijklmnopqrstuvwxyz"
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import Unguarded
-from mistral_failover.cloud.patches import patch_parameters
+from mistral_failover.cloud.stack_updates import patch_parameters
+from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.settings import Settings
 
 

@@ -16,10 +16,10 @@ from keystoneauth1 import exceptions as keystone
 from keystoneauth1.adapter import Adapter
 from keystoneauth1.identity import v3
 
-from mistral_failover.cloud import exchanges
+from mistral_failover.cloud import transport
 from mistral_failover.cloud.errors import CloudError, Fate, translated
-from mistral_failover.cloud.guard import LeaseLost, Unguarded
-from mistral_failover.cloud.session import GuardedSession, session_for
+from mistral_failover.cloud.session import session_for
+from mistral_failover.cloud.transport import GuardedSession, LeaseLost, Unguarded
 from mistral_failover.fault_points import arm, disarm
 from mistral_failover.settings import Settings
 
@@ -332,7 +332,7 @@ def test_a_service_that_did_not_say_its_versions_is_asked_again(server):
 )
 @pytest.mark.parametrize("redirected", [False, True])
 def test_an_answer_is_read_within_limits(server, monkeypatch, headers, body, redirected):
-    monkeypatch.setattr(exchanges, "MAX_JSON_BYTES", 1_000_000)
+    monkeypatch.setattr(transport, "MAX_JSON_BYTES", 1_000_000)
     moved = (302, {"Location": f"{server.url}/b"}, {})
     server.reply = lambda request: (
         moved if redirected and request.path == "/a" else (200, headers, body)

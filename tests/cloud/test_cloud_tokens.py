@@ -13,8 +13,8 @@ import pytest
 
 from cloud.conftest import Reply, Request, ScriptedServer
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import Unguarded
-from mistral_failover.cloud.session import GuardedSession, session_for, why_refused
+from mistral_failover.cloud.session import session_for, why_refused
+from mistral_failover.cloud.transport import GuardedSession, Unguarded
 from mistral_failover.settings import Settings
 
 TOKEN = "gAAAAABk-0123456789abcdefghijklmnopqrstuvwxyz"

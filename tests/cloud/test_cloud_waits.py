@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import pytest
 
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import LeaseLost, Unguarded
+from mistral_failover.cloud.transport import LeaseLost, Unguarded
 from mistral_failover.cloud.waits import UNSTRETCHED, ConcurrentWaits, ProbeResult, wait_until
 
 

@@ -10,9 +10,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from mistral_failover.cloud.coalescing import RequestCoalescer
+from mistral_failover.cloud.clients import RequestCoalescer
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import Guard, LeaseLost, NoLongerNeeded, Unguarded
+from mistral_failover.cloud.transport import Guard, LeaseLost, NoLongerNeeded, Unguarded
 
 
 class Service:

@@ -3,9 +3,9 @@
 
 import pytest
 
-from mistral_failover.cloud import patches as heat_patches
+from mistral_failover.cloud import stack_updates
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.patches import patch_parameters, same_value
+from mistral_failover.cloud.stack_updates import patch_parameters, same_value
 
 
 def patches(emulator):
@@ -90,13 +90,13 @@ def test_the_failure_of_an_earlier_update_is_not_taken_for_that_of_this_one(
     with pytest.raises(CloudError):
         patch_parameters(cloud, pair.name, {"active": "db_b"}, 10)
     failed, sent = cloud.heat.stacks.get(pair.name), len(patches(emulator))
-    shown = heat_patches.stack_shown
+    shown = stack_updates.stack_shown
 
     def late(*arguments):
         return failed if len(patches(emulator)) == sent + 1 else shown(*arguments)
 
-    monkeypatch.setattr(heat_patches, "SETTLE", 0.0)
-    monkeypatch.setattr(heat_patches, "stack_shown", late)
+    monkeypatch.setattr(stack_updates, "SETTLE", 0.0)
+    monkeypatch.setattr(stack_updates, "stack_shown", late)
 
     assert patch_parameters(cloud, pair.name, {"active": "db_b"}, 10).status == "UPDATE_COMPLETE"
     assert len(patches(emulator)) == sent + 2

@@ -17,9 +17,8 @@ from keystoneauth1.identity.access import AccessInfoPlugin
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
-from mistral_failover.cloud.guard import Unguarded
-from mistral_failover.cloud.session import GuardedSession
-from mistral_failover.cloud.tokens import asked
+from mistral_failover.cloud.session import asked
+from mistral_failover.cloud.transport import GuardedSession, Unguarded
 from mistral_failover.mistral.api import Mistral
 from mistral_failover.runtime.errors import describe
 

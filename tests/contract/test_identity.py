@@ -10,10 +10,10 @@ import yaml
 from contract.rig import UNKNOWN_ID
 from mistral_failover.cloud.clients import cloud_for
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.session import why_refused
 from mistral_failover.cloud.stacks import stack_map
+from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.cloud.volumes import resolve_volume
 from mistral_failover.runtime.errors import describe
 from mistral_failover.settings import Settings

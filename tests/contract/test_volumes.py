@@ -11,8 +11,8 @@ import requests
 
 from contract.rig import UNKNOWN_ID, Made, Rig
 from mistral_failover.cloud.errors import CloudError, translated
-from mistral_failover.cloud.guard import LeaseLost
 from mistral_failover.cloud.stacks import VOLUME
+from mistral_failover.cloud.transport import LeaseLost
 from mistral_failover.cloud.volumes import attach, detach, name_id, resolve_volume
 from mistral_failover.fault_points import arm, disarm
 from support.nova import nova_of

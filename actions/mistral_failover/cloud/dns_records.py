@@ -222,12 +222,14 @@ def point(cloud: Cloud, wanted: WantedRecordset, limit: float) -> tuple[str, dic
     repeats = ResendPolicy(cloud)
     values = wanted.values()
     (target,) = values["records"]
+    doing = f"change {wanted.type} record {absolute(wanted.name)}"
 
     def step() -> ProbeResult:
         now = named(cloud, wanted.zone_id, wanted.name, wanted.type)
         if now is None:
             body = {"name": absolute(wanted.name), "type": wanted.type, **values}
-            return _send(cloud, repeats, "POST", _path(wanted.zone_id), body, "it does not exist")
+            path = _path(wanted.zone_id)
+            return repeats.send("it does not exist", doing, "Designate", "POST", path, body)
         refuse_foreign(cloud, now, wanted.owner)
         leads = now.leads_to(target) and now.ttl == wanted.ttl
         state = f"it leads to {', '.join(now.records)}, and is {now.status}"
@@ -236,7 +238,8 @@ def point(cloud: Cloud, wanted: WantedRecordset, limit: float) -> tuple[str, dic
             return ProbeResult(state, done=True, result=(now.id, attributes))
         if leads:
             return ProbeResult(state, error=_failed(now) if now.status == "ERROR" else None)
-        return _send(cloud, repeats, "PUT", _path(now.zone_id, now.id), values, state)
+        path = _path(now.zone_id, now.id)
+        return repeats.send(state, doing, "Designate", "PUT", path, values)
 
     what = f"{wanted.type} record {absolute(wanted.name)} to lead to {target}"
     return cloud.carry_out(repeats, step, what, limit)  # type: ignore[no-any-return]
@@ -268,23 +271,7 @@ def remove(
             return ProbeResult("it is gone", done=True)
         if not _is_of(cloud, now, wanted_owner):
             return ProbeResult("it belongs to another owner", done=True)
-        state = f"it is {now.status}"
-        return _send(cloud, repeats, "DELETE", _path(zone_id, recordset_id), None, state)
+        path = _path(zone_id, recordset_id)
+        return repeats.send(f"it is {now.status}", f"delete {now}", "Designate", "DELETE", path)
 
     cloud.carry_out(repeats, step, f"recordset {recordset_id} to be deleted", limit)
-
-
-def _send(
-    cloud: Cloud,
-    repeats: ResendPolicy,
-    method: str,
-    path: str,
-    body: dict[str, Any] | None,
-    state: str,
-) -> ProbeResult:
-    """Request a change, unless an earlier request may still take effect."""
-    if not repeats.allow():
-        return repeats.no_effect_yet(state)
-    with repeats.sending(f"change {path.removeprefix('/v2/')}"):
-        cloud.send("Designate", method, path, body)
-    return ProbeResult("Designate has just accepted the change")

@@ -61,6 +61,8 @@ REMEDIES = {
     "CONFIG": "Correct [failover] in the configuration, or clouds.yaml.",
     "UNEXPECTED": "Report this with the text above: the cloud gave an unknown answer.",
 }
+NO_RIGHTS = frozenset({"TOKEN_EXPIRED", "TRUST_GONE"})
+"""Error codes of requests that Keystone no longer accepts, whatever they ask for."""
 _TRANSIENT = {"RATE_LIMITED", "UNREACHABLE", "SERVER_ERROR"}
 # For a call without an answer; a wait that took too long has the same code and is not transient.
 _UNANSWERED = "TIMEOUT"

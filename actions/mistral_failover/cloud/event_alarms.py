@@ -103,12 +103,9 @@ def watch(cloud: Cloud, named: str, server_id: str, limit: float) -> WatchingAla
         state = f"it watches {', '.join(sorted(now.servers))}"
         if now.watches(server_id):
             return ProbeResult(state, done=True, result=now)
-        if not repeats.allow():
-            return repeats.no_effect_yet(state)
-        with repeats.sending(f"change {now}"):
-            path = _ALARMS + url_path(now.id)
-            cloud.send("Aodh", "PUT", path, _watching(row, server_id))
-        return ProbeResult("Aodh has just accepted the change")
+        path = _ALARMS + url_path(now.id)
+        body = _watching(row, server_id)
+        return repeats.send(state, f"change {now}", "Aodh", "PUT", path, body)
 
     found: WatchingAlarm = cloud.carry_out(
         repeats, step, f"alarm {named} to watch server {server_id}", limit

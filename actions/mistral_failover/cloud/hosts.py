@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, if_there, translated
 from mistral_failover.cloud.fields import Feature, Field
-from mistral_failover.cloud.guard import Guard
 from mistral_failover.cloud.servers import HOST_NAME, STATUS, TASK_STATE, VOLUMES
 from mistral_failover.cloud.session import session_for
+from mistral_failover.cloud.transport import Guard
 from mistral_failover.cloud.url_paths import url_path
 from mistral_failover.settings import Settings
 

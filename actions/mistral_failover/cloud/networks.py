@@ -205,7 +205,7 @@ def associate(
                 },
             )
         refuse_foreign(now, [target])
-        return _put(cloud, repeats, _floating(now), {"port_id": target.id}, "it is free")
+        return _put(repeats, _floating(now), {"port_id": target.id}, "it is free")
 
     what = f"floating IP {floating_ip_id} to be associated with port {target.id}"
     return cloud.carry_out(repeats, step, what, limit)  # type: ignore[no-any-return]
@@ -242,7 +242,7 @@ def disassociate(
             return ProbeResult("gone", done=True)
         if now.port_id is None or not _is_here(cloud, now.port_id, port_id, server_id):
             return repeats.settled("it is on no port of the server")
-        return _put(cloud, repeats, _floating(now), {"port_id": None}, "it is associated")
+        return _put(repeats, _floating(now), {"port_id": None}, "it is associated")
 
     cloud.carry_out(repeats, step, f"floating IP {floating_ip_id} to be free", limit)
 
@@ -273,17 +273,11 @@ def attach_port(cloud: Cloud, port_id: str, server_id: str, limit: float) -> dic
             return ProbeResult(state, done=now.status == "ACTIVE", result=found)
         if now.device_id:
             raise port_in_use(now)
-        if not repeats.allow():
-            return repeats.no_effect_yet(state)
-        try:
-            with repeats.sending(f"attach port {port_id} to server {server_id}"):
-                path = url_path("servers", server_id, "os-interface")
-                cloud.send("Nova", "POST", path, {"interfaceAttachment": {"port_id": port_id}})
-        except CloudError as error:
-            if error.code == "CONFLICT":  # the server has a task, or the request lost a race
-                return ProbeResult(f"{state}, and {error.message}")
-            raise
-        return ProbeResult("Nova has just accepted the request")
+        doing = f"attach port {port_id} to server {server_id}"
+        path = url_path("servers", server_id, "os-interface")
+        body = {"interfaceAttachment": {"port_id": port_id}}
+        # 409: the server has a task, or the request lost a race.
+        return repeats.send(state, doing, "Nova", "POST", path, body, busy={409: ""})
 
     what = f"port {port_id} to be attached to server {server_id}"
     return cloud.carry_out(repeats, step, what, limit)  # type: ignore[no-any-return]
@@ -326,7 +320,7 @@ def detach_port(
             return repeats.settled(f"it is {now.status}{where}")
         if off:
             freed = {"device_id": "", "device_owner": ""}
-            return _put(cloud, repeats, _port(now), freed, "it is on a server that is off")
+            return _put(repeats, _port(now), freed, "it is on a server that is off")
         waited = f"it is {now.status} on the server"
         if asked_at is not None and time.monotonic() - asked_at < cloud.settings.repeat_after:
             return ProbeResult(f"{waited}, and Nova has accepted the request to detach it")
@@ -382,7 +376,7 @@ def allow_address(
             return ProbeResult("allowed", done=True, result=found)
         pairs = [*now.pairs, {"ip_address": address}]
         wanted = {"allowed_address_pairs": pairs}
-        return _put(cloud, repeats, _port(now), wanted, "it is not allowed")
+        return _put(repeats, _port(now), wanted, "it is not allowed")
 
     return cloud.carry_out(  # type: ignore[no-any-return]
         repeats, step, f"port {target.id} to be allowed {address}", limit
@@ -409,7 +403,7 @@ def forbid_address(
         if len(pairs) == len(now.pairs):
             return repeats.settled("it is not allowed")
         wanted = {"allowed_address_pairs": pairs}
-        return _put(cloud, repeats, _port(now), wanted, "it is allowed")
+        return _put(repeats, _port(now), wanted, "it is allowed")
 
     cloud.carry_out(repeats, step, f"port {port_id} not to be allowed {address}", limit)
 
@@ -486,17 +480,13 @@ def _floating(now: FloatingIp) -> _NeutronObject:
 
 
 def _put(
-    cloud: Cloud, repeats: ResendPolicy, one: _NeutronObject, values: Mapping[str, Any], state: str
+    repeats: ResendPolicy, one: _NeutronObject, values: Mapping[str, Any], state: str
 ) -> ProbeResult:
     """Change an object, unless it was changed since the look."""
-    if not repeats.allow():
-        return repeats.no_effect_yet(state)
-    headers = {"If-Match": f"revision_number={one.revision}"}
-    try:
-        with repeats.sending(f"change {one.name}"):
-            cloud.send("Neutron", "PUT", one.path, {one.key: dict(values)}, headers=headers)
-    except CloudError as error:
-        if error.http_status == 412:
-            return ProbeResult(f"{state}, and another client has just changed it")
-        raise
-    return ProbeResult("Neutron has just accepted the change")
+    return repeats.send(
+        state,
+        f"change {one.name}",
+        *("Neutron", "PUT", one.path, {one.key: dict(values)}),
+        headers={"If-Match": f"revision_number={one.revision}"},
+        busy={412: "another client has just changed it"},
+    )

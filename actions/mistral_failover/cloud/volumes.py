@@ -23,9 +23,9 @@ from mistral_failover.cloud import servers, volume_holders
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, if_there, translated
 from mistral_failover.cloud.fields import Field
-from mistral_failover.cloud.guard import LeaseLost
 from mistral_failover.cloud.servers import ServerState, has_a_task, server_state
 from mistral_failover.cloud.stacks import VOLUME, StackResource, stack_map, wrong_type
+from mistral_failover.cloud.transport import LeaseLost
 from mistral_failover.cloud.url_paths import segment, url_path
 from mistral_failover.cloud.volume_holders import (
     ANOTHER,

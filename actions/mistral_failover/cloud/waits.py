@@ -7,13 +7,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Hashable, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 from mistral_failover.cloud.errors import CloudError, Fate, translated
-from mistral_failover.cloud.guard import Guard, Listener, RequestLog
+from mistral_failover.cloud.transport import Guard, Listener, RequestLog
 from mistral_failover.settings import Settings
 
 R = TypeVar("R")
@@ -220,6 +221,10 @@ class Caller(Protocol):
         """The guard that is asked before every call."""
         ...
 
+    def send(self, service: str, method: str, path: str, body: Any = None, **options: Any) -> Any:
+        """Send a service a plain request, and return the answer."""
+        ...
+
 
 class ResendPolicy:
     """Decides when a request that changes something may be sent.
@@ -239,7 +244,7 @@ class ResendPolicy:
     ) -> None:
         """``asks``: what the requests ask for, in the words of `outlives`. ``harmless``: they may
         be sent again while one of an earlier attempt may still take effect."""
-        self._settings = cloud.settings
+        self._cloud = cloud
         self.soon = outlives(cloud.settings, Fate.FAILED)
         self._asks = asks
         earlier = cloud.guard.unsettled() if isinstance(cloud.guard, RequestLog) else 0.0
@@ -269,7 +274,8 @@ class ResendPolicy:
             if error.unknown:
                 self.open, self.unanswered = False, error
                 fate = Fate.SILENT if error.code == "TIMEOUT" else Fate.FAILED
-                self._closed_until = self._clock() + outlives(self._settings, fate, self._asks)
+                lasts = outlives(self._cloud.settings, fate, self._asks)
+                self._closed_until = self._clock() + lasts
             raise
         self.answered()
 
@@ -277,6 +283,32 @@ class ResendPolicy:
         """Return the end of a wait whose aim is reached, unless a request of an earlier attempt
         could still take effect after it."""
         return ProbeResult(state, done=True) if self.allow() else self.no_effect_yet(state)
+
+    def send(
+        self,
+        state: str,
+        doing: str,
+        *request: Any,
+        busy: Mapping[int, str] = MappingProxyType({}),
+        **options: Any,
+    ) -> ProbeResult:
+        """Send a plain request, unless an earlier one may still take effect, and return the look.
+
+        ``state``: what the look saw; ``doing``: as for `translated`; ``request`` and ``options``:
+        as for `Cloud.send`. ``busy``: the statuses with which the service refuses it for the
+        moment, and why, in words (empty: the service's own); then the next look decides again.
+        Raises `CloudError` for other refusals.
+        """
+        if not self.allow():
+            return self.no_effect_yet(state)
+        try:
+            with self.sending(doing):
+                self._cloud.send(*request, **options)
+        except CloudError as error:
+            if (status := error.http_status) is None or status not in busy:
+                raise
+            return ProbeResult(f"{state}, and {busy[status] or error.message}")
+        return ProbeResult(f"{request[0]} has just accepted the request")
 
     def answered(self) -> None:
         """Record that the service has accepted a request, by its answer or by what a look saw."""

@@ -24,7 +24,7 @@ import urllib3
 from oslo_config import cfg
 from requests.adapters import HTTPAdapter
 
-from mistral_failover.cloud.exchanges import (
+from mistral_failover.cloud.transport import (
     Connection,
     bounded,
     elapsed,

@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from mistral_failover.cloud import heat_replacements
-from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.heat_replacements import KeptParts
+from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.convergence.records import Action, Record, Status
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.goal import ATTACHMENT, fence_name

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from shlex import quote
 from typing import Any, cast
 
-from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.cloud.volumes import refuse_unmovable
 from mistral_failover.convergence.ports import Transaction
 from mistral_failover.fault_points import reach

@@ -19,8 +19,8 @@ from mistral_failover.agent.channel.interface import (
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.clients import Cloud, cloud_for
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import Guard
 from mistral_failover.cloud.session import refuse_other_clouds, why_refused
+from mistral_failover.cloud.transport import Guard
 from mistral_failover.convergence.engine import Engine
 from mistral_failover.model.text import plain
 from mistral_failover.runtime.errors import ActionError

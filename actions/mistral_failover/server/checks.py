@@ -23,7 +23,7 @@ from mistral_failover.agent.channel.interface import ChannelContext, ChannelErro
 from mistral_failover.agent.channel.links import BrokerUnavailable
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.doctor.roles import ROLE, lacking, listed
 from mistral_failover.embedded import access
 from mistral_failover.embedded.errors import EmbeddedError

@@ -14,10 +14,9 @@ from typing import Any
 
 from mistral_failover import private_files
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.errors import CloudError, translated
-from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.errors import NO_RIGHTS, CloudError, translated
 from mistral_failover.cloud.session import entry_of, session_for
-from mistral_failover.cloud.tokens import NO_RIGHTS
+from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.model.documents import load_json
 from mistral_failover.settings import Settings
 

@@ -12,8 +12,8 @@ from mistral_failover.alarms import suspensions
 from mistral_failover.alarms.admission import HOUR
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.stacks import stack_shown
+from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.convergence.records import Record, TraversalStatus
 from mistral_failover.groups import agent_health
 from mistral_failover.groups.agent_health import sends_commands

@@ -7,8 +7,7 @@ import pytest
 from keystoneauth1.adapter import Adapter
 
 from mistral_failover.cloud.errors import CloudError, Fate
-from mistral_failover.cloud.guard import Unguarded
-from mistral_failover.cloud.session import GuardedSession
+from mistral_failover.cloud.transport import GuardedSession, Unguarded
 from support.trickling import trickling
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
