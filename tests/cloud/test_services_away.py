@@ -176,6 +176,20 @@ def test_an_answer_that_is_none(
     assert (facts["service"], facts["detail"]) == (service, f"HTTP {status}")
 
 
+@pytest.mark.parametrize("call", [nova, cinder, heat])
+@pytest.mark.parametrize("changes", [False, True])
+@pytest.mark.parametrize("status", [200, 404])
+def test_what_a_proxy_says_in_place_of_the_service(
+    call: Callable[..., None], server: Any, changes: bool, status: int
+) -> None:
+    server.reply = lambda _: (status, {"Content-Type": "text/html"}, b"<p>Maintenance</p>")
+
+    error = failure(call, server.url, changes=changes)
+
+    assert (error.code, error.transient, error.unknown) == ("UNREACHABLE", True, changes)
+    assert "not from the service itself" in error.detail
+
+
 @every_service
 def test_a_name_that_can_not_be_resolved(service: str, call: Callable[..., None]) -> None:
     error = failure(call, "http://nowhere.invalid", changes=True)

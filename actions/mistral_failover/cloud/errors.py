@@ -304,8 +304,8 @@ def translate(
 def refusal(
     answer: requests.Response, doing: str, service: str, *, changes: bool = False
 ) -> CloudError:
-    """Return the error of an answer that is none to the request. The parameters are those of
-    `translate`."""
+    """Return the error of an answer that refuses the request, or is not the service's. The
+    parameters are those of `translate`."""
     status = answer.status_code
     headers = answer.headers
     words = _words(answer)
@@ -313,7 +313,7 @@ def refusal(
     detail, away = f"HTTP {status}", None
     if status == HTTPStatus.BAD_REQUEST and code in _TRANSIENT:
         away = unreachable_behind(words)
-    elif code == "NOT_FOUND" and not _is_of_a_service(answer):
+    elif is_foreign(answer):
         code, detail = "UNREACHABLE", f"HTTP {status}, but not from the service itself"
     transient = code in (*_TRANSIENT, _UNANSWERED)
     return CloudError.of_request(
@@ -329,11 +329,22 @@ def refusal(
     )
 
 
-def _is_of_a_service(answer: requests.Response) -> bool:
-    """Return whether an answer has the mark of a service: its request id, or its JSON. What lacks
-    both is of a proxy before it, and says nothing about what was asked for."""
+def is_foreign(answer: requests.Response) -> bool:
+    """Return whether an answer that looks like success or absence is of a proxy before the service:
+    it lacks the mark of a service, which is its request id or its JSON. It says nothing about what
+    was asked for. Success without a body needs no mark."""
+    if not (answer.content if answer.ok else _BY_STATUS.get(answer.status_code) == "NOT_FOUND"):
+        return False
     kind = answer.headers.get("Content-Type", "")
-    return "x-openstack-request-id" in answer.headers or kind.startswith("application/json")
+    return "x-openstack-request-id" not in answer.headers and not kind.startswith(
+        "application/json"
+    )
+
+
+def fate_of(asked: str, answer: requests.Response) -> Fate:
+    """Return what an answer leaves of a request that changes something. ``asked``: its method and
+    path."""
+    return Fate.FAILED if is_foreign(answer) else fate_by_status(asked, answer.status_code)
 
 
 def fate_by_status(asked: str, status: int) -> Fate:

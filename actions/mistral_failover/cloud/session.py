@@ -155,7 +155,7 @@ def _session_of_token(security: Any, guard: Guard, settings: Settings) -> Guarde
         usable=lambda known: not known.auth_ref.will_expire_soon(EXPIRES_SOON),
     )
     if said and said != proven.auth_ref.project_id:
-        raise foreign(said, proven.auth_ref.project_id)
+        raise _foreign(said, proven.auth_ref.project_id)
     return session
 
 
@@ -190,9 +190,9 @@ def _for_token(security: Any, guard: Guard, settings: Settings) -> tuple[Guarded
 def _prove(
     session: GuardedSession, auth_url: str, security: Any, said: str | None
 ) -> AccessInfoPlugin:
-    found = carried(security) or asked(session, auth_url, security.auth_token, said)
+    found = _carried(security) or asked(session, auth_url, security.auth_token, said)
     if found.will_expire_soon(0):
-        raise expired()
+        raise _expired()
     return AccessInfoPlugin(found, auth_url=auth_url)
 
 
@@ -248,7 +248,7 @@ def _key(*parts: Any) -> str:
     return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()
 
 
-def carried(security: Any) -> access.AccessInfo | None:
+def _carried(security: Any) -> access.AccessInfo | None:
     """Return what Mistral's API learned about the token, if the request carries it; a cron trigger
     carries nothing.
 
@@ -281,7 +281,7 @@ def asked(session: Session, auth_url: str, token: str, project_id: str | None) -
     return _told_in_parts(session, auth_url, token, project_id, catalog)
 
 
-def expired(status: int | None = None) -> CloudError:
+def _expired(status: int | None = None) -> CloudError:
     """Return the error for a token that Keystone does not accept."""
     return CloudError(
         "TOKEN_EXPIRED", "Keystone does not accept the token of the request.", http_status=status
@@ -303,7 +303,7 @@ def _catalog(session: Session, auth_url: str, token: str) -> Any:
             "has lost a role that the trust delegates."
         )
     elif failure.http_status in (401, 404):
-        raise expired(failure.http_status)
+        raise _expired(failure.http_status)
     else:
         raise failure
     raise CloudError("TRUST_GONE", words, http_status=failure.http_status)
@@ -323,7 +323,7 @@ def _told_in_parts(
         failure = translate(error, doing, "Keystone")
         if failure.code not in ("FORBIDDEN", "NOT_FOUND"):
             raise failure from None
-        raise foreign(project_id, None) from None
+        raise _foreign(project_id, None) from None
     end = datetime.now(UTC) + timedelta(seconds=UNTOLD + _SPARE)
     body = {
         "methods": [],
@@ -335,7 +335,7 @@ def _told_in_parts(
     return access.create(body={"token": body}, auth_token=token)
 
 
-def foreign(said: str, real: str | None) -> CloudError:
+def _foreign(said: str, real: str | None) -> CloudError:
     """Return the error for a request that names one project and carries a token of another."""
     whose = f"project {real}" if real else "another one"
     return CloudError(

@@ -24,7 +24,6 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http import HTTPStatus
 from typing import Any, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 from urllib.request import getproxies
@@ -43,8 +42,9 @@ from mistral_failover.cloud.errors import (
     SERVICES,
     CloudError,
     Fate,
-    fate_by_status,
+    fate_of,
     fate_without_answer,
+    is_foreign,
     refusal,
     translate,
 )
@@ -410,7 +410,7 @@ class GuardedSession(Session):
         finally:
             _call.recorded = outer
         self._heard(service, answer)
-        if classified and answer.status_code >= HTTPStatus.BAD_REQUEST:
+        if classified and (not answer.ok or is_foreign(answer)):
             doing = _request(url, method, service)
             raise refusal(answer, doing, str(service), changes=changes(method))
         return answer
@@ -493,7 +493,7 @@ class _GuardedTransport(requests.adapters.BaseAdapter):
         except Exception as error:
             log.ended(number, fate_without_answer(error))
             raise
-        log.ended(number, fate_by_status(asked, answer.status_code))
+        log.ended(number, fate_of(asked, answer))
         return answer
 
     def _sent(

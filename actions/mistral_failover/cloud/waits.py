@@ -178,16 +178,6 @@ def slept(pauses: Pauses[R], sleep: Callable[[float], None] = time.sleep) -> R:
         sleep(pause)
 
 
-def wait_until(
-    probe: Callable[[], ProbeResult],
-    *,
-    sleep: Callable[[float], None] = time.sleep,
-    **options: Any,
-) -> Any:
-    """As `pauses_until`, with its ``options``, in this thread."""
-    return slept(pauses_until(probe, **options), sleep)
-
-
 ATTACH = "os-volume_attachments"
 """What the path of Nova's requests about volumes of a server has in it."""
 
