@@ -389,18 +389,16 @@ def test_a_token_that_keystone_does_not_know_is_reported_as_expired(server, stat
     assert TOKEN not in str(raised.value)
 
 
-def test_a_token_that_expired_meanwhile_is_reported_as_expired(server):
-    server.reply = lambda request: (200, {}, token_body(server.url, expires_in=-5))
-    with pytest.raises(CloudError) as raised:
-        session_of(server)
-    assert raised.value.code == "TOKEN_EXPIRED"
-
-
-def test_a_token_of_another_project_than_the_request_says_is_refused(server):
-    server.reply = lambda request: (200, {}, token_body(server.url, project="p2"))
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [({"expires_in": -5}, "TOKEN_EXPIRED"), ({"project": "p2"}, "FORBIDDEN")],
+    ids=["it expired meanwhile", "it is of another project than the request says"],
+)
+def test_a_token_that_gives_the_request_no_rights_is_refused(server, body, code):
+    server.reply = lambda request: (200, {}, token_body(server.url, **body))
     with pytest.raises(CloudError) as raised:
         session_of(server, project_id="p1")
-    assert raised.value.code == "FORBIDDEN"
+    assert raised.value.code == code
 
 
 def test_validation_asks_the_guard_too(server):
@@ -414,24 +412,6 @@ def test_validation_leaves_nothing_in_the_log(server, caplog):
     server.reply = lambda request: (200, {}, token_body(server.url))
     session_of(server, TOKEN + "logged").get(f"{server.url}/a")
     assert TOKEN not in caplog.text
-
-
-@pytest.mark.parametrize("who", [None, SimpleNamespace(auth_token=None)])
-def test_with_neither_a_token_nor_a_cloud_the_request_is_refused(who):
-    with pytest.raises(CloudError) as raised:
-        session_for(who, guard=Unguarded(), settings=Settings())
-    assert raised.value.code == "CONFIG"
-    assert "[failover] cloud" in raised.value.remedy
-
-
-def test_a_token_without_the_address_of_keystone_is_refused():
-    with pytest.raises(CloudError) as raised:
-        session_for(
-            SimpleNamespace(auth_token=TOKEN, auth_uri=None),
-            guard=Unguarded(),
-            settings=Settings(),
-        )
-    assert raised.value.code == "CONFIG"
 
 
 @pytest.fixture
@@ -485,10 +465,21 @@ def test_an_entry_that_was_changed_counts_from_the_next_session_on(clouds_yaml):
 
 
 @pytest.mark.usefixtures("clouds_yaml")
-def test_an_entry_that_clouds_yaml_lacks_is_a_configuration_error():
+@pytest.mark.parametrize(
+    ("who", "cloud", "remedy"),
+    [
+        (None, None, "[failover] cloud"),
+        (SimpleNamespace(auth_token=None), None, "[failover] cloud"),
+        (SimpleNamespace(auth_token=TOKEN, auth_uri=None), None, "[failover] auth_url"),
+        (None, "nowhere", "clouds.yaml"),
+    ],
+    ids=["nobody", "no token", "no address of Keystone", "an entry that clouds.yaml lacks"],
+)
+def test_what_no_session_can_be_made_of_is_a_configuration_error(who, cloud, remedy):
     with pytest.raises(CloudError) as raised:
-        session_for(None, guard=Unguarded(), settings=Settings(cloud="nowhere"))
+        session_for(who, guard=Unguarded(), settings=Settings(cloud=cloud))
     assert raised.value.code == "CONFIG"
+    assert remedy in raised.value.remedy
 
 
 class Log(Recorder):

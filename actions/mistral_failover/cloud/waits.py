@@ -278,14 +278,18 @@ class ResendPolicy:
         self,
         state: str,
         doing: str,
-        *request: Any,
+        service: str,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
         busy: Mapping[int, str] = MappingProxyType({}),
         **options: Any,
     ) -> ProbeResult:
         """Send a plain request, unless an earlier one may still take effect, and return the look.
 
-        ``state``: what the look saw; ``doing``: as for `translated`; ``request`` and ``options``:
-        as for `Cloud.send`. ``busy``: the statuses with which the service refuses it for the
+        ``state``: what the look saw; ``doing``: as for `translated`; what follows is as for
+        `Cloud.send`. ``busy``: the statuses with which the service refuses it for the
         moment, and why, in words (empty: the service's own); then the next look decides again.
         Raises `CloudError` for other refusals.
         """
@@ -293,12 +297,12 @@ class ResendPolicy:
             return self.no_effect_yet(state)
         try:
             with self.sending(doing):
-                self._cloud.send(*request, **options)
+                self._cloud.send(service, method, path, body, **options)
         except CloudError as error:
             if (status := error.http_status) is None or status not in busy:
                 raise
             return ProbeResult(f"{state}, and {busy[status] or error.message}")
-        return ProbeResult(f"{request[0]} has just accepted the request")
+        return ProbeResult(f"{service} has just accepted the request")
 
     def answered(self) -> None:
         """Record that the service has accepted a request, by its answer or by what a look saw."""
