@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sessions: the rights of a call, from a request's token or an entry of clouds.yaml.
+"""Sessions: the rights of a call, from a request's token or an entry of clouds.yaml, which
+openstacksdk reads; nothing else of it is used.
 
 A token is used as it is. A trust-scoped one must not be scoped again (Keystone answers 403), and,
 unless its roles are an administrator's, it may not even validate itself (403, since Keystone takes
