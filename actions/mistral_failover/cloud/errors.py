@@ -333,7 +333,9 @@ def is_foreign(answer: requests.Response) -> bool:
     """Return whether an answer that looks like success or absence is of a proxy before the service:
     it lacks the mark of a service, which is its request id or its JSON. It says nothing about what
     was asked for. Success without a body needs no mark."""
-    if not (answer.content if answer.ok else _BY_STATUS.get(answer.status_code) == "NOT_FOUND"):
+    status = answer.status_code
+    absent = _BY_STATUS.get(status) == "NOT_FOUND"
+    if not (absent or (status < HTTPStatus.BAD_REQUEST and answer.content)):
         return False
     kind = answer.headers.get("Content-Type", "")
     return "x-openstack-request-id" not in answer.headers and not kind.startswith(
