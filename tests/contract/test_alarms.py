@@ -13,8 +13,8 @@ from contract.rig import UNKNOWN_ID, Rig
 from mistral_failover.cloud import event_alarms
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import LeaseLost, Unguarded
 from mistral_failover.cloud.project_listing import ProjectListing
+from mistral_failover.cloud.transport import LeaseLost, Unguarded
 
 FIRST, SECOND = "5e5b7e52-6f0d-4c1f-8f57-2d7a1c3e9b01", "5e5b7e52-6f0d-4c1f-8f57-2d7a1c3e9b02"
 CHANGING = {"event_rule", "timestamp"}

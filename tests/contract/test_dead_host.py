@@ -19,10 +19,9 @@ from contract.rig import Rig
 from contract.test_cloud_volume_trouble import OFF, blocked, limit, refused
 from contract.test_servers import deletions_of
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.detaching import Release
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.servers import delete_server, deletion_proof, server_state, stop
-from mistral_failover.cloud.volumes import attach, detach
+from mistral_failover.cloud.volumes import Release, attach, detach
 
 SPARE = 7
 LEAVE = Release(off="a person confirmed it", fenced=True, delete_server=True)

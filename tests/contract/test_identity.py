@@ -10,10 +10,10 @@ import yaml
 from contract.rig import UNKNOWN_ID
 from mistral_failover.cloud.clients import cloud_for
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.servers import server_state
-from mistral_failover.cloud.session import refusal
+from mistral_failover.cloud.session import why_refused
 from mistral_failover.cloud.stacks import stack_map
+from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.cloud.volumes import resolve_volume
 from mistral_failover.runtime.errors import describe
 from mistral_failover.settings import Settings
@@ -118,7 +118,7 @@ def test_a_trust_that_was_deleted_ends_its_token(connect, rig, pair):
     # Keystone takes some seconds to be of one mind: its processes remember each for itself.
     said = rig.until(refused)
     assert said.code in ("TOKEN_EXPIRED", "SERVER_ERROR")
-    asked = rig.until(lambda: refusal(security, rig.settings))
+    asked = rig.until(lambda: why_refused(security, rig.settings))
     assert asked.code in REFUSED
     assert token not in f"{describe(said)} {describe(asked)}"
 

@@ -11,7 +11,7 @@ import requests
 
 from contract.rig import UNKNOWN_ID
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.patches import patch_parameters, same_value
+from mistral_failover.cloud.stack_updates import patch_parameters, same_value
 from mistral_failover.fault_points import arm, disarm
 
 _numbers = itertools.count(1)

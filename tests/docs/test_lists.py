@@ -29,8 +29,7 @@ from mistral_failover.cli import connection
 from mistral_failover.cli.drill import Drill
 from mistral_failover.cli.main import FailoverApp
 from mistral_failover.cloud.fields import microversion
-from mistral_failover.cloud.volume_errors import KEEPING
-from mistral_failover.cloud.volume_holders import LEFT_DEVICES
+from mistral_failover.cloud.volume_holders import KEEPING, LEFT_DEVICES
 from mistral_failover.convergence import graph
 from mistral_failover.doctor.all_checks import CHECKS, GROUP_CHECKS
 from mistral_failover.fault_points import BROKER_POINTS, POINTS

@@ -14,7 +14,7 @@ from mistral_lib.actions import Action, Result
 
 from mistral_failover.agent.channel.interface import ChannelError
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import LeaseLost
+from mistral_failover.cloud.transport import LeaseLost
 from mistral_failover.convergence.records import Lock, Node, Ticket
 from mistral_failover.mistral import action_runner
 from mistral_failover.mistral.operation_documents import outcome_of, read_ticket, ticket_document

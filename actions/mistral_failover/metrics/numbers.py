@@ -14,7 +14,7 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 from mistral_failover.agent.channel.interface import ChannelError
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.groups.agent_health import sends_commands
 from mistral_failover.metrics.families import Numbers, Sample

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TypedDict
 
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.convergence.records import JournalKind
 from mistral_failover.fault_points import reach
 from mistral_failover.mistral.api import Mistral, mistral_of

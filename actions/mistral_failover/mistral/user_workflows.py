@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import LeaseLost, NoLongerNeeded
+from mistral_failover.cloud.transport import LeaseLost, NoLongerNeeded
 from mistral_failover.cloud.waits import Pauses, ProbeResult, pauses_until
 from mistral_failover.convergence.records import Outcome
 from mistral_failover.fault_points import reach

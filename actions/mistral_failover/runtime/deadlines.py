@@ -28,7 +28,7 @@ class DeadlineGuard:
         return None
 
     def permit(self, method: str) -> float:  # noqa: ARG002 - the protocol's parameter
-        """See ``cloud.guard.Guard``. Raises CloudError TIMEOUT when the time is over."""
+        """See ``cloud.transport.Guard``. Raises CloudError TIMEOUT when the time is over."""
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise CloudError("TIMEOUT", "The time for this look is over.")

@@ -19,8 +19,8 @@ from mistral_failover.agent.channel.interface import (
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.clients import Cloud, cloud_for
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import Guard
-from mistral_failover.cloud.session import refusal, refuse_other_clouds
+from mistral_failover.cloud.session import refuse_other_clouds, why_refused
+from mistral_failover.cloud.transport import Guard
 from mistral_failover.convergence.engine import Engine
 from mistral_failover.model.text import plain
 from mistral_failover.runtime.errors import ActionError, ErrorFacts, caught
@@ -116,7 +116,7 @@ class Request:
     def refusal(self) -> CloudError | None:
         """Return why Keystone no longer accepts this request, TOKEN_EXPIRED or TRUST_GONE; None if
         it does, or cannot be asked."""
-        return refusal(self.context.security, self.runtime.settings)
+        return why_refused(self.context.security, self.runtime.settings)
 
     def channel(self, cloud: Cloud, guard: Guard) -> Channel:
         """Return the channel to the members' agents, guarded like the cloud."""

@@ -245,7 +245,7 @@ def _confirmed_fences(of_group: bool) -> sa.Select[Any]:
 @dataclass(frozen=True)
 class TargetDown:
     """A node that waits because the ``server`` of its ``member`` can take nothing: ``why``, in
-    words. ``evidence`` and ``held`` as in ``cloud.volume_errors.target_down``; ``error``: of its
+    words. ``evidence`` and ``held`` as in ``cloud.volume_holders.target_down``; ``error``: of its
     latest try."""
 
     ready: Ready

@@ -14,7 +14,7 @@ from shlex import join
 from typing import Any
 
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.convergence.dry_run import DryRunStep, dry_run_steps
 from mistral_failover.convergence.graph import plan_traversal
 from mistral_failover.convergence.records import GroupState

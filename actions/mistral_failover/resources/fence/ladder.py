@@ -18,10 +18,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from mistral_failover.agent.channel.interface import ChannelError
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud import servers
-from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import LeaseLost, NoLongerNeeded
+from mistral_failover.cloud.errors import NO_RIGHTS, CloudError
 from mistral_failover.cloud.servers import Evidence
-from mistral_failover.cloud.tokens import NO_RIGHTS
+from mistral_failover.cloud.transport import LeaseLost, NoLongerNeeded
 from mistral_failover.convergence.records import Action, Record
 from mistral_failover.fault_points import reach
 from mistral_failover.mistral.operation_documents import OperationDocument

@@ -67,8 +67,8 @@ class Quiesce(FenceRung):
         from mistral_failover.agent.channel.interface import ChannelError, Command
         from mistral_failover.agent.wire import Address
         from mistral_failover.cloud.errors import CloudError
-        from mistral_failover.cloud.guard import NoLongerNeeded
         from mistral_failover.cloud.servers import Evidence
+        from mistral_failover.cloud.transport import NoLongerNeeded
         from mistral_failover.model.ids import derived_id
         from mistral_failover.resources.commands import run_command
         from mistral_failover.runtime.errors import ActionError, caught
