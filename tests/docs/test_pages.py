@@ -119,6 +119,16 @@ def test_every_file_that_is_named_exists() -> None:
     assert in_pages(missing) == []
 
 
+def test_every_function_that_is_named_exists() -> None:
+    def missing(_: str, text: str) -> Iterator[str]:
+        for path, name in re.findall(r"`([\w/]+\.py):(\w+)`", text):
+            file = SOURCES / path
+            if not re.search(rf"^(?:def|class) {name}\b", file.read_text("utf-8"), re.M):
+                yield f"{path}:{name}"
+
+    assert in_pages(missing) == []
+
+
 def test_everything_called_failover_something_exists() -> None:
     known = {point.name for point in entry_points(group="mistral.actions")}
     for path in workflows.paths():
