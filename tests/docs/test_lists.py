@@ -37,7 +37,6 @@ from mistral_failover.fault_points import BROKER_POINTS, POINTS
 from mistral_failover.lab.drill import audit
 from mistral_failover.lab.testing.run import Run
 from mistral_failover.lab.testing.workflows import Workflows
-from mistral_failover.metrics import families
 from mistral_failover.mistral import operation_documents
 from mistral_failover.model.group import INTERNAL_TYPES
 from mistral_failover.model.rungs import rung_kinds
@@ -214,29 +213,6 @@ def options_of_the_drill() -> tuple[Found, Found]:
 
 
 @both_ways
-def metrics_with_their_kinds_and_labels() -> tuple[Found, Found]:
-    shown = {
-        name: (cells[0], tuple(re.findall(r"`(\w+)`", cells[1])))
-        for name, cells in rows(section(page("monitoring"), "The metrics")).items()
-    }
-    existing = {
-        each.name + "_total" * (each.kind == "counter"): (each.kind, tuple(each.labels))
-        for each in (*families.FAMILIES.values(), *families.OWN)
-    }
-    return shown, existing
-
-
-@both_ways
-def tables_of_the_state_store() -> tuple[Found, Found]:
-    shown = [
-        name
-        for first, *_ in table(section(page("architecture"), "The state store"))
-        for name in first.split(", ")
-    ]
-    return sorted(shown), sorted(TABLES)
-
-
-@both_ways
 def columns_of_the_state_store() -> tuple[Found, Found]:
     assert set(columns.TABLES) == set(columns.COLUMNS) == set(TABLES)
     own = {name: set(each) for name, each in columns.COLUMNS.items()}
@@ -315,7 +291,7 @@ def ends_of_a_planned_move() -> tuple[Found, Found]:
 @both_ways
 def checks_of_the_doctor() -> tuple[Found, Found]:
     existing = {name for name, _ in (*CHECKS, *GROUP_CHECKS)} | {"connection", "package"}
-    return set(rows(section(page("recovery"), "Before it happens"))), existing
+    return set(rows(section(REFERENCE, "The doctor's checks"))), existing
 
 
 @both_ways
