@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mistral_failover import workflows
 from mistral_failover.settings import list_opts
-from support.pages import PAGES, ROOT, SOURCES, page, table, without_blocks
+from support.pages import PAGES, ROOT, SOURCES, page, without_blocks
 
 sys.path.insert(0, str(ROOT / "docs" / "_ext"))
 import from_code  # noqa: E402
@@ -56,8 +56,13 @@ number; remove it at 0."""
 
 def terms() -> list[str]:
     """The terms of the glossary."""
-    first = [row[0] for row in table(GLOSSARY)]
-    return [term for cell in first for term in re.findall(r"\*\*(.+?)\*\*", cell)]
+    return [term for item in items() for term in re.findall(r"\*\*(.+?)\*\*", item)]
+
+
+def items() -> list[str]:
+    """The entries of the glossary, each in one line."""
+    found = re.findall(r"^- (\*\*.*?)(?=^- |^#|\Z)", GLOSSARY, re.M | re.S)
+    return [" ".join(each.split()) for each in found]
 
 
 def prose(text: str) -> str:
@@ -113,8 +118,8 @@ def test_what_shows_a_term_exists() -> None:
     shipped |= {option.name for _, options in list_opts() for option in options}
     shown = {
         name
-        for *_, where in table(GLOSSARY)
-        for name in re.findall(r"`([^`]+)`", where)
+        for item in items()
+        for name in re.findall(r"`([^`]+)`", item)
         if not name.startswith("failover ")
     }
     words = {name.split(": ")[-1] for name in shown} - shipped
