@@ -174,12 +174,12 @@ def test_a_file_that_is_no_type_is_an_invalid_document(
     [(None, ()), ("", ()), ([], ()), ("db_a", ("db_a",)), (["db_a", "db_b"], ("db_a", "db_b"))],
 )
 def test_one_name_or_a_list_of_names_may_be_given(given: Any, names: tuple[str, ...]) -> None:
-    assert failover.failover_request(None, None, given).recovered == names
+    assert failover.failover_order(None, None, given).recovered == names
 
 
 def test_an_unstated_lost_differs_from_no_member_lost() -> None:
-    assert failover.failover_request(None, None, None).lost is None
-    assert failover.failover_request(None, [], None).lost == ()
+    assert failover.failover_order(None, None, None).lost is None
+    assert failover.failover_order(None, [], None).lost == ()
 
 
 def test_an_operation_that_lacks_keys_is_told_which(state: Runtime, context: ActionContext) -> None:

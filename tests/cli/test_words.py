@@ -104,7 +104,14 @@ def test_how_often_an_alarm_was_heard_is_told_in_both_places() -> None:
         "service": {"status": "SERVING", "since": 0.0, "reasons": [], "seen_at": None},
     }
     incident = {
-        **{"decision": "HELD", "rule": "paused", "source": "signal", "fact": {}, "said": ""},
+        **{
+            "decision": "HELD",
+            "rule": "paused",
+            "source": "signal",
+            "fact": {},
+            "order": None,
+            "said": "",
+        },
         **{"sentence": "db_a is down", "heard": 1, "first_at": 0.0, "last_at": 0.0},
         **{"decided_at": 0.0, "counts_on": None, "traversals": [], "kind": "incident", "id": "0"},
         **{"parent": None, "children": [], "admit": "a", "dismiss": "d"},
@@ -123,7 +130,14 @@ def test_the_alarm_of_a_host_says_of_each_group_why_it_is_held() -> None:
     more = {"sentence": "3 of 6 groups failed", "evidence": "Nova does not answer"}
     other = {**child, "incident": "2", "group": "shop", "sentence": "", "evidence": None}
     incident = {
-        **{"decision": "ADMITTED", "rule": "host", "source": "signal", "fact": {}, "said": ""},
+        **{
+            "decision": "ADMITTED",
+            "rule": "host",
+            "source": "signal",
+            "fact": {},
+            "order": None,
+            "said": "",
+        },
         **{"sentence": "cmp1 failed", "heard": 1, "first_at": 0.0, "last_at": 0.0},
         **{"decided_at": 0.0, "counts_on": None, "traversals": [], "kind": "incident", "id": "0"},
         **{

@@ -23,7 +23,6 @@ from mistral_failover.groups import candidates, refresh_members
 from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.model.goal import empty_goal, render_goal
 from mistral_failover.orders import failover
-from mistral_failover.orders.failover import FailoverRequest
 from mistral_failover.resources import worker
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
@@ -94,7 +93,7 @@ def look(
         monkeypatch.setattr(refresh_members, "stack_members", lambda *given, **more: found)
         request = Request(state, context)
         snapshot = group_snapshot(request, "payments")
-        failover.read_members(request, snapshot, FailoverRequest(), remember=remember)
+        failover.read_members(request, snapshot, remember=remember)
 
     return at
 

@@ -13,7 +13,6 @@ from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.groups import refresh_members
 from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.orders import failover
-from mistral_failover.orders.failover import FailoverRequest
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
@@ -61,7 +60,7 @@ def test_who_wakes_up_behind_a_replacement_looks_again(
 
     snapshot = group_snapshot(request_, group.name)
     monkeypatch.setattr(failover, "members_now", freeze)
-    facts = failover.read_members(request_, snapshot, FailoverRequest(lost=()), remember=True)
+    facts = failover.read_members(request_, snapshot, remember=True)
 
     now = group.servers()[standby]
     assert now != former
@@ -92,7 +91,7 @@ def test_who_sees_nothing_but_the_past_gives_up(
 
     monkeypatch.setattr(failover, "members_now", busy)
     with pytest.raises(ActionError) as raised:
-        failover.read_members(request_, snapshot, FailoverRequest(lost=()), remember=True)
+        failover.read_members(request_, snapshot, remember=True)
 
     assert raised.value.code == "CONTENDED"
     assert deposed == []

@@ -13,10 +13,11 @@ from mistral_lib.actions.context import ActionContext
 from mistral_failover import fault_points
 from mistral_failover.actions import alarms, orders, recovery, reports
 from mistral_failover.convergence.records import Ready
-from mistral_failover.model.decisions import Decision
+from mistral_failover.model.alarm_fact import AlarmFact
+from mistral_failover.model.decisions import Decision, OrderVerb
 from mistral_failover.model.goal import render_goal
+from mistral_failover.model.order import Order
 from mistral_failover.orders import failover
-from mistral_failover.orders.failover import FailoverRequest
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, tables
@@ -128,7 +129,7 @@ def test_whom_an_alarm_is_about(
         lambda tx: incidents.get(tx, answer["incident"])
     )
     assert found is not None
-    assert (found.fact["group"], found.fact["lost"]) == ("payments", lost)
+    assert (found.fact.group, found.fact.lost) == ("payments", (lost,) if lost else ())
 
 
 def test_an_admitted_alarm_whose_failover_can_not_be_started_is_kept(
@@ -216,7 +217,7 @@ def test_an_alarm_that_was_held_is_judged_again_when_it_repeats(
         lambda tx: incidents.get(tx, incident["id"])
     )
     assert found is not None
-    assert found.fact["lost"] == "db_c", "not the active member"
+    assert found.fact.lost == ("db_c",), "not the active member"
 
 
 def test_admitting_an_alarm_that_names_no_member_needs_a_name(
@@ -232,19 +233,19 @@ def test_admitting_an_alarm_that_names_no_member_needs_a_name(
 
 
 @pytest.mark.parametrize(
-    ("said", "facts"),
+    ("said", "order"),
     [
         (
             {"lost": ["db_a"], "to": "db_b"},
-            FailoverRequest(to="db_b", lost=("db_a",), from_alarm=True),
+            Order(OrderVerb.FAILOVER, to="db_b", lost=("db_a",), from_alarm=True),
         ),
         (
             {"recovered": ["db_b"]},
-            FailoverRequest(lost=("db_a",), recovered=("db_b",), from_alarm=True),
+            Order(OrderVerb.FAILOVER, lost=("db_a",), recovered=("db_b",), from_alarm=True),
         ),
         (
             {"to": {"active": "db_b"}},
-            FailoverRequest(to={"active": "db_b"}, lost=("db_a",), from_alarm=True),
+            Order(OrderVerb.FAILOVER, to={"active": "db_b"}, lost=("db_a",), from_alarm=True),
         ),
     ],
 )
@@ -253,7 +254,7 @@ def test_a_sweep_starts_what_a_person_admitted_with_all_that_they_said(
     context: ActionContext,
     monkeypatch: pytest.MonkeyPatch,
     said: Any,
-    facts: FailoverRequest,
+    order: Order,
 ) -> None:
     """Their process died before the traversal began."""
     hear(alarm("m1", server="s-b"))
@@ -261,8 +262,8 @@ def test_a_sweep_starts_what_a_person_admitted_with_all_that_they_said(
     assert held["decision"] == "HELD"
     started = []
 
-    def die(request: Any, facts: FailoverRequest) -> Any:
-        started.append(facts)
+    def die(request: Any, order: Order) -> Any:
+        started.append(order)
         raise ConnectionError("the process died")
 
     monkeypatch.setattr(failover, "goal_function", die)
@@ -270,8 +271,21 @@ def test_a_sweep_starts_what_a_person_admitted_with_all_that_they_said(
     swept = recovery.Sweep("payments").run(context)
 
     assert held["incident"] in [row["incident"] for row in swept["refused"]]
-    assert started[0] == facts
-    assert facts in started[1:]
+    assert started[0] == order
+    assert order in started[1:]
+
+
+def test_what_a_person_orders_for_an_admitted_alarm_that_has_not_begun_counts(
+    hear: Callable[..., Any], context: ActionContext, state: Runtime, project: str
+) -> None:
+    hear(alarm("m1", server="s-a"))  # it cannot begin, because no cloud is configured
+    (waiting,) = reports.Status("payments").run(context)["unstarted"]
+
+    orders.Begin("payments", incident=waiting["id"], to="db_b").run(context)
+
+    found = state.database.for_project(project).reading(lambda tx: incidents.get(tx, waiting["id"]))
+    assert found is not None
+    assert found.order == Order(OrderVerb.FAILOVER, to="db_b", lost=("db_a",), from_alarm=True)
 
 
 def test_the_cooldown_counts_from_the_admission_of_what_was_held_before(
@@ -322,10 +336,11 @@ def test_what_a_person_is_starting_is_not_started_by_an_alarm_about_the_same(
         project,
         identity,
         incidents.OPERATOR,
-        {"group": "payments", "to": None, "lost": lost},
+        AlarmFact("payments"),
         {},
         "ADMITTED",
         "by hand",
+        order=Order(OrderVerb.FAILOVER, lost=lost),
     )
     state.database.atomically(lambda tx: incidents.add(tx, asked))
     state.engine.start(
@@ -383,7 +398,7 @@ def movable(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Let failovers move to db_b without a cloud. ``meanwhile`` runs while the goal is derived."""
 
     def move(meanwhile: Callable[[], None] = lambda: None) -> None:
-        def moving(request: Any, facts: FailoverRequest) -> Any:
+        def moving(request: Any, order: Order) -> Any:
             def derive(snapshot: Any) -> Any:
                 meanwhile()
                 return render_goal(snapshot.group, {"active": "db_b"}, ["db_a"])

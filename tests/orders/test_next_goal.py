@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,14 +12,18 @@ import pytest
 from mistral_failover.convergence.records import GroupState
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.assignment import MemberFact
+from mistral_failover.model.decisions import OrderVerb
 from mistral_failover.model.errors import InvalidDocument, NoEligibleMember
 from mistral_failover.model.group import parse_group
-from mistral_failover.orders.failover import FailoverRequest, next_goal
+from mistral_failover.model.order import Order
+from mistral_failover.orders.failover import next_goal
 from mistral_failover.runtime.errors import ActionError
 
 STATE = GroupState("g", "p", "payments", "v", None, None)
 A, B, C = (MemberFact(name, age) for name, age in (("db_a", 1.0), ("db_b", 2.0), ("db_c", 3.0)))
 SICK_B = MemberFact("db_b", 2.0, False, "its host is DOWN")
+failover = partial(Order, OrderVerb.FAILOVER)
+FAILOVER = failover()
 
 
 def snapshot(
@@ -44,98 +49,90 @@ def snapshot(
 
 
 @pytest.mark.parametrize(
-    ("standing", "facts", "active", "lost"),
+    ("standing", "order", "active", "lost"),
     [
-        (snapshot(active=None), FailoverRequest(lost=()), "db_a", []),
-        (snapshot(active=None), FailoverRequest(), "db_a", []),
-        (snapshot(), FailoverRequest(), "db_b", ["db_a"]),
-        (snapshot(), FailoverRequest(lost=()), "db_a", []),
-        (snapshot(), FailoverRequest(lost=("db_b",)), "db_a", ["db_b"]),
-        (snapshot(), FailoverRequest(lost=("db_a", "db_b")), "db_c", ["db_a", "db_b"]),
-        (snapshot(), FailoverRequest(to="db_c"), "db_c", ["db_a"]),
-        (snapshot(), FailoverRequest(to="db_c", lost=()), "db_c", []),
-        (snapshot(), FailoverRequest(to={"active": "db_c"}, lost=()), "db_c", []),
-        (snapshot(active="db_b", lost=("db_a",)), FailoverRequest(), "db_c", ["db_a", "db_b"]),
-        (snapshot(active="db_b", lost=("db_a",)), FailoverRequest(lost=()), "db_b", ["db_a"]),
+        (snapshot(active=None), failover(lost=()), "db_a", []),
+        (snapshot(active=None), FAILOVER, "db_a", []),
+        (snapshot(), FAILOVER, "db_b", ["db_a"]),
+        (snapshot(), failover(lost=()), "db_a", []),
+        (snapshot(), failover(lost=("db_b",)), "db_a", ["db_b"]),
+        (snapshot(), failover(lost=("db_a", "db_b")), "db_c", ["db_a", "db_b"]),
+        (snapshot(), failover(to="db_c"), "db_c", ["db_a"]),
+        (snapshot(), failover(to="db_c", lost=()), "db_c", []),
+        (snapshot(), failover(to={"active": "db_c"}, lost=()), "db_c", []),
+        (snapshot(active="db_b", lost=("db_a",)), FAILOVER, "db_c", ["db_a", "db_b"]),
+        (snapshot(active="db_b", lost=("db_a",)), failover(lost=()), "db_b", ["db_a"]),
         (
             snapshot(active="db_b", lost=("db_a",)),
-            FailoverRequest(lost=(), recovered=("db_a",)),
+            failover(lost=(), recovered=("db_a",)),
             "db_b",
             [],
         ),
         (
             snapshot(active="db_b", lost=("db_a",)),
-            FailoverRequest(recovered=("db_a",)),
+            failover(recovered=("db_a",)),
             "db_a",
             ["db_b"],
         ),
-        (snapshot(), FailoverRequest(lost=("db_a",), recovered=("db_a",)), "db_a", []),
-        (snapshot(lost=("db_gone",)), FailoverRequest(lost=()), "db_a", []),
-        (snapshot(active="db_gone"), FailoverRequest(lost=()), "db_a", []),
+        (snapshot(), failover(lost=("db_a",), recovered=("db_a",)), "db_a", []),
+        (snapshot(lost=("db_gone",)), failover(lost=()), "db_a", []),
+        (snapshot(active="db_gone"), failover(lost=()), "db_a", []),
         # A member that left the stack stays lost as long as anything is left on it.
         (
             snapshot(lost=("db_gone",), occupied=("db_gone",)),
-            FailoverRequest(lost=()),
+            failover(lost=()),
             "db_a",
             ["db_gone"],
         ),
         (
             snapshot(active="db_gone", occupied=("db_gone",)),
-            FailoverRequest(lost=("db_gone",)),
+            failover(lost=("db_gone",)),
             "db_a",
             ["db_gone"],
         ),
         # What failed is tried again: the member that was to take over is not lost by that.
         (
             snapshot(active="db_b", lost=("db_a",), reached=False),
-            FailoverRequest(),
+            FAILOVER,
             "db_b",
             ["db_a"],
         ),
     ],
 )
 def test_the_goal_follows_from_standing_and_facts(
-    standing: GroupSnapshot, facts: FailoverRequest, active: str, lost: list[str]
+    standing: GroupSnapshot, order: Order, active: str, lost: list[str]
 ) -> None:
-    goal = next_goal(standing, facts, [A, B, C]).document
+    goal = next_goal(standing, order, [A, B, C]).document
 
     assert (goal["roles"], sorted(goal["lost"])) == ({"active": active}, lost)
 
 
 def test_a_member_that_is_not_healthy_takes_no_vacant_role() -> None:
-    assert next_goal(snapshot(), FailoverRequest(), [A, SICK_B, C]).document["roles"] == {
-        "active": "db_c"
-    }
+    assert next_goal(snapshot(), FAILOVER, [A, SICK_B, C]).document["roles"] == {"active": "db_c"}
 
 
 def test_all_roles_of_the_lost_move_to_the_survivors() -> None:
-    roles = next_goal(snapshot(roles=["left", "right"]), FailoverRequest(), [A, B, C]).document[
-        "roles"
-    ]
+    roles = next_goal(snapshot(roles=["left", "right"]), FAILOVER, [A, B, C]).document["roles"]
 
     assert roles == {"left": "db_b", "right": "db_c"}
 
 
 def test_the_same_facts_give_the_same_version() -> None:
-    versions = {
-        next_goal(snapshot(), FailoverRequest(), members).version for members in ([A, B], [B, A])
-    }
+    versions = {next_goal(snapshot(), FAILOVER, members).version for members in ([A, B], [B, A])}
 
     assert len(versions) == 1
 
 
 @pytest.mark.parametrize(
-    ("facts", "words"),
+    ("order", "words"),
     [
-        (FailoverRequest(lost=("db_x",)), "lost: db_x is not a member of payments"),
-        (FailoverRequest(recovered=("db_x",)), "recovered: db_x is not a member of payments"),
+        (failover(lost=("db_x",)), "lost: db_x is not a member of payments"),
+        (failover(recovered=("db_x",)), "recovered: db_x is not a member of payments"),
     ],
 )
-def test_a_name_that_is_no_member_is_refused_with_those_that_are(
-    facts: FailoverRequest, words: str
-) -> None:
+def test_a_name_that_is_no_member_is_refused_with_those_that_are(order: Order, words: str) -> None:
     with pytest.raises(ActionError, match=words) as caught:
-        next_goal(snapshot(), facts, [A, B, C])
+        next_goal(snapshot(), order, [A, B, C])
 
     assert caught.value.code == "UNKNOWN_MEMBER"
     assert "db_a, db_b, db_c" in caught.value.remedy
@@ -143,18 +140,18 @@ def test_a_name_that_is_no_member_is_refused_with_those_that_are(
 
 
 @pytest.mark.parametrize(
-    ("facts", "reason"),
+    ("order", "reason"),
     [
-        (FailoverRequest(lost=("db_a", "db_b")), {"db_a": "it is declared lost"}),
-        (FailoverRequest(to="db_a"), {"db_a": "it is declared lost"}),
-        (FailoverRequest(to="db_b", lost=()), {"db_b": "its host is DOWN"}),
+        (failover(lost=("db_a", "db_b")), {"db_a": "it is declared lost"}),
+        (failover(to="db_a"), {"db_a": "it is declared lost"}),
+        (failover(to="db_b", lost=()), {"db_b": "its host is DOWN"}),
     ],
 )
 def test_a_role_that_no_member_can_take_has_its_reasons(
-    facts: FailoverRequest, reason: dict[str, str]
+    order: Order, reason: dict[str, str]
 ) -> None:
     with pytest.raises(NoEligibleMember) as caught:
-        next_goal(snapshot(), facts, [A, SICK_B])
+        next_goal(snapshot(), order, [A, SICK_B])
 
     assert reason.items() <= caught.value.reasons.items()
 
@@ -167,21 +164,21 @@ def spread(**more: Any) -> GroupSnapshot:
 
 def test_of_several_holders_none_is_declared_lost_unless_the_request_names_it() -> None:
     with pytest.raises(ActionError, match="left on db_a, right on db_b") as caught:
-        next_goal(spread(), FailoverRequest(), [A, B, C])
+        next_goal(spread(), FAILOVER, [A, B, C])
 
     assert caught.value.code == "BAD_INPUT"
-    named = next_goal(spread(), FailoverRequest(lost=("db_a",)), [A, B, C]).document
+    named = next_goal(spread(), failover(lost=("db_a",)), [A, B, C]).document
     assert named["roles"] == {"left": "db_c", "right": "db_b"}
-    none_lost = next_goal(spread(), FailoverRequest(lost=()), [A, B, C]).document
+    none_lost = next_goal(spread(), failover(lost=()), [A, B, C]).document
     assert none_lost["roles"] == {"left": "db_a", "right": "db_b"}
 
 
 def test_what_was_not_reached_is_tried_again_by_several_holders_too() -> None:
-    goal = next_goal(spread(reached=False), FailoverRequest(), [A, B, C]).document
+    goal = next_goal(spread(reached=False), FAILOVER, [A, B, C]).document
 
     assert (goal["roles"], goal["lost"]) == ({"left": "db_a", "right": "db_b"}, [])
 
 
 def test_a_role_that_the_group_does_not_have_is_refused() -> None:
     with pytest.raises(InvalidDocument, match="unknown role"):
-        next_goal(snapshot(), FailoverRequest(to={"passive": "db_b"}), [A, B, C])
+        next_goal(snapshot(), failover(to={"passive": "db_b"}), [A, B, C])

@@ -11,12 +11,16 @@ from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.actions import alarms, orders, reports
 from mistral_failover.convergence.records import Ready
+from mistral_failover.model.decisions import OrderVerb
 from mistral_failover.model.goal import render_goal
+from mistral_failover.model.order import Order
 from mistral_failover.orders import operator_order
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import incidents as store
+
+MOVE = Order(OrderVerb.SWITCHOVER)
 
 
 def incidents(context: ActionContext) -> list[dict[str, Any]]:
@@ -63,7 +67,7 @@ def test_an_order_whose_process_died_before_it_began_is_no_alarm_either(
         raise RuntimeError("the process is gone")
 
     with pytest.raises(RuntimeError):
-        operator_order.start_order(Request(state, context), "payments", dies, {}, "a move")
+        operator_order.start_order(Request(state, context), "payments", dies, MOVE, "a move")
 
     (order,) = incidents(context)
     assert order["decision"] == "ADMITTED", "it is unknown how far it came"
@@ -83,10 +87,10 @@ def test_the_same_execution_may_give_a_refused_order_again(
         return render_goal(snapshot.group, {"active": "db_b"}, [])
 
     with pytest.raises(ActionError):
-        operator_order.start_order(request, "payments", unable, {}, "a move")
+        operator_order.start_order(request, "payments", unable, MOVE, "a move")
     assert incidents(context)[0]["decision"] == "REFUSED"
 
-    begun_now = operator_order.start_order(request, "payments", able, {}, "a move")
+    begun_now = operator_order.start_order(request, "payments", able, MOVE, "a move")
 
     (order,) = incidents(context)
     assert (order["id"], order["decision"]) == (begun_now["incident"], "ADMITTED")
@@ -104,11 +108,11 @@ def test_an_order_that_another_delivery_has_begun_is_not_refused(
     def too_late(snapshot: Any) -> Any:
         with monkeypatch.context() as patch:
             patch.setattr(store, "link", lambda *_: None)
-            operator_order.start_order(request, "payments", able, {}, "a move")
+            operator_order.start_order(request, "payments", able, MOVE, "a move")
         raise ActionError("UNREACHABLE", "the cloud is away", "Wait.")
 
     with pytest.raises(ActionError):
-        operator_order.start_order(request, "payments", too_late, {}, "a move")
+        operator_order.start_order(request, "payments", too_late, MOVE, "a move")
 
     (order,) = incidents(context)
     assert (order["decision"], order["sentence"]) == ("ADMITTED", "a move")
@@ -121,7 +125,7 @@ def test_an_order_of_what_is_so_already_asked_for_nothing(
         raise operator_order.NothingToDo("db_a holds active already")
 
     with pytest.raises(operator_order.NothingToDo):
-        operator_order.start_order(Request(state, context), "payments", there, {}, "a move")
+        operator_order.start_order(Request(state, context), "payments", there, MOVE, "a move")
 
     (order,) = incidents(context)
     assert order["decision"] == "IGNORED"

@@ -16,6 +16,7 @@ from mistral_lib.actions.context import ActionContext
 from mistral_failover.actions import alarms, recovery
 from mistral_failover.actions import reports as report_actions
 from mistral_failover.convergence.records import Ready, Record
+from mistral_failover.model.alarm_fact import AlarmFact
 from mistral_failover.model.decisions import Decision
 from mistral_failover.recovery import sweep as sweeping
 from mistral_failover.runtime.budgets import Need
@@ -102,7 +103,7 @@ def test_an_old_order_that_did_not_start_changes_nothing_about_that(
     monkeypatch.setattr(sweeping.alarm_failovers, "BATCH", 0)
     monkeypatch.setattr(state, "settings", replace(state.settings, sweep_after=30.0))
     group_id, order = groups.group_id(project, "payments"), str(uuid.uuid4())
-    fact = {"group": "payments", "lost": None}
+    fact = AlarmFact("payments")
 
     def died(tx: Any) -> None:
         incident_store.add(

@@ -13,7 +13,10 @@ from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.actions import alarms, reports, suspensions
 from mistral_failover.convergence.records import Outcome, Ready
+from mistral_failover.model.alarm_fact import AlarmFact
+from mistral_failover.model.decisions import OrderVerb
 from mistral_failover.model.ids import derived_id, group_id
+from mistral_failover.model.order import Order
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.store import incidents, plans
 from mistral_failover.store.incidents import Incident
@@ -106,14 +109,14 @@ def test_an_id_that_fits_several_things_names_them(
     tail = derived_id(project)[8:]
     both = [f"abcdef0{digit}{tail}" for digit in (1, 2)]
     for identity in both:
-        held = Incident(identity, project, None, "aodh", {"lost": None}, {}, "HELD", "a word")
+        held = Incident(identity, project, None, "aodh", AlarmFact(), {}, "HELD", "a word")
         state.database.atomically(partial(incidents.add, incident=held))
 
     error = show(context, "abcdef0")
     assert error["code"] == "UNKNOWN_ID"  # seven digits are too few
     assert show(context, both[0].upper())["id"] == both[0]
     third = f"{both[0][:-1]}x"
-    found = Incident(third, project, None, "aodh", {"lost": None}, {}, "HELD", "a word")
+    found = Incident(third, project, None, "aodh", AlarmFact(), {}, "HELD", "a word")
     state.database.atomically(lambda tx: incidents.add(tx, found))
 
     error = show(context, both[0][:8])
@@ -145,8 +148,7 @@ def test_a_plan_is_found_by_its_id(
         derived_id("plan", project),
         project,
         identity,
-        "failover",
-        {"to": "db_b"},
+        Order(OrderVerb.FAILOVER, to="db_b"),
         "f",
         {},
         "0" * 64,

@@ -64,7 +64,7 @@ def test_every_finding_and_every_refusal_is_explained() -> None:
         found |= set(codes(module, "EmbeddedError", 0))
     explained = shown("In a real cloud") | set(rows(section(page("reference"), "Error codes")))
     assert found <= explained | {"NO_PROJECT"}
-    modules = ("intake.py", "webhook.py", "../http_server.py")
+    modules = ("receiver.py", "webhook.py", "../http_server.py")
     refusals = {code for module in modules for code in codes(module, "Refused", 1)}
     assert refusals | {"INVALID_DOCUMENT"} == shown("Alarms")
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from mistral_failover.convergence.records import Traversal
+from mistral_failover.model.alarm_fact import AlarmFact
 from mistral_failover.model.decisions import Decision
 from mistral_failover.store import blocked_clients, incidents
 from mistral_failover.store.database import Database
@@ -42,7 +43,7 @@ def test_only_what_was_blocked_after_a_traversal_began_counts_for_it(
 def test_what_was_blocked_since_the_report_about_a_host_counts_for_a_traversal_that_it_starts(
     database: Database, traversal: Traversal
 ) -> None:
-    fact = {"host": "compute-1"}
+    fact = AlarmFact(host="compute-1")
     report = Incident("report", "elsewhere", None, "nova", fact, {}, Decision.ADMITTED, "")
     child = replace(report, id="child", group_id="g", parent="report")
     own = database.for_project("elsewhere")

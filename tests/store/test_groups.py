@@ -13,6 +13,7 @@ import pytest
 
 from mistral_failover.convergence.definitions import Definitions
 from mistral_failover.convergence.records import Action, Record
+from mistral_failover.model.alarm_fact import AlarmFact
 from mistral_failover.model.decisions import Decision
 from mistral_failover.model.group import Group
 from mistral_failover.store import groups, incidents
@@ -258,7 +259,9 @@ def test_a_server_of_two_groups_is_found_in_the_one_that_is_named(
 
 
 def incident(identity: str, **fields: Any) -> Incident:
-    first = Incident(identity, "mine", "g", "aodh", {"lost": "a"}, {}, Decision.ADMITTED, "because")
+    first = Incident(
+        identity, "mine", "g", "aodh", AlarmFact(lost=("a",)), {}, Decision.ADMITTED, "because"
+    )
     return replace(first, **fields)
 
 
@@ -277,7 +280,7 @@ def test_an_incident_is_its_projects_own(database: Database) -> None:
 
     known = get(database, "i")
     assert known is not None
-    assert known.fact == {"lost": "a"}
+    assert known.fact == AlarmFact(lost=("a",))
     assert known.first_at == known.last_at > 0
     assert get(database, "i", "theirs") is None
     assert database.for_project("theirs").reading(incidents.unstarted) == []

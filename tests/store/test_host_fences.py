@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from mistral_failover.convergence.records import Traversal
+from mistral_failover.model.alarm_fact import AlarmFact
 from mistral_failover.model.decisions import Decision
 from mistral_failover.store import host_fences, incidents
 from mistral_failover.store.database import Database
@@ -161,7 +162,7 @@ def test_no_proof_from_before_a_traversal_counts_for_it(
 def test_a_proof_since_the_report_about_a_host_counts_for_every_traversal_that_it_starts(
     database: Database, traversal: Traversal
 ) -> None:
-    fact = {"host": HOST}
+    fact = AlarmFact(host=HOST)
     report = Incident("report", "elsewhere", None, "nova", fact, {}, Decision.ADMITTED, "")
     child = replace(report, id="child", group_id="g", parent="report")
     own = database.for_project("elsewhere")

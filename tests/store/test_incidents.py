@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from mistral_failover.model.alarm_fact import AlarmFact
 from mistral_failover.model.decisions import AdmissionRule, Decision
 from mistral_failover.model.ids import group_id
 from mistral_failover.store import groups, incidents, suspensions, tables
 from mistral_failover.store.database import Database
-from mistral_failover.store.incidents import OPERATOR, Incident
+from mistral_failover.store.incidents import OPERATOR, Counted, Incident
 from mistral_failover.store.suspensions import Maintenance, Pause, Suspensions
 from support.rows import only_these_change
 from support.together import together
@@ -23,7 +24,7 @@ BASE = Incident(
     "mine",
     "g",
     "aodh",
-    {"lost": "a"},
+    AlarmFact(lost=("a",)),
     {},
     Decision.HELD,
     "a sentence",
@@ -50,9 +51,11 @@ def get(database: Database, identity: str) -> Incident:
 
 
 def again(
-    database: Database, identity: str, project: str = "mine"
-) -> tuple[str, str | None] | None:
-    return database.for_project(project).atomically(lambda tx: incidents.count_again(tx, identity))
+    database: Database, identity: str, project: str = "mine", *, final: bool = True
+) -> Counted | None:
+    return database.for_project(project).atomically(
+        lambda tx: incidents.count_repeat(tx, identity, final=final)
+    )
 
 
 @pytest.mark.parametrize(
@@ -75,9 +78,32 @@ def test_a_repeat_counts_only_on_what_is_decided_for_good(
     with only_these_change(database, tables.incidents, ("id",), *["i"] * counted):
         found = again(database, "i")
 
-    assert found == (("i", traversal) if counted else None)
+    assert found == (Counted("i", traversal) if counted else None)
     assert get(database, "i").duplicates == counted
     assert (get(database, "i").last_at > get(database, "i").first_at) is counted
+
+
+@pytest.mark.parametrize(
+    ("fields", "counted"),
+    [
+        ({"decision": Decision.ADMITTED}, True),
+        ({"decision": Decision.ADMITTED, "source": OPERATOR}, False),
+        ({"decision": Decision.ADMITTED, "group_id": None}, False),
+        ({"decision": Decision.HELD}, False),
+    ],
+    ids=["an alarm", "an order", "a host event", "a held alarm"],
+)
+def test_a_repeat_counts_on_an_alarm_that_is_about_to_begin(
+    database: Database, fields: dict[str, Any], counted: bool
+) -> None:
+    add(database, "i", **fields)
+    before = get(database, "i")
+
+    found = again(database, "i", final=False)
+
+    after = get(database, "i")
+    assert found == (Counted("i", None, after) if counted else None)
+    assert (after.duplicates, after.said > before.said) == (int(counted), counted)
 
 
 def test_a_repeat_of_another_project_s_or_of_nothing_counts_on_nothing(database: Database) -> None:
@@ -92,7 +118,7 @@ def test_a_repeat_of_a_duplicate_counts_on_the_first(database: Database) -> None
     add(database, "first", decision=Decision.ADMITTED, traversal_id="t")
     add(database, "other", decision=Decision.DUPLICATE, duplicate_of="first")
 
-    assert again(database, "other") == ("first", "t")
+    assert again(database, "other") == Counted("first", "t")
     assert get(database, "first").duplicates == 1
 
 
@@ -145,11 +171,14 @@ def test_what_was_reported_again_meanwhile_is_not_dismissed_and_keeps_its_fact(
 
     def noted(said: int) -> bool:
         return database.for_project("mine").atomically(
-            lambda tx: incidents.replace_held_fact(tx, "i", {"lost": "b"}, said=said)
+            lambda tx: incidents.replace_held_fact(tx, "i", AlarmFact(lost=("b",)), said=said)
         )
 
     assert (noted(judged), dismissed(judged)) == (False, False)
-    assert (get(database, "i").decision, get(database, "i").fact) == ("HELD", {"lost": "a"})
+    assert (get(database, "i").decision, get(database, "i").fact) == (
+        "HELD",
+        BASE.fact,
+    )
     latest = get(database, "i").said
     assert (noted(latest), dismissed(latest)) == (True, True)
 
@@ -213,7 +242,7 @@ def test_a_fact_that_another_alarm_tells_of_again_is_no_word_of_the_first_s_seri
     add(still, "another", series="o", decision=Decision.DUPLICATE, duplicate_of="on")
     add(still, "off", series="s", firing=False, decision=Decision.IGNORED)
 
-    assert again(still, "another") == ("on", "t")
+    assert again(still, "another") == Counted("on", "t")
 
     assert latest(still) == "off"
     assert get(still, "on").duplicates == 1
@@ -288,8 +317,8 @@ def test_a_host_event_is_listed_once_in_place_of_its_held_children(database: Dat
     priorities = {"one": 0, "two": 7}
     ids = {name: define(database, name, priority=each) for name, each in priorities.items()}
     event = {"decision": Decision.ADMITTED, "group_id": None, "rule": AdmissionRule.HOST}
-    add(database, "event", **event, fact={"lost": None, "host": "cmp1"})
-    add(database, "done", **event, fact={"lost": None, "host": "cmp2"})
+    add(database, "event", **event, fact=AlarmFact(host="cmp1"))
+    add(database, "done", **event, fact=AlarmFact(host="cmp2"))
     add(database, "c1", group_id=ids["one"], parent="event")
     add(database, "c2", group_id=ids["two"], parent="event")
     add(database, "c3", group_id=ids["one"], parent="event", decision=Decision.DUPLICATE)

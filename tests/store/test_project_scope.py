@@ -27,9 +27,12 @@ from mistral_failover.convergence.records import (
     Traversal,
     TraversalStatus,
 )
+from mistral_failover.model.alarm_fact import AlarmFact
 from mistral_failover.model.decisions import Decision, OrderVerb
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.ids import group_id
+from mistral_failover.model.observation import Observation, ObservationMemory, Service
+from mistral_failover.model.order import Order
 from mistral_failover.model.types import Verb
 from mistral_failover.store import schema, tables
 from mistral_failover.store.blocked_clients import BlockedClient
@@ -68,7 +71,7 @@ NAMED: dict[str, Any] = {
     "duplicate_of": None,
     "event_id": 99,
     "expected": "theirs-traversal",
-    "fact": {"changed": True},
+    "fact": AlarmFact("changed"),
     "failed": None,
     "first": {"id": "theirs-traversal", "group_id": THEIRS, "incident_id": None},
     "goal": Goal({**GOAL, "lost": ["a"]}),
@@ -81,7 +84,7 @@ NAMED: dict[str, Any] = {
     "holder": "a worker",
     "identity": THEIRS,
     "refusal": "why",
-    "incident": Incident("new", "theirs", THEIRS, "aodh", {}, {}, Decision.HELD, "new"),
+    "incident": Incident("new", "theirs", THEIRS, "aodh", AlarmFact(), {}, Decision.HELD, "new"),
     "intent": {},
     "key": "theirs-resource-started",
     "kinds": ("pause", "maintenance"),
@@ -89,17 +92,20 @@ NAMED: dict[str, Any] = {
     "lifetime": 10.0,
     "lock": LOCK,
     "member": "a",
+    "memory": ObservationMemory(),
     "names": ["a"],
     "new": ("DISMISSED", ""),
     "next_try": NOW,
     "node": NODE,
     "once": False,
+    "observation": Observation(Service.DOWN),
     "outcome": Outcome(physical_id="x"),
+    "order": Order(OrderVerb.REMOVE),
     "own_since": None,
     "owner": "theirs-owner",
     "physical_id": None,
     "plan": StoredPlan(
-        "theirs-plan", "theirs", THEIRS, OrderVerb.REMOVE, {}, "f", {}, "theirs-goal"
+        "theirs-plan", "theirs", THEIRS, Order(OrderVerb.REMOVE), "f", {}, "theirs-goal"
     ),
     "prefix": "theirs",
     "proof": "a proof",

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from mistral_failover.model.decisions import Decision
+from mistral_failover.model.alarm_fact import AlarmFact
+from mistral_failover.model.decisions import Decision, OrderVerb
+from mistral_failover.model.order import Order
 from mistral_failover.store import incidents, plans, retention, tables, totals
 from mistral_failover.store.database import Database
 from mistral_failover.store.incidents import OPERATOR, Incident
@@ -19,7 +21,7 @@ from mistral_failover.store.transaction import ProjectTransaction, SqlTransactio
 
 MINE, NEVER = "elsewhere", 0.0  # the project of the fixture's group
 Purge = Callable[..., int]
-BASE = Incident("i", MINE, "g", "aodh", {"lost": "a"}, {}, Decision.IGNORED, "a sentence")
+BASE = Incident("i", MINE, "g", "aodh", AlarmFact(lost=("a",)), {}, Decision.IGNORED, "a sentence")
 
 
 def add(database: Database, identity: str, **fields: Any) -> None:
@@ -195,7 +197,7 @@ def test_events_that_the_groups_workflow_has_not_received_stay(
 
 
 def test_plans_go_a_day_after_they_expired(database: Database, group: str) -> None:
-    row: dict[str, Any] = {"project_id": MINE, "group_id": group, "verb": "failover", "inputs": {}}
+    row: dict[str, Any] = {"project_id": MINE, "group_id": group, "order": Order(OrderVerb.REMOVE)}
     row |= {"fingerprint": "", "world": {}, "goal_version": "v", "created_at": 0.0}
 
     def keep(tx: SqlTransaction) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from mistral_failover.convergence.engine import Engine
 from mistral_failover.convergence.records import JournalKind, Outcome, Ready, Ticket
+from mistral_failover.model.alarm_fact import AlarmFact
 from mistral_failover.model.decisions import Decision
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.ids import group_id
@@ -270,7 +271,9 @@ def test_who_holds_a_lock_or_has_just_ended_an_operation_is_at_work(
 def test_an_alarm_that_was_admitted_for_a_while_and_caused_nothing_is_unstarted(
     database: Database, source: str, decision: Decision, traversal: str | None, counts: bool
 ) -> None:
-    incident = Incident("i", PROJECT, "g", source, {}, {}, decision, "s", traversal_id=traversal)
+    incident = Incident(
+        "i", PROJECT, "g", source, AlarmFact(), {}, decision, "s", traversal_id=traversal
+    )
     database.for_project(PROJECT).atomically(lambda tx: incidents.add(tx, incident))
 
     def unstarted() -> bool:

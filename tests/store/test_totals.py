@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from mistral_failover.convergence.records import Operation, Outcome
+from mistral_failover.model.alarm_fact import AlarmFact
 from mistral_failover.model.decisions import AdmissionRule, Decision
 from mistral_failover.store import counting, goals, groups, incidents, totals
 from mistral_failover.store.counting import Counts
@@ -49,7 +50,7 @@ def forget_the_group(simulation: Simulation) -> None:
 def alarm(simulation: Simulation, number: int, rule: AdmissionRule) -> str:
     """Write a held incident of the group down."""
     identity = f"incident-{number}"
-    fact = {"group": "g", "lost": "a"}
+    fact = AlarmFact("g", ("a",))
     group = simulation.group_id
     incident = Incident(identity, PROJECT, group, "aodh", fact, {}, Decision.HELD, "it", rule=rule)
     simulation.store.atomically(lambda tx: incidents.add(tx, incident))

@@ -9,7 +9,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from mistral_failover.model.alarm_fact import AlarmFact
+from mistral_failover.model.decisions import OrderVerb
 from mistral_failover.model.ids import group_id
+from mistral_failover.model.observation import Observation, ObservationMemory, Service
+from mistral_failover.model.order import Order
 from mistral_failover.store import tables
 
 NOW = 1_000_000.0
@@ -173,7 +177,7 @@ def fill(connection: sa.Connection, project: str) -> None:
                 decided_at=1.0,
                 decision=decision,
                 parent=f"{project}-event" if identity == "child" else None,
-                fact={"host": "cmp1"},
+                fact=AlarmFact(host="cmp1"),
             )
             for identity, decision, of in (
                 ("incident", "IGNORED", group),
@@ -189,7 +193,7 @@ def fill(connection: sa.Connection, project: str) -> None:
             id=f"{project}-plan",
             project_id=project,
             group_id=group,
-            verb="failover",
+            order=Order(OrderVerb.FAILOVER),
             expires_at=NOW + 1,
         ),
         row(
@@ -197,11 +201,12 @@ def fill(connection: sa.Connection, project: str) -> None:
             group_id=group,
             service="DOWN",
             at=1.0,
-            document={
-                "hosts": {SERVER: [project, project, ""]},
-                "zones": {SERVER: project},
-                "heard": {SERVER: float(len(project))},
-            },
+            seen=Observation(Service.DOWN),
+            memory=ObservationMemory(
+                hosts={SERVER: [project, project, ""]},
+                zones={SERVER: project},
+                heard={SERVER: float(len(project))},
+            ),
         ),
         row(tables.journal, group_id=group, traversal_id=traversal, kind="held", sentence=project),
         row(tables.journal, group_id=group, kind="sweep", sentence=project),

@@ -102,7 +102,7 @@ def test_an_alarm_of_a_group_leads_to_its_host_and_to_the_failover_that_it_start
     alarm = host_event(
         [],
         group="payments",
-        fact={"group": "payments", "lost": "db_a"},
+        fact={"group": "payments", "lost": ["db_a"]},
         parent=HOST_EVENT,
         traversals=[{"id": "b0394ddc", "cause": "db_a is lost"}],
     )
@@ -114,7 +114,7 @@ def test_an_alarm_of_a_group_leads_to_its_host_and_to_the_failover_that_it_start
 
 
 def test_an_order_of_an_operator_is_called_an_order(opened: Opened) -> None:
-    order = host_event([], group="payments", source="operator", fact={"rollback": "the goal"})
+    order = host_event([], group="payments", source="operator", order={"verb": "rollback"})
 
     assert "<h1>Order " in opened(Answers(show=order)).get(f"/alarm?id={INCIDENT}").text
 
@@ -354,7 +354,7 @@ def test_a_zone_is_reported_from_the_list_of_groups_and_admitted_like_a_host(
 ) -> None:
     event = {"incident": HOST_EVENT, "decision": "ADMITTED", "sentence": "zone east failed"}
     given = {"admissions": [event], "started": [], "refused": [], "left": []}
-    alarm = host_event(fact={"host": None, "zone": "east", "lost": None})
+    alarm = host_event(fact={"zone": "east"})
     there = {**THERE, "host": None, "zone": "east"}
     found = answers(show=alarm, members_on_host=there, admit_event=given)
     browser = opened(found)

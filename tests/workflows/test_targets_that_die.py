@@ -405,6 +405,29 @@ def test_an_order_that_names_its_target_waits_for_it(active: Callable[..., Any])
     assert "the order names it" in said
 
 
+@pytest.mark.parametrize("planned", [False, True])
+def test_a_rollback_waits_for_the_member_of_its_goal(
+    active: Callable[..., Any], planned: bool
+) -> None:
+    group = active()
+    group.run("switchover", group=group.name, to="db_b").assert_succeeded()
+    before = group.status()["goal"]
+    group.run("switchover", group=group.name, to="db_c").assert_succeeded()
+    if planned:
+        plan = group.plan(verb="rollback", goal=before)["plan"]
+        execution = group.start("start_plan", plan=plan)
+    else:
+        execution = group.start("rollback", group=group.name, goal=before)
+    group.wait_until_told("Detach data from db_c: started")
+    group.fails("power_off", "db_b")
+    wait_until_it_waits(group)
+
+    revive(group)
+
+    group.ended(execution).assert_succeeded()
+    settled(group, "db_b")
+
+
 def test_while_the_group_is_paused_no_other_standby_is_chosen(active: Callable[..., Any]) -> None:
     group = active()
     group.fails("crash")

@@ -48,4 +48,4 @@ def test_of_many_deliveries_each_alarm_starts_one_traversal_and_every_repeat_is_
     counted = [group.status()["incidents"][0]["duplicates"] for group in groups]
     assert counted == [DELIVERIES - 1, *[0] * (GROUPS - 1)]
     held = groups[0].state.database.for_project("<default-project>").reading(incidents.unstarted)
-    assert [i for i in held if i.fact["group"] in {group.name for group in groups}] == []
+    assert [i for i in held if i.fact.group in {group.name for group in groups}] == []

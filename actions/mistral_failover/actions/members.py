@@ -6,11 +6,12 @@ from __future__ import annotations
 from typing import Any
 
 from mistral_failover.actions.base import FailoverAction
+from mistral_failover.model.decisions import OrderVerb
+from mistral_failover.model.order import Order
 from mistral_failover.orders.answers import MemberInTurn
 from mistral_failover.orders.confirm_fenced import confirm_fenced
 from mistral_failover.orders.replace import (
     LONGEST_PAUSE,
-    ReplaceRequest,
     next_member,
     replace_member,
 )
@@ -68,10 +69,11 @@ class ReplaceMember(FailoverAction):
         self.because = because
 
     def answer(self, request: Request) -> Any:
-        wish = ReplaceRequest(
-            optional_text("member", self.member),
-            optional_text("server", self.server),
-            optional_text("resource", self.resource),
+        wish = Order(
+            OrderVerb.REPLACE,
+            member=optional_text("member", self.member),
+            server=optional_text("server", self.server),
+            resource=optional_text("resource", self.resource),
         )
         because = optional_text("because", self.because) or "replaced by hand"
         return replace_member(request, text("group", self.group), wish, because)

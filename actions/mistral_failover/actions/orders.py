@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from mistral_failover.actions.base import FailoverAction
-from mistral_failover.orders import alarm_failovers, failback, operator_order, rollback, switchover
-from mistral_failover.orders.failover import failover_request
+from mistral_failover.orders import failback, held_alarms, operator_order, rollback, switchover
+from mistral_failover.orders.failover import failover_order
 from mistral_failover.runtime.inputs import names, optional_text, text
 from mistral_failover.runtime.request import Request
 
@@ -38,11 +38,11 @@ class Begin(FailoverAction):
         group = text("group", self.group)
         because = optional_text("because", self.because) or "started by hand"
         incident = optional_text("incident", self.incident)
-        facts = failover_request(self.to, self.lost, self.recovered)
+        order = failover_order(self.to, self.lost, self.recovered)
         if incident is None:
             after = optional_text("after", self.after)
-            return operator_order.failover_now(request, group, facts, because, after)
-        return alarm_failovers.admit(request, group, facts, incident_id=incident, cause=because)
+            return operator_order.failover_now(request, group, order, because, after)
+        return held_alarms.admit(request, group, incident, order, because)
 
 
 class Switchover(FailoverAction):

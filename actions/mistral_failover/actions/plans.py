@@ -7,7 +7,7 @@ from typing import Any
 
 from mistral_failover.actions.base import FailoverAction
 from mistral_failover.orders.plan import planner
-from mistral_failover.orders.plan.verbs import PlanRequest
+from mistral_failover.orders.plan.verbs import read_order
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.inputs import optional_text, text
 from mistral_failover.runtime.request import Request
@@ -59,7 +59,7 @@ class Plan(FailoverAction):
             )
         if plan is not None:
             return planner.plan_again(request, plan)
-        return planner.plan(request, text("group", group), PlanRequest.read(self.verb, given))
+        return planner.plan(request, text("group", group), read_order(self.verb, given))
 
 
 class StartPlan(FailoverAction):

@@ -84,6 +84,7 @@ def _incident(found: IncidentDetails) -> Iterator[RenderableType]:
             ("rule", found["rule"]),
             ("source", found["source"]),
             ("fact", found["fact"]),
+            ("order", found["order"]),
             ("heard", f"{counted(found['heard'], 'time')}, last {when(found['last_at'])}"),
             ("arrived", when(found["first_at"])),
             ("decided", when(found["decided_at"])),

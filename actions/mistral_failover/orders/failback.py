@@ -16,11 +16,13 @@ from shlex import quote
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model import assignment
 from mistral_failover.model.assignment import MemberFact
+from mistral_failover.model.decisions import OrderVerb
 from mistral_failover.model.errors import NoEligibleMember
 from mistral_failover.model.goal import Goal
+from mistral_failover.model.order import Order
 from mistral_failover.orders import failover, switchover
 from mistral_failover.orders.answers import StartedOrder
-from mistral_failover.orders.failover import Derive, FailoverRequest
+from mistral_failover.orders.failover import Derive
 from mistral_failover.orders.switchover import AlreadyThere
 from mistral_failover.runtime.request import Request
 
@@ -42,9 +44,9 @@ def failback(
     each home; ActionError BAD_INPUT for an unknown role, UNKNOWN_MEMBER, NOT_COMPLETE,
     CANNOT_QUIESCE.
     """
-    asked_for = {"failback": to or "home", "role": role, "recovered": list(recovered)}
+    order = Order(OrderVerb.FAILBACK, to=to, role=role, recovered=recovered)
     derive = goal_function(request, to, role, recovered)
-    return switchover.start_planned_move(request, group, derive, asked_for, cause)
+    return switchover.start_planned_move(request, group, derive, order, cause)
 
 
 def goal_function(
@@ -66,8 +68,7 @@ def goal_function(
         if role is not None:
             asked = [switchover.known_role(snapshot, role)]
         switchover.refuse_unreached(request, snapshot)
-        facts = FailoverRequest(lost=(), recovered=recovered)
-        seen = failover.read_members(request, snapshot, facts, remember=remember)
+        seen = failover.read_members(request, snapshot, recovered=recovered, remember=remember)
         names = {fact.name for fact in seen} | snapshot.occupied
         failover.require_members(snapshot, names, "recovered", recovered)
         failover.require_members(snapshot, names, "to", () if to is None else (to,))

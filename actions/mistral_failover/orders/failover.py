@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from shlex import quote
+from types import MappingProxyType
 from typing import Any, cast
 
 from mistral_failover.cloud.guard import Unguarded
@@ -17,10 +18,12 @@ from mistral_failover.groups import candidates
 from mistral_failover.groups.refresh_members import depose, members_now, remember_members
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.model.assignment import MemberFact, assign_roles, passed_over
+from mistral_failover.model.decisions import OrderVerb
 from mistral_failover.model.errors import NoEligibleMember
 from mistral_failover.model.goal import ATTACHMENT, Goal, goal_resources, render_goal
 from mistral_failover.model.group import SHIPPED_CHAIN, Group
 from mistral_failover.model.ids import derived_id
+from mistral_failover.model.order import Order
 from mistral_failover.model.stages import Stage
 from mistral_failover.model.validation import did_you_mean
 from mistral_failover.orders.answers import Started
@@ -36,43 +39,41 @@ LOG = logging.getLogger(__name__)
 _ATTEMPTS = 5
 
 
-@dataclass(frozen=True)
-class FailoverRequest:
-    """The facts that a caller gives. ``lost`` None: the members that hold a role are lost, if the
-    goal that assigned them was reached; otherwise no member is lost, and the same goal is tried
-    again. ``from_alarm``: an alarm requests it, so newly lost members are replaced if the group
-    wants that. ``replaced``: servers to replace in any case, in the form of
-    ``model.goal.render_goal``."""
-
-    to: str | Mapping[str, str] | None = None
-    lost: tuple[str, ...] | None = None
-    recovered: tuple[str, ...] = ()
-    from_alarm: bool = False
-    replaced: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+Replaced = Mapping[str, Mapping[str, Any]]
+"""Servers to replace in any case, by member, in the form of ``model.goal.render_goal``."""
 
 
-def next_goal(snapshot: GroupSnapshot, facts: FailoverRequest, members: list[MemberFact]) -> Goal:
-    """Return the goal that follows from the group's state and the given facts.
+def next_goal(
+    snapshot: GroupSnapshot,
+    order: Order,
+    members: list[MemberFact],
+    ordered: Replaced = MappingProxyType({}),
+) -> Goal:
+    """Return the goal that follows from the group's state, and from the ``to``, ``lost`` and
+    ``recovered`` of an order. If that names no lost member, the members that hold a role are lost,
+    if the goal that assigned it was reached; otherwise no member is, and the same goal is tried
+    again. ``ordered``: the servers that the order replaces.
 
     Raises NoEligibleMember, InvalidDocument, ActionError UNKNOWN_MEMBER, HOLDER_GONE.
     """
     # A member that left the stack stays lost until nothing of the group is left on it. A member
     # that is being replaced has left it only for a moment.
     names = {member.name for member in members} | snapshot.occupied | snapshot.replacing.keys()
-    require_members(snapshot, names, "lost", facts.lost or ())
-    require_members(snapshot, names, "recovered", facts.recovered)
-    newly = _holder(snapshot) if facts.lost is None else set(facts.lost)
-    lost = ((snapshot.lost | newly) - set(facts.recovered)) & names
-    replaced = _to_replace(snapshot, facts, members, lost)
-    roles = _assigned(snapshot, facts, members, lost, replaced)
-    _refuse_gone_holders(snapshot, facts, members, roles)
+    require_members(snapshot, names, "lost", order.lost or ())
+    require_members(snapshot, names, "recovered", order.recovered)
+    newly = _holder(snapshot) if order.lost is None else set(order.lost)
+    lost = ((snapshot.lost | newly) - set(order.recovered)) & names
+    replaced = {**_to_replace(snapshot, order, members, lost), **ordered}
+    roles = _assigned(snapshot, order, members, lost, replaced, ordered)
+    if not ordered:
+        _refuse_gone_holders(snapshot, order, members, roles)
     going = {
         name: wish
         for name, wish in replaced.items()
-        if name in facts.replaced or name not in roles.values()
+        if name in ordered or name not in roles.values()
     }
     goal = render_goal(snapshot.group, roles, lost, replaced=going)
-    if facts.to is not None:
+    if order.to is not None:
         return goal
     over = passed_over(snapshot.group, members, snapshot.roles, lost, roles)
     return replace(goal, passed_over=over)
@@ -80,22 +81,22 @@ def next_goal(snapshot: GroupSnapshot, facts: FailoverRequest, members: list[Mem
 
 def _refuse_gone_holders(
     snapshot: GroupSnapshot,
-    facts: FailoverRequest,
+    order: Order,
     members: Iterable[MemberFact],
     roles: Mapping[str, str],
 ) -> None:
     """Refuse an order that moves nothing while the server of a holder does not exist: its goal
     would be reached, and nothing would serve. Raises ActionError HOLDER_GONE.
 
-    An alarm is about another member, and comes through. So does a replacement of the server.
+    An alarm is about another member, and comes through.
     """
-    if facts.from_alarm or facts.replaced or dict(roles) != dict(snapshot.roles):
+    if order.from_alarm or dict(roles) != dict(snapshot.roles):
         return
     gone = {fact.name for fact in members if fact.gone} - snapshot.replacing.keys()
     for role, member in sorted(roles.items()):
         if member in gone:
             name = quote(snapshot.group.name)
-            recovered = "".join(f" --recovered {quote(each)}" for each in facts.recovered)
+            recovered = "".join(f" --recovered {quote(each)}" for each in order.recovered)
             raise ActionError(
                 "HOLDER_GONE",
                 f"{role} is on {member}, whose server does not exist, but this order moves no role",
@@ -105,10 +106,11 @@ def _refuse_gone_holders(
 
 def _assigned(
     snapshot: GroupSnapshot,
-    facts: FailoverRequest,
+    order: Order,
     members: list[MemberFact],
     lost: Collection[str],
     replaced: Collection[str],
+    ordered: Collection[str],
 ) -> dict[str, str]:
     """Assign the roles while these members are to be ``replaced``.
 
@@ -116,10 +118,8 @@ def _assigned(
     named, or if no other can take a role, it takes the role and keeps its server. Raises as
     :func:`next_goal`.
     """
-    named = {facts.to} if isinstance(facts.to, str) else set((facts.to or {}).values())
-    left = (
-        set(replaced) & snapshot.replacing.keys() - facts.replaced.keys() - snapshot.being_replaced
-    )
+    named = {order.to} if isinstance(order.to, str) else set((order.to or {}).values())
+    left = set(replaced) & snapshot.replacing.keys() - set(ordered) - snapshot.being_replaced
     for spared in (left & named, left):
         going = set(replaced) - spared
         able = [
@@ -127,7 +127,7 @@ def _assigned(
             for fact in members
         ]
         try:
-            return assign_roles(snapshot.group, able, snapshot.roles, set(lost), facts.to)
+            return assign_roles(snapshot.group, able, snapshot.roles, set(lost), order.to)
         except NoEligibleMember as error:
             refused = error
     if under_way := sorted(going & snapshot.being_replaced - set(lost)):
@@ -140,19 +140,19 @@ def _assigned(
 
 
 def _to_replace(
-    snapshot: GroupSnapshot, facts: FailoverRequest, members: Iterable[MemberFact], lost: Set[str]
+    snapshot: GroupSnapshot, order: Order, members: Iterable[MemberFact], lost: Set[str]
 ) -> dict[str, Mapping[str, Any]]:
     """Return the members that get another server in the next goal: pending replacements, also while
-    Heat has no server for the member, unless an operator confirms the present server; after an
-    alarm the newly lost members, if the group wants that; and the members that ``facts`` name."""
+    Heat has no server for the member, unless an operator confirms the present server; and after an
+    alarm the newly lost members, if the group wants that."""
     servers = {fact.name: fact.server_id for fact in members if fact.server_id}
     wishes = {
-        member: wish for member, wish in snapshot.replacing.items() if member not in facts.recovered
+        member: wish for member, wish in snapshot.replacing.items() if member not in order.recovered
     }
-    if facts.from_alarm and snapshot.group.members.replace == "lost":
+    if order.from_alarm and snapshot.group.members.replace == "lost":
         newly = (lost - snapshot.lost) & servers.keys() - wishes.keys()
         wishes |= {member: {"server_id": servers[member]} for member in sorted(newly)}
-    return {**wishes, **facts.replaced}
+    return wishes
 
 
 def require_members(
@@ -185,10 +185,15 @@ def _holder(snapshot: GroupSnapshot) -> set[str]:
 
 
 def read_members(
-    request: Request, snapshot: GroupSnapshot, facts: FailoverRequest, *, remember: bool
+    request: Request,
+    snapshot: GroupSnapshot,
+    *,
+    lost: Iterable[str] = (),
+    recovered: Iterable[str] = (),
+    remember: bool,
 ) -> list[MemberFact]:
     """Ask Heat for the members, and return the state of those that may take a role
-    (``candidates``).
+    (``candidates``). ``lost`` and ``recovered``: according to an order.
 
     ``remember``: record members that were replaced, which raises their epoch (``refresh_members``).
     Raises CloudError, ActionError CONTENDED.
@@ -202,15 +207,15 @@ def read_members(
         depose(request, cloud, snapshot, replaced)
     else:
         seen = members_now(cloud, snapshot.group)
-    lost = (snapshot.lost | set(facts.lost or ())) - set(facts.recovered)
-    return candidates.member_facts(request, cloud, snapshot.group, snapshot.state.id, seen, lost)
+    out = (snapshot.lost | set(lost)) - set(recovered)
+    return candidates.member_facts(request, cloud, snapshot.group, snapshot.state.id, seen, out)
 
 
 Derive = Callable[[GroupSnapshot], Goal]
 """Return the next goal from the group's snapshot. It is called again if a newer request won."""
 
 
-def goal_function(request: Request, facts: FailoverRequest, *, remember: bool = True) -> Derive:
+def goal_function(request: Request, order: Order, *, remember: bool = True) -> Derive:
     """Return the function that derives the goal of a failover. It reads the members from the cloud
     only once. ``remember``: record members that were replaced. Raises as :func:`next_goal`, and
     CloudError."""
@@ -218,8 +223,11 @@ def goal_function(request: Request, facts: FailoverRequest, *, remember: bool = 
 
     def derive(snapshot: GroupSnapshot) -> Goal:
         if not seen:
-            seen.append(read_members(request, snapshot, facts, remember=remember))
-        goal = next_goal(snapshot, facts, seen[0])
+            lost, recovered = order.lost or (), order.recovered
+            seen.append(
+                read_members(request, snapshot, lost=lost, recovered=recovered, remember=remember)
+            )
+        goal = next_goal(snapshot, order, seen[0])
         refuse_unmovable_new_volumes(request, snapshot, goal)
         return goal
 
@@ -348,11 +356,12 @@ def _begun(
     return incident is not None and incident.traversal_id == traversal_id, None
 
 
-def failover_request(to: Any, lost: Any, recovered: Any) -> FailoverRequest:
-    """Return the facts from an action's inputs. Raises ActionError BAD_INPUT."""
+def failover_order(to: Any, lost: Any, recovered: Any) -> Order:
+    """Return the order of an action's inputs. Raises ActionError BAD_INPUT."""
     if isinstance(to, dict):
         to = {role: text(f"to.{role}", member) for role, member in to.items()}
-    return FailoverRequest(
+    return Order(
+        OrderVerb.FAILOVER,
         to=to if isinstance(to, dict) else optional_text("to", to),
         lost=None if lost is None else names("lost", lost),
         recovered=names("recovered", recovered),

@@ -6,19 +6,19 @@ from __future__ import annotations
 import logging
 import uuid
 from shlex import quote
-from typing import Any
 
 from sqlalchemy.exc import DBAPIError
 
 from mistral_failover.convergence.records import JournalKind
 from mistral_failover.fault_points import reach
 from mistral_failover.groups.snapshot import GroupSnapshot, locked
+from mistral_failover.model.alarm_fact import AlarmFact
 from mistral_failover.model.decisions import Decision
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.ids import derived_id
+from mistral_failover.model.order import Order
 from mistral_failover.orders import failover
 from mistral_failover.orders.answers import StartedOrder
-from mistral_failover.orders.failover import FailoverRequest
 from mistral_failover.runtime.errors import ActionError, describe, explained
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import incidents
@@ -33,15 +33,14 @@ class NothingToDo(Exception):  # noqa: N818 - no error
 
 
 def failover_now(
-    request: Request, group: str, facts: FailoverRequest, cause: str, after: str | None = None
+    request: Request, group: str, order: Order, cause: str, after: str | None = None
 ) -> StartedOrder:
     """Start the failover that an operator orders. Raises what :func:`start_order` raises.
 
     ``after``: the traversal to which the order belongs; if the group has a newer one, the order
     fails with CONTENDED.
     """
-    asked_for = {"to": facts.to, "lost": facts.lost}
-    moving = failover.goal_function(request, facts)
+    moving = failover.goal_function(request, order)
 
     def derive(snapshot: GroupSnapshot) -> Goal:
         if after is not None and snapshot.state.current_traversal != after:
@@ -52,38 +51,46 @@ def failover_now(
             )
         return moving(snapshot)
 
-    return start_order(request, group, derive, asked_for, cause)
+    return start_order(request, group, derive, order, cause)
 
 
 def start_order(
     request: Request,
     group: str,
     derive: failover.Derive,
-    asked_for: dict[str, Any],
+    order: Order,
     cause: str,
     occasion: str | None = None,
 ) -> StartedOrder:
     """Start the traversal that an operator orders, as an incident of its own.
 
     The Mistral execution identifies the order, unless another ``occasion`` is given: if it runs
-    again, nothing is started twice. ``asked_for`` is stored with the incident. Raises what
+    again, nothing is started twice. ``order`` is stored with the incident. Raises what
     :func:`failover.begin` raises.
     """
     occasion = occasion or _occasion(request)
-
-    fact = {"group": group, **asked_for}
+    fact = AlarmFact(group)
 
     def record(tx: ProjectTransaction) -> str:
         state = locked(request, tx, group)
         identity = order_id(request.project_id, state.id, occasion)
         known = incidents.get(tx, identity)
         if known is not None and known.decision in (Decision.REFUSED, Decision.IGNORED):
-            incidents.decide(tx, identity, Decision.ADMITTED, cause, fact)  # it is tried again
+            # It is tried again.
+            incidents.decide(tx, identity, Decision.ADMITTED, cause, fact, order)
         if known is None:
-            order = Incident(
-                identity, request.project_id, state.id, OPERATOR, fact, {}, Decision.ADMITTED, cause
+            new = Incident(
+                identity,
+                request.project_id,
+                state.id,
+                OPERATOR,
+                fact,
+                {},
+                Decision.ADMITTED,
+                cause,
+                order=order,
             )
-            incidents.add(tx, order)
+            incidents.add(tx, new)
         return identity
 
     incident_id = request.store.atomically(record)

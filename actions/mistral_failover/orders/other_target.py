@@ -33,18 +33,18 @@ from mistral_failover.groups import candidates
 from mistral_failover.groups.refresh_members import depose, members_now, remember_members
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot_in
 from mistral_failover.model.assignment import MemberFact, as_planned
+from mistral_failover.model.decisions import OrderVerb
 from mistral_failover.model.errors import InvalidDocument, NoEligibleMember
 from mistral_failover.model.goal import returns
 from mistral_failover.model.group import Group
+from mistral_failover.model.order import Order
 from mistral_failover.orders.failover import (
-    FailoverRequest,
     next_goal,
     refuse_unmovable_new_volumes,
 )
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, stalled_work, suspensions, views
-from mistral_failover.store.incidents import Incident
 from mistral_failover.store.stalled_work import TargetDown
 from mistral_failover.store.transaction import ProjectTransaction
 
@@ -136,7 +136,9 @@ def _redirect(request: Request, found: _TargetDownSituation) -> _Refusal | None:
     lost = (member,) if found.fenced else ()
     others = _others(facts, found)
     try:
-        goal = next_goal(replace(snapshot, roles=left), FailoverRequest(lost=lost), others)
+        goal = next_goal(
+            replace(snapshot, roles=left), Order(OrderVerb.FAILOVER, lost=lost), others
+        )
     except NoEligibleMember as error:
         out = snapshot.lost | found.passed_over | {member}
         may_return = any(fact.name not in out and not fact.gone for fact in others)
@@ -207,7 +209,7 @@ def _situation(
     others = {role for role, holder in snapshot.roles.items() if holder == member} - roles
     earlier = list(_earlier_targets(tx, traversal))
     refusal = None
-    if names_its_target(incidents.get(tx, traversal.incident_id or "")):
+    if incidents.is_pinned(tx, traversal.incident_id):
         refusal = _Refusal("the order names it, so no other member is chosen")
     elif "pause" in suspensions.of_group(tx, state.id):
         refusal = _Refusal("no other member is chosen while the group is paused", final=False)
@@ -242,14 +244,6 @@ def _role_of(group: Group, resource: str) -> str | None:
     name = group.types[spec.type].member_property if spec else None
     said = spec.properties.get(name) if spec and name else None
     return said.get("get_param") if isinstance(said, dict) else None
-
-
-def names_its_target(incident: Incident | None) -> bool:
-    """Return whether an order says where the roles go. Then no other member takes them."""
-    if incident is None:
-        return True
-    said = incident.fact.get("asked_for", incident.fact)
-    return bool(said.get("to")) or not said.keys().isdisjoint({"rollback", "failback"})
 
 
 def _earlier_targets(tx: ProjectTransaction, traversal: Traversal) -> Iterator[frozenset[str]]:

@@ -9,16 +9,16 @@ is replaced, in this order and in one traversal.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from mistral_failover.convergence.records import JournalKind
 from mistral_failover.groups import kept_parts
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.model.assignment import MemberFact, assign_roles
-from mistral_failover.model.decisions import Decision
+from mistral_failover.model.decisions import Decision, OrderVerb
 from mistral_failover.model.goal import Goal
+from mistral_failover.model.order import Order
 from mistral_failover.model.replacement import (
     POLICIES,
     Choice,
@@ -28,7 +28,7 @@ from mistral_failover.model.replacement import (
 )
 from mistral_failover.orders import failover, operator_order, switchover
 from mistral_failover.orders.answers import MemberInTurn, Replacement, RollingStep
-from mistral_failover.orders.failover import Derive, FailoverRequest
+from mistral_failover.orders.failover import Derive
 from mistral_failover.orders.operator_order import NothingToDo
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
@@ -37,17 +37,6 @@ from mistral_failover.store.transaction import ProjectTransaction
 
 LONGEST_PAUSE = 86_400
 """The longest pause between two members in a rolling replacement, in seconds."""
-
-
-@dataclass(frozen=True)
-class ReplaceRequest:
-    """The server to replace: a member by name, ``oldest`` or ``newest``, or None for the group's
-    choice. ``server``: the server that must go, None for the present one. ``resource``: replace
-    only this resource of the member's own stack."""
-
-    member: str | None = None
-    server: str | None = None
-    resource: str | None = None
 
 
 @dataclass(frozen=True)
@@ -65,8 +54,11 @@ class ReplaceChoice:
         return f"{self.choice.member} is replaced: {self.choice.why}"
 
 
-def replace_member(request: Request, group: str, wish: ReplaceRequest, cause: str) -> Replacement:
-    """Start the replacement of a member's server; once for each execution.
+def replace_member(request: Request, group: str, wish: Order, cause: str) -> Replacement:
+    """Start the replacement of a member's server; once for each execution. ``wish``: its
+    ``member`` is a name, ``oldest`` or ``newest``, or None for the group's choice; ``server``: the
+    one that must go, None for the present one; ``resource``: replace only this resource of the
+    member's own stack.
 
     Return as :func:`failover.begin`, and ``member``, ``server`` (the one that goes), ``moves``. A
     healthy member first gives up its roles, so nothing was started while there are any ``moves``.
@@ -81,26 +73,24 @@ def replace_member(request: Request, group: str, wish: ReplaceRequest, cause: st
         return _idle(group, wish.member, wish.server, (), str(done))
 
 
-def _ordered(request: Request, group: str, wish: ReplaceRequest, cause: str) -> Replacement:
+def _ordered(request: Request, group: str, wish: Order, cause: str) -> Replacement:
     snapshot = group_snapshot(request, group)
     known = _ordered_before(request, snapshot)
     if known is None:
-        members = failover.read_members(request, snapshot, FailoverRequest(lost=()), remember=True)
+        members = failover.read_members(request, snapshot, remember=True)
         chosen = choose(request, snapshot, members, wish)
         name, server = chosen.choice.member, chosen.fact.server_id
         if chosen.moves:
             said = f"{chosen.sentence}; its roles are moved first"
             return _idle(group, name, server, chosen.moves, said)
         cause = f"{cause}: {chosen.sentence}"
-        known = {"replace": name, "server": server, "resource": wish.resource}
-    wish = replace(wish, member=known["replace"], server=known["server"])
-    answer = operator_order.start_order(
-        request, group, goal_function(request, wish), dict(known), cause
-    )
-    return {**answer, "member": wish.member, "server": wish.server, "moves": []}
+        known = replace(wish, member=name, server=server)
+    derive = goal_function(request, known)
+    answer = operator_order.start_order(request, group, derive, known, cause)
+    return {**answer, "member": known.member, "server": known.server, "moves": []}
 
 
-def goal_function(request: Request, wish: ReplaceRequest, *, remember: bool = True) -> Derive:
+def goal_function(request: Request, wish: Order, *, remember: bool = True) -> Derive:
     """Return the function that derives the goal of a replacement. ``remember``: record members that
     were replaced.
 
@@ -109,9 +99,7 @@ def goal_function(request: Request, wish: ReplaceRequest, *, remember: bool = Tr
     """
 
     def derive(snapshot: GroupSnapshot) -> Goal:
-        members = failover.read_members(
-            request, snapshot, FailoverRequest(lost=()), remember=remember
-        )
+        members = failover.read_members(request, snapshot, remember=remember)
         chosen = choose(request, snapshot, members, wish)
         name = chosen.choice.member
         if chosen.moves:
@@ -127,8 +115,8 @@ def goal_function(request: Request, wish: ReplaceRequest, *, remember: bool = Tr
             properties["order"] = snapshot.state.current_traversal
         # A failed member with resources of the group is fenced before these are removed.
         fenced = chosen.failed and (name in snapshot.roles.values() or name in snapshot.occupied)
-        facts = FailoverRequest(lost=(name,) if fenced else (), replaced={name: properties})
-        goal = failover.next_goal(snapshot, facts, members)
+        order = replace(wish, lost=(name,) if fenced else ())
+        goal = failover.next_goal(snapshot, order, members, {name: properties})
         failover.refuse_unmovable_new_volumes(request, snapshot, goal)
         return goal
 
@@ -136,7 +124,7 @@ def goal_function(request: Request, wish: ReplaceRequest, *, remember: bool = Tr
 
 
 def choose(
-    request: Request, snapshot: GroupSnapshot, members: Sequence[MemberFact], wish: ReplaceRequest
+    request: Request, snapshot: GroupSnapshot, members: Sequence[MemberFact], wish: Order
 ) -> ReplaceChoice:
     """Choose the member, and check that it can be replaced now. Raises as
     :func:`replace_member`."""
@@ -169,7 +157,7 @@ def choose(
     return ReplaceChoice(choice, fact, moves, failed)
 
 
-def _ordered_before(request: Request, snapshot: GroupSnapshot) -> Mapping[str, Any] | None:
+def _ordered_before(request: Request, snapshot: GroupSnapshot) -> Order | None:
     """Return the order of this execution, if any: a repeat must not choose again.
 
     The order is recorded before anything is started, so it is valid even if the start was not
@@ -180,12 +168,12 @@ def _ordered_before(request: Request, snapshot: GroupSnapshot) -> Mapping[str, A
     identity = operator_order.order_id(request.project_id, snapshot.state.id, request.execution)
     traversal = failover.traversal_of(snapshot.state.id, identity)
 
-    def read(tx: ProjectTransaction) -> Mapping[str, Any] | None:
+    def read(tx: ProjectTransaction) -> Order | None:
         found = incidents.get(tx, identity)
-        if found is None or "replace" not in found.fact:
+        if found is None or found.order is None or found.order.verb != OrderVerb.REPLACE:
             return None
         begun = found.traversal_id is not None or tx.traversal(traversal) is not None
-        return found.fact if begun or found.decision == Decision.ADMITTED else None
+        return found.order if begun or found.decision == Decision.ADMITTED else None
 
     return request.store.reading(read)
 
@@ -225,7 +213,7 @@ def next_member(
     at rest.
     """
     snapshot = group_snapshot(request, group)
-    members = failover.read_members(request, snapshot, FailoverRequest(lost=()), remember=True)
+    members = failover.read_members(request, snapshot, remember=True)
     servers = {fact.name: fact.server_id for fact in members}
     if turn is None:
         failover.require_members(snapshot, servers, "members", wanted)

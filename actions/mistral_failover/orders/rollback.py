@@ -10,11 +10,13 @@ from __future__ import annotations
 from mistral_failover.convergence.traversals import present_goal, rollback_goal
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.assignment import require_eligible
+from mistral_failover.model.decisions import OrderVerb
 from mistral_failover.model.goal import Goal, empty_goal
+from mistral_failover.model.order import Order
 from mistral_failover.model.validation import did_you_mean
 from mistral_failover.orders import failover, operator_order
 from mistral_failover.orders.answers import StartedOrder
-from mistral_failover.orders.failover import Derive, FailoverRequest
+from mistral_failover.orders.failover import Derive
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import goals
@@ -33,9 +35,9 @@ def rollback(
     Return as :func:`failover.begin`. Raises UnknownGroup, CloudError, NoEligibleMember,
     InvalidDocument if a lost member held a role, ActionError UNKNOWN_GOAL and NOTHING_TO_RETURN_TO.
     """
-    asked_for = {"rollback": goal or "the goal before", "recovered": list(recovered)}
+    order = Order(OrderVerb.ROLLBACK, goal=goal, recovered=recovered)
     derive = goal_function(request, goal, recovered)
-    return operator_order.start_order(request, group, derive, asked_for, cause)
+    return operator_order.start_order(request, group, derive, order, cause)
 
 
 def remove(request: Request, group: str, lost: tuple[str, ...], cause: str) -> StartedOrder:
@@ -44,8 +46,8 @@ def remove(request: Request, group: str, lost: tuple[str, ...], cause: str) -> S
 
     Return as :func:`failover.begin`. Raises UnknownGroup, ActionError UNKNOWN_MEMBER.
     """
-    asked_for = {"remove": True, "lost": list(lost)}
-    return operator_order.start_order(request, group, removal_goal_function(lost), asked_for, cause)
+    order = Order(OrderVerb.REMOVE, lost=lost)
+    return operator_order.start_order(request, group, removal_goal_function(lost), order, cause)
 
 
 def removal_goal_function(lost: tuple[str, ...]) -> Derive:
@@ -78,8 +80,7 @@ def goal_function(
 
     def derive(snapshot: GroupSnapshot) -> Goal:
         goal = request.store.reading(lambda tx: _goal(tx, snapshot, version, recovered))
-        facts = FailoverRequest(lost=(), recovered=recovered)
-        members = failover.read_members(request, snapshot, facts, remember=remember)
+        members = failover.read_members(request, snapshot, recovered=recovered, remember=remember)
         taken = {
             role: member
             for role, member in goal.document["roles"].items()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from shlex import quote
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from mistral_failover.convergence.records import Traversal, TraversalStatus
 from mistral_failover.convergence.sentences import where
@@ -19,11 +19,13 @@ from mistral_failover.groups import agent_health, kept_parts
 from mistral_failover.groups.failed_step import FailedStep, failed_step
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.assignment import MemberFact, as_planned, assign_roles
+from mistral_failover.model.decisions import OrderVerb
 from mistral_failover.model.errors import NoEligibleMember
 from mistral_failover.model.goal import Goal, goal_resources, render_goal
+from mistral_failover.model.order import Order
 from mistral_failover.orders import failover, operator_order
 from mistral_failover.orders.answers import StartedOrder
-from mistral_failover.orders.failover import Derive, FailoverRequest
+from mistral_failover.orders.failover import Derive
 from mistral_failover.runtime import rights
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.remedies import start_command
@@ -72,20 +74,20 @@ def switchover(
     if its holder is not ``holder``. Raises UnknownGroup, NoEligibleMember, CloudError,
     InvalidDocument; ActionError BAD_INPUT for an unknown role, NOT_COMPLETE, CANNOT_QUIESCE.
     """
-    asked_for = {"switchover": to or "as the group chooses", "role": role}
+    order = Order(OrderVerb.SWITCHOVER, to=to, role=role)
     derive = goal_function(request, to, role, giver=holder)
-    return start_planned_move(request, group, derive, asked_for, cause)
+    return start_planned_move(request, group, derive, order, cause)
 
 
 def start_planned_move(
-    request: Request, group: str, derive: Derive, asked_for: dict[str, Any], cause: str
+    request: Request, group: str, derive: Derive, order: Order, cause: str
 ) -> StartedOrder:
     """Start the planned move that an operator orders, if there is a role to move.
 
     Return as :func:`failover.begin`; raises what ``derive`` raises, except AlreadyThere.
     """
     try:
-        return operator_order.start_order(request, group, derive, asked_for, cause)
+        return operator_order.start_order(request, group, derive, order, cause)
     except AlreadyThere as there:
         current = there.snapshot.state.current_traversal
         return {
@@ -126,9 +128,7 @@ def goal_function(
             )
         if to == holder or giver not in (None, holder):
             raise AlreadyThere(snapshot, f"{holder} already holds {moved}")
-        members = failover.read_members(
-            request, snapshot, FailoverRequest(lost=()), remember=remember
-        )
+        members = failover.read_members(request, snapshot, remember=remember)
         refuse_unwell(snapshot, members, holder)
         roles, lost = _assigned(snapshot, members, moved, to)
         return planned_goal(request, snapshot, members, roles, lost)
@@ -237,7 +237,7 @@ def _refuse_said_lost(request: Request, snapshot: GroupSnapshot, targets: Collec
     said = {
         member: f"incident {incident.id} reports it as lost, but its failover has not started"
         for incident in waiting
-        for member in incidents.lost_members(incident)
+        for member in incident.lost
         if member in targets
     }
     if said:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, zip_longest
 
 from mistral_failover.agent.wire import Address
-from mistral_failover.alarms import host_events, recording, storm
-from mistral_failover.alarms.adapters import is_of_server
+from mistral_failover.alarms import intake, storm
+from mistral_failover.alarms.alarm import is_of_server
 from mistral_failover.alarms.storm import (
     RELEASABLE,
     SETTLED,
@@ -47,7 +47,7 @@ from mistral_failover.recovery.documents import JudgedAlarms, JudgedIncident
 from mistral_failover.runtime.errors import STORE, ActionError, describe
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, observations
-from mistral_failover.store.incidents import HeldOfGroup, Incident, reported_lost
+from mistral_failover.store.incidents import HeldOfGroup, Incident
 from mistral_failover.store.transaction import ProjectTransaction
 
 MINUTE = 60.0
@@ -120,13 +120,13 @@ def _host_events(request: Request, end: float) -> list[str]:
     """Pass on the host events for which members were not known; return what went wrong."""
     database = request.store
     unable: list[str] = []
-    for event in database.reading(host_events.unsettled):
+    for event in database.reading(intake.unsettled):
         if time.monotonic() > end:
             break
         try:
-            host_events.retry(request, event)
+            intake.look_again(request, event)
         except Exception as error:  # noqa: BLE001 - one event must not stop the others
-            host, zone = event.fact.get("host"), event.fact.get("zone")
+            host, zone = event.fact.host, event.fact.zone
             where = f"host {host}" if host is not None else f"zone {zone}"
             unable.append(f"{where}: {describe(error)['message']}")
     return unable
@@ -141,7 +141,7 @@ def _candidates(request: Request, tx: ProjectTransaction) -> list[Queued[_Candid
     for row in chain(held, incidents.unstarted_of_groups(tx)):
         alarm = _judged_form(row.incident, now)
         admitted = row.incident.decision == Decision.ADMITTED
-        if admitted and (alarm.age <= SETTLED or "asked_for" in row.incident.fact):
+        if admitted and (alarm.age <= SETTLED or row.incident.order is not None):
             continue
         if alarm.lost and (alarm.rule in RELEASABLE or alarm.of_server):
             candidate = _Candidate(row.without_payload(), alarm)
@@ -153,11 +153,11 @@ def _judged_form(incident: Incident, now: float) -> HeldAlarm:
     return HeldAlarm(
         incident.id,
         str(incident.group_id),
-        reported_lost(incident),
+        incident.fact.lost,
         incident.rule,
         now - incident.last_at,
         incident.parent is not None or is_of_server(incident.source, incident.payload),
-        "because" in incident.fact,
+        bool(incident.fact.because),
         now - incident.first_at,
     )
 
@@ -280,7 +280,7 @@ def _condition(view: ProjectView, server_id: str) -> tuple[ServerCondition, str]
 
 
 def _dismiss(request: Request, row: HeldOfGroup, why: str) -> list[JudgedIncident]:
-    sentence = f"{row.incident.reported}; dismissed by a sweep: {why}"
+    sentence = f"{row.incident.fact.reported}; dismissed by a sweep: {why}"
 
     def dismiss(tx: ProjectTransaction) -> bool:
         if row.incident.decision == Decision.ADMITTED:
@@ -308,7 +308,7 @@ def _withdraw(request: Request, tx: ProjectTransaction, incident: Incident, sent
     found = incidents.get(tx, incident.id)
     if found is None or (found.decision, found.said) != (Decision.ADMITTED, incident.said):
         return False
-    if not found.fact.keys().isdisjoint(("asked_for", "because")):
+    if found.order is not None or found.fact.because:
         return False
     if tx.traversal(traversal_of(group_id, incident.id)) is not None:
         return False
@@ -341,7 +341,7 @@ def _release(
         released = incidents.decided_since(tx, AdmissionRule.RELEASED, since)
         if not allowance(released, rate):
             return None
-        verdict = recording.release(request, tx, row.incident, f"let go, because {why}")
+        verdict = intake.release(request, tx, row.incident, f"let go, because {why}")
         if verdict is None or verdict.decision != Decision.ADMITTED:
             return []
         return [_row(row, verdict.sentence)]
@@ -351,11 +351,11 @@ def _release(
 
 def _note(request: Request, row: HeldOfGroup, judgement: Judgement) -> bool:
     """Record why the storm guard still holds an alarm. Return whether that has changed."""
-    if row.incident.fact.get("evidence") == judgement.why:
+    if row.incident.fact.evidence == judgement.why:
         return False
 
     def note(tx: ProjectTransaction) -> None:
-        fact = {**row.incident.fact, "evidence": judgement.why}
+        fact = replace(row.incident.fact, evidence=judgement.why)
         if incidents.replace_held_fact(tx, row.incident.id, fact, said=row.incident.said):
             tx.journal(
                 str(row.incident.group_id),

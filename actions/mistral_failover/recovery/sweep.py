@@ -262,8 +262,8 @@ def _incidents(request: Request, group: str | None, unable: list[str]) -> Admitt
     end = time.monotonic() + LASTS
     found: AdmittedIncidents = {"started": [], "held": [], "refused": []}
     unstarted = request.store.reading(partial(_unstarted, request))
-    for incident in sorted(in_order(unstarted), key=lambda each: bool(each.refusal)):
-        if group is not None and incident.fact.get("group") != group:
+    for incident in sorted(in_order(unstarted), key=lambda each: bool(each.fact.refusal)):
+        if group is not None and incident.fact.group != group:
             continue
         if time.monotonic() > end:
             unable.append(
@@ -291,7 +291,7 @@ def _incidents(request: Request, group: str | None, unable: list[str]) -> Admitt
             found["refused"].append(
                 {
                     "incident": incident.id,
-                    "group": incident.fact.get("group"),
+                    "group": incident.fact.group,
                     "error": facts,
                     "sentence": sentence,
                 }
@@ -381,7 +381,7 @@ def _out_of_service(request: Request, incident: incidents.Incident) -> str | Non
 
     def why(tx: ProjectTransaction, found: incidents.Incident) -> str | None:
         state = groups.get(tx, incident.group_id or "")
-        if "asked_for" in found.fact or state is None:
+        if found.order is not None or state is None:
             return None
         snapshot = group_snapshot_in(request, tx, state)
         return None if snapshot.roles else f"{state.name} has been taken out of service"
@@ -403,7 +403,7 @@ def _too_old(request: Request, incident: incidents.Incident) -> str | None:
         replaced_at = views.last_ended(tx, group_id, REPLACE_TYPE) or 0.0
         if tx.now() - max(found.last_at, found.decided_at, replaced_at) <= STALE:
             return None
-        why = f": {found.refusal}" if found.refusal else ""
+        why = f": {found.fact.refusal}" if found.fact.refusal else ""
         return f"it could not be started for {STALE / 60:.0f} minutes{why}"
 
     return _held_back(request, incident, why, AdmissionRule.TOO_LATE)
@@ -432,7 +432,7 @@ def _held_back(
         why = judge(tx, found)
         if why is None:
             return None
-        sentence = f"{found.reported}; {why}"
+        sentence = f"{found.fact.reported}; {why}"
         incidents.decide(tx, incident.id, Decision.HELD, sentence, rule=rule)
         tx.journal(group_id, f"HELD: {sentence}", kind=JournalKind.HELD, incident_id=incident.id)
         return sentence

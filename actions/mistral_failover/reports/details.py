@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from mistral_failover.alarms import held_alarms
 from mistral_failover.convergence.records import OperationStatus
 from mistral_failover.convergence.sentences import because
 from mistral_failover.groups.snapshot import group_snapshot
@@ -15,6 +14,7 @@ from mistral_failover.mistral.executions import execution_of
 from mistral_failover.model.decisions import Decision
 from mistral_failover.model.operation_words import operation_words
 from mistral_failover.model.types import ResourceType
+from mistral_failover.orders import held_alarms
 from mistral_failover.reports import status
 from mistral_failover.reports.documents import (
     ChildIncident,
@@ -130,7 +130,8 @@ def _incident(request: Request, tx: ProjectTransaction, match: Match) -> _Found:
         "decision": incident.decision,
         "rule": incident.rule,
         "sentence": incident.sentence,
-        "fact": dict(incident.fact),
+        "fact": incident.fact.document(),
+        "order": incident.order.document() if incident.order is not None else None,
         "said": dict(incident.payload),
         "heard": incident.duplicates + 1,
         "first_at": incident.first_at,
@@ -157,11 +158,11 @@ def _children(request: Request, tx: ProjectTransaction, host_event: str) -> list
         {
             "incident": child.id,
             "group": group,
-            "lost": list(incidents.reported_lost(child)),
+            "lost": list(child.fact.lost),
             "decision": child.decision,
             "rule": child.rule,
             "sentence": child.sentence,
-            "evidence": child.fact.get("evidence"),
+            "evidence": child.fact.evidence or None,
             "turn": turns.get(child.id),
         }
         for child, group in children
@@ -292,8 +293,8 @@ def _plan(request: Request, tx: ProjectTransaction, match: Match) -> _Found:
     plan, _ = found
     document: PlanDetails = {
         **_head(tx, match),
-        "verb": plan.verb,
-        "inputs": dict(plan.inputs),
+        "verb": plan.order.verb,
+        "inputs": plan.order.inputs,
         "goal": plan.goal_version,
         "expires_at": plan.expires_at,
         "expired": plan.expires_at <= tx.now(),

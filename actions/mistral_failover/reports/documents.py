@@ -267,15 +267,17 @@ class ChildIncident(TypedDict):
 
 
 class IncidentDetails(Details):
-    """An incident. ``heard``: how often it was reported. ``counts_on``: the incident on which a
-    duplicate is counted. ``parent``: the host event that it is part of. ``admit`` and ``dismiss``:
-    the commands, None if it does not wait for an operator."""
+    """An incident. ``fact``: ``model.alarm_fact`` as JSON; ``order``: ``model.order`` as JSON, None
+    if no operator asked for it. ``heard``: how often it was reported. ``counts_on``: the incident
+    on which a duplicate is counted. ``parent``: the host event that it is part of. ``admit`` and
+    ``dismiss``: the commands, None if it does not wait for an operator."""
 
     source: str
     decision: Decision
     rule: AdmissionRule
     sentence: str
     fact: dict[str, Any]
+    order: dict[str, Any] | None
     said: dict[str, Any]
     heard: int
     first_at: float

@@ -9,7 +9,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from mistral_failover.model.alarm_fact import AlarmFact
 from mistral_failover.model.decisions import AdmissionRule, Decision
+from mistral_failover.model.order import Order
 from mistral_failover.store import groups as known_groups
 from mistral_failover.store import totals
 from mistral_failover.store.session import ProjectSession
@@ -17,8 +19,6 @@ from mistral_failover.store.tables import groups, incidents
 
 OPERATOR = "operator"
 """The source of incidents that an operator started."""
-LONGEST_REPORT = 1_000
-"""The maximum number of characters that are kept of what a source reported."""
 LOOKS_FOR_MEMBERS = 3600.0
 """Seconds for which an open host event looks for members. Later the host may be up again, with
 members that did not fail."""
@@ -30,10 +30,11 @@ PAGE = 500
 class Incident:
     """One incident; times in seconds by the database's clock.
 
-    ``group_id`` None: the group is not known yet. ``fact`` is ``{"group", "lost": member}`` or
-    whatever else was reported, with :attr:`reported` and :attr:`refusal`. ``rule`` names the rule
-    of admission that decided, if any. ``firing`` and ``series`` are the alarm's. A DUPLICATE of a
-    known fact is kept so that its repeat is recognised; it is counted on ``duplicate_of``.
+    ``group_id`` None: the group is not known yet. ``fact``: what an alarm says. ``order``: what an
+    operator asks for, by an order or by the admission of an alarm; None while no operator does.
+    ``rule`` names the rule of admission that decided, if any. ``firing`` and ``series`` are the
+    alarm's. A DUPLICATE of a known fact is kept so that its repeat is recognised; it is counted on
+    ``duplicate_of``.
     ``execution`` is the Mistral execution that began the traversal, None for an action that ran by
     itself. ``number`` grows with each incident. ``said`` grows with each report, also when an
     incident is reported again.
@@ -47,7 +48,7 @@ class Incident:
     project_id: str
     group_id: str | None
     source: str
-    fact: Mapping[str, Any]
+    fact: AlarmFact
     payload: Mapping[str, Any]
     decision: Decision
     sentence: str
@@ -64,16 +65,14 @@ class Incident:
     number: int = 0
     said: int = 0
     parent: str | None = None
+    order: Order | None = None
 
     @property
-    def reported(self) -> str:
-        """Return what its source reported, without what was decided since."""
-        return str(self.fact.get("reported") or self.sentence[:LONGEST_REPORT])
-
-    @property
-    def refusal(self) -> str:
-        """Return why the last attempt to start its failover failed; empty if none has failed."""
-        return str(self.fact.get("refusal") or "")
+    def lost(self) -> tuple[str, ...]:
+        """Return the members that are lost, according to the operator who admitted the alarm,
+        otherwise according to the alarm. The operator may know better."""
+        said = self.order.lost if self.order is not None else None
+        return self.fact.lost if said is None else said
 
     @property
     def is_host_event(self) -> bool:
@@ -90,14 +89,13 @@ _HOST_EVENT = sa.and_(
     incidents.c.decision == Decision.ADMITTED,
     incidents.c.group_id.is_(None),
 )
-_WAITING = sa.or_(
-    incidents.c.decision == Decision.HELD,
-    sa.and_(
-        incidents.c.decision == Decision.ADMITTED,
-        incidents.c.traversal_id.is_(None),
-        incidents.c.source != OPERATOR,
-    ),
+_ABOUT_TO_BEGIN = sa.and_(
+    incidents.c.decision == Decision.ADMITTED,
+    incidents.c.group_id.is_not(None),
+    incidents.c.traversal_id.is_(None),
+    incidents.c.source != OPERATOR,
 )
+_WAITING = sa.or_(incidents.c.decision == Decision.HELD, _ABOUT_TO_BEGIN)
 _other = incidents.alias()
 _SUPERSEDED = (
     sa.exists()
@@ -150,53 +148,46 @@ def count_duplicate(tx: ProjectSession, incident_id: str, times: int = 1) -> Non
     )
 
 
-def count_again(
-    tx: ProjectSession, incident_id: str, times: int = 1
-) -> tuple[str, str | None] | None:
-    """Count repeats of an incident with a final decision. This locks only the incident's row.
-    Return the (incident, traversal) on which they are counted. Return None and change nothing if
-    there is no such incident, or if it is still to be judged or begun."""
-    known = tx.changed(
+@dataclass(frozen=True)
+class Counted:
+    """The ``incident`` on which repeats were counted, and its ``traversal``. ``begin``: the
+    incident, if it is an admitted alarm whose traversal has not begun."""
+
+    incident: str
+    traversal: str | None
+    begin: Incident | None = None
+
+
+def count_repeat(
+    tx: ProjectSession, incident_id: str, times: int = 1, *, final: bool = False
+) -> Counted | None:
+    """Count repeats of an incident that needs no judgement: its decision is final, or it is an
+    admitted alarm whose traversal has not begun; only of the former kind if ``final``. This locks
+    only the incident's row. Return None and change nothing if there is no such incident."""
+    counts = _DECIDED_FOR_GOOD if final else sa.or_(_DECIDED_FOR_GOOD, _ABOUT_TO_BEGIN)
+    counted = tx.changed(
         incidents.update()
-        .where(
-            incidents.c.id == incident_id,
-            incidents.c.project_id == tx.project_id,
-            _DECIDED_FOR_GOOD,
-        )
+        .where(incidents.c.id == incident_id, incidents.c.project_id == tx.project_id, counts)
         .values(duplicates=incidents.c.duplicates + times, last_at=tx.clock())
     )
-    if not known:
+    if not counted:
         return None
-    which = sa.select(incidents.c.duplicate_of, incidents.c.traversal_id, _SUPERSEDED)
+    which = sa.select(
+        incidents.c.duplicate_of,
+        incidents.c.traversal_id,
+        _DECIDED_FOR_GOOD.label("final"),
+        _SUPERSEDED,
+    )
     row = tx.connection.execute(which.where(incidents.c.id == incident_id)).one()
-    if row.superseded:
+    if row.superseded or not row.final:
         _mark_latest_report(tx, incident_id)
+    if not row.final:
+        return Counted(incident_id, None, get(tx, incident_id))
     if row.duplicate_of is None:
-        return incident_id, row.traversal_id
+        return Counted(incident_id, row.traversal_id)
     count_duplicate(tx, row.duplicate_of, times)
     first = tx.connection.execute(which.where(incidents.c.id == row.duplicate_of)).one()
-    return row.duplicate_of, first.traversal_id
-
-
-def count_waiting(tx: ProjectSession, admitted_id: str, times: int) -> Incident | None:
-    """Count repeats of an alarm that was admitted and whose traversal has not begun. This locks
-    only the incident's row. Return the incident; None if it is not such an alarm, or unknown."""
-    waits = tx.changed(
-        incidents.update()
-        .where(
-            incidents.c.id == admitted_id,
-            incidents.c.project_id == tx.project_id,
-            incidents.c.decision == Decision.ADMITTED,
-            incidents.c.group_id.is_not(None),
-            incidents.c.traversal_id.is_(None),
-            incidents.c.source != OPERATOR,
-        )
-        .values(duplicates=incidents.c.duplicates + times, last_at=tx.clock())
-    )
-    if not waits:
-        return None
-    _mark_latest_report(tx, admitted_id)
-    return get(tx, admitted_id)
+    return Counted(row.duplicate_of, first.traversal_id)
 
 
 def decide(
@@ -204,15 +195,17 @@ def decide(
     incident_id: str,
     decision: Decision,
     sentence: str,
-    fact: Mapping[str, Any] | None = None,
+    fact: AlarmFact | None = None,
+    order: Order | None = None,
     *,
     rule: AdmissionRule = AdmissionRule.NONE,
     group_id: str | None = None,
     duplicate_of: str | None = None,
 ) -> None:
-    """Replace the decision on an incident, and also the fact and the group if they are given."""
+    """Replace the decision on an incident; with a ``fact`` also the fact and the order, and with a
+    ``group_id`` also the group."""
     totals.keep_decision(tx, incident_id, (decision, rule))
-    known: dict[str, Any] = {} if fact is None else {"fact": fact}
+    known: dict[str, Any] = {} if fact is None else {"fact": fact, "order": order}
     if group_id is not None:
         known["group_id"] = group_id
     tx.execute(
@@ -229,9 +222,7 @@ def decide(
     )
 
 
-def replace_held_fact(
-    tx: ProjectSession, incident_id: str, fact: Mapping[str, Any], *, said: int
-) -> bool:
+def replace_held_fact(tx: ProjectSession, incident_id: str, fact: AlarmFact, *, said: int) -> bool:
     """Replace the fact of a held incident. Return False if it is no longer held, or if it was
     reported again since ``said``."""
     return tx.changed(
@@ -245,8 +236,10 @@ def replace_held_fact(
     )
 
 
-def replace_admitted_fact(tx: ProjectSession, incident_id: str, fact: Mapping[str, Any]) -> None:
-    """Replace the fact of an admitted alarm that has not begun."""
+def replace_admitted(
+    tx: ProjectSession, incident_id: str, fact: AlarmFact, order: Order | None
+) -> None:
+    """Replace the fact and the order of an admitted alarm that has not begun."""
     tx.execute(
         incidents.update()
         .where(
@@ -254,18 +247,18 @@ def replace_admitted_fact(tx: ProjectSession, incident_id: str, fact: Mapping[st
             incidents.c.decision == Decision.ADMITTED,
             incidents.c.traversal_id.is_(None),
         )
-        .values(fact=fact)
+        .values(fact=fact, order=order)
     )
 
 
 def keep_refusal(tx: ProjectSession, incident_id: str, refusal: str) -> None:
     """Record why the failover of an admitted alarm could not be started, unless it is known."""
     found = get(tx, incident_id)
-    if found is not None and found.refusal != refusal:
-        replace_admitted_fact(tx, incident_id, {**found.fact, "refusal": refusal})
+    if found is not None and found.fact.refusal != refusal:
+        replace_admitted(tx, incident_id, replace(found.fact, refusal=refusal), found.order)
 
 
-def replace_host_event_fact(tx: ProjectSession, incident_id: str, fact: Mapping[str, Any]) -> None:
+def replace_host_event_fact(tx: ProjectSession, incident_id: str, fact: AlarmFact) -> None:
     """Replace the fact of a host event; the decision remains."""
     tx.execute(
         incidents.update().where(incidents.c.id == incident_id, _HOST_EVENT).values(fact=fact)
@@ -340,12 +333,7 @@ def admitted_alarms_since(tx: ProjectSession, group_id: str, since: float) -> li
 
 def unstarted_of_group(tx: ProjectSession, group_id: str) -> list[Incident]:
     """Return the admitted alarms of a group that have no traversal yet, oldest first."""
-    query = sa.select(incidents).where(
-        incidents.c.group_id == group_id,
-        incidents.c.decision == Decision.ADMITTED,
-        incidents.c.source != OPERATOR,
-        incidents.c.traversal_id.is_(None),
-    )
+    query = sa.select(incidents).where(incidents.c.group_id == group_id, _ABOUT_TO_BEGIN)
     rows = tx.connection.execute(query.order_by(incidents.c.number))
     return [_incident(row._mapping) for row in rows]
 
@@ -357,17 +345,11 @@ def waiting(tx: ProjectSession, group_id: str) -> list[Incident]:
     return [_incident(row._mapping) for row in rows]
 
 
-def lost_members(incident: Incident) -> tuple[str, ...]:
-    """Return the members that are lost, according to the operator who admitted the alarm, otherwise
-    according to the alarm. The operator may know better."""
-    said = incident.fact.get("asked_for")
-    return reported_lost(incident) if said is None else tuple(said["lost"])
-
-
-def reported_lost(incident: Incident) -> tuple[str, ...]:
-    """Return the members that are lost according to the alarm; none if it does not say."""
-    lost = incident.fact.get("lost")
-    return (lost, *incident.fact.get("also_lost", ())) if lost else ()
+def is_pinned(tx: ProjectSession, incident_id: str | None) -> bool:
+    """Return whether a traversal's incident is an order that says where the roles go. So it is
+    without an incident: nothing says that another member may take them."""
+    found = get(tx, incident_id) if incident_id is not None else None
+    return found is None or (found.order is not None and found.order.pinned)
 
 
 def latest_of_series(tx: ProjectSession, group_id: str, series: str) -> Incident | None:
@@ -522,13 +504,7 @@ def held_of_groups(
 def unstarted_of_groups(tx: ProjectSession) -> Iterator[HeldOfGroup]:
     """Yield the alarms of the project's groups that are admitted and have caused no traversal yet,
     oldest first, as :func:`held_of_groups` does. Orders of operators are not among them."""
-    of = (
-        incidents.c.project_id == tx.project_id,
-        incidents.c.decision == Decision.ADMITTED,
-        incidents.c.traversal_id.is_(None),
-        incidents.c.source != OPERATOR,
-    )
-    yield from _of_groups(tx, of)
+    yield from _of_groups(tx, (incidents.c.project_id == tx.project_id, _ABOUT_TO_BEGIN))
 
 
 def _of_groups(tx: ProjectSession, of: Iterable[sa.ColumnElement[bool]]) -> Iterator[HeldOfGroup]:
@@ -592,7 +568,7 @@ def events_of_host(tx: ProjectSession, host: str) -> list[str]:
         incidents.c.project_id == tx.project_id, _HOST_EVENT
     )
     rows = tx.connection.execute(query)
-    return [identity for identity, fact in rows if fact.get("host") == host]
+    return [identity for identity, fact in rows if fact.host == host]
 
 
 def held_by(tx: ProjectSession, rule: AdmissionRule) -> int:

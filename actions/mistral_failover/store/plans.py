@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from mistral_failover.convergence.records import GroupState, OperationStatus
-from mistral_failover.model.decisions import OrderVerb
+from mistral_failover.model.order import Order
 from mistral_failover.store.session import ProjectSession
 from mistral_failover.store.tables import groups, operations, plans, resources
 
@@ -30,14 +30,13 @@ Durations = Mapping[tuple[str, str], float]
 
 @dataclass(frozen=True)
 class StoredPlan:
-    """A plan: the request, and the state that it depends on. ``id`` is derived from the group,
-    ``inputs`` and ``fingerprint``, so the same plan in the same state is the same row."""
+    """A plan: the order, and the state that it depends on. ``id`` is derived from the group,
+    ``order`` and ``fingerprint``, so the same plan in the same state is the same row."""
 
     id: str
     project_id: str
     group_id: str
-    verb: OrderVerb
-    inputs: Mapping[str, Any]
+    order: Order
     fingerprint: str
     world: Mapping[str, Any]
     goal_version: str
@@ -84,11 +83,7 @@ def find(tx: ProjectSession, plan_id: str) -> tuple[StoredPlan, GroupState] | No
     state = tx.connection.execute(
         sa.select(*group).where(groups.c.id == kept.group_id)
     ).one_or_none()
-    return (
-        (StoredPlan(**{**kept._mapping, "verb": OrderVerb(kept.verb)}), GroupState(*state))
-        if state
-        else None
-    )
+    return (StoredPlan(**kept._mapping), GroupState(*state)) if state else None
 
 
 def durations(tx: ProjectSession, group_id: str) -> Durations:

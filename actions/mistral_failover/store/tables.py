@@ -29,8 +29,11 @@ from mistral_failover.convergence.records import (
     Status,
     TraversalStatus,
 )
-from mistral_failover.model.decisions import AdmissionRule, Decision, OrderVerb
-from mistral_failover.model.observation import Service
+from mistral_failover.model.alarm_fact import AlarmFact
+from mistral_failover.model.decisions import AdmissionRule, Decision
+from mistral_failover.model.observation import Observation, ObservationMemory, Service
+from mistral_failover.model.order import Order
+from mistral_failover.model.stored import Stored
 from mistral_failover.model.types import Verb
 
 ASKED = 255
@@ -64,6 +67,23 @@ class PlainJson(sa.types.TypeDecorator[Any]):
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
         return None if value is None else json.loads(value)  # noqa: TID251 - what we wrote
+
+
+class StoredJson(PlainJson):
+    """A type of the model as JSON: statements take it, and rows have it."""
+
+    cache_ok = True
+
+    def __init__(self, of: type[Stored]) -> None:
+        super().__init__()
+        self.of = of
+
+    def process_bind_param(self, value: Stored | None, dialect: Dialect) -> str | None:
+        return super().process_bind_param(value and value.document(), dialect)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Stored | None:
+        found = super().process_result_value(value, dialect)
+        return None if found is None else self.of.read(found)
 
 
 def _plain(value: Any) -> Any:
@@ -301,7 +321,8 @@ incidents = _table(
     sa.Column("project_id", sa.String(64), nullable=False),
     _id("group_id"),  # none: the group is not known yet
     sa.Column("source", sa.String(64), nullable=False),
-    sa.Column("fact", PlainJson, nullable=False),
+    sa.Column("fact", StoredJson(AlarmFact), nullable=False),
+    sa.Column("order", StoredJson(Order)),
     sa.Column("payload", PlainJson, nullable=False),
     _one_of("decision", Decision, 32),
     sa.Column("sentence", _Reason, nullable=False),
@@ -331,7 +352,8 @@ observations = _table(
     sa.Column("at", _Time, nullable=False),
     _one_of("service", Service),
     sa.Column("since", _Time, nullable=False),
-    sa.Column("document", PlainJson, nullable=False),
+    sa.Column("seen", StoredJson(Observation), nullable=False),
+    sa.Column("memory", StoredJson(ObservationMemory), nullable=False),
 )
 
 # The fences of compute hosts. A host is fenced once for all groups that have a member on it.
@@ -361,8 +383,7 @@ plans = _table(
     _id("id", primary_key=True),
     sa.Column("project_id", sa.String(64), nullable=False),
     _id("group_id", _part_of("groups"), nullable=False, index=True),
-    _one_of("verb", OrderVerb),
-    sa.Column("inputs", PlainJson, nullable=False),
+    sa.Column("order", StoredJson(Order), nullable=False),
     sa.Column("fingerprint", sa.String(64), nullable=False),
     sa.Column("world", PlainJson, nullable=False),
     sa.Column("goal_version", sa.String(64), nullable=False),

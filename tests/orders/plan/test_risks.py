@@ -12,6 +12,7 @@ from mistral_failover.actions import orders, suspensions
 from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.servers import ServerState, server_state
 from mistral_failover.cloud.volumes import attach
+from mistral_failover.model.alarm_fact import AlarmFact
 from mistral_failover.orders.plan import steps
 from mistral_failover.runtime.request import DEFAULT_PROJECT, Request
 from mistral_failover.store import groups, incidents, views
@@ -149,7 +150,7 @@ def test_what_holds_alarms_back_is_told_and_holds_no_plan_back(group: Any) -> No
                 **alarm,
                 group_id=identity,
                 source="aodh",
-                fact={"group": group.name, "lost": "db_b"},
+                fact=AlarmFact(group.name, ("db_b",)),
                 payload={},
                 decision="ADMITTED",
                 sentence="an alarm",
@@ -211,7 +212,7 @@ def test_a_fence_that_stands_and_one_that_is_lifted_are_told(group: Any) -> None
 def test_an_alarm_without_a_failover_is_reported(group: Any) -> None:
     identity = groups.group_id(DEFAULT_PROJECT, group.name)
     for number, decision in enumerate(("ADMITTED", "HELD")):
-        fact = {"group": group.name, "lost": "db_b"}
+        fact = AlarmFact(group.name, ("db_b",))
         alarm = incidents.Incident(
             f"{group.name}-{number}", DEFAULT_PROJECT, identity, "aodh", fact, {}, decision, "fire"
         )

@@ -12,6 +12,7 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 
 from mistral_failover.actions import groups as group_actions
 from mistral_failover.actions import orders, plans, recovery, reports
+from mistral_failover.model.alarm_fact import AlarmFact
 from mistral_failover.model.ids import derived_id
 from mistral_failover.orders.plan import planner, preconditions
 from mistral_failover.runtime.request import DEFAULT_PROJECT
@@ -105,7 +106,7 @@ def say(group: Any, decision: str, lost: str | None = "db_b") -> str:
         DEFAULT_PROJECT,
         identity,
         "aodh",
-        {"group": group.name, "lost": lost},
+        AlarmFact(group.name, (lost,) if lost else ()),
         {},
         decision,
         f"{lost} burns",

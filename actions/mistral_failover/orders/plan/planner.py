@@ -9,7 +9,7 @@ again and compared. If the state has changed, it is refused; it is never replace
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from shlex import join
 from typing import Any
 
@@ -26,6 +26,7 @@ from mistral_failover.model.canonical import version_of
 from mistral_failover.model.decisions import OrderVerb
 from mistral_failover.model.goal import Goal, returns
 from mistral_failover.model.ids import derived_id
+from mistral_failover.model.order import Order
 from mistral_failover.orders import failover, operator_order
 from mistral_failover.orders.answers import StartedOrder
 from mistral_failover.orders.plan import preconditions
@@ -33,7 +34,7 @@ from mistral_failover.orders.plan import steps as plan_steps
 from mistral_failover.orders.plan.documents import PlanDocument, PlannedOrder
 from mistral_failover.orders.plan.preconditions import Preconditions
 from mistral_failover.orders.plan.risks import RiskContext, risks
-from mistral_failover.orders.plan.verbs import PlanRequest, derive
+from mistral_failover.orders.plan.verbs import derive
 from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import find_by_short_id, unknown
@@ -55,7 +56,7 @@ class _PlanDraft:
     world: Mapping[str, Any]
 
 
-def plan(request: Request, group: str, asked: PlanRequest) -> PlanDocument:
+def plan(request: Request, group: str, asked: Order) -> PlanDocument:
     """Return what a verb would do to a group now, and the plan's id.
 
     Return ``plan`` (null if there is nothing to do), ``verb``, ``group``, ``sentence``, ``inputs``,
@@ -86,7 +87,7 @@ def plan_again(request: Request, plan_id: str) -> PlanDocument:
     Raises ActionError UNKNOWN_ID, AMBIGUOUS_ID, and what the verb itself raises.
     """
     kept, state = _find(request, plan_id)
-    asked = _asked(kept)
+    asked = kept.order
     snapshot = group_snapshot(request, state.name)
     try:
         drawn = _draw(request, snapshot, asked)
@@ -138,9 +139,9 @@ def _started(
     if drawn is not None:
         _remember(request, kept, drawn)
     name = drawn.snapshot.group.name if drawn is not None else str(group)
-    cause = because or f"{kept.verb} as planned"
-    asked_for = {"plan": kept.id, "verb": kept.verb, **kept.inputs}
-    return operator_order.start_order(request, name, planned, asked_for, cause, _occasion(kept))
+    cause = because or f"{kept.order.verb} as planned"
+    order = replace(kept.order, plan=kept.id)
+    return operator_order.start_order(request, name, planned, order, cause, _occasion(kept))
 
 
 def _remember(request: Request, kept: StoredPlan, drawn: _PlanDraft) -> None:
@@ -163,7 +164,7 @@ def _compared(request: Request, kept: StoredPlan, state: GroupState) -> _PlanDra
     CloudError."""
     snapshot = group_snapshot(request, state.name)
     try:
-        drawn = _draw(request, snapshot, _asked(kept))
+        drawn = _draw(request, snapshot, kept.order)
     except CloudError:
         raise
     except Exception as error:
@@ -247,27 +248,21 @@ def _occasion(kept: StoredPlan) -> str:
     return f"plan/{kept.id}"
 
 
-def _asked(kept: StoredPlan) -> PlanRequest:
-    return PlanRequest.read(kept.verb, kept.inputs)
-
-
-def _kept(request: Request, drawn: _PlanDraft, asked: PlanRequest) -> StoredPlan:
+def _kept(request: Request, drawn: _PlanDraft, asked: Order) -> StoredPlan:
     fingerprint = version_of(drawn.world)
-    inputs = asked.inputs
     group_id = drawn.snapshot.state.id
     return StoredPlan(
-        id=derived_id("plan", group_id, asked.verb, version_of(inputs), fingerprint),
+        id=derived_id("plan", group_id, asked.verb, version_of(asked.inputs), fingerprint),
         project_id=request.project_id,
         group_id=group_id,
-        verb=asked.verb,
-        inputs=inputs,
+        order=asked,
         fingerprint=fingerprint,
         world=drawn.world,
         goal_version=drawn.goal.version,
     )
 
 
-def _draw(request: Request, snapshot: GroupSnapshot, asked: PlanRequest) -> _PlanDraft:
+def _draw(request: Request, snapshot: GroupSnapshot, asked: Order) -> _PlanDraft:
     goal = derive(request, asked)(snapshot)
     lost = goal.document["lost"]
     found = preconditions.read_preconditions(
@@ -278,7 +273,7 @@ def _draw(request: Request, snapshot: GroupSnapshot, asked: PlanRequest) -> _Pla
     )
 
 
-def _told(request: Request, drawn: _PlanDraft, asked: PlanRequest) -> PlannedOrder:
+def _told(request: Request, drawn: _PlanDraft, asked: Order) -> PlannedOrder:
     snapshot, goal, found = drawn.snapshot, drawn.goal, drawn.found
     waves = _waves(drawn)
     lasted = request.store.reading(lambda tx: plans.durations(tx, snapshot.state.id))
@@ -313,7 +308,7 @@ def _waves(drawn: _PlanDraft) -> list[list[DryRunStep]]:
     return dry_run_steps(graph, snapshot.group.types, found.records, found.epochs, found.now)
 
 
-def _sentence(snapshot: GroupSnapshot, goal: Goal, asked: PlanRequest) -> str:
+def _sentence(snapshot: GroupSnapshot, goal: Goal, asked: Order) -> str:
     lost = goal.document["lost"]
     of = f"; {', '.join(lost)} lost" if lost else ""
     back = "; if a step fails, everything is moved back" if returns(goal) else ""
@@ -327,7 +322,7 @@ def _sentence(snapshot: GroupSnapshot, goal: Goal, asked: PlanRequest) -> str:
     return f"{asked.verb} of {snapshot.group.name}: {where(goal)}{of} ({now}){unsaid}{back}"
 
 
-def _nothing(snapshot: GroupSnapshot, asked: PlanRequest, sentence: str) -> PlanDocument:
+def _nothing(snapshot: GroupSnapshot, asked: Order, sentence: str) -> PlanDocument:
     return {
         "plan": None,
         "verb": asked.verb,
@@ -349,8 +344,8 @@ def _nothing(snapshot: GroupSnapshot, asked: PlanRequest, sentence: str) -> Plan
 
 def _plan_command(group: str, kept: StoredPlan) -> str:
     """Return the command that plans for a group again with the inputs of a kept plan."""
-    verb = [] if kept.verb == OrderVerb.FAILOVER else ["--verb", kept.verb]
-    options = [word for name, value in kept.inputs.items() for word in _options(name, value)]
+    verb = [] if kept.order.verb == OrderVerb.FAILOVER else ["--verb", kept.order.verb]
+    options = [word for name, value in kept.order.inputs.items() for word in _options(name, value)]
     return join(["failover", "plan", group, *verb, *options])
 
 

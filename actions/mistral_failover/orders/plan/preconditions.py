@@ -128,7 +128,7 @@ def as_document(
             for record in found.records
         },
         "alarms": {
-            alarm.id: {"decision": alarm.decision, "lost": sorted(incidents.lost_members(alarm))}
+            alarm.id: {"decision": alarm.decision, "lost": sorted(alarm.lost)}
             for alarm in found.alarms
         },
         "volumes": dict(found.volumes),

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from shlex import quote
 
-from mistral_failover.alarms import suspensions
 from mistral_failover.alarms.admission import HOUR
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
@@ -24,6 +23,7 @@ from mistral_failover.model.goal import ACTIVATION, Goal
 from mistral_failover.model.heartbeats import SILENT
 from mistral_failover.model.rungs import Rung, rung_kind
 from mistral_failover.model.text import format_time
+from mistral_failover.orders import suspensions
 from mistral_failover.orders.plan.documents import PlannedFence, PlanStep, Risk
 from mistral_failover.orders.plan.preconditions import Preconditions, unfit
 from mistral_failover.orders.plan.volumes import volumes
@@ -192,7 +192,7 @@ def _for_dead_host(ladder: Sequence[Rung]) -> list[str]:
 def _alarms(case: RiskContext) -> Iterator[Risk]:
     """Yield alarms that were not acted on: the goal does not include them."""
     for alarm in case.found.alarms:
-        who = " and ".join(incidents.lost_members(alarm)) or "a member"
+        who = " and ".join(alarm.lost) or "a member"
         if alarm.decision == Decision.ADMITTED:
             yield risk(
                 "ALARM_NOT_BEGUN",

@@ -9,15 +9,26 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypedDict
 
-from mistral_failover.alarms.recording import MOST_WITHOUT_GROUP
+from mistral_failover.alarms.intake import MOST_WITHOUT_GROUP
 from mistral_failover.alarms.storm import Queued, in_order
 from mistral_failover.convergence.errors import UnknownGroup
 from mistral_failover.convergence.records import JournalKind
+from mistral_failover.fault_points import reach
 from mistral_failover.groups.snapshot import group_snapshot, locked
 from mistral_failover.groups.zones import MemberZones, member_zones
 from mistral_failover.model.decisions import Decision
+from mistral_failover.model.order import Order
 from mistral_failover.model.text import plain
-from mistral_failover.runtime.errors import ActionError
+from mistral_failover.orders import failover
+from mistral_failover.orders.alarm_failovers import BY_ALARM, begin, with_lost
+from mistral_failover.orders.answers import (
+    AdmittedAlarms,
+    PassedOver,
+    RefusedAlarm,
+    SelectionFacts,
+    StartedOrder,
+)
+from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.remedies import start_command
 from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import find_by_short_id, unknown
@@ -89,22 +100,6 @@ class Selection:
     zone: str | None = None
 
 
-class PassedOver(TypedDict):
-    """A held alarm that may be meant by a selection, and why it is not selected."""
-
-    incident: str
-    group: str
-    why: str
-
-
-class SelectionFacts(TypedDict):
-    """What a selection left out: ``passed_over``. ``unsure``: why the zones may be old, or
-    empty."""
-
-    passed_over: list[PassedOver]
-    unsure: str
-
-
 class DismissedAlarm(TypedDict):
     """A held alarm that was dismissed; ``incident``: its whole id."""
 
@@ -166,7 +161,7 @@ def _in_zone(zone: str, where: MemberZones, found: Iterable[HeldOfGroup]) -> Sel
     passed_over: list[PassedOver] = []
     for each in found:
         incident, members = each.incident, where.zones.get(str(each.incident.group_id), {})
-        lost = incidents.reported_lost(incident)
+        lost = incident.fact.lost
         zones = {name: members.get(name) for name in lost or members}
         if lost and set(zones.values()) == {zone}:
             alarms.append(each)
@@ -217,31 +212,25 @@ def _found(request: Request, tx: ProjectTransaction, selection: Selection) -> li
 
 
 def admit(
-    request: Request,
-    group: str,
-    incident_id: str,
-    because: str,
-    *,
-    to: str | Mapping[str, str] | None,
-    lost: tuple[str, ...] | None,
-    recovered: tuple[str, ...],
-) -> Incident:
-    """Admit an alarm by an operator's decision, and return its incident. No rule of admission
-    applies. An alarm whose group was unknown becomes one of ``group``. ``to``, ``lost`` and
-    ``recovered`` are what the operator asks for; ``lost`` None: see :func:`lost_members`.
+    request: Request, group: str, incident_id: str, order: Order, because: str
+) -> StartedOrder:
+    """Admit an alarm by an operator's ``order``, and start its failover. No rule of admission
+    applies. An alarm whose group was unknown becomes one of ``group``. If the order names no lost
+    members, those that the alarm reports are lost.
 
     The first digits of the incident's id are enough. Raises UnknownGroup; ActionError UNKNOWN_ID if
     it is not an incident of the group, AMBIGUOUS_ID, NOT_AN_ALARM for an order, BAD_INPUT if it is
-    not known which member is lost.
+    not known which member is lost, NOT_ADMITTED; and what :func:`failover.begin` raises.
     """
+    order = replace(order, from_alarm=True)
 
-    def admitted(tx: ProjectTransaction) -> Incident:
+    def admitted(tx: ProjectTransaction) -> tuple[Incident, Order]:
         state = locked(request, tx, group)
         identity = find_by_short_id(request, tx, incident_id, kind="incident").id
         known = incidents.get(tx, identity)
         if known is not None and known.group_id is None:
             # Its group was unknown, and now an operator names it.
-            known = replace(known, group_id=state.id, fact={**known.fact, "group": group})
+            known = replace(known, group_id=state.id, fact=replace(known.fact, group=group))
             if not incidents.adopt(tx, identity, state.id):
                 known = incidents.get(tx, identity)
         if known is None or known.group_id != state.id:
@@ -255,35 +244,45 @@ def admit(
                 f"To see its result: failover status {shlex.quote(group)}. To declare a member "
                 f"lost: {start_command(group)} --lost MEMBER",
             )
-        if known.decision != Decision.ADMITTED:
-            members = lost_members(known, lost)  # what cannot be started is not admitted
-            # Record the whole request, because a sweep may have to start it.
-            asked_for = {"to": to, "lost": members, "recovered": recovered}
-            fact = {**known.fact, "asked_for": asked_for, "refusal": ""}
-            by = request.caller
-            sentence = f"{known.sentence}; nevertheless admitted by {by}: {because}"
-            incidents.decide(tx, known.id, Decision.ADMITTED, sentence, fact)
-            tx.journal(
-                state.id, f"ADMITTED: {sentence}", kind=JournalKind.ADMITTED, incident_id=known.id
-            )
-        return known
-
-    return request.store.atomically(admitted)
-
-
-def lost_members(incident: Incident, said: tuple[str, ...] | None = None) -> tuple[str, ...]:
-    """Return the lost members that an operator said, or those that the alarm reports if the
-    operator said none. Raises ActionError BAD_INPUT if it reports none either."""
-    if said is not None:
-        return said
-    lost = incidents.reported_lost(incident)
-    if not lost:
-        raise ActionError(
-            "BAD_INPUT",
-            f"lost: incident {incident.id} does not say which member is lost",
-            "Give lost, the list of the lost members.",
+        whole = with_lost(order, known)  # what cannot be started is not admitted
+        # Record the whole order, because a sweep may have to start it.
+        fact = replace(known.fact, refusal="")
+        if known.decision == Decision.ADMITTED:
+            incidents.replace_admitted(tx, identity, fact, whole)
+            return known, whole
+        sentence = f"{known.sentence}; nevertheless admitted by {request.caller}: {because}"
+        incidents.decide(tx, identity, Decision.ADMITTED, sentence, fact, whole)
+        tx.journal(
+            state.id, f"ADMITTED: {sentence}", kind=JournalKind.ADMITTED, incident_id=identity
         )
-    return lost
+        return known, whole
+
+    incident, whole = request.store.atomically(admitted)
+    reach("held.after")
+    derive = failover.goal_function(request, whole)
+    return {**begin(request, group, derive, incident.id, because), "incident": incident.id}
+
+
+def admit_held(request: Request, selection: Selection, because: str, limit: int) -> AdmittedAlarms:
+    """Admit held alarms, by an operator's decision, and start their failovers: at most ``limit``,
+    those of groups with a higher priority first.
+
+    An alarm that names no group or no member is left out: an operator has to say which one it
+    means. Raises what :func:`selected` raises.
+    """
+    found = selected(request, selection)
+    waiting = [each for each in found.alarms if each.incident.fact.lost]
+    admitted: list[StartedOrder] = []
+    refused: list[RefusedAlarm] = []
+    for each in waiting[:limit]:
+        try:
+            admitted.append(admit(request, each.group, each.incident.id, BY_ALARM, because))
+        except Exception as error:  # noqa: BLE001 - one group's error must not stop the others
+            refused.append(
+                {"incident": each.incident.id, "group": each.group, "error": describe(error)}
+            )
+    left = max(0, len(waiting) - limit)
+    return {"admitted": admitted, "refused": refused, "left": left, **found.answer()}
 
 
 def held_children(tx: ProjectTransaction, host_event: str) -> list[HeldOfGroup]:
@@ -389,7 +388,7 @@ def _dismissed(request: Request, said: str, because: str, tx: ProjectTransaction
 def lost_fact(incident: Incident) -> list[str] | None:
     """Return the members that an alarm reports as lost, in the form that orders take; None if it
     names none."""
-    return list(incidents.reported_lost(incident)) or None
+    return list(incident.fact.lost) or None
 
 
 def _row(held: incidents.HeldIncident) -> HeldAlarmRow:
@@ -405,10 +404,10 @@ def _row(held: incidents.HeldIncident) -> HeldAlarmRow:
         "heard": incident.duplicates + 1,
         "first_at": incident.first_at,
         "last_at": incident.last_at,
-        "host": incident.fact.get("host"),
-        "zone": incident.fact.get("zone"),
+        "host": incident.fact.host,
+        "zone": incident.fact.zone,
         "children": held.children,
-        "evidence": incident.fact.get("evidence"),
+        "evidence": incident.fact.evidence or None,
         "admit": words["admit"],
         "dismiss": words["dismiss"],
     }
@@ -420,8 +419,9 @@ def commands(incident: Incident, group: str | None) -> dict[str, str]:
     more = []
     if group is None and not incident.is_host_event:
         more += ["--group", "GROUP"]
-    if (incident.fact["lost"] is None or group is None) and not incident.is_host_event:
-        more += ["--lost", incident.fact["lost"] or "MEMBER"]
+    lost = incident.fact.lost
+    if (not lost or group is None) and not incident.is_host_event:
+        more += [word for member in lost or ("MEMBER",) for word in ("--lost", member)]
     because = ["--because", "WHY"]
     return {
         "admit": shlex.join(["failover", "admit", incident.id, *more, *because]),
