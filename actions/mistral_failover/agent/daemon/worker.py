@@ -42,7 +42,7 @@ class Program:
 
 
 Steps = Generator[Program, runner.ProgramExit, _T]
-"""Work that yields each program that it needs, and goes on with its end."""
+"""Work that yields each program that it needs, and continues with its end."""
 
 
 def drive(steps: Steps[_T]) -> _T:
