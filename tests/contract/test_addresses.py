@@ -1,5 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Floating IPs, ports and allowed addresses move between servers, one at a time."""
+"""Floating IPs, ports and allowed addresses move between servers, one at a time.
+
+Measured on Nova 34, Cinder 29, Heat 27, Keystone 30 and Mistral 23:
+
+Addresses
+
+- Neutron refuses a change with an old ``If-Match: revision_number=N``: 412.
+- A floating IP that is associated again moves without an error, so a look comes first.
+- Nova waits for the compute service to attach a port. It does not wait for a detach: 202, also on
+  a dead host, where the request waits in the queue.
+- A port that belongs to a server: 409 "Port ID is still in use."
+- A project may set a port's ``device_id`` to "", and Nova then attaches the port elsewhere.
+- Allowed addresses are for the network's owner to set, not for the port's.
+"""
 
 from __future__ import annotations
 

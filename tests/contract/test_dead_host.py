@@ -4,6 +4,24 @@ detaches nothing there, and what helps is refused until the server is proven off
 allowed it.
 
 The host dies once for all tests of this file; each has servers and volumes of its own there.
+
+Measured on Nova 34, Cinder 29, Heat 27, Keystone 30 and Mistral 23:
+
+server_state
+
+- Only administrators see a server's host and ``host_status``. For a silent host it is UNKNOWN,
+  not DOWN (that means: forced down).
+- A project's user learns of a dead host only from a refused detach.
+
+deletion
+
+- 204. The compute service's event ``compute_terminate_instance: Success`` outlives the server,
+  and the project can read it (since microversion 2.21).
+- On a dead host the server is gone in less than a second, its volumes are free, and there is no
+  event.
+- Before Nova notices the host's death: 204, and ``deleting`` forever. The same request again,
+  once the host is known to be down, takes effect. After its return the compute service carries
+  the first request out after all, and its event is the proof.
 """
 
 from __future__ import annotations

@@ -1,5 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose rights a call has: the request's token as it is, or the entry of clouds.yaml."""
+"""Whose rights a call has: the request's token as it is, or the entry of clouds.yaml.
+
+Measured on Nova 34, Cinder 29, Heat 27, Keystone 30 and Mistral 23:
+
+Tokens
+
+- A trust's token is never re-scoped (403) and may not validate itself (403). It gets the catalog
+  and sees only its own project.
+- A revoked or expired token: 401 about itself, 404 about another one.
+- Services accept a revoked token while they remember it (300 s). Keystone itself sometimes
+  honours the token of a deleted trust for some seconds.
+
+Another project's things
+
+- Nova, Cinder, Heat: 404, as if they did not exist.
+- Another project's address: Cinder 400 "Malformed request url", Heat 403.
+"""
 
 from types import SimpleNamespace
 

@@ -1,5 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes are found, attached and detached once, and what Nova and Cinder say when they refuse."""
+"""Volumes are found, attached and detached once, and what Nova and Cinder say when they refuse.
+
+Measured on Nova 34, Cinder 29, Heat 27, Keystone 30 and Mistral 23:
+
+attach
+
+- 200 with the device, without the attachment's id. The volume is ``reserved``, shows no holder
+  yet, and Nova lists it.
+- If a server holds it, this one or another: 400 "is already attached to instances: ID", whatever
+  Cinder says. Otherwise Cinder's own 400, with "(HTTP 400) (Request-ID: ...)" at the end.
+- On a dead host: Nova waits 60 s for the compute service, then 500, without effect.
+- Multi-attach, the same server again: 400 "already attached".
+
+detach
+
+- 202, ``detaching``; only if Cinder calls the volume ``in-use``, else 400.
+- The root disk: 400 "Cannot detach a root device volume". A server in error: 409, vm_state.
+- On a dead host: 409 "Service is unavailable at this time.", before the volume's state is
+  checked. A detach that was accepted before Nova noticed stays ``detaching``, and is done when
+  the host is back.
+- Cinder's detach, force-detach, ``DELETE`` of an attachment: 409 "ConflictNovaUsingAttachment"
+  for every user while Nova has it; with the token of a trust, 500. Its times have whole seconds;
+  ``host_name`` is null except for administrators.
+
+extend
+
+- Cinder extends a volume that is available or in use; else 400.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conclude an operation: record its outcome, and notify the nodes that wait for it.
 
-Each function runs in one transaction. ``docs/convergence.md`` lists the rules.
+Each function runs in one transaction. ``tests/convergence/conftest.py`` lists the rules.
 """
 
 from __future__ import annotations
