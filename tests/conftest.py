@@ -13,7 +13,12 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ("support.browser", "support.cloud_order", "support.group_fixtures")
+pytest_plugins = (
+    "support.browser",
+    "support.cloud_order",
+    "support.group_fixtures",
+    "support.packages",
+)
 
 # What a user has exported for their own cloud or server is not for the tests: they name theirs.
 for _name in [name for name in os.environ if name.startswith(("OS_", "FAILOVER_"))]:

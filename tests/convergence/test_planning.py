@@ -451,9 +451,9 @@ def test_no_node_is_of_an_earlier_stage_than_one_that_it_waits_for() -> None:
 
 def test_an_update_is_of_the_later_stage_of_its_create_and_its_update() -> None:
     operations = {
-        "create": {"action": "x.make", "stage": "activate"},
-        "update": {"action": "x.change", "stage": "quiesce"},
-        "delete": {"action": "x.remove", "stage": "update_stack"},
+        "create": {"workflow": "x.make", "stage": "activate"},
+        "update": {"workflow": "x.change", "stage": "quiesce"},
+        "delete": {"workflow": "x.remove", "stage": "update_stack"},
     }
     both = load_type({**TYPES[0], "name": "both", "operations": operations})
     found = plan_traversal(

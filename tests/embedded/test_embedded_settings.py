@@ -5,8 +5,9 @@ import stat
 from pathlib import Path
 
 import pytest
+import sqlalchemy
 
-from mistral_failover.embedded import settings
+from mistral_failover.embedded import settings, sqlite
 from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.embedded.server import EmbeddedMistral
 
@@ -63,3 +64,24 @@ def test_the_file_is_for_its_owner_only_even_if_it_was_not(tmp_path):
     file = settings.write(build(), tmp_path)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert "failover-inprocess" in file.read_text()
+
+
+@pytest.mark.parametrize("database", ["sqlite://", "sqlite:///:memory:", "mysql+pymysql://u@h/d"])
+def test_only_a_sqlite_file_gets_kept_connections(database):
+    assert "connection_parameters" not in build(database=database)["database"]
+
+
+def test_the_connections_to_a_sqlite_file_are_kept_and_do_not_wait_for_the_disk(tmp_path):
+    url = f"sqlite:///{tmp_path / 'mistral.sqlite'}"
+    assert build(database=url)["database"]["connection_parameters"] == f"plugin={sqlite.PLUGIN}"
+
+    engine = sqlalchemy.create_engine(f"{url}?plugin={sqlite.PLUGIN}")
+    with engine.connect() as connection:
+        modes = [
+            connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+            for name in ("journal_mode", "synchronous")
+        ]
+
+    assert modes == ["wal", 1]
+    assert engine.pool.checkedin() == 1
+    engine.dispose()

@@ -2,7 +2,6 @@
 """Another package adds something, and it works everywhere: over an emulated cloud, without
 Mistral."""
 
-from support.packages import install
 from support.planned_groups import emulated, protect, state
 
-__all__ = ["emulated", "install", "protect", "state"]
+__all__ = ["emulated", "protect", "state"]

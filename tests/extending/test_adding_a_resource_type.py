@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A resource type is one YAML file, and one module with the actions of its operations, how it is
-observed, and how the doctor checks it."""
+"""A resource type is one YAML file, and one module with its operations, how it is observed, and how
+the doctor checks it."""
 
 from __future__ import annotations
 
@@ -42,14 +42,13 @@ properties:
 attributes:
   announced: {description: The address}
 operations:
-  create: {action: house.announce, stage: activate}
-  delete: {action: house.withdraw, stage: quiesce}
+  create: {function: announce, stage: activate}
+  delete: {function: withdraw, stage: quiesce}
 words:
   create: Announce {name} on {member}
   delete: Withdraw {name} from {member}
 """
-ACTIONS = """
-from mistral_failover.actions.operations import OperationAction
+MODULE = """
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
 
@@ -76,23 +75,16 @@ def withdraw(tools, operation):
     CALLS.append(("withdraw", operation["member"]["name"]))
     return {}
 
-class Announce(OperationAction):
-    perform = announce
-
-class Withdraw(OperationAction):
-    perform = withdraw
+OPERATIONS = (announce, withdraw)
 """
 FILES = {
     "house_types/__init__.py": "",
     "house_types/address.yaml": ADDRESS,
-    "house_actions.py": ACTIONS,
+    "house_addresses.py": MODULE,
 }
 ENTRY_POINTS = {
     "mistral_failover.types": "house = house_types",
-    "mistral_failover.resources": "house_address = house_actions",
-    "mistral.actions": (
-        "house.announce = house_actions:Announce\nhouse.withdraw = house_actions:Withdraw"
-    ),
+    "mistral_failover.resources": "house_address = house_addresses",
 }
 RESOURCES = {
     "address": {
@@ -129,7 +121,7 @@ def test_a_plan_names_its_operations_and_a_failover_carries_them_out(
         "Update the stack (routing) (if needed)",
     ]
     assert [each["level"] for each in found if "house_address" in each["sentence"]] == []
-    assert sys.modules["house_actions"].CALLS == [
+    assert sys.modules["house_addresses"].CALLS == [
         ("announce", "db_a"),
         ("withdraw", "db_a"),
         ("announce", "db_b"),
@@ -187,7 +179,7 @@ def test_an_observation_tells_that_the_group_no_longer_serves(
     group.done(recovery.Observe(group.name))
     before = group.status()["service"]["status"]
 
-    sys.modules["house_actions"].ANNOUNCED.append("another one")
+    sys.modules["house_addresses"].ANNOUNCED.append("another one")
     group.done(recovery.Observe(group.name))
 
     service = group.status()["service"]
@@ -204,7 +196,7 @@ def test_the_doctor_checks_it_in_the_group_file(protect: Callable[..., Any]) -> 
         return row["level"], row["sentence"]
 
     free = checked()
-    sys.modules["house_actions"].ANNOUNCED.append("192.0.2.7")
+    sys.modules["house_addresses"].ANNOUNCED.append("192.0.2.7")
 
     assert free == ("ok", f"address: db_a, db_b of {group.name} can announce 192.0.2.7")
     assert checked() == ("error", "address: 192.0.2.7 is in use [IN_USE]")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from mistral_lib.actions.context import ActionContext
 
-from mistral_failover.actions import operations, reports
+from mistral_failover.actions import reports
 from mistral_failover.agent.channel.interface import ChannelError, Command, CommandResult
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud import servers as cloud_servers
@@ -164,7 +164,7 @@ def before(place: Any, name: str, first: Callable[[], None], patch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    ("place", "name"), [(worker, "described"), (operations.Activate, "run"), (Channel, "run")]
+    ("place", "name"), [(worker, "described"), (worker, "carried_out"), (Channel, "run")]
 )
 def test_a_new_server_never_gets_a_start_that_was_meant_for_its_predecessor(
     state: Runtime,
@@ -212,7 +212,7 @@ def test_nor_does_it_get_a_stop(
         expected=found.current_traversal,
         cause="a test",
     ).ready
-    before(operations.Quiesce, "run", replace, monkeypatch)
+    before(worker, "carried_out", replace, monkeypatch)
 
     work_all(state, lambda: context, cleanup.traversal_id)
 

@@ -10,13 +10,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mistral_lib.actions import Action, Result
 
 from mistral_failover.agent.channel.interface import ChannelError
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.transport import LeaseLost
 from mistral_failover.convergence.records import Lock, Node, Ticket
-from mistral_failover.mistral import action_runner
 from mistral_failover.mistral.operation_documents import outcome_of, read_ticket, ticket_document
 from mistral_failover.model.errors import InvalidDocument, NoEligibleMember
 from mistral_failover.runtime.errors import ActionError, describe
@@ -168,122 +166,3 @@ def test_a_secret_in_an_exception_s_text_is_masked(
     assert secret not in json.dumps(outcome_of(None, text).error)
 
 
-class Own(Action):
-    """A user's action: it does what its class attribute says."""
-
-    does: Callable[[], Any] = dict
-    sync = True
-
-    def __init__(self, operation: dict[str, Any]) -> None:
-        super().__init__()
-        self.operation = operation
-
-    def is_sync(self) -> bool:
-        return self.sync
-
-    def run(self, context: Any) -> Any:
-        return type(self).does()
-
-
-@pytest.fixture
-def own(monkeypatch: pytest.MonkeyPatch) -> type[Own]:
-    """The class that the name ``own.action`` stands for."""
-
-    class Mine(Own):
-        pass
-
-    known = {"own.action": Mine}
-    monkeypatch.setattr(action_runner, "action_class", known.__getitem__)
-    return Mine
-
-
-def fail(error: Exception) -> Callable[[], Any]:
-    def raising() -> Any:
-        raise error
-
-    return raising
-
-
-@pytest.mark.parametrize(
-    ("does", "physical_id"),
-    [
-        (lambda: {"physical_id": "p"}, "p"),
-        (lambda: Result(data={"physical_id": "p"}), "p"),
-        (lambda: None, None),
-        (lambda: Result(data=None), None),
-        (lambda: "done", None),
-        (lambda: {"attributes": {"pair": (1, 2)}}, None),
-    ],
-)
-def test_what_an_action_returns_in_place_is_its_outcome(
-    own: type[Own], does: Callable[[], Any], physical_id: str | None
-) -> None:
-    own.does = staticmethod(does)
-
-    outcome = action_runner.run("own.action", {}, None)
-
-    assert outcome.ok
-    assert outcome.physical_id == physical_id
-    assert json.loads(json.dumps(outcome.attributes)) == outcome.attributes
-
-
-@pytest.mark.parametrize(
-    ("does", "code"),
-    [
-        (fail(ValueError("odd")), "UNEXPECTED"),
-        (fail(CloudError("QUOTA", "full")), "QUOTA"),
-        (lambda: Result(error=FACTS), "NO_PLUG"),
-        (lambda: Result(error="text"), "OPERATION_FAILED"),
-        (lambda: Result(data={"physical_id": "p"}, error=FACTS), "NO_PLUG"),
-        (lambda: {"attributes": {"at": object()}}, "UNEXPECTED"),
-        (lambda: {"attributes": {"size": float("nan")}}, "UNEXPECTED"),
-    ],
-)
-def test_an_action_that_fails_in_place_is_a_failed_outcome(
-    own: type[Own], does: Callable[[], Any], code: str
-) -> None:
-    own.does = staticmethod(does)
-
-    outcome = action_runner.run("own.action", {}, None)
-
-    assert outcome.error is not None
-    assert outcome.error["code"] == code
-
-
-class Narrow(Action):
-    """An action that takes no operation."""
-
-    def __init__(self, output: Any) -> None:
-        super().__init__()
-
-    def run(self, context: Any) -> Any:
-        return {}
-
-
-def test_an_action_that_takes_other_inputs_is_a_failed_outcome(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(action_runner, "action_class", {"own.narrow": Narrow}.__getitem__)
-
-    outcome = action_runner.run("own.narrow", {}, None)
-
-    assert outcome.error is not None
-    assert "operation" in outcome.error["message"]
-
-
-def test_an_action_whose_result_comes_later_is_refused_before_it_runs(own: type[Own]) -> None:
-    own.sync = False
-    own.does = staticmethod(fail(AssertionError("it ran")))
-
-    outcome = action_runner.run("own.action", {}, None)
-
-    assert outcome.error is not None
-    assert outcome.error["code"] == "ASYNC_ACTION"
-
-
-def test_an_action_that_is_not_installed_is_named() -> None:
-    outcome = action_runner.run("unknown.brings_this", {}, None)
-
-    assert outcome.error is not None
-    assert outcome.error["code"] == "UNKNOWN_ACTION"
-    assert "unknown.brings_this" in outcome.error["message"]

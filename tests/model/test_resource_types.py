@@ -44,8 +44,7 @@ TYPE: dict[str, Any] = {
     "operations": {
         "create": {"workflow": "acme.assign_ip"},
         "update": {
-            "workflow": "acme.assign_ip",
-            "action": "acme.assign_ip",
+            "function": "assign_ip",
             "timeout": 60,
             "stage": "activate",
         },
@@ -82,7 +81,7 @@ def test_a_type_file_is_read_in_full() -> None:
     assert loaded.attributes == ("mac", "port")
     assert loaded.operations == {
         "create": OperationSpec("acme.assign_ip", None, 300),
-        "update": OperationSpec("acme.assign_ip", "acme.assign_ip", 60, Stage.ACTIVATE),
+        "update": OperationSpec(None, "assign_ip", 60, Stage.ACTIVATE),
     }
     assert loaded.schema["required"] == ["address", "server"]
     assert loaded.schema["additionalProperties"] is False
@@ -104,14 +103,6 @@ def test_a_small_type_needs_no_more_than_a_way_to_create() -> None:
     )
     assert (loaded.replace, loaded.member_property, loaded.attributes) == ("create_first", None, ())
     check_properties(loaded, {})
-
-
-def test_an_action_alone_carries_an_operation_out_and_wins_over_a_workflow() -> None:
-    alone = load_type(changed("operations/update", {"action": "acme.move"})).operations["update"]
-    both = load_type(TYPE).operations["create"], load_type(TYPE).operations["update"]
-
-    assert (alone.workflow, alone.carried_out_by) == (None, "acme.move")
-    assert [spec.carried_out_by for spec in both] == ["acme.assign_ip", "acme.assign_ip"]
 
 
 def test_keys_needed_inside_a_mapping_are_said_with_all_of() -> None:
@@ -165,7 +156,8 @@ def test_keys_needed_inside_a_mapping_are_said_with_all_of() -> None:
         ("operations/create", {}, "operations", "create is missing", "workflow"),
         ("operations/remove", {}, "operations.remove", "unknown key", "delete"),
         ("operations/update", DELETE, "operations", "kind, mask, routes, server", "immutable"),
-        ("operations/update", {"timeout": 3}, "operations.update", 'nor "action"', "Add"),
+        ("operations/update", {"timeout": 3}, "operations.update", "exactly one", "add"),
+        ("operations/update/workflow", "acme.x", "operations.update", "exactly one", "Keep"),
         (
             "operations/update/stage",
             "activation",
@@ -175,8 +167,8 @@ def test_keys_needed_inside_a_mapping_are_said_with_all_of() -> None:
         ),
         ("operations/update/stage", 3, "operations.update.stage", "allowed", "move_volumes"),
         ("operations/update/timeout", 0, "operations.update.timeout", "at least 1", "bound"),
-        ("operations/update/workflow", "a b", "operations.update.workflow", "not a valid", "Use"),
-        ("operations/update/action", "$(x)", "operations.update.action", "not a valid", "Use"),
+        ("operations/create/workflow", "a b", "operations.create.workflow", "not a valid", "Use"),
+        ("operations/update/function", "$(x)", "operations.update.function", "valid name", "Start"),
     ],
 )
 def test_a_fault_in_a_type_file_is_named_with_its_place(

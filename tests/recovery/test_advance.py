@@ -20,11 +20,11 @@ from mistral_lib.actions.context import ActionContext
 from sqlalchemy.exc import OperationalError
 
 from mistral_failover.actions import base, locks, reports
-from mistral_failover.actions import operations as operation_actions
 from mistral_failover.convergence.records import Outcome, Ready, Record, Step, Ticket
-from mistral_failover.mistral import action_runner, api, user_workflows
+from mistral_failover.mistral import api, user_workflows
 from mistral_failover.model.stages import Stage
 from mistral_failover.recovery import advance
+from mistral_failover.resources import modules, worker
 from mistral_failover.runtime.budgets import Need
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
@@ -84,7 +84,7 @@ class Operations:
         self.at_once = 0
         self.most_at_once = 0
 
-    def run(self, _action: str, operation: dict[str, Any], _context: Any) -> Outcome:
+    def run(self, _request: Any, _guard: Any, _function: str, operation: Any) -> Outcome:
         name = operation["resource"]["name"]
         with self.began:
             self.all.append(operation)
@@ -111,7 +111,7 @@ class Operations:
 @pytest.fixture
 def operations(monkeypatch: pytest.MonkeyPatch) -> Iterator[Operations]:
     found = Operations()
-    monkeypatch.setattr(action_runner, "run", found.run)
+    monkeypatch.setattr(worker, "carried_out", found.run)
     yield found
     for event in found.held.values():
         event.set()
@@ -536,7 +536,7 @@ def test_a_worker_that_lost_its_lock_to_another_gives_up_nothing(
 ) -> None:
     ready = started(resources=DATA)
 
-    def robbed(_action: str, operation: dict[str, Any], _context: Any) -> Outcome:
+    def robbed(_request: Any, _guard: Any, _function: str, operation: Any) -> Outcome:
         lock = operation["ticket"]["lock"]
         forced = locks.BreakLock(
             lock["resource_id"], lock["owner"], force=True, because="it is frozen"
@@ -545,7 +545,7 @@ def test_a_worker_that_lost_its_lock_to_another_gives_up_nothing(
         assert state.engine.check(ready, "another worker").operation is not None
         return LOST
 
-    monkeypatch.setattr(action_runner, "run", robbed)
+    monkeypatch.setattr(worker, "carried_out", robbed)
 
     became_ready = work(state, context, ready)
 
@@ -637,7 +637,7 @@ def test_a_call_whose_process_has_nothing_to_do_gives_its_thread_back(
         "outcome": None,
     }
     monkeypatch.undo()
-    monkeypatch.setattr(action_runner, "run", operations.run)
+    monkeypatch.setattr(worker, "carried_out", operations.run)
     assert advanced(state, context, ready)["state"] == "COMPLETE"
 
 
@@ -809,7 +809,7 @@ def endless(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
             time.sleep(0.01)
         return {"physical_id": "p1"}
 
-    monkeypatch.setattr(operation_actions.Activate, "perform", staticmethod(perform))
+    monkeypatch.setattr(modules, "operation", lambda _type, _function: perform)
     monkeypatch.setattr(Request, "cloud", lambda self, guard: SimpleNamespace(guard=guard))
     monkeypatch.setattr(Request, "channel", lambda self, cloud, guard: None)
     return began

@@ -14,8 +14,8 @@ from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.actions import alarms, reports, suspensions
 from mistral_failover.convergence.records import JournalKind, Outcome, Ready
-from mistral_failover.mistral import action_runner
 from mistral_failover.reports import status as status_report
+from mistral_failover.resources import worker
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
 from mistral_failover.store.transaction import SqlTransaction
@@ -49,12 +49,12 @@ def attached(
 ) -> None:
     """The volume is attached to db_a, and the application can not be started."""
 
-    def run(name: str, operation: dict[str, Any], context: Any) -> Outcome:
-        if name == "failover.attach_volume":
+    def run(_request: Any, _guard: Any, function: str, _operation: Any) -> Outcome:
+        if function == "attach_volume":
             return Outcome(physical_id="v1", attributes={"server_id": "s-a"})
         return Outcome(error={"code": "X", "message": "a person must look"}, blocked=True)
 
-    monkeypatch.setattr(action_runner, "run", run)
+    monkeypatch.setattr(worker, "carried_out", run)
     work_all(state, lambda: context, started(resources=RESOURCES).traversal_id)
 
 

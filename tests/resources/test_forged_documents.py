@@ -5,25 +5,19 @@ is looked up in the ledger; of whom and what it speaks says the state store."""
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.actions import operations as operation_actions
 from mistral_failover.convergence.records import Ready
-from mistral_failover.mistral.operation_documents import (
-    IssuedOperation,
-    OperationDocument,
-    read_ticket,
-)
+from mistral_failover.mistral.operation_documents import read_ticket
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
 from support.driving import handed_out
-from support.rows import statements_of
 
 FOREIGN = {
     ("group",): "theirs",
@@ -83,23 +77,6 @@ def test_a_document_as_it_was_handed_out_is_acted_on(
 ) -> None:
     assert operation_actions.Activate(document).run(context) == {}
     assert acted == [document]
-
-
-def test_only_the_process_that_has_read_an_operation_can_say_so(
-    state: Runtime, context: ActionContext, document: dict[str, Any], acted: list[dict[str, Any]]
-) -> None:
-    """Its worker hands the document on in place, and it is not read a second time."""
-    ticket = read_ticket(document["ticket"])
-    issued = IssuedOperation(cast(OperationDocument, document), ticket)
-    handed_on = json.loads(json.dumps(issued))
-
-    with statements_of(state.database) as said:
-        operation_actions.Activate(issued).run(context)
-        assert not any(each.startswith("SELECT") for each in said), said
-        operation_actions.Activate(handed_on).run(context)
-        assert any(each.startswith("SELECT") for each in said)
-
-    assert acted == [document, document]
 
 
 @pytest.mark.parametrize("path", FOREIGN, ids=".".join)

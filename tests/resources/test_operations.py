@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -34,7 +35,13 @@ OPERATION: dict[str, Any] = {
     "group": "payments",
     "group_id": "g-1",
     "stack": "payments",
-    "resource": {"id": "r", "physical_id": None, "attributes": {"server_id": "s-a"}},
+    "resource": {
+        "id": "r",
+        "name": "data",
+        "type": "house",
+        "physical_id": None,
+        "attributes": {"server_id": "s-a"},
+    },
     "member": MEMBER,
     "properties": PROPERTIES,
     "previous": None,
@@ -67,8 +74,17 @@ def volumes_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(volumes, "exists", lambda *_: True)
 
 
+class Empty:
+    """A state store that has nothing else of the group."""
+
+    def reading(self, _read: Any) -> dict[str, Any]:
+        return {}
+
+
 def context(channel: Obedient) -> OperationContext:
-    return OperationContext(None, channel)  # type: ignore[arg-type] - no operation here calls the cloud
+    request: Any = SimpleNamespace(store=Empty())
+    cloud: Any = None  # no operation here calls it
+    return OperationContext(request, cloud, channel, lambda: None)
 
 
 def test_the_start_command_gets_every_further_property_as_an_argument() -> None:

@@ -14,8 +14,8 @@ from mistral_failover.agent.channel.interface import ChannelError
 from mistral_failover.cloud import servers
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import Outcome, Ready, Record
-from mistral_failover.mistral import action_runner
 from mistral_failover.mistral.operation_documents import outcome_of
+from mistral_failover.resources import worker
 from mistral_failover.resources.fence import ladder as fence_ladder
 from mistral_failover.resources.operation_context import OperationContext
 from mistral_failover.runtime import rights
@@ -44,11 +44,11 @@ def incarnate(monkeypatch: pytest.MonkeyPatch, *outcomes: Outcome) -> list[dict[
     """Let operations in place come to these outcomes, the last one for ever; what was asked for."""
     operations: list[dict[str, Any]] = []
 
-    def run(name: str, operation: dict[str, Any], context: Any) -> Outcome:
+    def run(_request: Any, _guard: Any, _function: str, operation: Any) -> Outcome:
         operations.append(operation)
         return outcomes[min(len(operations), len(outcomes)) - 1]
 
-    monkeypatch.setattr(action_runner, "run", run)
+    monkeypatch.setattr(worker, "carried_out", run)
     return operations
 
 
@@ -149,7 +149,7 @@ def test_a_service_that_cannot_be_asked_says_nothing_about_a_member(
     operation = {"key": "k", "group": "g", "group_id": "i", "properties": {"ladder": ladder}}
 
     with pytest.raises(CloudError) as raised:
-        fence_ladder.fence(OperationContext(None, Channel()), operation, target)  # type: ignore[arg-type]
+        fence_ladder.fence(OperationContext(None, None, Channel(), lambda: None), operation, target)  # type: ignore[arg-type]
     assert raised.value.code == "TRUST_GONE"
 
 

@@ -112,7 +112,7 @@ class Attempt:
         }
         here = tuple((server, stop) for server in servers for stop in stops)
         target = FenceTarget(member, servers, here, without_stop_command, self.confirmed, attached)
-        context = OperationContext(Cloud(), self, lambda: self.mistral)  # type: ignore[arg-type]
+        context = OperationContext(None, Cloud(), self, lambda: self.mistral)  # type: ignore[arg-type]
         attributes: dict[str, Any] = fence(context, operation, target)["attributes"]
         return attributes
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -166,9 +167,10 @@ class Fencing:
         channel = channel_for(
             f"emulator+{self.emulated.url}", ChannelContext(self.cloud.session, guard, None)
         )
-        context = OperationContext(
-            self.cloud, channel, runtime=self.runtime, project_id=more.pop("project", PROJECT)
+        request: Any = SimpleNamespace(
+            runtime=self.runtime, project_id=more.pop("project", PROJECT)
         )
+        context = OperationContext(request, self.cloud, channel, lambda: None)
         member = MemberRow("db_a", self.server, 1.0, 1, None)
         facts = {"servers": (self.server,), "stops": (), "without_stop_command": (), **more}
         operation: Any = {

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from stevedore import ExtensionManager
 
-from mistral_failover.mistral import action_runner
 from mistral_failover.model import installed, rungs, types, validation
 
 Install = Callable[[Mapping[str, str], Mapping[str, str]], None]
@@ -64,6 +63,5 @@ def _look_again() -> None:
         rungs.rung_kinds,
         types._installed,
         validation._grammar,
-        action_runner.action_class,
     ):
         cached.cache_clear()

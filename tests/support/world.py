@@ -30,8 +30,7 @@ def type_file(name: str, *, replace: str = "create_first", member: bool = False)
         "properties": properties,
         "attributes": {"echo": {"description": "the value it was given"}},
         "operations": {
-            verb: {"workflow": f"test.{verb}", "action": f"test.{verb}"}
-            for verb in ("create", "update", "delete")
+            verb: {"workflow": f"test.{verb}"} for verb in ("create", "update", "delete")
         },
     }
     if member:

@@ -108,7 +108,9 @@ def populate(settings: Settings) -> None:
     """
     if populated(settings):
         return
-    tool(settings, "python", str(HERE / "populate.py"), "populate")
+    # They are checked elsewhere; Mistral would check its own JSON schema for each of their tasks.
+    unchecked = {"OS_API__VALIDATION_MODE": "disabled"}
+    tool(settings, "mistral-db-manage", "populate", secrets=unchecked)
     value = (settings.venv / ".pack").read_text(encoding="ascii")
     hashes.stamp_with(_populated(settings), value)
 

@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A user's own types: operations that are workflows of theirs, or one action of theirs."""
+"""A user's own types: operations that are workflows of theirs, or functions of their package."""
 
 from __future__ import annotations
 
-import importlib
-import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from stevedore import ExtensionManager
 
 from mistral_failover.lab.testing.run import Run
+from support.packages import Install
 
 TICKET = {
     "failover_type_version": "2026-11-21",
@@ -225,44 +222,30 @@ def test_an_operation_that_takes_too_long_fails_and_is_taken_up_under_the_same_k
     assert paper(group)[-1]["physical_id"] == f"true {operation['key']}"
 
 
-HOUSE_ACTIONS = """
-from mistral_lib.actions import Action, Result
+FUNCTIONS = """
+from mistral_failover.runtime.errors import ActionError
 
-class Open(Action):
-    def __init__(self, operation):
-        self.operation = operation
+def open_ticket(context, operation):
+    if operation["properties"]["holder"] == "db_b":
+        raise ActionError("NO_PAPER", "out of paper", "Fill.")
+    return {"physical_id": operation["verb"], "attributes": {"number": 3}}
 
-    def run(self, context):
-        if self.operation["properties"]["holder"] == "db_b":
-            return Result(error={"code": "NO_PAPER", "message": "out of paper", "remedy": "Fill."})
-        return {"physical_id": self.operation["verb"], "attributes": {"number": 3}}
+OPERATIONS = (open_ticket,)
 """
 
 
 @pytest.fixture
-def house_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """An installed package with an action; returns the action's name."""
-    module = f"house_{tmp_path.name}".replace("-", "_")
-    name = f"{module}.open"
-    (tmp_path / f"{module}.py").write_text(HOUSE_ACTIONS, encoding="utf-8")
-    info = tmp_path / f"{module}-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[mistral.actions]\n{name} = {module}:Open\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    # What is installed is looked up once a process.
-    monkeypatch.setattr(ExtensionManager, "ENTRY_POINT_CACHE", {})
-    importlib.invalidate_caches()
-    yield name
-    sys.modules.pop(module, None)
+def functions(install: Install) -> dict[str, Any]:
+    """The type, with an operation that is a function of an installed package."""
+    points = {"mistral_failover.resources": "ticket = house_tickets"}
+    install({"house_tickets.py": FUNCTIONS}, points)
+    return {**TICKET, "operations": {"create": {"function": "open_ticket"}}}
 
 
-def test_an_operation_that_is_one_action_is_carried_out_in_place(
-    protect: Callable[..., Any], house_pack: str
+def test_an_operation_that_is_a_function_is_carried_out_in_place(
+    protect: Callable[..., Any], functions: dict[str, Any]
 ) -> None:
-    operation = {"action": house_pack}
-    kind = {**TICKET, "operations": {"create": operation}}
-    group = protect(RESOURCES, [kind])
+    group = protect(RESOURCES, [functions])
 
     group.activate()
 
@@ -270,12 +253,10 @@ def test_an_operation_that_is_one_action_is_carried_out_in_place(
     assert (record["physical_id"], record["attributes"]) == ("create", {"number": 3})
 
 
-def test_an_action_in_place_that_fails_fails_the_failover_with_its_code(
-    protect: Callable[..., Any], house_pack: str
+def test_a_function_that_fails_fails_the_failover_with_its_code(
+    protect: Callable[..., Any], functions: dict[str, Any]
 ) -> None:
-    operation = {"action": house_pack}
-    kind = {**TICKET, "operations": {"create": operation}}
-    group = protect(RESOURCES, [kind])
+    group = protect(RESOURCES, [functions])
 
     run = group.run("activate_first", group=group.name, to="db_b")
 

@@ -9,23 +9,10 @@ from mistral_lib import actions
 from mistral_lib.actions import Result
 
 from mistral_failover.mistral import event_hooks
+from mistral_failover.runtime import rights
 from mistral_failover.runtime.errors import caught
 from mistral_failover.runtime.process import runtime
 from mistral_failover.runtime.request import Request
-
-# Errors that a token may cause once Keystone no longer accepts it. Services answer 401, or 503
-# while Keystone refuses to answer them. A channel that asks Keystone then seems out of reach, and
-# without Nova there is neither a proof nor a standby.
-_DOUBTFUL = frozenset(
-    {
-        "TOKEN_EXPIRED",
-        "SERVER_ERROR",
-        "REFUSED",
-        "UNREACHABLE",
-        "FENCE_UNPROVEN",
-        "NO_ELIGIBLE_MEMBER",
-    }
-)
 
 
 class FailoverAction(actions.Action):  # type: ignore[misc]
@@ -46,11 +33,8 @@ class FailoverAction(actions.Action):  # type: ignore[misc]
 
     def _answered(self, request: Request) -> Any:
         try:
-            return self.answer(request)
-        except Exception as error:
-            if getattr(error, "code", None) not in _DOUBTFUL:
-                raise
-            raise request.refusal() or error from None
+            with rights.named_if_ended(request):
+                return self.answer(request)
         finally:
             event_hooks.after(request)
 

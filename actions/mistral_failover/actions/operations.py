@@ -1,18 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One action per operation of the shipped types."""
+"""The operations of the shipped types, for the workflows of types of users: one action each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
 from typing import Any, ClassVar
 
 from mistral_failover.actions.base import FailoverAction
-from mistral_failover.groups import kept_parts
-from mistral_failover.mistral.api import mistral_of
-from mistral_failover.mistral.operation_documents import OperationDocument
-from mistral_failover.model.goal import ACTIVATION
 from mistral_failover.resources import (
     activation,
     alarm,
@@ -28,79 +21,36 @@ from mistral_failover.resources import (
     volume_attachment,
 )
 from mistral_failover.resources.fence import ladder
-from mistral_failover.resources.fence.rung import FenceTarget
-from mistral_failover.resources.fence.watch import WatchfulGuard
-from mistral_failover.resources.operation_context import OperationContext, sharing
+from mistral_failover.resources.modules import Operate
+from mistral_failover.resources.operation_context import under_lease
 from mistral_failover.runtime.request import Request
-from mistral_failover.store import attached_volumes, details, groups
-from mistral_failover.store.attached_volumes import AttachedVolume
-from mistral_failover.store.transaction import ProjectTransaction
 
 
 class OperationAction(FailoverAction):
-    """Carries out an operation under its lock: every call is guarded by the operation's lease."""
+    """Carries out an operation under its lock, on behalf of a workflow that was handed it: every
+    call is guarded by the operation's lease."""
 
-    perform: ClassVar[Callable[[OperationContext, OperationDocument], dict[str, Any]]]
+    perform: ClassVar[Operate]
 
     def __init__(self, operation: Any) -> None:
         super().__init__()
         self.operation = operation
 
     def answer(self, request: Request) -> Any:
+        """Call the operation's function with what the state store has of the operation."""
         ticket, operation = ownership.authorized_operation(request, self.operation)
         with request.runtime.leases.hold(ticket.lock) as lease:
             guard = request.runtime.guard(lease, request.project_id, operation["unsettled"])
-            guard.permit("GET")  # without a lease, it must not act in the cloud or on a member
-            cloud = request.cloud(guard)
-            channel = request.channel(cloud, guard)
-            mistral = partial(mistral_of, request, guard)
-            context = OperationContext(cloud, channel, mistral, request.runtime, request.project_id)
-            return self.carry_out(request, context, operation)
-
-    def carry_out(
-        self, request: Request, context: OperationContext, operation: OperationDocument
-    ) -> dict[str, Any]:
-        """Run the operation's function."""
-        return type(self).perform(context, operation)
+            return type(self).perform(under_lease(request, guard), operation)
 
 
 class AttachVolume(OperationAction):
     """Attach a volume to a member."""
 
-    def carry_out(
-        self, request: Request, context: OperationContext, operation: OperationDocument
-    ) -> dict[str, Any]:
-        resource = operation["resource"]
-
-        def read(tx: ProjectTransaction) -> AttachedVolume | None:
-            group_id, name = operation["group_id"], resource["name"]
-            return attached_volumes.volumes(tx, group_id, resource["type"], name).get(name)
-
-        known = request.store.reading(read)
-        return volume_attachment.attach_volume(context, operation, known)
+    perform = volume_attachment.attach_volume
 
 
-class RemovalOfShared(OperationAction):
-    """Remove what two roles may share. If both are on one member it is there once, and stays as
-    long as one of them needs it."""
-
-    def carry_out(
-        self, request: Request, context: OperationContext, operation: OperationDocument
-    ) -> dict[str, Any]:
-        """Run the operation's function, unless another resource of the group has the same there."""
-
-        resource = operation["resource"]
-
-        def read(tx: ProjectTransaction) -> list[str]:
-            same = tx.records_of(operation["group_id"], resource["type"], resource["physical_id"])
-            return sharing(same, operation)
-
-        if names := request.store.reading(read):
-            return {"attributes": {"kept_for": ", ".join(names)}}
-        return super().carry_out(request, context, operation)
-
-
-class DetachVolume(RemovalOfShared):
+class DetachVolume(OperationAction):
     """Detach a volume and check that it is gone, unless another resource of the group has it there
     too."""
 
@@ -124,65 +74,48 @@ class Quiesce(OperationAction):
 
     perform = activation.quiesce
 
-    def carry_out(
-        self, request: Request, context: OperationContext, operation: OperationDocument
-    ) -> dict[str, Any]:
-        """Run the stop command, unless the agent never knew the start command."""
-        record_id = operation["resource"]["id"]
-        errors = request.store.reading(lambda tx: details.errors_of_making(tx, record_id))
-        if activation.never_ran(errors):
-            return {}
-        return super().carry_out(request, context, operation)
-
 
 class AssociateFloatingIp(OperationAction):
     """Associate a floating IP with a member's port."""
 
-    perform = floating_ip.associate
+    perform = floating_ip.associate_floating_ip
 
 
 class DisassociateFloatingIp(OperationAction):
     """Take a floating IP from a member's port."""
 
-    perform = floating_ip.disassociate
+    perform = floating_ip.disassociate_floating_ip
 
 
 class EnablePoolMember(OperationAction):
     """Enable a member in its load balancer's pool."""
 
-    perform = load_balancer_member.enable
+    perform = load_balancer_member.enable_pool_member
 
 
-class DisablePoolMember(RemovalOfShared):
+class DisablePoolMember(OperationAction):
     """Drain and disable a member in its load balancer's pool, unless another resource of the group
     needs it."""
 
-    perform = load_balancer_member.disable
+    perform = load_balancer_member.disable_pool_member
 
 
 class PointName(OperationAction):
     """Point a DNS name to a member."""
 
-    perform = dns_record.point
+    perform = dns_record.point_name
 
 
 class RemoveName(OperationAction):
     """Delete a DNS name that the group no longer wants."""
 
-    perform = dns_record.remove
+    perform = dns_record.remove_name
 
 
 class PointAlarm(OperationAction):
     """Let an alarm watch a member's server."""
 
-    def carry_out(
-        self, request: Request, context: OperationContext, operation: OperationDocument
-    ) -> dict[str, Any]:
-        def read(tx: ProjectTransaction) -> groups.MemberRow | None:
-            members = groups.members_of(tx, operation["group_id"])
-            return members.get(operation["properties"]["server"])
-
-        return alarm.point(context, operation, request.store.reading(read))
+    perform = alarm.point_alarm
 
 
 class AttachPort(OperationAction):
@@ -212,66 +145,22 @@ class ForbidAddress(OperationAction):
 class PatchStack(OperationAction):
     """PATCH the stack's parameters."""
 
-    def carry_out(
-        self, request: Request, context: OperationContext, operation: OperationDocument
-    ) -> dict[str, Any]:
-        keep = kept_parts.parts_to_keep(request, operation["group_id"], operation["group"])
-        return stack_parameters.patch_stack(context, operation, keep)
+    perform = stack_parameters.patch_stack
 
 
 class PatchTemplate(OperationAction):
     """PATCH the stack to another template."""
 
-    def carry_out(
-        self, request: Request, context: OperationContext, operation: OperationDocument
-    ) -> dict[str, Any]:
-        keep = kept_parts.parts_to_keep(request, operation["group_id"], operation["group"])
-        return stack_template.patch_template(context, operation, keep)
+    perform = stack_template.patch_template
 
 
 class ReplaceServer(OperationAction):
     """Have Heat create another server for a member."""
 
-    def carry_out(
-        self, request: Request, context: OperationContext, operation: OperationDocument
-    ) -> dict[str, Any]:
-        return group_member.replace_server(request, context, operation)
+    perform = group_member.replace_server
 
 
 class Fence(OperationAction):
     """Climb the ladder until it is proven that a member no longer writes."""
 
-    def carry_out(
-        self, request: Request, context: OperationContext, operation: OperationDocument
-    ) -> dict[str, Any]:
-        target = self._suspect(request, operation)
-        guard = WatchfulGuard(context.cloud.guard, target.confirmed)
-        cloud = request.cloud(guard)
-        climbing = replace(context, cloud=cloud, channel=request.channel(cloud, guard))
-        return ladder.fence(context, operation, target, climbing)
-
-    def _suspect(self, request: Request, operation: OperationDocument) -> FenceTarget:
-        name = operation["properties"]["member"]
-        database = request.store
-
-        def member(tx: ProjectTransaction) -> groups.MemberRow:
-            return groups.members_of(tx, operation["group_id"])[name]
-
-        def read(tx: ProjectTransaction) -> FenceTarget:
-            group_id = operation["group_id"]
-            state = groups.get(tx, group_id)
-            assert state is not None  # an operation of it is under way
-            group = request.runtime.definitions.group(tx, state)
-            return ladder.fence_target(
-                member(tx),
-                tx.records(group_id),
-                group.types,
-                lambda: database.reading(member).confirmed_because,
-                {
-                    spec.name: spec.properties
-                    for spec in group.resources.values()
-                    if spec.type == ACTIVATION
-                },
-            )
-
-        return database.reading(read)
+    perform = ladder.fence_member

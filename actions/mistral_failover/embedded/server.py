@@ -290,16 +290,11 @@ class EmbeddedMistral:
     def _open_database(self, stack: contextlib.ExitStack) -> None:
         from mistral.db.v2 import api as db_api
 
-        from mistral_failover.embedded import orphaned_executions, reset, speedups
+        from mistral_failover.embedded import orphaned_executions, reset
 
         stack.callback(reset.forget_database)
-        speedups.cache_statements()
-        speedups.load_whole_rows()
-        engine = reset.database_engine()
-        if engine.url.get_backend_name() == "sqlite":
-            speedups.tune_sqlite(engine)
+        if reset.database_engine().url.get_backend_name() == "sqlite":
             db_api.setup_db()
-        speedups.look_for_own_actions(engine)
         with self.context():
             self._inherited = [row["id"] for row in orphaned_executions.unfinished(None)]
 
@@ -308,11 +303,9 @@ class EmbeddedMistral:
         from mistral.executors import executor_server
         from mistral.services import periodic_server
 
-        from mistral_failover.embedded import egress, reset, scheduler, speedups
+        from mistral_failover.embedded import egress, reset, scheduler
 
-        speedups.cache_schema_validators()
         egress.install()
-        speedups.send_no_definitions()
         scheduler.install()
         stack.callback(reset.forget_services)
         # Stopped in the reverse order: what the executor gives back needs a running engine.
@@ -327,8 +320,6 @@ class EmbeddedMistral:
             stack.callback(reset.stop_service, service)
             service.wait_started()
         if self._api:
-            speedups.order_attributes()
-            speedups.keep_signatures()
             from mistral.api import app
 
             api = app.setup_app()

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from mistral_failover.embedded import sqlite
 from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.loopback import is_loopback
 
@@ -20,7 +21,8 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "rpc_response_timeout": 60,
     },
     # Read-only requests, such as an exporter's, need not leave records behind.
-    "api": {"allow_action_execution_deletion": True},
+    # A definition is checked unless its sender says that it was, as this package does of its own.
+    "api": {"allow_action_execution_deletion": True, "validation_mode": "enabled"},
     # With "local" the engine runs with-items one after the other.
     "executor": {"type": "remote"},
     "notifier": {"type": "local"},
@@ -103,6 +105,8 @@ def build(
     result: Settings = {g: {k: _text(v) for k, v in o.items()} for g, o in DEFAULTS.items()}
     result["DEFAULT"]["executor_thread_pool_size"] = str(threads)
     result["database"] = {"connection": database}
+    if sqlite.used_by(database):
+        result["database"]["connection_parameters"] = f"plugin={sqlite.PLUGIN}"
     result["api"] |= {"host": check_loopback(host), "port": str(port)}
     result["oslo_policy"] = {"policy_file": str(state_dir / "policy.yaml")}
     if auth_url:

@@ -16,7 +16,7 @@ from typing import Any
 
 import networkx as nx
 
-from mistral_failover.embedded import boot, definitions, speedups, workflow_style
+from mistral_failover.embedded import boot, definitions, workflow_style
 from mistral_failover.model.documents import load_workflow
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.stages import Stage, rank
@@ -68,7 +68,6 @@ def validate(
     order. :raises OSError: a file cannot be read.
     """
     boot.init()
-    speedups.cache_schema_validators()
     files = [(str(p), Path(p).read_text("utf-8")) for p in paths]
     problems: list[Problem] = []
     parsed: list[tuple[str, Any]] = []
@@ -108,6 +107,8 @@ def main(paths: Iterable[str | Path], *, strict: bool = False, ignore: Collectio
 
 
 def _parse(file: str, text: str) -> tuple[list[Any], list[Problem]]:
+    # First: the language alone would import the expressions half way, and lose functions.
+    import mistral.db.v2.api  # noqa: F401
     from mistral import exceptions as exc
     from mistral.lang import parser
 

@@ -23,7 +23,6 @@ from mistral_failover.store.transaction import ProjectTransaction
 
 ASK = 5.0
 """Seconds after which no further agent is asked, however many members there are."""
-_COMMANDED = "failover.activate"
 _COMMANDS = ("start", "stop")
 """The properties of an activation that name commands."""
 
@@ -168,8 +167,7 @@ def _sentence(member: MemberRow, beat: Heartbeat | None) -> str:
 
 def sends_commands(group: Group) -> bool:
     """Return whether agents start or stop anything of a group."""
-    kinds = [group.types[spec.type] for spec in group.resources.values()]
-    return any(spec.action == _COMMANDED for kind in kinds for spec in kind.operations.values())
+    return any(spec.type == ACTIVATION for spec in group.resources.values())
 
 
 def commands_of(group: Group, roles: Iterable[str] | None = None) -> frozenset[str]:

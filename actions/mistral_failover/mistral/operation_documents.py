@@ -46,7 +46,7 @@ class InputDocument(TypedDict):
 
 
 class OperationDocument(TypedDict):
-    """The input of every operation's workflow and action."""
+    """The input of every operation's workflow and function."""
 
     ticket: Mapping[str, Any]
     """The right to carry it out and to conclude it; pass it on as it is."""
@@ -78,18 +78,6 @@ class OperationDocument(TypedDict):
     looks, and requests nothing until then."""
     timeout: float
     """The seconds that it may take."""
-
-
-class IssuedOperation(dict[str, Any]):
-    """An operation's document in the process that took its lock, which has just read it from the
-    state store. Only its own process can make one: what Mistral carries is a plain mapping.
-
-    ``ticket``: the right to carry it out.
-    """
-
-    def __init__(self, document: OperationDocument, ticket: Ticket) -> None:
-        super().__init__(document)
-        self.ticket = ticket
 
 
 def ticket_document(ticket: Ticket) -> dict[str, Any]:
@@ -176,10 +164,10 @@ def _member_document(member: MemberRow, operation: Operation) -> MemberDocument:
 
 
 def outcome_of(result: Any, error: Any) -> Outcome:
-    """Convert the result of an operation's workflow or action to an outcome.
+    """Convert the result of an operation's workflow or function to an outcome.
 
     ``result`` may have physical_id and attributes; ``error`` has code, message, remedy and perhaps
-    blocked or transient, or is whatever else a user's workflow or action returned.
+    blocked or transient, or is whatever else a user's workflow returned.
     """
     if error is not None:
         facts = _error_facts(error)

@@ -134,7 +134,7 @@ _OPERATION: dict[str, Any] = {
     "type": "object",
     "properties": {
         "workflow": {"type": "string", "pattern": WORKFLOW_NAME},
-        "action": {"type": "string", "pattern": WORKFLOW_NAME},
+        "function": _NAME,
         "timeout": {"type": "integer", "minimum": 1, "maximum": MAX_SECONDS},
         "stage": {"enum": list(Stage)},
     },

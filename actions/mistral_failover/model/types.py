@@ -21,7 +21,7 @@ A type is one YAML file::
     attributes:                      # what get_attr may ask for
       device: {description: Device name on the server}
     operations:                      # create, update, delete
-      create: {action: failover.attach_volume, timeout: 300, stage: move_volumes}
+      create: {function: attach_volume, timeout: 300, stage: move_volumes}
       delete: {workflow: house.take_volume_away}
     words:                           # by operation: how people read it
       create: Attach {name} to {member}
@@ -29,8 +29,8 @@ A type is one YAML file::
 ``required`` and ``immutable`` are true or false. For keys that a mapping needs inside, use ``allOf:
 [{required: [...]}]``. Properties beyond the named ones are always mutable. An operation that is
 absent (or ``{}``) has no side effect. ``create`` is always needed, ``update`` only if a property is
-mutable. An ``action`` or a ``workflow`` carries out an operation; if both are named, the action
-does. ``timeout`` is in seconds, default 300. ``stage`` is the milestone of the operation
+mutable. Either a ``workflow`` carries out an operation, or a ``function`` of the type's own module
+(``resources.modules``). ``timeout`` is in seconds, default 300. ``stage`` is its milestone
 (``model.stages``); without it, the operation belongs to the latest stage among what it waits for.
 ``revive`` applies to a resource whose deletion failed: ``create`` brings it back in place, whatever
 is left of it; otherwise it is deleted and created again. ``quiesce_covers`` says that nothing
@@ -90,19 +90,14 @@ class Provides(StrEnum):
 
 @dataclass(frozen=True)
 class OperationSpec:
-    """How one operation of a type is carried out: by its action, otherwise by its workflow."""
+    """How one operation of a type is carried out: by its workflow, or by a function."""
 
     workflow: str | None = None
-    action: str | None = None
+    function: str | None = None
     timeout: int = DEFAULT_TIMEOUT
     """Seconds after which the operation counts as failed."""
     stage: Stage | None = None
     """Its milestone; None: the latest of what it waits for."""
-
-    @property
-    def carried_out_by(self) -> str:
-        """The name of the action or workflow."""
-        return self.action or self.workflow or ""
 
 
 @dataclass(frozen=True)
@@ -249,17 +244,17 @@ def _operations(given: Mapping[str, Any]) -> dict[Verb, OperationSpec]:
 
 
 def _operation(given: Mapping[str, Any], path: str) -> OperationSpec:
-    workflow, action = given.get("workflow"), given.get("action")
-    if workflow is None and action is None:
+    workflow, function = given.get("workflow"), given.get("function")
+    if (workflow is None) == (function is None):
         raise InvalidDocument(
             path,
-            'neither "workflow" nor "action" is given',
-            "Add the one that carries out the operation.",
+            'exactly one of "workflow" and "function" is needed',
+            "Keep or add the one that carries out the operation.",
         )
     stage = given.get("stage")
     return OperationSpec(
         workflow,
-        action,
+        function,
         given.get("timeout", DEFAULT_TIMEOUT),
         None if stage is None else Stage(stage),
     )
@@ -284,7 +279,7 @@ def _check_meaning(resource_type: ResourceType) -> None:
         raise InvalidDocument(
             "operations",
             "create is missing",
-            "Name the workflow or action that creates such a resource.",
+            "Name the workflow or function that creates such a resource.",
         )
     member = resource_type.member_property
     if member is not None and member not in properties:

@@ -44,7 +44,7 @@ _PATTERNS = {
         'Start with a letter or "_", then use letters, digits, "_" and "-"; at most 64 characters.',
     ),
     schemas.WORKFLOW_NAME: (
-        "not a valid name of a workflow or action",
+        "not a valid name of a workflow",
         'Use letters, digits, "_", "." and "-".',
     ),
     schemas.LABEL: (

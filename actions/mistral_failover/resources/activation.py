@@ -21,6 +21,7 @@ from mistral_failover.resources.operation_context import (
     member_server,
     recorded_server,
 )
+from mistral_failover.store import details
 
 
 def activate(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
@@ -46,8 +47,14 @@ def quiesce(context: OperationContext, operation: OperationDocument) -> dict[str
     does.
 
     A confirmation by ``quiesce`` is not such a proof: a start that was in progress at that time may
-    have finished since.
+    have finished since. Nothing is stopped that never ran, because the agent did not know the start
+    command.
     """
+    record_id = operation["resource"]["id"]
+    if _never_ran(
+        context.request.store.reading(lambda tx: details.errors_of_making(tx, record_id))
+    ):
+        return {}
     proof = fence_proof(operation)
     if proof is None or rung_kind(proof["rung"]).server_after is ServerAfter.RUNNING:
         server_id = recorded_server(operation)
@@ -56,7 +63,7 @@ def quiesce(context: OperationContext, operation: OperationDocument) -> dict[str
     return {}
 
 
-def never_ran(errors: Sequence[Mapping[str, Any] | None]) -> bool:
+def _never_ran(errors: Sequence[Mapping[str, Any] | None]) -> bool:
     """Return whether the start command of an activation never ran: ``errors`` are those of each of
     its creations and updates, None for one that did not fail for certain at its only attempt, and
     each says that the agent does not know the command."""
@@ -115,6 +122,9 @@ def _start(
         "physical_id": f"{server_id}/{properties['start']}",
         "attributes": {"server_id": server_id},
     }
+
+
+OPERATIONS = (activate, reactivate, quiesce)
 
 
 def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:

@@ -19,7 +19,7 @@ from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
 from mistral_failover.resources.operation_context import OperationContext, no_server
 from mistral_failover.runtime.remedies import says_how_to_continue
-from mistral_failover.store.groups import MemberRow
+from mistral_failover.store import groups
 
 _FINAL = frozenset({"BAD_REQUEST", "FORBIDDEN", "NO_ENDPOINT", "NOT_FOUND"})
 """Errors that a repeat does not change."""
@@ -29,14 +29,14 @@ CREATE_AGAIN = "create it again; if its name or id is another one: failover grou
 """What to do about an alarm that is gone."""
 
 
-def point(
-    context: OperationContext, operation: OperationDocument, member: MemberRow | None
-) -> dict[str, Any]:
+def point_alarm(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
     """Let the alarm watch the member's server. If Aodh refuses that for good, say so (attribute
     ``refused``). Raises ActionError UNKNOWN_MEMBER."""
-    named, server_id = operation["properties"]["alarm"], member and member.server_id
+    named, member = operation["properties"]["alarm"], operation["properties"]["server"]
+    rows = context.request.store.reading(lambda tx: groups.members_of(tx, operation["group_id"]))
+    server_id = rows[member].server_id if member in rows else None
     if not server_id:
-        raise no_server(operation["properties"]["server"], operation["stack"])
+        raise no_server(member, operation["stack"])
     with says_how_to_continue(operation["group"]):
         try:
             found = event_alarms.watch(context.cloud, named, server_id, operation["timeout"])
@@ -48,6 +48,9 @@ def point(
         "physical_id": found.id,
         "attributes": {"alarm_id": found.id, "server_id": server_id, "refused": ""},
     }
+
+
+OPERATIONS = (point_alarm,)
 
 
 def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:

@@ -20,7 +20,7 @@ from mistral_failover.resources.operation_context import OperationContext, membe
 from mistral_failover.runtime.remedies import says_how_to_continue
 
 
-def point(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
+def point_name(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
     """Point the name to the member."""
     server_id, properties = member_server(operation), operation["properties"]
     kind = properties.get("type", "A")
@@ -45,7 +45,7 @@ def point(context: OperationContext, operation: OperationDocument) -> dict[str, 
     return {"physical_id": identity, "attributes": {**attributes, "server_id": server_id}}
 
 
-def remove(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
+def remove_name(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
     """Delete the name, unless the goal has another record that takes its place."""
     if operation.get("wanted", True):
         return {}
@@ -76,6 +76,9 @@ def _found(context: OperationContext, operation: OperationDocument) -> tuple[str
             return None
         raise
     return None if found is None else (found.zone_id, found.id)
+
+
+OPERATIONS = (point_name, remove_name)
 
 
 def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:

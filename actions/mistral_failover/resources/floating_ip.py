@@ -21,7 +21,9 @@ from mistral_failover.resources.operation_context import (
 from mistral_failover.runtime.remedies import says_how_to_continue
 
 
-def associate(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
+def associate_floating_ip(
+    context: OperationContext, operation: OperationDocument
+) -> dict[str, Any]:
     """Associate the floating IP with the port of the member's server."""
     server_id, properties = member_server(operation), operation["properties"]
     with says_how_to_continue(operation["group"]):
@@ -38,7 +40,9 @@ def associate(context: OperationContext, operation: OperationDocument) -> dict[s
     return {"physical_id": floating_ip, "attributes": attributes}
 
 
-def disassociate(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
+def disassociate_floating_ip(
+    context: OperationContext, operation: OperationDocument
+) -> dict[str, Any]:
     """Take the floating IP from the server that it led to. If it leads elsewhere, it stays."""
     record = operation["resource"]
     with says_how_to_continue(operation["group"]):
@@ -55,6 +59,9 @@ def disassociate(context: OperationContext, operation: OperationDocument) -> dic
             operation["timeout"],
         )
     return {}
+
+
+OPERATIONS = (associate_floating_ip, disassociate_floating_ip)
 
 
 def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:

@@ -18,21 +18,18 @@ from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.resources.operation_context import OperationContext
 from mistral_failover.runtime.remedies import says_how_to_continue, start_command
-from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
 from mistral_failover.store.leases import elapsed
 
 
-def replace_server(
-    request: Request, context: OperationContext, operation: OperationDocument
-) -> dict[str, Any]:
+def replace_server(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
     """Have Heat create another server for a member; then record it, which begins the member's next
     epoch, and tell the agent of the former server that it is deposed.
 
     Safe to repeat at any point, because it names the server to remove. Raises CloudError,
     LeaseLost.
     """
-    began = elapsed()
+    began, request = elapsed(), context.request
     snapshot = group_snapshot(request, operation["group"])
     wish = operation["properties"]
     member, old = str(wish["member"]), str(wish["server_id"])
@@ -50,7 +47,7 @@ def replace_server(
             keep=kept_parts.parts_to_keep(request, operation["group_id"], operation["group"]),
         )
     reach("replaced.before")
-    _see(request, context, snapshot, member, old)
+    _see(context, snapshot, member, old)
     return {
         "physical_id": found.server,
         "attributes": {
@@ -75,11 +72,10 @@ def _left_for_good(group: str, member: str) -> Iterator[None]:
         raise
 
 
-def _see(
-    request: Request, context: OperationContext, snapshot: GroupSnapshot, member: str, old: str
-) -> None:
+def _see(context: OperationContext, snapshot: GroupSnapshot, member: str, old: str) -> None:
     """Record the present members. Every repeat notifies the former server's agent again: a process
     that died may have raised the epoch without notifying it."""
+    request = context.request
     _, others = remember_members(
         request,
         snapshot.state.id,
@@ -90,3 +86,6 @@ def _see(
     if (now := rows.get(member)) is not None and now.server_id != old:
         told.insert(0, groups.ReplacedMember(member, old, now.epoch))
     refresh_members.depose(request, context.cloud, snapshot, told)
+
+
+OPERATIONS = (replace_server,)

@@ -16,13 +16,14 @@ from mistral_failover.resources.modules import ExaminedResource
 from mistral_failover.resources.operation_context import (
     OperationContext,
     fence_proof,
+    kept_for,
     member_server,
     recorded_server,
 )
 from mistral_failover.runtime.remedies import says_how_to_continue
 
 
-def enable(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
+def enable_pool_member(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
     """Enable the member's server in the pool."""
     server_id, properties = member_server(operation), operation["properties"]
     with says_how_to_continue(operation["group"]):
@@ -39,9 +40,11 @@ def enable(context: OperationContext, operation: OperationDocument) -> dict[str,
     return {"physical_id": member_id, "attributes": attributes}
 
 
-def disable(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
+def disable_pool_member(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
     """Drain and disable the server in the pool. A server that a fence proves off is not drained:
-    its connections are dead."""
+    its connections are dead. It stays enabled if another resource of the group needs it."""
+    if (kept := kept_for(context, operation)) is not None:
+        return kept
     recorded = operation["resource"]["attributes"]
     drain = operation["properties"].get("drain", 0) if fence_proof(operation) is None else 0
     with says_how_to_continue(operation["group"]):
@@ -72,6 +75,9 @@ def _found(context: OperationContext, operation: OperationDocument) -> tuple[str
         if error.code in ("NOT_FOUND", "BAD_REQUEST", "NO_POOL_MEMBER"):
             return None
         raise
+
+
+OPERATIONS = (enable_pool_member, disable_pool_member)
 
 
 def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:

@@ -2,7 +2,12 @@
 """The modules of resource types: how a resource is observed, and checked before it is needed.
 
 Such a module is an entry point of the group ``mistral_failover.resources`` with the name of its
-type. It may have these functions:
+type. It may have:
+
+``OPERATIONS``
+    The functions that its type's file names, each an `Operate`: it carries out an operation under
+    its lock and returns ``{"physical_id", "attributes"}``, as JSON. It may raise anything that has
+    a code, a message and a remedy.
 
 ``observe(view, record, group)``
     Return a `model.observation.ObservedPresence`: whether a resource of the group with this name
@@ -17,17 +22,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.project_view import ProjectView
+from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.group import ResourceSpec
 from mistral_failover.model.installed import installed
 from mistral_failover.model.observation import ObservedPresence
+from mistral_failover.resources.operation_context import OperationContext
+from mistral_failover.runtime.errors import ActionError
 
 RESOURCES = "mistral_failover.resources"
 """The group of the entry points."""
 
+Operate = Callable[[OperationContext, OperationDocument], dict[str, Any]]
 Observe = Callable[[ProjectView, Record, str], ObservedPresence]
 
 
@@ -44,6 +54,20 @@ class ExaminedResource:
 
 
 Examine = Callable[[ExaminedResource], str]
+
+
+def operation(resource_type: str, function: str) -> Operate:
+    """Return a function that the file of a type names. Raises ActionError UNKNOWN_FUNCTION."""
+    offered: tuple[Any, ...] = getattr(installed(RESOURCES).get(resource_type), "OPERATIONS", ())
+    for each in offered:
+        if each.__name__ == function:
+            found: Operate = each
+            return found
+    raise ActionError(
+        "UNKNOWN_FUNCTION",
+        f"no installed package has the function {function} of the type {resource_type}",
+        "Install its package where Mistral's executors run, and restart them.",
+    )
 
 
 def observer(resource_type: str) -> Observe | None:

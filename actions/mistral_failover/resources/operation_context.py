@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the operations of the shipped types share.
 
-Each operation is a plain function in the module of its type. It gets an `OperationContext` and the
-operation's document (see ``mistral.operation_documents``), and returns ``{"physical_id",
-"attributes"}``. It looks at the cloud before it acts, so a repeat is harmless.
+Each operation is a plain function in the module of its type (see ``resources.modules``). It gets an
+`OperationContext` and the operation's document (see ``mistral.operation_documents``), and returns
+``{"physical_id", "attributes"}``. It looks at the cloud before it acts, so a repeat is harmless.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from mistral_failover.agent.channel.interface import Channel
@@ -18,13 +19,15 @@ from mistral_failover.cloud import servers
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import Action, Record, Status
-from mistral_failover.mistral.api import Mistral
+from mistral_failover.mistral.api import Mistral, mistral_of
 from mistral_failover.mistral.operation_documents import MemberDocument, OperationDocument
 from mistral_failover.model.goal import fence_name
 from mistral_failover.model.rungs import ServerAfter, rung_kind
 from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.process import Runtime
+from mistral_failover.runtime.lease_guard import LeaseGuard
 from mistral_failover.runtime.remedies import confirm_command, start_command
+from mistral_failover.runtime.request import Request
+from mistral_failover.store.transaction import ProjectTransaction
 
 Resolve = Callable[[Cloud, str, str], str]
 """Returns the id for a stack and a name in the group file; raises `CloudError`."""
@@ -34,16 +37,23 @@ Resolve = Callable[[Cloud, str, str], str]
 class OperationContext:
     """What an operation acts with; every call passes the lease's guard.
 
+    ``request``: on whose behalf, with its project's part of the state store.
     ``mistral``: finds Mistral's own API, None if its address is unknown; raises CloudError.
-    ``runtime`` and ``project_id``: the process's state store and settings, and the project of the
-    request, for what belongs to the operator of the cloud.
     """
 
+    request: Request
     cloud: Cloud
     channel: Channel
-    mistral: Callable[[], Mistral | None] = lambda: None
-    runtime: Runtime | None = None
-    project_id: str = ""
+    mistral: Callable[[], Mistral | None]
+
+
+def under_lease(request: Request, guard: LeaseGuard) -> OperationContext:
+    """Return what an operation acts with under a lease. Raises LeaseLost: without a lease, it must
+    not act in the cloud or on a member; CloudError."""
+    guard.permit("GET")
+    cloud = request.cloud(guard)
+    channel = request.channel(cloud, guard)
+    return OperationContext(request, cloud, channel, partial(mistral_of, request, guard))
 
 
 def member_of(operation: OperationDocument) -> MemberDocument:
@@ -114,6 +124,20 @@ def sharing(records: Iterable[Record], operation: OperationDocument) -> list[str
         and record.action in (Action.CREATE, Action.UPDATE)
         and record.status == Status.COMPLETE
     )
+
+
+def kept_for(context: OperationContext, operation: OperationDocument) -> dict[str, Any] | None:
+    """Return the result of a removal that must not be made, because another resource of the group
+    has the same thing there: what two roles share is there once if both are on one member, and
+    stays as long as one of them needs it. None if it is to be removed."""
+    resource = operation["resource"]
+
+    def read(tx: ProjectTransaction) -> list[str]:
+        same = tx.records_of(operation["group_id"], resource["type"], resource["physical_id"])
+        return sharing(same, operation)
+
+    names = context.request.store.reading(read)
+    return {"attributes": {"kept_for": ", ".join(names)}} if names else None
 
 
 def fence_proof(operation: OperationDocument) -> Mapping[str, Any] | None:

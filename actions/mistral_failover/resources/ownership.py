@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from mistral_failover.cloud.transport import LeaseLost
 from mistral_failover.convergence.records import GroupState, Operation, Record, Ticket
 from mistral_failover.mistral.operation_documents import (
-    IssuedOperation,
     OperationDocument,
     operation_document,
     read_operation,
@@ -37,14 +36,11 @@ def authorized_operation(request: Request, document: Any) -> tuple[Ticket, Opera
     The ticket alone is the right to carry it out. Everything else that the document says about it
     (key, verb, group, stack, resource, member, properties and time) is read from the store: members
     are commanded with the executor's rights, not with those of the document's author. The
-    document's ``previous``, ``inputs`` and ``unknown`` are used. All that has been done for the
-    document of an operation that a worker of this process carries out in place.
+    document's ``previous``, ``inputs`` and ``unknown`` are used.
 
     Raises ActionError BAD_INPUT; UNKNOWN_OPERATION if the project does not have it; LeaseLost if it
     was handed to another worker.
     """
-    if isinstance(document, IssuedOperation):
-        return document.ticket, cast(OperationDocument, document)
     given = read_operation(document)
     ticket = read_ticket(given["ticket"])
     found = request.store.reading(lambda tx: _as_stored(request, tx, ticket, given))

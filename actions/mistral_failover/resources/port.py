@@ -66,6 +66,9 @@ def detach_port(context: OperationContext, operation: OperationDocument) -> dict
     return {}
 
 
+OPERATIONS = (attach_port, detach_port)
+
+
 def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
     """Return whether the port is still attached to the same server."""
     port_id, server_id = record.physical_id, record.attributes.get("server_id")

@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from mistral_failover.cloud import stack_updates
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.heat_replacements import KeptParts
 from mistral_failover.convergence.records import Record
+from mistral_failover.groups import kept_parts
 from mistral_failover.groups.project_view import ProjectView, shorter, unknown
 from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
@@ -17,11 +16,10 @@ from mistral_failover.resources.operation_context import OperationContext
 from mistral_failover.runtime.remedies import says_how_to_continue
 
 
-def patch_stack(
-    context: OperationContext, operation: OperationDocument, keep: Callable[[], KeptParts]
-) -> dict[str, Any]:
+def patch_stack(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
     """PATCH the stack's parameters and follow the update to its end; refuse it if it would remove
-    one of the servers or volumes to ``keep``."""
+    a server or volume that belongs to the group's service."""
+    keep = kept_parts.parts_to_keep(context.request, operation["group_id"], operation["group"])
     with says_how_to_continue(operation["group"]):
         patched = stack_updates.patch_parameters(
             context.cloud,
@@ -31,6 +29,9 @@ def patch_stack(
             keep,
         )
     return {"physical_id": patched.stack, "attributes": {"status": patched.status}}
+
+
+OPERATIONS = (patch_stack,)
 
 
 def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:

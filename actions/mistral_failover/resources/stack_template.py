@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from mistral_failover.cloud import stack_updates
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.heat_replacements import KeptParts
 from mistral_failover.convergence.records import Record
+from mistral_failover.groups import kept_parts
 from mistral_failover.groups.project_view import ProjectView, unknown
 from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.documents import load_yaml_1_1
@@ -20,11 +20,10 @@ from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.remedies import says_how_to_continue
 
 
-def patch_template(
-    context: OperationContext, operation: OperationDocument, keep: Callable[[], KeptParts]
-) -> dict[str, Any]:
+def patch_template(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
     """PATCH the stack to the chosen template and follow the update to its end; refuse it if it
-    would remove one of the servers or volumes to ``keep``."""
+    would remove a server or volume that belongs to the group's service."""
+    keep = kept_parts.parts_to_keep(context.request, operation["group_id"], operation["group"])
     template = _chosen(operation["properties"])
     with says_how_to_continue(operation["group"]):
         patched = stack_updates.patch_template(
@@ -51,6 +50,9 @@ def _chosen(properties: Mapping[str, Any]) -> dict[str, Any]:
             f"template {name} cannot be read: {error.message}",
             "Correct it in the group file, and run: failover group update FILE.",
         ) from None
+
+
+OPERATIONS = (patch_template,)
 
 
 def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:

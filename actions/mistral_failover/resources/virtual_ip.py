@@ -94,6 +94,9 @@ def _ports(
     return [each.id for each in found]
 
 
+OPERATIONS = (allow_address, forbid_address)
+
+
 def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
     """Return whether the member's port may still use the address."""
     port_id, address = record.attributes.get("port_id"), record.attributes.get("address")

@@ -22,6 +22,7 @@ from mistral_failover.model.rungs import ServerAfter, rung_kind
 from mistral_failover.resources.operation_context import (
     OperationContext,
     fence_proof,
+    kept_for,
     member_of,
     member_server,
     physical_id_of,
@@ -32,19 +33,19 @@ from mistral_failover.resources.operation_context import (
 )
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.remedies import says_how_to_continue, start_command
+from mistral_failover.store import attached_volumes
 from mistral_failover.store.attached_volumes import AttachedVolume
 
 
-def attach_volume(
-    context: OperationContext, operation: OperationDocument, known: AttachedVolume | None = None
-) -> dict[str, Any]:
+def attach_volume(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
     """Attach the volume to the member's server; return device, server_id, attachment_id.
 
-    ``known``: the former state of the resource. If the same name now refers to another volume, Heat
-    has created a new, empty one. Only an operator can decide which one is meant, by another name
-    for it in the group file. Raises CloudError VOLUME_REPLACED; TARGET_DOWN if the attach makes no
-    progress because the server can take nothing now.
+    If the name that the resource had before now refers to another volume, Heat has created a new,
+    empty one. Only an operator can decide which one is meant, by another name for it in the group
+    file. Raises CloudError VOLUME_REPLACED; TARGET_DOWN if the attach makes no progress because the
+    server can take nothing now.
     """
+    known = _formerly(context, operation)
     server_id = member_server(operation)
     volume = operation["properties"]["volume"]
     with alongside(lambda: server_state(context.cloud, server_id)) as server:
@@ -68,6 +69,14 @@ def attach_volume(
                 _say_how_to_go_on(context, operation, server_id, error, gone=gone)
             raise
     return {"physical_id": volume_id, "attributes": attributes}
+
+
+def _formerly(context: OperationContext, operation: OperationDocument) -> AttachedVolume | None:
+    group_id, resource = operation["group_id"], operation["resource"]
+    known = context.request.store.reading(
+        lambda tx: attached_volumes.volumes(tx, group_id, resource["type"], resource["name"])
+    )
+    return known.get(resource["name"])
 
 
 def _say_how_to_go_on(
@@ -109,9 +118,11 @@ def _silence(context: OperationContext, operation: OperationDocument, server_id:
 def detach_volume(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
     """Detach the volume from the server that it was attached to, and check that it is gone.
 
-    A volume that no longer exists is attached nowhere: whatever prevents the detach, there is
-    nothing left to protect.
+    It stays if another resource of the group has it there too. A volume that no longer exists is
+    attached nowhere: whatever prevents the detach, there is nothing left to protect.
     """
+    if (kept := kept_for(context, operation)) is not None:
+        return kept
     try:
         return _detach(context, operation)
     except (ActionError, CloudError):
@@ -157,6 +168,9 @@ def _detach(context: OperationContext, operation: OperationDocument) -> dict[str
             release,
         )
     return {}
+
+
+OPERATIONS = (attach_volume, detach_volume)
 
 
 def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:

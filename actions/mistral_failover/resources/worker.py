@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,15 +16,18 @@ from mistral_failover.convergence.errors import UnknownGroup
 from mistral_failover.convergence.records import Operation, Outcome, Ready, Step, Ticket
 from mistral_failover.convergence.waiting import TARGET_DOWN
 from mistral_failover.fault_points import reach
-from mistral_failover.mistral import action_runner, event_hooks, user_workflows
+from mistral_failover.mistral import event_hooks, user_workflows
 from mistral_failover.mistral.operation_documents import (
-    IssuedOperation,
     OperationDocument,
     operation_document,
+    outcome_of,
 )
+from mistral_failover.model.documents import load_json
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.group import Group
 from mistral_failover.model.types import OperationSpec, ResourceType
+from mistral_failover.resources import modules
+from mistral_failover.resources.operation_context import under_lease
 from mistral_failover.runtime import rights
 from mistral_failover.runtime.budgets import Need
 from mistral_failover.runtime.errors import DEFECTS
@@ -142,9 +146,8 @@ class NodeWorker:
             passes = facts["code"] not in DEFECTS
             said = {**facts, "transient": True} if passes else facts
             return Outcome(error=said, transient=passes, unknown=True)
-        if spec.action is not None:
-            issued = IssuedOperation(document, operation.ticket)
-            return action_runner.run(spec.action, issued, request.context)
+        if spec.function is not None:
+            return carried_out(request, guard, spec.function, document)
         return (yield from user_workflows.operate(request, guard, str(spec.workflow), document))
 
     def _concluded(self, ticket: Ticket, outcome: Outcome) -> Step:
@@ -161,10 +164,25 @@ class NodeWorker:
         return _insisted(self.request, ticket, outcome)
 
 
+def carried_out(
+    request: Request, guard: LeaseGuard, function: str, operation: OperationDocument
+) -> Outcome:
+    """Have the function of a type carry out an operation, and return its outcome. Never raises."""
+    try:
+        with rights.named_if_ended(request):
+            operate = modules.operation(operation["resource"]["type"], function)
+            result = operate(under_lease(request, guard), operation)
+        # What the state store can hold.
+        kept = load_json(json.dumps(result, allow_nan=False), "result")
+    except Exception as error:
+        return outcome_of(None, request.caught(error, f"carrying out {function}"))
+    return outcome_of(kept, None)
+
+
 def _asked(of_type: ResourceType) -> tuple[str, ...]:
     """Return the services that the operations of a type ask: Mistral too if one is a workflow. Such
     an operation may take a day, and its lease is renewed all the time."""
-    is_workflow = any(each.action is None for each in of_type.operations.values())
+    is_workflow = any(each.workflow is not None for each in of_type.operations.values())
     return (*of_type.services, *(("Mistral",) if is_workflow else ()))
 
 

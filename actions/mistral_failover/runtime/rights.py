@@ -9,7 +9,8 @@ operator's command. This makes nothing fail, and nothing is lost.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from mistral_failover.cloud.errors import NO_RIGHTS
 from mistral_failover.convergence.records import JournalKind, Outcome, Record, Status, Ticket
@@ -20,6 +21,31 @@ from mistral_failover.store import views
 ATTEMPTS = 10
 """How often one operation may be abandoned for this reason; then it fails, because no request was
 accepted."""
+_DOUBTFUL = frozenset(
+    {
+        "TOKEN_EXPIRED",
+        "SERVER_ERROR",
+        "REFUSED",
+        "UNREACHABLE",
+        "FENCE_UNPROVEN",
+        "NO_ELIGIBLE_MEMBER",
+    }
+)
+"""Errors that a token may cause once Keystone no longer accepts it. Services answer 401, or 503
+while Keystone refuses to answer them. A channel that asks Keystone then seems out of reach, and
+without Nova there is neither a proof nor a standby."""
+
+
+@contextmanager
+def named_if_ended(request: Request) -> Iterator[None]:
+    """Let an error that may come of lost rights be the CloudError TOKEN_EXPIRED or TRUST_GONE, if
+    Keystone says that it no longer accepts the request."""
+    try:
+        yield
+    except Exception as error:
+        if getattr(error, "code", None) not in _DOUBTFUL:
+            raise
+        raise request.refusal() or error from None
 
 
 def ended(request: Request, ticket: Ticket, outcome: Outcome) -> tuple[str, str] | None:

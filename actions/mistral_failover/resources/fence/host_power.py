@@ -42,8 +42,7 @@ def _switch(attempt: FenceAttempt, known: Devices, limit: float) -> Switch:
     from mistral_failover.resources.fence import power
 
     tools, operation, member = attempt.tools, attempt.operation, attempt.target.member.name
-    runtime, guard = tools.runtime, tools.cloud.guard
-    assert runtime is not None  # it has the devices
+    runtime, guard = tools.request.runtime, tools.cloud.guard
     return power.Switch(
         devices=known,
         nova=operator_cloud(known.cloud, guard, runtime.settings),

@@ -10,6 +10,7 @@ fails transiently and is retried.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -29,10 +30,14 @@ from mistral_failover.model.rungs import Rung, RungKind, ServerAfter, rung_kind
 from mistral_failover.model.types import ResourceType
 from mistral_failover.resources.activation import stop_command
 from mistral_failover.resources.fence.rung import FenceAttempt, FenceRung, FenceTarget
+from mistral_failover.resources.fence.watch import WatchfulGuard
 from mistral_failover.resources.operation_context import OperationContext
 from mistral_failover.runtime.errors import ActionError, caught, masked
 from mistral_failover.runtime.remedies import confirm_command
+from mistral_failover.runtime.request import Request
+from mistral_failover.store import groups
 from mistral_failover.store.groups import MemberRow
+from mistral_failover.store.transaction import ProjectTransaction
 
 
 def fence_target(
@@ -109,6 +114,41 @@ def _heights(records: list[Record]) -> dict[str, int]:
 def _server_of(record: Record, member: MemberRow) -> str | None:
     server: str | None = record.attributes.get("server_id") or member.server_id
     return server
+
+
+def fence_member(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
+    """Climb a member's ladder until it is proven that it no longer writes; see :func:`fence`."""
+    target = _suspect(context.request, operation)
+    guard = WatchfulGuard(context.cloud.guard, target.confirmed)
+    cloud = context.request.cloud(guard)
+    channel = context.request.channel(cloud, guard)
+    return fence(context, operation, target, replace(context, cloud=cloud, channel=channel))
+
+
+def _suspect(request: Request, operation: OperationDocument) -> FenceTarget:
+    name, group_id = operation["properties"]["member"], operation["group_id"]
+    store = request.store
+
+    def member(tx: ProjectTransaction) -> MemberRow:
+        return groups.members_of(tx, group_id)[name]
+
+    def read(tx: ProjectTransaction) -> FenceTarget:
+        state = groups.get(tx, group_id)
+        assert state is not None  # an operation of it is under way
+        group = request.runtime.definitions.group(tx, state)
+        return fence_target(
+            member(tx),
+            tx.records(group_id),
+            group.types,
+            lambda: store.reading(member).confirmed_because,
+            {
+                spec.name: spec.properties
+                for spec in group.resources.values()
+                if spec.type == ACTIVATION
+            },
+        )
+
+    return store.reading(read)
 
 
 def fence(
@@ -242,3 +282,6 @@ def _confirm(attempt: FenceAttempt) -> Evidence:
     if because is None:
         return Evidence(False, "confirm", "no operator has confirmed it yet")
     return Evidence(True, "confirm", f"an operator confirmed it: {because}")
+
+
+OPERATIONS = (fence_member,)

@@ -131,11 +131,9 @@ class DeviceRung(FenceRung):
         from mistral_failover.cloud.servers import Evidence
         from mistral_failover.resources.fence import devices, power
 
-        runtime = attempt.tools.runtime
+        request = attempt.tools.request
         try:
-            if runtime is None:
-                raise devices.NoDevices("this process has no state store")
-            known = devices.for_project(runtime.settings, attempt.tools.project_id)
+            known = devices.for_project(request.runtime.settings, request.project_id)
             return Evidence(True, self.kind, self.proven(attempt, rung, known))
         except power.Undecided as error:
             LOG.warning(

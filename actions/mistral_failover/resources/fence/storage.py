@@ -140,8 +140,10 @@ def _fenced(attempt: FenceAttempt, known: Devices, cluster: Cluster, deadline: f
     if target.beside_volumes:
         named = ", ".join(target.beside_volumes)
         raise power.Unproven(f"{named} of {target.member.name} is on no volume of the group")
-    assert attempt.tools.runtime is not None  # it has the devices
-    store, traversal = attempt.tools.runtime.database, attempt.operation["ticket"]["traversal_id"]
+    store, traversal = (
+        attempt.tools.request.runtime.database,
+        attempt.operation["ticket"]["traversal_id"],
+    )
     # A process that died may have blocked them, and only a lock would still name them.
     rows = store.reading(lambda tx: blocked_clients.since(tx, traversal))
     owns = {volume_id: own_clients(attempt, known, volume_id) for volume_id in target.volumes}
@@ -272,8 +274,7 @@ def name_id_of(attempt: FenceAttempt, known: Devices, volume_id: str) -> str:
     from mistral_failover.cloud.hosts import operator_cloud
     from mistral_failover.cloud.volumes import name_id
 
-    runtime = attempt.tools.runtime
-    assert runtime is not None  # it has the devices
+    runtime = attempt.tools.request.runtime
     try:
         operator = operator_cloud(known.cloud, attempt.tools.cloud.guard, runtime.settings)
         return name_id(operator, volume_id)
@@ -304,8 +305,7 @@ def own_clients(attempt: FenceAttempt, known: Devices, volume_id: str) -> Own:
     others = holders - {*target.servers, None}
     if not others:
         return Own(services)
-    runtime = tools.runtime
-    assert runtime is not None
+    runtime = tools.request.runtime
     nova = operator_cloud(known.cloud, tools.cloud.guard, runtime.settings)
     for server in target.servers:
         if elsewhere := may_be_elsewhere(tools.cloud, server):
