@@ -28,7 +28,7 @@ from mistral_failover.model.group import parse_group
 from mistral_failover.model.schemas import EVENTS
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
-from mistral_failover.store import group_removal, groups
+from mistral_failover.store import groups
 from mistral_failover.store import hooks as store
 from mistral_failover.store.tables import groups as group_table
 from mistral_failover.store.tables import journal
@@ -412,7 +412,7 @@ def test_a_group_that_is_deleted_and_defined_again_is_told_of_everything_again(
     for _ in range(2):
         started(on_event=HOOK)
         tell(request_of(), project)
-        request_of().store.atomically(lambda tx: group_removal.forget(tx, identity))
+        request_of().store.atomically(lambda tx: groups.forget(tx, identity))
 
     assert told.events == ["started", "started"]
 

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.model.changes import Change, compare
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.stages import Stage, rank
 from mistral_failover.model.types import (
+    Change,
     OperationSpec,
     ResourceType,
     check_properties,
+    compare,
     installed_types,
     load_type,
 )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mistral_failover.convergence.records import Operation, Outcome
 from mistral_failover.model.alarm_fact import AlarmFact
 from mistral_failover.model.decisions import AdmissionRule, Decision
-from mistral_failover.store import counting, goals, group_removal, groups, incidents, totals
+from mistral_failover.store import counting, goals, groups, incidents, totals
 from mistral_failover.store.counting import Counts
 from mistral_failover.store.incidents import Incident
 from mistral_failover.store.transaction import ProjectTransaction
@@ -44,7 +44,7 @@ def prune(simulation: Simulation, keep: int = 0) -> int:
 
 
 def forget_the_group(simulation: Simulation) -> None:
-    simulation.store.atomically(lambda tx: group_removal.forget(tx, simulation.group_id))
+    simulation.store.atomically(lambda tx: groups.forget(tx, simulation.group_id))
 
 
 def alarm(simulation: Simulation, number: int, rule: AdmissionRule) -> str:

@@ -7,9 +7,8 @@ import xml.etree.ElementTree as ET  # noqa: S405 - of our own making
 
 from markupsafe import Markup
 
-from mistral_failover.ui.drawing import draw_plan, draw_timeline, draw_topology
+from mistral_failover.ui.drawing import draw_plan, draw_timeline, draw_topology, node, shortened
 from mistral_failover.ui.plan import plan_view
-from mistral_failover.ui.svg import node, shortened
 from mistral_failover.ui.timeline import timeline
 from mistral_failover.ui.topology import topology
 from support.ui_answers import MOVING, operation, plan, status, traversal

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from mistral_failover.convergence.records import Action, Kind, Record, Status
-from mistral_failover.model.changes import compare
-from mistral_failover.model.types import ResourceType, Verb
+from mistral_failover.model.types import ResourceType, Verb, compare
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,6 @@ import networkx as nx
 from mistral_failover.convergence.decide import revived
 from mistral_failover.convergence.errors import GoalCycle, UnknownType
 from mistral_failover.convergence.records import Action, Node, Record, Status, Wanted
-from mistral_failover.model.changes import compare
 from mistral_failover.model.goal import (
     FENCE_TYPE,
     REPLACE_TYPE,
@@ -71,7 +70,7 @@ from mistral_failover.model.goal import (
 )
 from mistral_failover.model.references import holds_reference
 from mistral_failover.model.stages import EARLIEST, Stage, rank
-from mistral_failover.model.types import ResourceType, Verb
+from mistral_failover.model.types import ResourceType, Verb, compare
 
 _RANK = {"COMPLETE": 2, "IN_PROGRESS": 1, "FAILED": 0}
 

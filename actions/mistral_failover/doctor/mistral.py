@@ -14,7 +14,7 @@ from oslo_utils import timeutils
 
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.doctor.checks import Examination, Finding, error, ok, warn
-from mistral_failover.doctor.roles import ROLE
+from mistral_failover.doctor.rights import ROLE
 from mistral_failover.mistral import shipped_workflows
 from mistral_failover.mistral.definitions import Definition
 from mistral_failover.model.text import plain

@@ -9,7 +9,6 @@ from typing import Any
 
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.doctor.checks import Examination, Finding, error, ok, warn
-from mistral_failover.doctor.roles import ROLE, lacking, listed
 
 SOON = 900.0
 """Seconds before its expiry from which a token is short: a failover may last that long."""
@@ -112,3 +111,19 @@ def _of(access: Any, security: Any) -> str:
     except (AttributeError, KeyError):
         roles = ""
     return f"{user} ({roles})" if roles else str(user)
+
+
+ROLE = "member"
+"""The role for every operation of a failover. A user with less may look, and is refused at the
+first stop, detach, attach or PATCH."""
+
+
+def lacking(roles: Iterable[str]) -> bool:
+    """Return whether these roles are not sufficient; Keystone lists implied roles too. Policies
+    ignore the case of names."""
+    return ROLE not in {role.lower() for role in roles}
+
+
+def listed(roles: Iterable[str]) -> str:
+    """Return roles in words."""
+    return ", ".join(sorted(roles)) or "none"

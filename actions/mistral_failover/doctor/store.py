@@ -39,7 +39,7 @@ def clocks(examination: Examination) -> Iterable[Finding]:
     """Check that the executor, the database and Mistral agree on the time. Each process counts
     leases by its own clock, so a difference harms no failover; but it confuses people and the times
     in alarms."""
-    yield _compared("the database", examination.reading(lambda tx: tx.skew()))
+    yield _compared("the database", examination.request.runtime.database.skew())
     if examination.mistral is not None and not examination.without_mistral:
         before = time.time()
         examination.mistral.latest("failover.sweep")

@@ -17,7 +17,7 @@ from oslo_utils import timeutils
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.url_paths import url_path
 from mistral_failover.doctor.checks import Examination, Finding, error, ok, warn
-from mistral_failover.doctor.roles import ROLE, lacking, listed
+from mistral_failover.doctor.rights import ROLE, lacking, listed
 
 MOST = 20
 """Trusts whose roles are checked; Keystone shows them for one trust at a time."""

@@ -11,7 +11,7 @@ from mistral_failover.model.group import INTERNAL_TYPES
 from mistral_failover.orders.answers import DeletedGroup, OrphanedAlarm
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
-from mistral_failover.store import group_removal, groups, incidents
+from mistral_failover.store import groups, incidents
 from mistral_failover.store.transaction import ProjectTransaction
 
 _SHOWN = 5
@@ -32,11 +32,11 @@ def undefine(request: Request, group: str) -> DeletedGroup:
         told: list[OrphanedAlarm] = []
         for alarm in incidents.waiting(tx, state.id):
             sentence = f"{alarm.sentence}; its group {group} was deleted by {request.caller}"
-            group_removal.orphan(tx, alarm.id, sentence)
+            incidents.orphan(tx, alarm.id, sentence)
             told.append(
                 {"incident": alarm.id, "lost": held_alarms.lost_fact(alarm), "sentence": sentence}
             )
-        group_removal.forget(tx, state.id)
+        groups.forget(tx, state.id)
         return told
 
     found = request.store.reading(lambda tx: groups.find(tx, group))

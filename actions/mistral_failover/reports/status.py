@@ -68,10 +68,9 @@ from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import find_by_short_id
 from mistral_failover.store import details, groups, incidents, observations, views
 from mistral_failover.store.incidents import Incident
-from mistral_failover.store.overview import overview
 from mistral_failover.store.suspensions import Maintenance
 from mistral_failover.store.transaction import ProjectTransaction
-from mistral_failover.store.views import ChainRow, JournalRow, TraversalRow, TraversalStep
+from mistral_failover.store.views import ChainRow, JournalRow, TraversalRow, TraversalStep, overview
 
 MOST_GROUPS = 500
 """Maximum groups described in one answer; it has the names of all."""

@@ -30,8 +30,8 @@ from mistral_failover.runtime.errors import describe
 from mistral_failover.runtime.lease_guard import LeaseGuard
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
+from mistral_failover.store.groups import QueuePosition, queue_position
 from mistral_failover.store.leases import elapsed
-from mistral_failover.store.queue_position import QueuePosition, queue_position
 from mistral_failover.store.transaction import ProjectTransaction
 
 

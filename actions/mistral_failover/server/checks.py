@@ -24,7 +24,7 @@ from mistral_failover.agent.channel.links import BrokerUnavailable
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.guard import Unguarded
-from mistral_failover.doctor.roles import ROLE, lacking, listed
+from mistral_failover.doctor.rights import ROLE, lacking, listed
 from mistral_failover.embedded import access
 from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.resources.fence import devices
@@ -129,7 +129,7 @@ def _database(options: Options) -> Iterator[StartProblem]:
             database = Database(options.database)
             stack.callback(database.close)
             there, _ = schema.revisions(database)
-            skew = database.reading(lambda tx: tx.skew())
+            skew = database.skew()
     except (sa.exc.SQLAlchemyError, ImportError, OSError) as error:
         why = str(getattr(error, "orig", None) or type(error).__name__)
         yield StartProblem(

@@ -230,7 +230,7 @@ def _store() -> process.Runtime:
     """The state store, with its tables. Raises EmbeddedError DATABASE, CONFIG, CLOCKS_DIFFER."""
     try:
         found = process.runtime()
-        skew = found.database.reading(lambda tx: tx.skew())
+        skew = found.database.skew()
     except ActionError as error:
         raise EmbeddedError(error.code, error.message, error.remedy) from None
     except Exception as error:

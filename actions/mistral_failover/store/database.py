@@ -185,6 +185,13 @@ class Database:
             return _NOW
         return sa.literal(self._clock(), sa.Double)
 
+    def skew(self) -> float:
+        """Return the seconds by which the clocks of the database and of this machine differ at
+        least; what the question took is not counted."""
+        before = time.time()
+        shown = self.reading(lambda tx: tx.now())
+        return max(before - shown, shown - time.time(), 0.0)
+
     def for_project(self, project_id: str) -> ProjectStore:
         """Return the database as one project sees it."""
         return ProjectStore(self, project_id)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups and their members, by project. Each function runs in one transaction."""
+"""Groups, their members and their removal, by project. Each function runs in one transaction."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
@@ -12,10 +12,16 @@ import sqlalchemy as sa
 from mistral_failover.convergence.records import Action, GroupState, Status
 from mistral_failover.model.canonical import version_of
 from mistral_failover.model.ids import group_id
-from mistral_failover.store import goals, hooks
+from mistral_failover.store import goals, hooks, totals
 from mistral_failover.store.session import ProjectSession, Session
 from mistral_failover.store.tables import goals as goal_table
-from mistral_failover.store.tables import groups, members, resources, traversals
+from mistral_failover.store.tables import (
+    groups,
+    members,
+    metadata,
+    resources,
+    traversals,
+)
 
 _STATE = sa.select(
     groups.c.id,
@@ -348,3 +354,49 @@ def declared_lost_since(tx: ProjectSession, identity: str, member: str, at: floa
         )
     )
     return any(member in goal["lost"] for goal in tx.connection.execute(query).scalars())
+
+
+def forget(tx: ProjectSession, group_id: str) -> None:
+    """Delete a group and everything that belongs to it: goals, traversals, records, operations,
+    incidents, journal. Its counts are kept.
+
+    Its members stay, because agents remember their last epoch. If a group is defined again under
+    this name, it continues from there and never sends a command with an old epoch.
+    """
+    totals.keep_group(tx, group_id)
+    of_group = sa.select(traversals.c.id).where(traversals.c.group_id == group_id)
+    for table in reversed(metadata.sorted_tables):
+        if "traversal_id" in table.c and "group_id" not in table.c:
+            tx.execute(table.delete().where(table.c.traversal_id.in_(of_group)))
+    for table in reversed(metadata.sorted_tables):
+        if "group_id" in table.c and table is not members:
+            tx.execute(table.delete().where(table.c.group_id == group_id))
+    tx.execute(groups.delete().where(groups.c.id == group_id))
+
+
+@dataclass(frozen=True)
+class QueuePosition:
+    """The place of a traversal among others. ``number`` grows from each traversal to the next,
+    ``types`` are those of the group's resources, by id."""
+
+    priority: int = 0
+    number: int = 0
+    types: Mapping[str, str] = field(default_factory=dict)
+
+
+def queue_position(tx: ProjectSession, traversal_id: str) -> QueuePosition | None:
+    """Return the place of a traversal; None if there is none."""
+    query = (
+        sa.select(traversals.c.group_id, traversals.c.number, groups.c.definition)
+        .join(groups, groups.c.id == traversals.c.group_id)
+        .where(traversals.c.id == traversal_id)
+    )
+    row = tx.connection.execute(query).first()
+    if row is None:
+        return None
+    types = sa.select(resources.c.id, resources.c.type).where(resources.c.group_id == row.group_id)
+    return QueuePosition(
+        int(row.definition["document"].get("priority", 0)),
+        row.number,
+        {row.id: row.type for row in tx.connection.execute(types)},
+    )

@@ -631,3 +631,9 @@ def _incident(fields: Mapping[Any, Any]) -> Incident:
             "rule": AdmissionRule(fields["rule"]),
         }
     )
+
+
+def orphan(tx: ProjectSession, incident_id: str, sentence: str) -> None:
+    """Hold an alarm as one of an unknown group: it may be about a group that is defined later."""
+    decide(tx, incident_id, Decision.HELD, sentence, rule=AdmissionRule.UNKNOWN)
+    tx.execute(incidents.update().where(incidents.c.id == incident_id).values(group_id=None))

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
@@ -55,13 +54,6 @@ class Session:
     def now(self) -> float:
         """Return the database's time, in seconds since the epoch."""
         return float(self.connection.execute(_asking(self.clock())).scalar_one())
-
-    def skew(self) -> float:
-        """Return the seconds by which the clocks of the database and of this machine differ at
-        least; what the question took is not counted."""
-        before = time.time()
-        shown = self.now()
-        return max(before - shown, shown - time.time(), 0.0)
 
     def number(self) -> int:
         """Return a number greater than any given to a transaction that is committed by now.
