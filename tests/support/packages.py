@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from stevedore import ExtensionManager
 
+from mistral_failover.actions import orders
 from mistral_failover.mistral import action_runner
-from mistral_failover.model import installed, rungs, types, validation
+from mistral_failover.model import installed, rungs, types, validation, verbs
 
 Install = Callable[[Mapping[str, str], Mapping[str, str]], None]
 
@@ -62,6 +63,9 @@ def _look_again() -> None:
     for cached in (
         installed.installed,
         rungs.rung_kinds,
+        verbs.verb_kinds,
+        orders._verb_class,
+        orders._plan_class,
         types._installed,
         validation._grammar,
         action_runner.action_class,

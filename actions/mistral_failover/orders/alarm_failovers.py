@@ -16,10 +16,11 @@ from mistral_failover.alarms.held_alarms import Selection
 from mistral_failover.alarms.recording import RecordedAlarm
 from mistral_failover.fault_points import reach
 from mistral_failover.groups.snapshot import GroupSnapshot
-from mistral_failover.model.decisions import Decision, OrderVerb
+from mistral_failover.model.decisions import Decision
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.order import Order
 from mistral_failover.model.text import plain
+from mistral_failover.model.verbs import FAILOVER
 from mistral_failover.orders import failover
 from mistral_failover.orders.answers import (
     AdmittedAlarms,
@@ -40,7 +41,7 @@ BATCH = 25
 """Failovers that one action starts at most. So the first ones do not wait for the last one, every
 executor gets its share, and no task of Mistral has more items: each time one of them ends, Mistral
 reads all."""
-_BY_ALARM = Order(OrderVerb.FAILOVER, from_alarm=True)
+_BY_ALARM = Order(FAILOVER, from_alarm=True)
 LONGEST_REFUSAL = 1_000
 """The maximum number of characters that are kept of why a failover could not be started."""
 

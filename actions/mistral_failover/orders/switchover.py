@@ -19,13 +19,12 @@ from mistral_failover.groups import agent_health, kept_parts
 from mistral_failover.groups.failed_step import FailedStep, failed_step
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.assignment import MemberFact, as_planned, assign_roles
-from mistral_failover.model.decisions import OrderVerb
 from mistral_failover.model.errors import NoEligibleMember
 from mistral_failover.model.goal import Goal, goal_resources, render_goal
 from mistral_failover.model.order import Order
-from mistral_failover.orders import failover, operator_order
-from mistral_failover.orders.answers import StartedOrder
+from mistral_failover.orders import failover
 from mistral_failover.orders.failover import Derive
+from mistral_failover.orders.operator_order import AlreadyThere
 from mistral_failover.runtime import rights
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.remedies import start_command
@@ -49,72 +48,16 @@ ENDINGS = ("RETURNED", "FAILED", "BLOCKED", "OVERTAKEN")
 _NOT_UP = "To activate it: failover group activate {group}"
 
 
-class AlreadyThere(operator_order.NothingToDo):
-    """The roles are already where they should be; ``why``, in words."""
+def goal_function(request: Request, order: Order, *, remember: bool) -> Derive:
+    """Return the function that derives the goal of a planned move: ``order.role`` moves to the
+    member ``order.to``, or to the group's choice. ``holder`` is the member that gives it up: if
+    another one holds the role by then, it keeps it. ``remember``: record members that were
+    replaced.
 
-    def __init__(self, snapshot: GroupSnapshot, why: str) -> None:
-        self.snapshot = snapshot
-        self.sentence = f"{why}: nothing to do"
-        super().__init__(self.sentence)
-
-
-def switchover(
-    request: Request,
-    group: str,
-    to: str | None,
-    role: str | None,
-    cause: str,
-    *,
-    holder: str | None = None,
-) -> StartedOrder:
-    """Move a role to the member ``to``, or to the group's choice; once for each execution.
-    ``holder``: the member that gives it up. If another member holds the role by then, it keeps it.
-
-    Return as :func:`failover.begin`; for the current traversal if ``to`` already holds the role, or
-    if its holder is not ``holder``. Raises UnknownGroup, NoEligibleMember, CloudError,
-    InvalidDocument; ActionError BAD_INPUT for an unknown role, NOT_COMPLETE, CANNOT_QUIESCE.
+    Raises NoEligibleMember, CloudError, InvalidDocument; AlreadyThere; ActionError BAD_INPUT for an
+    unknown role, NOT_COMPLETE, CANNOT_QUIESCE.
     """
-    order = Order(OrderVerb.SWITCHOVER, to=to, role=role)
-    derive = goal_function(request, to, role, giver=holder)
-    return start_planned_move(request, group, derive, order, cause)
-
-
-def start_planned_move(
-    request: Request, group: str, derive: Derive, order: Order, cause: str
-) -> StartedOrder:
-    """Start the planned move that an operator orders, if there is a role to move.
-
-    Return as :func:`failover.begin`; raises what ``derive`` raises, except AlreadyThere.
-    """
-    try:
-        return operator_order.start_order(request, group, derive, order, cause)
-    except AlreadyThere as there:
-        current = there.snapshot.state.current_traversal
-        return {
-            "group": group,
-            "traversal": current,
-            "goal": there.snapshot.state.last_complete_goal,
-            "roles": dict(there.snapshot.roles),
-            "lost": sorted(there.snapshot.lost),
-            "workflow": failover.chain_of(there.snapshot.group),
-            "sentence": there.sentence,
-            "incident": None,
-        }
-
-
-def goal_function(
-    request: Request,
-    to: str | None,
-    role: str | None,
-    *,
-    giver: str | None = None,
-    remember: bool = True,
-) -> Derive:
-    """Return the function that derives the goal of a planned move. ``giver``: the member that must
-    hold the role now, None: any. ``remember``: record members that were replaced.
-
-    Raises as :func:`switchover`, and AlreadyThere.
-    """
+    to, role, giver = order.member_to, order.role, order.own("holder")
 
     def derive(snapshot: GroupSnapshot) -> Goal:
         moved = _role(snapshot, role)
