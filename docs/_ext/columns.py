@@ -188,7 +188,8 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "at": "when it was seen",
         "service": "SERVING, DEGRADED, DOWN, UNKNOWN or OUT_OF_SERVICE",
         "since": "since when the service is so",
-        "document": "what was seen of each member and resource, and the reasons for the service",
+        "seen": "what was seen of each member and resource, and the reasons for the service",
+        "memory": "what this look leaves for the next one, such as where the servers run",
     },
     "host_fences": {
         "host": "the compute host, as Nova names it",

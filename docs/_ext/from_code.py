@@ -15,7 +15,7 @@ from columns import TABLES, meaning
 from oslo_config import generator
 from sphinx.application import Sphinx
 
-from mistral_failover.alarms.adapters import sources
+from mistral_failover.alarms.alarm import sources
 from mistral_failover.fault_points import BROKER_POINTS, POINTS
 from mistral_failover.model.rungs import rung_kinds
 from mistral_failover.model.types import installed_types

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.actions import alarms, reports, suspensions
-from mistral_failover.alarms import recording
+from mistral_failover.alarms import intake
 from mistral_failover.recovery import retry_held_alarms
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
@@ -57,7 +57,7 @@ def paused(serve: Any, context: ActionContext) -> Callable[[str], str]:
 def test_alarms_of_no_known_group_are_limited_and_a_further_one_is_refused_with_words(
     about: str, hear: Any, rows: Any, context: ActionContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recording, "MOST_WITHOUT_GROUP", 3)
+    monkeypatch.setattr(intake, "MOST_WITHOUT_GROUP", 3)
 
     answers = [hear(number, **{about: f"unknown-{number}"}) for number in range(5)]
 
@@ -75,7 +75,7 @@ def test_alarms_of_no_known_group_are_limited_and_a_further_one_is_refused_with_
 def test_unknown_servers_leave_room_for_unknown_hosts(
     hear: Any, rows: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recording, "MOST_WITHOUT_GROUP", 2)
+    monkeypatch.setattr(intake, "MOST_WITHOUT_GROUP", 2)
     for number in range(5):
         hear(number, server=f"unknown-{number}")
 
@@ -85,7 +85,7 @@ def test_unknown_servers_leave_room_for_unknown_hosts(
 def test_a_full_list_is_emptied_by_one_command(
     hear: Any, context: ActionContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recording, "MOST_WITHOUT_GROUP", 3)
+    monkeypatch.setattr(intake, "MOST_WITHOUT_GROUP", 3)
     for number in range(5):
         hear(number, server=f"unknown-{number}")
 
@@ -99,8 +99,8 @@ def test_a_full_list_is_emptied_by_one_command(
 def test_one_noisy_group_leaves_room_for_the_others(
     paused: Any, hear: Any, rows: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recording, "MOST_OF_PROJECT", 5)
-    monkeypatch.setattr(recording, "ALWAYS", 2)
+    monkeypatch.setattr(intake, "MOST_OF_PROJECT", 5)
+    monkeypatch.setattr(intake, "ALWAYS", 2)
     noisy, quiet = paused("noisy"), paused("quiet")
     for number in range(9):
         last = hear(number, group=noisy, member="db_a")

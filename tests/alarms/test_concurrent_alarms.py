@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.alarms import held_alarms, recording
+from mistral_failover.alarms import intake
 from mistral_failover.alarms.alarm import Alarm
-from mistral_failover.alarms.recording import RecordedAlarm
+from mistral_failover.alarms.intake import RecordedAlarm
 from mistral_failover.model.goal import render_goal
-from mistral_failover.orders import define_group
+from mistral_failover.orders import define_group, held_alarms
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
 from mistral_failover.settings import Settings
@@ -78,7 +78,8 @@ def alarm(key: str, server: str, *, unique: bool = True) -> Alarm:
 
 
 def hear(runtime: Runtime, what: Alarm) -> RecordedAlarm:
-    return recording.record(request_of(runtime), what, None, None)
+    (recorded,) = intake.take(request_of(runtime), what)
+    return recorded
 
 
 def decisions(recorded: list[RecordedAlarm]) -> Counter[str]:

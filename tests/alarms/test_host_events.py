@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The failure of a host: one incident for it, and one for each group with a member there.
+"""The failure of a host or a zone: one incident for it, and one for each group with a member there.
 
 No cloud is configured: where the servers run is what the store remembers of the last observation,
 and what is admitted can not start.
@@ -17,8 +17,9 @@ from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.actions import alarms, reports, suspensions
 from mistral_failover.actions import hosts as host_actions
-from mistral_failover.alarms import host_events
+from mistral_failover.alarms import intake
 from mistral_failover.groups import hosts
+from mistral_failover.model.observation import Observation, ObservationMemory, Service
 from mistral_failover.recovery.sweep import sweep
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
@@ -29,6 +30,9 @@ from support.alarm_bodies import HOST
 from support.unreadable import unreadable
 
 CMP1, CMP2 = "cmp1", "cmp2"
+ZONES = {CMP1: "east", CMP2: "west"}
+PLACES = pytest.mark.parametrize("place", [{"host": CMP1}, {"zone": ZONES[CMP1]}], ids=str)
+"""A host or a zone with the first members of groups."""
 
 
 @pytest.fixture
@@ -39,9 +43,10 @@ def on_hosts(serve: Any, state: Runtime, project: str) -> Callable[..., str]:
         serve(name, **more)
         hosts = {f"{name}-a": _where(project, a), f"{name}-b": _where(project, b)}
         identity = groups.group_id(project, name)
-        document = {"hosts": hosts}
+        zones = {f"{name}-{x}": ZONES[host] for x, host in (("a", a), ("b", b)) if host in ZONES}
+        seen, memory = Observation(Service.SERVING), ObservationMemory(hosts=hosts, zones=zones)
         state.database.atomically(
-            lambda tx: observations.save(tx, identity, "SERVING", document, tx.now())
+            lambda tx: observations.save(tx, identity, seen, memory, tx.now())
         )
         return name
 
@@ -73,6 +78,10 @@ def lost(name: str, because: str = "it burned") -> dict[str, Any]:
     return {"host": name, "id": because}
 
 
+def report(place: dict[str, str]) -> dict[str, Any]:
+    return {**place, "id": "it burned"}
+
+
 def listed(context: ActionContext, group: str | None = None) -> list[dict[str, Any]]:
     return list(alarms.Held(group).run(context)["held"])
 
@@ -87,18 +96,25 @@ def row(state: Runtime, project: str, identity: str) -> Incident:
     return found
 
 
-def test_each_group_with_a_member_on_the_host_has_a_child_that_is_judged(
-    on_hosts: Any, hear: Any, context: ActionContext, state: Runtime, project: str
+@PLACES
+def test_each_group_with_a_member_there_has_a_child_that_is_judged(
+    on_hosts: Any,
+    hear: Any,
+    context: ActionContext,
+    state: Runtime,
+    project: str,
+    place: dict[str, str],
 ) -> None:
     on_hosts("active")
     on_hosts("standby", CMP2, CMP1)
     on_hosts("elsewhere", CMP2, CMP2)
     suspensions.Pause("standby", "a test").run(context)
 
-    event, *children = hear()
+    event, *children = hear(report(place))
 
     assert (event["decision"], event["workflow"]) == ("ADMITTED", None)
-    assert "2 groups have members on cmp1" in event["sentence"]
+    where = "on cmp1" if "host" in place else "in zone east"
+    assert f"2 groups have members {where}" in event["sentence"]
     assert [each["decision"] for each in children] == ["ADMITTED", "HELD"]
     found = [row(state, project, each["incident"]) for each in children]
     assert {each.parent for each in found} == {event["incident"]}
@@ -129,14 +145,15 @@ def test_a_group_that_cannot_be_read_does_not_stop_the_others_and_is_judged_late
     assert sorted(each["group"] for each in kept["children"]) == ["accounts", "payments"]
 
 
-def test_the_members_on_a_host_are_listed_before_it_is_reported(
-    on_hosts: Any, context: ActionContext, state: Runtime, project: str
+@PLACES
+def test_the_members_there_are_listed_before_it_is_reported(
+    on_hosts: Any, context: ActionContext, place: dict[str, str]
 ) -> None:
     on_hosts("active")
     on_hosts("both", CMP1, CMP1, priority=5)
     on_hosts("elsewhere", CMP2, CMP2)
 
-    found = host_actions.MembersOnHost(CMP1).run(context)
+    found = host_actions.MembersOnHost(**place).run(context)
 
     assert found["groups"] == [
         {"group": "both", "members": ["db_a", "db_b"]},
@@ -147,14 +164,34 @@ def test_the_members_on_a_host_are_listed_before_it_is_reported(
     assert host_actions.MembersOnHost("cmp9").run(context)["groups"] == []
 
 
-def test_a_repeat_is_recognised_by_the_host_s_incident(on_hosts: Any, hear: Any) -> None:
+@PLACES
+def test_a_repeat_is_recognised_by_the_event_s_incident(
+    on_hosts: Any, hear: Any, place: dict[str, str]
+) -> None:
     on_hosts("payments")
-    event, child = hear()
+    event, child = hear(report(place))
 
-    again, repeated = hear()
+    again, repeated = hear(report(place))
 
     assert (again["decision"], again["incident"]) == ("DUPLICATE", event["incident"])
     assert repeated["incident"] == child["incident"]
+
+
+@PLACES
+def test_the_same_report_about_another_place_is_another_event(
+    on_hosts: Any,
+    hear: Any,
+    context: ActionContext,
+    place: dict[str, str],
+) -> None:
+    on_hosts("payments")
+    event, _ = hear(report(place))
+
+    other, _ = hear(report({"host": CMP2} if "host" in place else {"zone": ZONES[CMP2]}))
+
+    assert (other["decision"], other["incident"] != event["incident"]) == ("ADMITTED", True)
+    (child,) = shown(context, other["incident"])["children"]
+    assert (child["group"], child["lost"]) == ("payments", ["db_b"])
 
 
 def test_another_report_about_the_host_finds_the_loss_known(on_hosts: Any, hear: Any) -> None:
@@ -171,8 +208,8 @@ def test_a_process_that_died_among_the_children_is_completed_by_the_repeat(
     on_hosts: Any, hear: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = [on_hosts(f"group{n}") for n in range(4)]
-    monkeypatch.setattr(host_events, "BATCH", 2)
-    children, calls = host_events._children, []
+    monkeypatch.setattr(intake, "BATCH", 2)
+    children, calls = intake._children, []
 
     def dies(*given: Any) -> Any:
         calls.append(given)
@@ -180,7 +217,7 @@ def test_a_process_that_died_among_the_children_is_completed_by_the_repeat(
             raise KeyboardInterrupt
         return children(*given)
 
-    monkeypatch.setattr(host_events, "_children", dies)
+    monkeypatch.setattr(intake, "_children", dies)
     with pytest.raises(KeyboardInterrupt):
         hear(lost(CMP1))
 
@@ -203,7 +240,7 @@ def test_a_process_that_died_among_the_children_is_completed_by_the_sweep(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(host_events, "_children", dies)
+        patch.setattr(intake, "_children", dies)
         with pytest.raises(KeyboardInterrupt):
             hear(lost(CMP1))
 
@@ -313,15 +350,20 @@ def test_groups_with_a_higher_priority_are_judged_and_started_first(
     assert children[2]["decision"] == "HELD"
 
 
-def test_a_host_with_no_known_member_is_held_and_looked_at_again_by_the_sweep(
-    on_hosts: Any, hear: Any, context: ActionContext, state: Runtime
+@PLACES
+def test_a_place_with_no_known_member_is_held_and_looked_at_again_by_the_sweep(
+    on_hosts: Any,
+    hear: Any,
+    context: ActionContext,
+    state: Runtime,
+    place: dict[str, str],
 ) -> None:
     on_hosts("payments", CMP2, CMP2)
-    (event,) = hear()
+    (event,) = hear(report(place))
     assert event["decision"] == "HELD"
-    assert "no group of this project is known to have a member on cmp1" in event["sentence"]
+    assert "no group of this project is known to have a member" in event["sentence"]
     (waiting,) = listed(context)
-    assert (waiting["rule"], waiting["host"]) == ("nowhere", CMP1)
+    assert (waiting["rule"], {**waiting, **place}) == ("nowhere", waiting)
 
     on_hosts("payments", CMP1, CMP2)
     swept = sweep(Request(state, context), None)
@@ -339,7 +381,7 @@ def test_events_that_are_settled_do_not_hide_one_that_is_not(
     state: Runtime,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(host_events, "UNSETTLED", 1)
+    monkeypatch.setattr(intake, "UNSETTLED", 1)
     monkeypatch.setattr(incidents, "PAGE", 2)
     on_hosts("payments")
     events = [hear(lost(CMP1, f"report {number}"))[0]["incident"] for number in range(4)]
@@ -353,7 +395,7 @@ def test_events_that_are_settled_do_not_hide_one_that_is_not(
 
     store.atomically(settle)
 
-    found = store.reading(host_events.unsettled)
+    found = store.reading(intake.unsettled)
 
     assert [each.id for each in found] == events[3:]
 
@@ -508,3 +550,16 @@ def test_a_host_without_an_alarm_is_an_error(context: ActionContext, state: Runt
     answer: Any = alarms.AdmitHeld("it burned", host="cmp9").run(context)
 
     assert answer.error["code"] == "UNKNOWN_HOST"
+
+
+@pytest.mark.parametrize("given", [{}, {"host": CMP1, "zone": "east"}])
+def test_members_are_listed_of_a_host_or_of_a_zone(
+    given: dict[str, str], state: Runtime, context: ActionContext
+) -> None:
+    assert host_actions.MembersOnHost(**given).run(context).error["code"] == "BAD_INPUT"
+
+
+def test_a_report_is_about_a_host_or_about_a_zone(state: Runtime, context: ActionContext) -> None:
+    both = alarms.AdmitEvent({"host": CMP1, "zone": "east"}, kind="signal").run(context)
+
+    assert "zone" in both.error["message"]

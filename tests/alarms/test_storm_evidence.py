@@ -35,32 +35,90 @@ HEARD = MemberEvidence("h2", ServerCondition.RUNNING, silent_for=3.0)
 SILENT_ONE = MemberEvidence("h1", silent_for=AGE + 5)
 
 
-def judged(alarm: HeldAlarm = ALARM, *unreachable: str, **members: MemberEvidence) -> Any:
-    """The judgement of one alarm; members by group."""
-    known = {(group, "db_a"): evidence for group, evidence in members.items()}
-    return judge([alarm], Evidence(known, unreachable))[alarm.id]
+LATE = {"rule": AdmissionRule.TOO_LATE}
+AWAY = ("Nova does not answer",)
+QUIET = replace(SILENT_ONE, host="h3")
+OLD = replace(QUIET, silent_for=AGE + UNRELATED + 1)  # its member was stopped last week
+AGAIN = {"age": 5.0, "first": AGE}
+DOWN = MemberEvidence("h1", ServerCondition.HOST_DOWN, "its compute service is DOWN")
+CASES: list[tuple[str, dict[str, Any], tuple[str, ...], list[MemberEvidence], str, str]] = [
+    # Servers died.
+    ("Nova says that its server ended", {}, (), [ENDED], "release", "its server is gone"),
+    ("Nova says that its host is down", {}, (), [DOWN], "release", "compute service is DOWN"),
+    ("only its host is silent", {}, (), [SILENT_ONE, HEARD], "release", "other hosts are heard"),
+    ("it could not start in time, and died", LATE, (), [ENDED], "release", ""),
+    ("it could not start in time", LATE, (), [MemberEvidence("h1")], "hold", "not known"),
+    # The control plane failed.
+    ("a service does not answer", {}, AWAY, [ENDED], "hold", "Nova does not answer"),
+    ("too late, and no answer", LATE, AWAY, [ENDED], "hold", "Nova does not answer"),
+    ("its agent is heard", {}, (), [replace(ENDED, silent_for=3.0)], "hold", ""),
+    ("silence everywhere", {}, (), [SILENT_ONE, replace(SILENT_ONE, host="h2")], "hold", ""),
+    ("a host without an alarm is silent", {}, (), [SILENT_ONE, HEARD, QUIET], "hold", "channel"),
+    (
+        "that host's member is lost already",
+        {},
+        (),
+        [SILENT_ONE, HEARD, replace(QUIET, lost=True)],
+        "release",
+        "",
+    ),
+    (
+        "a host whose alarms have all started, with a standby",
+        {},
+        (),
+        [SILENT_ONE, HEARD, replace(QUIET, lost=True), QUIET],
+        "release",
+        "",
+    ),
+    ("it was silent long before the alarm", AGAIN, (), [SILENT_ONE, HEARD, OLD], "release", ""),
+    (
+        "it became silent shortly before the alarm",
+        AGAIN,
+        (),
+        [SILENT_ONE, HEARD, replace(QUIET, silent_for=AGE + UNRELATED - 1)],
+        "hold",
+        "no alarm reports",
+    ),
+    # A rack lost the agents' broker hours ago, and its servers run.
+    (
+        "its own silence is old, too",
+        {"first": AGE},
+        (),
+        [replace(OLD, host="h1"), HEARD, OLD],
+        "hold",
+        "",
+    ),
+    ("a neighbour is heard", {}, (), [SILENT_ONE, replace(HEARD, host="h1"), HEARD], "hold", ""),
+    # The cause has cleared.
+    ("its server runs", {}, (), [HEARD], "dismiss", "heard since the alarm"),
+    ("it runs, and a pause holds it", {"rule": "paused"}, (), [HEARD], "dismiss", ""),
+    ("it runs, and the cooldown holds it", {"rule": "cooldown"}, (), [HEARD], "dismiss", ""),
+    ("it ended, and a pause holds it", {"rule": "paused"}, (), [ENDED], "hold", "another rule"),
+    ("it ended, and the cooldown holds it", {"rule": "cooldown"}, (), [ENDED], "hold", "another"),
+    ("the heartbeat may have been under way", {"age": SETTLED}, (), [HEARD], "hold", ""),
+    ("the heartbeat was sent after it", {"age": SETTLED + 4}, (), [HEARD], "dismiss", ""),
+    ("it is about an application", {"of_server": False}, (), [HEARD], "hold", ""),
+]
 
 
-# -- servers died
+@pytest.mark.parametrize(
+    ("alarm", "unreachable", "members", "step", "why"),
+    [case[1:] for case in CASES],
+    ids=[case[0] for case in CASES],
+)
+def test_what_becomes_of_an_alarm(
+    alarm: dict[str, Any],
+    unreachable: tuple[str, ...],
+    members: list[MemberEvidence],
+    step: str,
+    why: str,
+) -> None:
+    """The first of the members is the one that it reports; each is of a group of its own."""
+    known = {(f"g{n}", "db_a"): each for n, each in enumerate(members, start=1)}
 
+    found = judge([replace(ALARM, **alarm)], Evidence(known, unreachable))["a"]
 
-def test_an_alarm_is_let_go_when_nova_says_that_its_server_ended() -> None:
-    found = judged(g1=ENDED)
-
-    assert (found.step, found.why) == (HeldAlarmStep.RELEASE, "its server is gone")
-
-
-def test_an_alarm_is_let_go_when_nova_says_that_its_host_is_down() -> None:
-    down = MemberEvidence("h1", ServerCondition.HOST_DOWN, "its compute service is DOWN")
-
-    assert judged(g1=down).step is HeldAlarmStep.RELEASE
-
-
-def test_an_alarm_is_let_go_when_only_the_agents_of_its_host_are_silent() -> None:
-    found = judged(g1=SILENT_ONE, g2=HEARD)
-
-    assert found.step is HeldAlarmStep.RELEASE
-    assert "other hosts are heard" in found.why
+    assert (found.step, why in found.why) == (step, True), found.why
 
 
 def test_several_lost_members_must_all_have_died() -> None:
@@ -68,143 +126,35 @@ def test_several_lost_members_must_all_have_died() -> None:
     known = {("g1", "db_a"): ENDED, ("g1", "db_b"): MemberEvidence("h1")}
 
     assert judge([both], Evidence(known))["a"].step is HeldAlarmStep.HOLD
-    assert (
-        judge([both], Evidence({**known, ("g1", "db_b"): ENDED}))["a"].step is HeldAlarmStep.RELEASE
-    )
+    died = Evidence({**known, ("g1", "db_b"): ENDED})
+    assert judge([both], died)["a"].step is HeldAlarmStep.RELEASE
 
 
-def test_an_alarm_that_could_not_start_in_time_is_let_go_when_its_server_died() -> None:
-    late = replace(ALARM, rule=AdmissionRule.TOO_LATE)
-
-    assert judged(late, g1=ENDED).step is HeldAlarmStep.RELEASE
-    assert judged(late, g1=MemberEvidence("h1")).step is HeldAlarmStep.HOLD
-    assert judged(late, "Nova does not answer", g1=ENDED).step is HeldAlarmStep.HOLD
-
-
-# -- the control plane failed
-
-
-def test_nothing_is_let_go_while_a_service_does_not_answer() -> None:
-    found = judged(ALARM, "Nova does not answer", g1=ENDED)
-
-    assert (found.step, found.why) == (HeldAlarmStep.HOLD, "Nova does not answer")
-
-
-def test_nothing_is_let_go_while_agents_on_several_hosts_are_heard_that_are_reported_as_lost() -> (
-    None
-):
-    alarms = [replace(ALARM, id=f"a{n}", group_id=f"g{n}", of_server=False) for n in range(3)]
+@pytest.mark.parametrize("by_operator", [False, True])
+def test_agents_on_several_hosts_that_are_heard_make_the_control_plane_suspect(
+    by_operator: bool,
+) -> None:
+    """Unless an operator reports their members: no heartbeat is evidence against one."""
+    alarms = [replace(ALARM, id=f"a{n}", group_id=f"g{n}", of_server=by_operator) for n in range(3)]
+    alarms[1:] = [replace(each, by_operator=by_operator) for each in alarms[1:]]
     known = {("g0", "db_a"): ENDED}
     known |= {(f"g{n}", "db_a"): replace(HEARD, host=f"h{n}") for n in (1, 2)}
 
     found = judge(alarms, Evidence(known))
 
-    assert {each.step for each in found.values()} == {HeldAlarmStep.HOLD}
-    assert "agents on several hosts are heard" in found["a0"].why
-
-
-def test_no_heartbeat_is_evidence_against_an_operator() -> None:
-    said = [replace(ALARM, id=f"a{n}", group_id=f"g{n}", by_operator=n > 0) for n in range(3)]
-    known = {("g0", "db_a"): ENDED}
-    known |= {(f"g{n}", "db_a"): replace(HEARD, host=f"h{n}") for n in (1, 2)}
-
-    found = judge(said, Evidence(known))
-
-    assert found["a0"].step is HeldAlarmStep.RELEASE, "they do not make the control plane suspect"
+    assert found["a0"].step == ("release" if by_operator else "hold")
+    assert ("agents on several hosts are heard" in found["a0"].why) is not by_operator
     assert {found["a1"].step, found["a2"].step} == {HeldAlarmStep.HOLD}
-
-
-def test_a_server_whose_agent_is_heard_has_not_died_whatever_nova_says() -> None:
-    assert judged(g1=replace(ENDED, silent_for=3.0)).step is HeldAlarmStep.HOLD
-
-
-def test_silence_everywhere_is_the_channel_and_no_death() -> None:
-    assert judged(g1=SILENT_ONE, g2=replace(SILENT_ONE, host="h2")).step is HeldAlarmStep.HOLD
-
-
-def test_silence_of_a_host_without_an_alarm_points_to_the_channel() -> None:
-    quiet = replace(SILENT_ONE, host="h3")
-
-    assert judged(g1=SILENT_ONE, g2=HEARD, g3=quiet).step is HeldAlarmStep.HOLD
-    assert (
-        judged(g1=SILENT_ONE, g2=HEARD, g3=replace(quiet, lost=True)).step is HeldAlarmStep.RELEASE
-    )
-
-
-def test_an_agent_that_was_silent_long_before_the_alarms_holds_none_of_them() -> None:
-    """Its member was stopped last week."""
-    old = replace(SILENT_ONE, host="h3", silent_for=AGE + UNRELATED + 1)
-    reported_again = replace(ALARM, age=5.0, first=AGE)
-
-    assert judged(reported_again, g1=SILENT_ONE, g2=HEARD, g3=old).step is HeldAlarmStep.RELEASE
-    recent = replace(old, silent_for=AGE + UNRELATED - 1)
-    held = judged(reported_again, g1=SILENT_ONE, g2=HEARD, g3=recent)
-    assert (held.step, "no alarm reports" in held.why) == (HeldAlarmStep.HOLD, True)
-
-
-def test_what_was_silent_long_before_the_alarms_proves_no_death_either() -> None:
-    """A rack lost the agents' broker hours ago, and its servers run."""
-    cut_off = replace(SILENT_ONE, silent_for=AGE + UNRELATED + 1)
-    alarm = replace(ALARM, first=AGE)
-
-    found = judged(alarm, g1=cut_off, g2=HEARD, g3=replace(cut_off, host="h3"))
-
-    assert found.step is HeldAlarmStep.HOLD
 
 
 def test_an_alarm_that_a_pause_holds_for_weeks_does_not_make_old_silence_new() -> None:
     paused = replace(ALARM, id="p", group_id="g2", rule=AdmissionRule.PAUSED, first=1e6)
-    old = replace(SILENT_ONE, host="h3", silent_for=1e5)
+    old = replace(QUIET, silent_for=1e5)
     known = {("g1", "db_a"): SILENT_ONE, ("g2", "db_a"): HEARD, ("g3", "db_a"): old}
 
     found = judge([replace(ALARM, first=AGE), paused], Evidence(known))
 
     assert found["a"].step is HeldAlarmStep.RELEASE
-
-
-def test_a_host_whose_alarms_have_all_started_does_not_hold_those_of_the_next_one() -> None:
-    """Its members are declared lost, and the standbys on it are silent."""
-    started = replace(SILENT_ONE, host="h3", lost=True)
-    standby = replace(SILENT_ONE, host="h3")
-
-    assert judged(g1=SILENT_ONE, g2=HEARD, g3=started, g4=standby).step is HeldAlarmStep.RELEASE
-
-
-def test_one_agent_that_is_heard_shows_that_its_host_is_up() -> None:
-    neighbour = replace(HEARD, host="h1")
-
-    assert judged(g1=SILENT_ONE, g2=neighbour, g3=HEARD).step is HeldAlarmStep.HOLD
-
-
-# -- the cause has cleared
-
-
-def test_an_alarm_is_dismissed_when_its_server_runs_and_its_agent_was_heard_since() -> None:
-    found = judged(g1=replace(HEARD, host="h1"))
-
-    assert found.step is HeldAlarmStep.DISMISS
-    assert "heard since the alarm" in found.why
-
-
-@pytest.mark.parametrize("rule", ["paused", "cooldown"])
-def test_it_is_dismissed_whatever_rule_holds_it_and_released_only_from_the_storm(
-    rule: str,
-) -> None:
-    other = replace(ALARM, rule=rule)
-
-    assert judged(other, g1=HEARD).step is HeldAlarmStep.DISMISS
-    assert judged(other, g1=ENDED).step is HeldAlarmStep.HOLD
-
-
-def test_a_heartbeat_that_may_have_been_under_way_shows_nothing() -> None:
-    fresh = replace(ALARM, age=SETTLED)
-
-    assert judged(fresh, g1=HEARD).step is HeldAlarmStep.HOLD
-    assert judged(replace(fresh, age=SETTLED + 4), g1=HEARD).step is HeldAlarmStep.DISMISS
-
-
-def test_a_running_server_is_no_news_for_an_alarm_about_an_application() -> None:
-    assert judged(replace(ALARM, of_server=False), g1=HEARD).step is HeldAlarmStep.HOLD
 
 
 # -- whatever the evidence

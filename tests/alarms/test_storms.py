@@ -8,7 +8,7 @@ from typing import Any
 from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.actions import alarms, reports, suspensions
-from mistral_failover.alarms import recording
+from mistral_failover.alarms import intake
 from mistral_failover.model.decisions import AdmissionRule, Decision
 from mistral_failover.recovery.sweep import sweep
 from mistral_failover.runtime.process import Runtime
@@ -162,7 +162,7 @@ def test_what_the_guard_lets_go_is_judged_by_every_other_rule(
 
     def release(held: Any) -> Any:
         return request.store.atomically(
-            lambda tx: recording.release(request, tx, held, "let go, because it died")
+            lambda tx: intake.release(request, tx, held, "let go, because it died")
         )
 
     def released(name: str) -> Any:

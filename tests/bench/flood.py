@@ -27,12 +27,12 @@ import sqlalchemy as sa
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
 from bench.staging import all_ended, audited, bring_up, finished, must, set_latency, stage
-from mistral_failover.alarms.recording import MOST_WITHOUT_GROUP
+from mistral_failover.alarms.intake import MOST_WITHOUT_GROUP
 from mistral_failover.http_server import Refused
 from mistral_failover.lab.drill.scene import Scene
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
-from mistral_failover.server import intake
+from mistral_failover.server import receiver
 from mistral_failover.server.secret import Secret
 from mistral_failover.settings import Settings
 from mistral_failover.store.tables import incidents, operations, resources
@@ -156,19 +156,19 @@ def _send(
 ) -> None:
     """Send alarms from a process of its own."""
     if way == "no rate":
-        intake.RATE = float("inf")
+        receiver.RATE = float("inf")
     runtime = Runtime(Settings(database=url, project=_project(way)))
     anonymous = ActionContext(SecurityContext(), ExecutionContext())
     secret = Secret(b"the secret of a benchmark, 32 bytes")
-    taking = intake.Intake(secret, _NoMistral(), Request(runtime, anonymous))
-    path = f"{intake.PATH}/{secret.token}"
+    taking = receiver.AlarmReceiver(secret, _NoMistral(), Request(runtime, anonymous))
+    path = f"{receiver.PATH}/{secret.token}"
     ready.set()
     for number in range(alarms):
         if stop.is_set():
             return
         body = json.dumps({"server": f"unknown-{number}", "id": str(number)}).encode()
         try:
-            taking.take(intake.Delivery(path, "", {}, body))
+            taking.take(receiver.Delivery(path, "", {}, body))
             taken.value += 1
         except Refused as refused:
             if refused.status != 429:

@@ -25,7 +25,7 @@ from bench.staging import audited, request, stage
 from mistral_failover.lab.drill.scene import Scene
 from mistral_failover.metrics.server import MetricsServer
 from mistral_failover.server.addresses import Address, bound
-from mistral_failover.server.intake import Intake
+from mistral_failover.server.receiver import AlarmReceiver
 from mistral_failover.server.secret import Secret
 from mistral_failover.server.webhook import Webhook
 from mistral_failover.ui.serving import serving
@@ -60,7 +60,9 @@ def main() -> None:
 @contextlib.contextmanager
 def _ports(scene: Scene) -> Iterator[list[int]]:
     """Serve what a server serves; yield the ports."""
-    taking = Intake(Secret(b"the secret of a benchmark, 32 bytes"), scene.mistral.client, request())
+    taking = AlarmReceiver(
+        Secret(b"the secret of a benchmark, 32 bytes"), scene.mistral.client, request()
+    )
     no_questions: Any = None
     with (
         Webhook(bound(Address("127.0.0.1", 0)), taking, lambda: True) as webhook,

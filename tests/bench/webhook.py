@@ -26,7 +26,7 @@ import sqlalchemy as sa
 from bench.staging import all_ended, audited, bring_up, must, request, stage, traversals_in
 from mistral_failover.lab.drill.scene import Scene
 from mistral_failover.server.addresses import Address, bound
-from mistral_failover.server.intake import Intake
+from mistral_failover.server.receiver import AlarmReceiver
 from mistral_failover.server.secret import Secret
 from mistral_failover.server.webhook import Webhook
 from mistral_failover.store.tables import incidents
@@ -59,7 +59,7 @@ def _table(alarms: int, count: int) -> None:
         stage("zero") as scene,
         Webhook(
             bound(Address("127.0.0.1", 0)),
-            Intake(secret, scene.mistral.client, request()),
+            AlarmReceiver(secret, scene.mistral.client, request()),
             lambda: True,
         ) as webhook,
     ):

@@ -23,8 +23,8 @@ from cliff.show import ShowOne
 
 from bench.__main__ import PARTS
 from mistral_failover import settings, workflows
-from mistral_failover.alarms import adapters
 from mistral_failover.alarms.admission import RULES
+from mistral_failover.alarms.alarm import sources
 from mistral_failover.cli import connection
 from mistral_failover.cli.drill import Drill
 from mistral_failover.cli.main import FailoverApp
@@ -327,7 +327,7 @@ def rules_of_admission_in_their_order() -> tuple[Found, Found]:
 @both_ways
 def kinds_of_alarms() -> tuple[Found, Found]:
     kinds = table(section(page("alarms"), "How each kind arrives").split("\n### ")[0])
-    return {cells[0].strip("`") for cells in kinds}, set(adapters.sources())
+    return {cells[0].strip("`") for cells in kinds}, set(sources())
 
 
 FILES_WITH_SECRETS = {"agent_key_file", "fence_devices_file"}

@@ -18,7 +18,7 @@ import yaml
 from mistral_failover import workflows
 from mistral_failover.agent import wire
 from mistral_failover.agent.daemon import main as agent
-from mistral_failover.alarms import adapters
+from mistral_failover.alarms.alarm import read
 from mistral_failover.alarms.aodh import AODH_KEYS
 from mistral_failover.cli.main import FailoverApp
 from mistral_failover.embedded.validate import validate
@@ -281,7 +281,7 @@ def test_the_template_of_an_alarm_passes_the_whole_body_on() -> None:
     assert tuple(aodh["input"]) == AODH_KEYS
     assert task["input"] == {key: f"<% $.{key} %>" for key in AODH_KEYS}
     assert set(alertmanager["input"]) == set(WEBHOOK)
-    assert [alarm.firing for alarm in adapters.read(body, event["input"]["kind"])] == [True]
+    assert [alarm.firing for alarm in read(body, event["input"]["kind"])] == [True]
 
 
 def test_the_test_that_is_shown_is_that_of_the_example() -> None:

@@ -44,7 +44,7 @@ def test_the_actions_alone_need_no_mistral_and_find_their_workflows_and_types(
     script = """
 import importlib.metadata, importlib.util, json
 from importlib.resources import files
-from mistral_failover.alarms.adapters import sources
+from mistral_failover.alarms.alarm import sources
 from mistral_failover.model.rungs import rung_kinds
 from mistral_failover.model.types import installed_types
 entry_points = importlib.metadata.entry_points()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mistral_failover.actions import alarms, orders, recovery, suspensions
-from mistral_failover.alarms import adapters
+from mistral_failover.alarms.alarm import read
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.store.tables import incidents
 from support.packages import Install
@@ -81,18 +81,18 @@ def test_its_held_alarm_is_dismissed_if_it_is_about_a_server_that_runs(
 
 
 def test_it_is_asked_before_signals_whose_words_it_may_use() -> None:
-    (alarm,) = adapters.read({"page": "p-1", "server": "s-1"})
+    (alarm,) = read({"page": "p-1", "server": "s-1"})
 
     assert alarm.source == "house_pager"
 
 
 def test_who_sends_a_body_of_no_kind_or_a_wrong_one_is_told() -> None:
     with pytest.raises(InvalidDocument, match="house_pager: page"):
-        adapters.read({"what": "ever"})
+        read({"what": "ever"})
     with pytest.raises(InvalidDocument, match="there is no kind pager.*house_pager"):
-        adapters.read({"page": "p-1"}, "pager")
+        read({"page": "p-1"}, "pager")
     with pytest.raises(InvalidDocument, match="server"):
-        adapters.read({"page": "p-1"})
+        read({"page": "p-1"})
 
 
 def test_the_documentation_lists_it() -> None:

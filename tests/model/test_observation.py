@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from mistral_failover.model.observation import (
     AS_RECORDED,
     EngineView,
+    Observation,
+    ObservationMemory,
     ObservedMember,
     ObservedPresence,
     ObservedResource,
@@ -82,14 +84,26 @@ def test_without_roles_a_group_is_out_of_service_whatever_was_seen() -> None:
     assert judged({}, [member("db_a", GONE)], [resource(GONE)]).service is Service.OUT_OF_SERVICE
 
 
+def test_what_was_seen_and_what_the_next_look_needs_are_kept_whole() -> None:
+    found = judged(
+        ROLES, [member("db_a", GONE), member("db_b", why_not="it is new")], [resource(GONE)]
+    )
+    memory = ObservationMemory(
+        {"record": "version"}, {"server": ["host"]}, told=Service.DOWN, repair_after=1.5
+    )
+
+    assert Observation.read(json.loads(json.dumps(found.document()))) == found
+    assert ObservationMemory.read(json.loads(json.dumps(memory.document()))) == memory
+
+
 # -- together with what the engine knows
 
 LOST = [member("db_a"), member("db_b", why_not="it was declared lost")]
 AT_REST = EngineView(ROLES, tuple(WELL), started_at=90.0, ended_at=100.0, reached=True)
 
 
-def seen(service: str) -> dict[str, Any]:
-    return {"service": service, "reasons": [] if service == "SERVING" else ["because"]}
+def seen(service: str) -> Observation:
+    return Observation(Service(service), () if service == "SERVING" else ("because",))
 
 
 def test_a_later_observation_counts() -> None:

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.actions import alarms, recovery, suspensions
-from mistral_failover.alarms import recording
+from mistral_failover.alarms import intake
 from mistral_failover.convergence.records import Ready
 from mistral_failover.embedded.background_sweep import BackgroundSweep
 from mistral_failover.recovery import retention
@@ -139,7 +139,7 @@ def test_what_is_held_for_a_group_is_limited_and_a_further_alarm_is_judged_again
     rows: Callable[[], list[Any]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(recording, "MOST_HELD", 3)
+    monkeypatch.setattr(intake, "MOST_HELD", 3)
     suspensions.Pause("payments", "a test").run(context)
     about = {"failover_group": "payments", "failover_member": "db_a"}
     bodies = [{"version": "4", "alerts": [alert(each, **about)]} for each in range(5)]
@@ -161,5 +161,5 @@ def test_a_huge_body_is_kept_in_part(context: ActionContext, rows: Callable[[], 
 
     (row,) = rows()
     assert row.payload["characters"] > 100_000
-    assert len(str(row.payload)) < 2 * recording.LONGEST
+    assert len(str(row.payload)) < 2 * intake.LONGEST
     assert len(row.fact.group) == 255

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.alarms import adapters, recording
+from mistral_failover.alarms import intake
+from mistral_failover.alarms.alarm import MOST, read
 from mistral_failover.model.errors import InvalidDocument
-from mistral_failover.server import intake, secret
+from mistral_failover.server import receiver, secret
 from mistral_failover.store.database import Database
 from server.conftest import request_of
 from support.databases import new_store
@@ -39,28 +40,29 @@ class Mistral:
 def taking(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Any:
     """An intake whose buckets do not fill while the test runs."""
     database = Database(new_store(tmp_path_factory.mktemp("floods") / "store.sqlite"))
-    monkeypatch.setattr(intake, "RATE", 0.0)
-    return intake.Intake(secret.Secret(FIRST, SECOND), Mistral(), request_of(database, "p"))
+    monkeypatch.setattr(receiver, "RATE", 0.0)
+    known = secret.Secret(FIRST, SECOND)
+    return receiver.AlarmReceiver(known, Mistral(), request_of(database, "p"))
 
 
 def alarm(number: int) -> bytes:
     return json.dumps({"group": "payments", "id": f"occasion {number}"}).encode()
 
 
-def by_token(body: bytes = ALARM, key: bytes = FIRST) -> intake.Delivery:
-    return intake.Delivery(f"{intake.PATH}/{secret.Secret(key).token}", "", {}, body)
+def by_token(body: bytes = ALARM, key: bytes = FIRST) -> receiver.Delivery:
+    return receiver.Delivery(f"{receiver.PATH}/{secret.Secret(key).token}", "", {}, body)
 
 
-def by_signature(body: bytes, key: bytes = FIRST) -> intake.Delivery:
+def by_signature(body: bytes, key: bytes = FIRST) -> receiver.Delivery:
     at = str(int(time.time()))
     headers = {secret.TIMESTAMP: at, secret.SIGNATURE: secret.signed(key, at, body)}
-    return intake.Delivery(intake.PATH, "", headers, body)
+    return receiver.Delivery(receiver.PATH, "", headers, body)
 
 
-def code(taking: Any, delivery: intake.Delivery) -> str:
+def code(taking: Any, delivery: receiver.Delivery) -> str:
     try:
         taking.take(delivery)
-    except intake.Refused as refused:
+    except receiver.Refused as refused:
         return str(refused.body["error"]["code"])
     return "TAKEN"
 
@@ -99,9 +101,9 @@ def test_each_secret_has_a_rate_of_its_own(taking: Any) -> None:
 
 
 def test_an_invalid_request_costs_more_than_a_valid_one(taking: Any) -> None:
-    invalid = [code(taking, by_token(b"garbage")) for _ in range(int(intake.BURST))]
+    invalid = [code(taking, by_token(b"garbage")) for _ in range(int(receiver.BURST))]
 
-    assert invalid.count("BAD_REQUEST") == intake.BURST / intake.INVALID
+    assert invalid.count("BAD_REQUEST") == receiver.BURST / receiver.INVALID
 
 
 def test_alarms_are_counted_not_requests(taking: Any) -> None:
@@ -111,36 +113,36 @@ def test_alarms_are_counted_not_requests(taking: Any) -> None:
 
 
 def test_a_body_has_a_limited_number_of_alarms(taking: Any) -> None:
-    assert len(adapters.read(json.loads(alerts(adapters.MOST)))) == adapters.MOST
+    assert len(read(json.loads(alerts(MOST)))) == MOST
     with pytest.raises(InvalidDocument, match="the limit is 500"):
-        adapters.read(json.loads(alerts(adapters.MOST + 1)))
+        read(json.loads(alerts(MOST + 1)))
     assert code(taking, by_token(alerts(5000))) == "INVALID_DOCUMENT"
 
 
 def test_a_large_request_delays_no_other_sender_and_its_own_by_a_portion(
     taking: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(intake, "BURST", 1000.0)
-    monkeypatch.setattr(intake, "PENDING", 2)
-    real, decided = recording.record, []
+    monkeypatch.setattr(receiver, "BURST", 1000.0)
+    monkeypatch.setattr(receiver, "PENDING", 2)
+    real, decided = intake.take, []
     begun, go_on = threading.Event(), threading.Event()
 
-    def slow(request: Any, alarm: Any, *about: Any) -> Any:
+    def slow(request: Any, alarm: Any) -> Any:
         decided.append(alarm.source)
         if alarm.source == "alertmanager":
             begun.set()
             assert go_on.wait(60)
-        return real(request, alarm, *about)
+        return real(request, alarm)
 
-    monkeypatch.setattr(recording, "record", slow)
+    monkeypatch.setattr(intake, "take", slow)
     with ThreadPoolExecutor(2) as pool:
-        large = pool.submit(taking.take, by_token(alerts(adapters.MOST)))
+        large = pool.submit(taking.take, by_token(alerts(MOST)))
         assert begun.wait(60)
         assert code(taking, by_signature(alarm(1))) == "TAKEN"
         assert code(taking, by_token(alarm(2), SECOND)) == "TAKEN"
         assert decided.count("alertmanager") == 1, "the large one still waits"
         own = pool.submit(code, taking, by_token(alarm(3)))
-        queue = taking._queues[intake.Sender("token", 0)]
+        queue = taking._queues[receiver.Sender("token", 0)]
         until(lambda: len(queue.deciding._waiting) == 1)
         assert code(taking, by_token(alarm(4))) == "TOO_MANY", "it leaves room for other senders"
         go_on.set()
@@ -148,5 +150,5 @@ def test_a_large_request_delays_no_other_sender_and_its_own_by_a_portion(
         answer = large.result(60)
 
     position = [n for n, source in enumerate(decided) if source != "alertmanager"][-1]
-    assert position <= intake.PORTION + 2, "its own waits for one portion"
-    assert len(answer.decisions) == adapters.MOST
+    assert position <= receiver.PORTION + 2, "its own waits for one portion"
+    assert len(answer.decisions) == MOST

@@ -18,7 +18,7 @@ from mistral_failover import http_server
 from mistral_failover.mistral.client import MistralError
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
-from mistral_failover.server import intake, secret, webhook
+from mistral_failover.server import receiver, secret, webhook
 from mistral_failover.server.addresses import Address, bound
 from mistral_failover.settings import Settings
 from mistral_failover.store.database import Database
@@ -42,7 +42,7 @@ class Started:
     ) -> dict[str, Any]:
         if self.away:
             raise MistralError("MISTRAL_UNREACHABLE", "no answer", "wait")
-        assert workflow in (intake.WORKFLOW, intake.START)
+        assert workflow in (receiver.WORKFLOW, receiver.START)
         with self._lock:
             identity = id or f"execution-{len(self.executions)}"
             self.executions.setdefault(identity, input)
@@ -92,7 +92,7 @@ def opened(store: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         started = Started()
         known = secret.Secret(KEY, KEY[::-1])
         project = project or f"p{next(_projects)}"
-        taking = intake.Intake(
+        taking = receiver.AlarmReceiver(
             known, started, request_of(store, project), clock=lambda: at[0] if at else time.time()
         )
         made = webhook.Webhook(

@@ -32,7 +32,7 @@ from mistral_failover.server import (
     addresses,
     checks,
     credential,
-    intake,
+    receiver,
     redelivery,
     secret,
     service,
@@ -435,7 +435,7 @@ def test_the_printed_address_is_that_of_the_server_that_runs(tmp_path: Path) -> 
     with state_dir.claimed(folder):
         token = secret.read_or_make(folder / "known").token
         facts = {
-            "webhook": f"https://{ANYWHERE}:4711{intake.PATH}",
+            "webhook": f"https://{ANYWHERE}:4711{receiver.PATH}",
             "secret_file": str(folder / "known"),
         }
         with state_dir.announced(folder, facts):
@@ -446,7 +446,7 @@ def test_the_printed_address_is_that_of_the_server_that_runs(tmp_path: Path) -> 
     secret.read_or_make(folder / "webhook-secret")
     private_files.write(folder / state_dir.SERVER_FILE, json.dumps(facts))  # of a killed one
     alone = failover("server", "--state-dir", str(folder), "--print-webhook")
-    assert alone.stdout.startswith(f"http://127.0.0.1:8990{intake.PATH}/")
+    assert alone.stdout.startswith(f"http://127.0.0.1:8990{receiver.PATH}/")
     assert alone.stderr == ""
 
 

@@ -15,11 +15,11 @@ import sqlalchemy as sa
 from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.actions import alarms, suspensions
-from mistral_failover.alarms import recording
+from mistral_failover.alarms import intake
 from mistral_failover.convergence.records import Ready
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
-from mistral_failover.server import intake, secret
+from mistral_failover.server import receiver, secret
 from mistral_failover.store import tables
 from server.conftest import KEY, Started
 from support.alarm_bodies import aodh
@@ -34,9 +34,9 @@ def mistral() -> Started:
 
 
 @pytest.fixture
-def door(state: Runtime, context: ActionContext, mistral: Started) -> intake.Intake:
+def door(state: Runtime, context: ActionContext, mistral: Started) -> receiver.AlarmReceiver:
     """The webhook's intake, without HTTP."""
-    return intake.Intake(secret.Secret(KEY), mistral, Request(state, context))
+    return receiver.AlarmReceiver(secret.Secret(KEY), mistral, Request(state, context))
 
 
 @pytest.fixture
@@ -50,16 +50,16 @@ def signal(identity: str = "w1", **about: str) -> dict[str, str]:
     return {"group": "payments", "member": "db_a", "id": identity, **about}
 
 
-def delivery(body: Any, query: str = "") -> intake.Delivery:
-    return intake.Delivery(f"{intake.PATH}/{TOKEN}", query, {}, json.dumps(body).encode())
+def delivery(body: Any, query: str = "") -> receiver.Delivery:
+    return receiver.Delivery(f"{receiver.PATH}/{TOKEN}", query, {}, json.dumps(body).encode())
 
 
-def decisions(taken: intake.AcceptedAlarms) -> list[str]:
+def decisions(taken: receiver.AcceptedAlarms) -> list[str]:
     return [each.verdict.decision for each in taken.decisions]
 
 
 def test_an_admitted_alarm_is_started_by_one_execution_and_its_repeats_by_none(
-    begun: Ready, door: intake.Intake, mistral: Started, rows: Any
+    begun: Ready, door: receiver.AlarmReceiver, mistral: Started, rows: Any
 ) -> None:
     first = door.take(delivery(signal()))
     again = door.take(delivery(signal()))
@@ -73,12 +73,12 @@ def test_an_admitted_alarm_is_started_by_one_execution_and_its_repeats_by_none(
 
 @pytest.mark.parametrize("query", ["", "because=sure"])
 def test_a_sender_is_no_operator_whatever_it_says(
-    begun: Ready, door: intake.Intake, rows: Any, query: str
+    begun: Ready, door: receiver.AlarmReceiver, rows: Any, query: str
 ) -> None:
     """What an operator reports is not taken back by evidence."""
     claims = {"asked_for": True, "because": "sure", "by": "ann", "operator": "ann", "user": "ann"}
     if query:
-        with pytest.raises(intake.Refused):
+        with pytest.raises(receiver.Refused):
             door.take(delivery(signal(), query))
         return
 
@@ -101,7 +101,7 @@ def test_an_operator_s_reason_is_beside_the_body(
 
 
 def test_a_flood_of_one_alarm_is_counted_and_starts_one_execution(
-    begun: Ready, door: intake.Intake, mistral: Started, rows: Any
+    begun: Ready, door: receiver.AlarmReceiver, mistral: Started, rows: Any
 ) -> None:
     with ThreadPoolExecutor(16) as pool:
         taken = list(pool.map(lambda _: door.take(delivery(signal())), range(150)))
@@ -115,7 +115,7 @@ def test_a_flood_of_one_alarm_is_counted_and_starts_one_execution(
 
 def test_each_of_many_groups_is_started_once(
     serve: Any,
-    door: intake.Intake,
+    door: receiver.AlarmReceiver,
     mistral: Started,
     rows: Any,
     state: Runtime,
@@ -135,10 +135,10 @@ def test_each_of_many_groups_is_started_once(
 
 
 def test_what_mistral_did_not_take_is_recorded_and_started_when_it_is_sent_again(
-    begun: Ready, door: intake.Intake, mistral: Started, rows: Any
+    begun: Ready, door: receiver.AlarmReceiver, mistral: Started, rows: Any
 ) -> None:
     mistral.away = True
-    with pytest.raises(intake.Refused) as refused:
+    with pytest.raises(receiver.Refused) as refused:
         door.take(delivery(signal()))
     assert refused.value.status == 503
     (row,) = rows()
@@ -152,7 +152,7 @@ def test_what_mistral_did_not_take_is_recorded_and_started_when_it_is_sent_again
 
 
 def test_a_signed_repeat_that_mistral_did_not_take_may_be_sent_again_as_it_was(
-    begun: Ready, door: intake.Intake, mistral: Started
+    begun: Ready, door: receiver.AlarmReceiver, mistral: Started
 ) -> None:
     body = json.dumps(signal()).encode()
     at = str(int(time.time()))
@@ -160,17 +160,17 @@ def test_a_signed_repeat_that_mistral_did_not_take_may_be_sent_again_as_it_was(
     headers = {secret.TIMESTAMP: at, secret.SIGNATURE: signature}
     mistral.away = True
     for _ in range(2):
-        with pytest.raises(intake.Refused, match="Mistral does not answer"):
-            door.take(intake.Delivery(intake.PATH, "", headers, body))
+        with pytest.raises(receiver.Refused, match="Mistral does not answer"):
+            door.take(receiver.Delivery(receiver.PATH, "", headers, body))
     mistral.away = False
 
-    assert door.take(intake.Delivery(intake.PATH, "", headers, body)).execution
-    with pytest.raises(intake.Refused, match="taken before"):
-        door.take(intake.Delivery(intake.PATH, "", headers, body))
+    assert door.take(receiver.Delivery(receiver.PATH, "", headers, body)).execution
+    with pytest.raises(receiver.Refused, match="taken before"):
+        door.take(receiver.Delivery(receiver.PATH, "", headers, body))
 
 
 def test_several_alarms_in_one_body_have_a_decision_each_and_start_together(
-    serve: Any, door: intake.Intake, mistral: Started
+    serve: Any, door: receiver.AlarmReceiver, mistral: Started
 ) -> None:
     alert = {"status": "firing", "startsAt": "2099-01-01T00:00:00Z"}
     labels = [{"failover_group": serve(name), "failover_member": "db_a"} for name in ("g", "h")]
@@ -185,7 +185,7 @@ def test_several_alarms_in_one_body_have_a_decision_each_and_start_together(
 
 
 def test_of_a_body_with_many_alarms_the_repeats_are_counted_together(
-    begun: Ready, door: intake.Intake, rows: Any, monkeypatch: pytest.MonkeyPatch
+    begun: Ready, door: receiver.AlarmReceiver, rows: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alert = {"status": "firing", "startsAt": "2099-01-01T00:00:00Z"}
     numbered = [{**alert, "labels": {"alertname": "down", "n": str(n)}} for n in range(5)]
@@ -193,13 +193,13 @@ def test_of_a_body_with_many_alarms_the_repeats_are_counted_together(
     known = [{**alert, "fingerprint": f"f{n}", "labels": about} for n in range(3)]
     door.take(delivery({"version": "4", "alerts": known}))
     judged: list[Any] = []
-    real = recording.record
+    real = intake.take
 
     def counted(*given: Any) -> Any:
         judged.append(given)
         return real(*given)
 
-    monkeypatch.setattr(recording, "record", counted)
+    monkeypatch.setattr(intake, "take", counted)
     taken = door.take(delivery({"version": "4", "alerts": [*known, *numbered]}))
 
     assert decisions(taken) == ["DUPLICATE"] * 3 + ["HELD"] * 5
@@ -207,28 +207,28 @@ def test_of_a_body_with_many_alarms_the_repeats_are_counted_together(
     assert len(rows()) == 8
 
 
-def test_group_and_member_of_the_address_count(begun: Ready, door: intake.Intake) -> None:
+def test_group_and_member_of_the_address_count(begun: Ready, door: receiver.AlarmReceiver) -> None:
     taken = door.take(delivery({"server": "s-x", "id": "1"}, "group=payments&member=db_b"))
 
     assert "db_b of payments is declared lost" in taken.decisions[0].verdict.sentence
 
 
 def test_one_alarm_that_can_not_be_decided_stops_no_other_one(
-    begun: Ready, door: intake.Intake, monkeypatch: pytest.MonkeyPatch
+    begun: Ready, door: receiver.AlarmReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = recording.record
+    real = intake.take
 
-    def fails(request: Request, alarm: Any, *about: Any) -> Any:
+    def fails(request: Request, alarm: Any) -> Any:
         if "broken" in alarm.sentence:
             raise RuntimeError("an unexpected error")
-        return real(request, alarm, *about)
+        return real(request, alarm)
 
-    monkeypatch.setattr(recording, "record", fails)
+    monkeypatch.setattr(intake, "take", fails)
 
     def code(reason: str) -> int:
         try:
             door.take(delivery(signal(reason, reason=reason)))
-        except intake.Refused as refused:
+        except receiver.Refused as refused:
             return refused.status
         return 202
 
@@ -237,29 +237,29 @@ def test_one_alarm_that_can_not_be_decided_stops_no_other_one(
 
 
 def test_repeats_of_an_incident_with_a_final_decision_hardly_count_for_the_rate(
-    begun: Ready, door: intake.Intake, monkeypatch: pytest.MonkeyPatch
+    begun: Ready, door: receiver.AlarmReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(intake, "RATE", 0.0)
-    monkeypatch.setattr(intake, "BURST", 10.0)
+    monkeypatch.setattr(receiver, "RATE", 0.0)
+    monkeypatch.setattr(receiver, "BURST", 10.0)
 
     for _ in range(100):
         door.take(delivery(signal()))
 
 
 def test_the_first_alarm_about_a_member_is_taken_whatever_else_its_sender_sends(
-    serve: Any, door: intake.Intake, monkeypatch: pytest.MonkeyPatch
+    serve: Any, door: receiver.AlarmReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Aodh sends each alarm once: one that is refused is lost."""
     names = [serve(f"g{number}") for number in range(4)]
-    monkeypatch.setattr(intake, "RATE", 0.0)
-    monkeypatch.setattr(intake, "BURST", 3.0)
+    monkeypatch.setattr(receiver, "RATE", 0.0)
+    monkeypatch.setattr(receiver, "BURST", 3.0)
     for number in range(3):
         door.take(delivery({"server": f"s-{number}", "id": f"noise-{number}"}))
 
     def refused(body: dict[str, Any], query: str = "") -> bool:
         try:
             door.take(delivery(body, query))
-        except intake.Refused as found:
+        except receiver.Refused as found:
             return found.status == 429
         return False
 
@@ -280,20 +280,20 @@ def test_the_first_alarm_about_a_member_is_taken_whatever_else_its_sender_sends(
 
 
 def test_a_first_alarm_that_could_not_be_decided_is_taken_when_it_is_repeated(
-    begun: Ready, door: intake.Intake, monkeypatch: pytest.MonkeyPatch
+    begun: Ready, door: receiver.AlarmReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(intake, "RATE", 0.0)
-    monkeypatch.setattr(intake, "BURST", 0.0)
+    monkeypatch.setattr(receiver, "RATE", 0.0)
+    monkeypatch.setattr(receiver, "BURST", 0.0)
     away = {"away": True}
-    decide = recording.record
+    decide = intake.take
 
     def record(*arguments: Any) -> Any:
         if away.pop("away", False):
             raise OSError("the store is away")
         return decide(*arguments)
 
-    monkeypatch.setattr(recording, "record", record)
-    with pytest.raises(intake.Refused) as refused:
+    monkeypatch.setattr(intake, "take", record)
+    with pytest.raises(receiver.Refused) as refused:
         door.take(delivery(signal()))
     assert refused.value.status == 503
 
@@ -301,7 +301,7 @@ def test_a_first_alarm_that_could_not_be_decided_is_taken_when_it_is_repeated(
 
 
 def test_a_held_alarm_starts_nothing_until_it_is_judged_again(
-    begun: Ready, door: intake.Intake, mistral: Started, context: ActionContext
+    begun: Ready, door: receiver.AlarmReceiver, mistral: Started, context: ActionContext
 ) -> None:
     suspensions.Pause("payments", "a test").run(context)
     held = door.take(delivery(signal()))
@@ -315,7 +315,7 @@ def test_a_held_alarm_starts_nothing_until_it_is_judged_again(
 
 
 def test_the_execution_starts_what_is_admitted_and_leaves_out_everything_else(
-    begun: Ready, door: intake.Intake, mistral: Started, context: ActionContext
+    begun: Ready, door: receiver.AlarmReceiver, mistral: Started, context: ActionContext
 ) -> None:
     door.take(delivery(signal()))
     unknown = door.take(delivery({"server": "s-x", "id": "2"}))

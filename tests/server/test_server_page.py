@@ -62,7 +62,7 @@ def test_every_finding_and_every_refusal_is_explained() -> None:
     for module in ("addresses.py", "secret.py", "tls.py", "state_dir.py", "options.py"):
         found |= set(codes(module, "EmbeddedError", 0))
     assert found <= shown("In a real cloud") | {"NO_PROJECT"}
-    modules = ("intake.py", "webhook.py", "../http_server.py")
+    modules = ("receiver.py", "webhook.py", "../http_server.py")
     refusals = {code for module in modules for code in codes(module, "Refused", 1)}
     assert refusals | {"INVALID_DOCUMENT"} == shown("Alarms")
 

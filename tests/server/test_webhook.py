@@ -20,7 +20,7 @@ import pytest
 import requests
 
 from mistral_failover import http_server
-from mistral_failover.server import intake, secret, tls, webhook
+from mistral_failover.server import receiver, secret, tls, webhook
 from mistral_failover.store import deliveries
 from mistral_failover.store.database import Database
 from server.conftest import ALARM, KEY, Door
@@ -36,7 +36,7 @@ BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
 
 def head(*lines: str) -> bytes:
-    text = "\r\n".join([f"POST {intake.PATH} HTTP/1.1", "Host: here", *lines, "", ""])
+    text = "\r\n".join([f"POST {receiver.PATH} HTTP/1.1", "Host: here", *lines, "", ""])
     return text.encode()
 
 
@@ -133,7 +133,7 @@ def test_a_wrong_path_is_no_token(door: Door, wrong: str) -> None:
 
 
 def test_elsewhere_there_is_nothing(door: Door) -> None:
-    base = door.url.removesuffix(intake.PATH)
+    base = door.url.removesuffix(receiver.PATH)
     for path in ("/", "/v2/executions", "/v1/alarmsx"):
         assert refusal(door.post(url=base + path)) == (404, "NOT_FOUND")
     assert refusal(requests.get(door.url, timeout=30)) == (404, "NOT_FOUND")
@@ -314,8 +314,8 @@ def test_an_address_that_is_none_is_refused_with_words(door: Door) -> None:
 
 
 def test_a_flood_is_told_to_come_later(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "RATE", 0.0)
-    monkeypatch.setattr(intake, "BURST", 20.0)
+    monkeypatch.setattr(receiver, "RATE", 0.0)
+    monkeypatch.setattr(receiver, "BURST", 20.0)
     taken = [door.post(delivered(number), BEARER) for number in range(20)]
     assert {answer.status_code for answer in taken} == {202}
 
@@ -369,7 +369,7 @@ def test_a_flood_without_a_token_is_logged_once(
 
 
 def test_health_says_whether_alarms_are_taken(door: Door) -> None:
-    url = door.url.removesuffix(intake.PATH) + webhook.HEALTH
+    url = door.url.removesuffix(receiver.PATH) + webhook.HEALTH
     assert requests.get(url, timeout=30).json() == {"takes_alarms": True}
     door.started.away = True
     assert requests.get(url, timeout=30).status_code == 503

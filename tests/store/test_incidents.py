@@ -14,7 +14,7 @@ from mistral_failover.model.decisions import AdmissionRule, Decision
 from mistral_failover.model.ids import group_id
 from mistral_failover.store import groups, incidents, suspensions, tables
 from mistral_failover.store.database import Database
-from mistral_failover.store.incidents import OPERATOR, Incident
+from mistral_failover.store.incidents import OPERATOR, Counted, Incident
 from mistral_failover.store.suspensions import Maintenance, Pause, Suspensions
 from support.rows import only_these_change
 from support.together import together
@@ -51,9 +51,11 @@ def get(database: Database, identity: str) -> Incident:
 
 
 def again(
-    database: Database, identity: str, project: str = "mine"
-) -> tuple[str, str | None] | None:
-    return database.for_project(project).atomically(lambda tx: incidents.count_again(tx, identity))
+    database: Database, identity: str, project: str = "mine", *, final: bool = True
+) -> Counted | None:
+    return database.for_project(project).atomically(
+        lambda tx: incidents.count_repeat(tx, identity, final=final)
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,9 +78,32 @@ def test_a_repeat_counts_only_on_what_is_decided_for_good(
     with only_these_change(database, tables.incidents, ("id",), *["i"] * counted):
         found = again(database, "i")
 
-    assert found == (("i", traversal) if counted else None)
+    assert found == (Counted("i", traversal) if counted else None)
     assert get(database, "i").duplicates == counted
     assert (get(database, "i").last_at > get(database, "i").first_at) is counted
+
+
+@pytest.mark.parametrize(
+    ("fields", "counted"),
+    [
+        ({"decision": Decision.ADMITTED}, True),
+        ({"decision": Decision.ADMITTED, "source": OPERATOR}, False),
+        ({"decision": Decision.ADMITTED, "group_id": None}, False),
+        ({"decision": Decision.HELD}, False),
+    ],
+    ids=["an alarm", "an order", "a host event", "a held alarm"],
+)
+def test_a_repeat_counts_on_an_alarm_that_is_about_to_begin(
+    database: Database, fields: dict[str, Any], counted: bool
+) -> None:
+    add(database, "i", **fields)
+    before = get(database, "i")
+
+    found = again(database, "i", final=False)
+
+    after = get(database, "i")
+    assert found == (Counted("i", None, after) if counted else None)
+    assert (after.duplicates, after.said > before.said) == (int(counted), counted)
 
 
 def test_a_repeat_of_another_project_s_or_of_nothing_counts_on_nothing(database: Database) -> None:
@@ -93,7 +118,7 @@ def test_a_repeat_of_a_duplicate_counts_on_the_first(database: Database) -> None
     add(database, "first", decision=Decision.ADMITTED, traversal_id="t")
     add(database, "other", decision=Decision.DUPLICATE, duplicate_of="first")
 
-    assert again(database, "other") == ("first", "t")
+    assert again(database, "other") == Counted("first", "t")
     assert get(database, "first").duplicates == 1
 
 
@@ -217,7 +242,7 @@ def test_a_fact_that_another_alarm_tells_of_again_is_no_word_of_the_first_s_seri
     add(still, "another", series="o", decision=Decision.DUPLICATE, duplicate_of="on")
     add(still, "off", series="s", firing=False, decision=Decision.IGNORED)
 
-    assert again(still, "another") == ("on", "t")
+    assert again(still, "another") == Counted("on", "t")
 
     assert latest(still) == "off"
     assert get(still, "on").duplicates == 1

@@ -9,14 +9,13 @@ import pytest
 
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.model.goal import Goal
+from mistral_failover.model.observation import Observation, ObservationMemory, Service
 from mistral_failover.store import observations
 from mistral_failover.store.database import Database
 from mistral_failover.store.tables import groups, traversals
 from mistral_failover.store.tables import observations as table
 from mistral_failover.store.transaction import SqlTransaction
 from support.simulation import PROJECT
-
-DOCUMENT = {"service": "SERVING", "reasons": []}
 
 
 def age(database: Database, group_id: str, seconds: float) -> None:
@@ -27,7 +26,9 @@ def age(database: Database, group_id: str, seconds: float) -> None:
 
 def save(database: Database, group_id: str, service: str = "SERVING") -> None:
     database.for_project(PROJECT).atomically(
-        lambda tx: observations.save(tx, group_id, service, DOCUMENT, tx.now())
+        lambda tx: observations.save(
+            tx, group_id, Observation(Service(service)), ObservationMemory(), tx.now()
+        )
     )
 
 
@@ -131,7 +132,7 @@ def test_since_when_a_service_is_so_outlives_the_looks_that_see_no_change(
 
     save(database, group, "SERVING")
     assert kept().since >= kept().at - 1.0
-    assert kept().service == "SERVING"
+    assert kept().seen.service == "SERVING"
 
 
 def test_what_is_seen_again_only_gets_a_later_time(
@@ -150,5 +151,5 @@ def test_what_is_seen_again_only_gets_a_later_time(
     assert before is not None
     assert after is not None
     assert after.at == now
-    assert (after.since, after.document) == (before.since, before.document)
+    assert (after.since, after.seen) == (before.since, before.seen)
     assert due(60.0) == []

@@ -31,6 +31,7 @@ from mistral_failover.model.alarm_fact import AlarmFact
 from mistral_failover.model.decisions import Decision
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.ids import group_id
+from mistral_failover.model.observation import Observation, ObservationMemory, Service
 from mistral_failover.model.order import Order
 from mistral_failover.model.types import Verb
 from mistral_failover.store import schema, tables
@@ -91,11 +92,13 @@ NAMED: dict[str, Any] = {
     "lifetime": 10.0,
     "lock": LOCK,
     "member": "a",
+    "memory": ObservationMemory(),
     "names": ["a"],
     "new": ("DISMISSED", ""),
     "next_try": NOW,
     "node": NODE,
     "once": False,
+    "observation": Observation(Service.DOWN),
     "outcome": Outcome(physical_id="x"),
     "order": Order("remove"),
     "own_since": None,

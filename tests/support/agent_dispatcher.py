@@ -11,11 +11,9 @@ from typing import Any
 
 from mistral_failover.agent import wire
 from mistral_failover.agent.daemon import config
-from mistral_failover.agent.daemon.dispatcher import CommandDispatcher
-from mistral_failover.agent.daemon.jobs import Job
+from mistral_failover.agent.daemon.dispatcher import CommandDispatcher, Job
 from mistral_failover.agent.daemon.journal import Journal
-from mistral_failover.agent.daemon.outbox import Outbox
-from mistral_failover.agent.daemon.result_publisher import AgentReports
+from mistral_failover.agent.daemon.outbox import AgentReports, Outbox
 from support.agents import GROUP_ID, GROUP_KEY, MEMBER_KEY, SERVER, Node
 
 SENTINEL = "s3ntinel-of-the-body"

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from mistral_failover.model.alarm_fact import AlarmFact
 from mistral_failover.model.ids import group_id
+from mistral_failover.model.observation import Observation, ObservationMemory, Service
 from mistral_failover.model.order import Order
 from mistral_failover.store import tables
 
@@ -60,6 +61,7 @@ def ids(project: str) -> dict[str, Any]:
         "traversal_id": f"{project}-traversal",
         "within": NOW,
         "times": 2,
+        "final": False,
     }
 
 
@@ -199,11 +201,12 @@ def fill(connection: sa.Connection, project: str) -> None:
             group_id=group,
             service="DOWN",
             at=1.0,
-            document={
-                "hosts": {SERVER: [project, project, ""]},
-                "zones": {SERVER: project},
-                "heard": {SERVER: float(len(project))},
-            },
+            seen=Observation(Service.DOWN),
+            memory=ObservationMemory(
+                hosts={SERVER: [project, project, ""]},
+                zones={SERVER: project},
+                heard={SERVER: float(len(project))},
+            ),
         ),
         row(tables.journal, group_id=group, traversal_id=traversal, kind="held", sentence=project),
         row(tables.journal, group_id=group, kind="sweep", sentence=project),

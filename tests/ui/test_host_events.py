@@ -114,7 +114,7 @@ def test_an_alarm_of_a_group_leads_to_its_host_and_to_the_failover_that_it_start
 
 
 def test_an_order_of_an_operator_is_called_an_order(opened: Opened) -> None:
-    order = host_event([], group="payments", source="operator", order={"verb": "rollback"})
+    order = host_event([], group="payments", source="operator", fact={}, order={"verb": "rollback"})
 
     assert "<h1>Order " in opened(Answers(show=order)).get(f"/alarm?id={INCIDENT}").text
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -401,10 +402,8 @@ def observe_later(group: Any) -> None:
 
     def forget(tx: Any) -> None:
         kept = observations.of_group(tx, group_id(DEFAULT_PROJECT, group.name))
-        document = {**kept.document, "memory": {**kept.document["memory"], "repair_after": 0.0}}
-        observations.save(
-            tx, group_id(DEFAULT_PROJECT, group.name), kept.service, document, kept.at
-        )
+        memory = replace(kept.memory, repair_after=0.0)
+        observations.save(tx, group_id(DEFAULT_PROJECT, group.name), kept.seen, memory, kept.at)
 
     group.state.database.atomically(forget)
 

@@ -6,9 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from mistral_failover.actions.base import FailoverAction
-from mistral_failover.alarms import adapters, held_alarms
-from mistral_failover.alarms.aodh import from_aodh
-from mistral_failover.orders import alarm_failovers
+from mistral_failover.alarms import alarm
+from mistral_failover.orders import alarm_failovers, held_alarms
 from mistral_failover.runtime.inputs import names, optional_text, text, whole
 from mistral_failover.runtime.request import Request
 
@@ -23,10 +22,10 @@ class Admit(FailoverAction):
         self.member = member
 
     def answer(self, request: Request) -> Any:
-        alarm = from_aodh(adapters.writable(self.alarm))
         group = optional_text("group", self.group)
         member = optional_text("member", self.member)
-        return alarm_failovers.on_alarm(request, alarm, group, member)
+        (only,) = alarm.read(self.alarm, "aodh", group=group, member=member)
+        return alarm_failovers.on_alarm(request, only)
 
 
 class AdmitEvent(FailoverAction):
@@ -49,11 +48,14 @@ class AdmitEvent(FailoverAction):
         self.because = because
 
     def answer(self, request: Request) -> Any:
-        alarms = adapters.read(self.body, optional_text("kind", self.kind))
-        group = optional_text("group", self.group)
-        member = optional_text("member", self.member)
-        because = optional_text("because", self.because)
-        return alarm_failovers.on_event(request, alarms, group, member, because)
+        alarms = alarm.read(
+            self.body,
+            optional_text("kind", self.kind),
+            group=optional_text("group", self.group),
+            member=optional_text("member", self.member),
+            because=optional_text("because", self.because),
+        )
+        return alarm_failovers.on_event(request, alarms)
 
 
 class StartAdmitted(FailoverAction):
@@ -103,7 +105,7 @@ class AdmitHeld(FailoverAction):
     def answer(self, request: Request) -> Any:
         selection = _selection(self.group, self.host, self.incident, self.zone)
         because, limit = text("because", self.because), whole("limit", self.limit, 1, 100)
-        return alarm_failovers.admit_held(request, selection, because, limit)
+        return held_alarms.admit_held(request, selection, because, limit)
 
 
 class DismissHeld(FailoverAction):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from mistral_failover.actions.base import FailoverAction
-from mistral_failover.alarms import suspensions
+from mistral_failover.orders import suspensions
 from mistral_failover.runtime.inputs import names, optional_text, text, whole
 from mistral_failover.runtime.request import Request
 

@@ -110,6 +110,20 @@ def without_group(alarm: Alarm, group: str | None) -> Verdict:
     return Verdict(Decision.HELD, f"{alarm.sentence}: {why}", AdmissionRule.UNKNOWN)
 
 
+def of_host_event(alarm: Alarm, groups: int, unsure: str) -> Verdict:
+    """Decide on the failure of a host or a zone, on which so many groups of the project have
+    members. ``unsure``: why some members may be missing, or empty. Each group's loss is judged as
+    an alarm of its own."""
+    where = plain(f"on {alarm.host}" if alarm.host else f"in zone {alarm.zone}")
+    unsure = f"; {unsure}" if unsure else ""
+    if not groups:
+        why = f"no group of this project is known to have a member {where}{unsure}"
+        return Verdict(Decision.HELD, f"{alarm.sentence}: {why}", AdmissionRule.NOWHERE)
+    have = "1 group has" if groups == 1 else f"{groups} groups have"
+    sentence = f"{alarm.sentence}: {have} members {where}{unsure}"
+    return Verdict(Decision.ADMITTED, sentence, AdmissionRule.HOST)
+
+
 Found = tuple[Decision, str] | None
 _NOTHING_NEW = "it reports no new failure, nothing to do"
 

@@ -1,15 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contents of an alarm, whatever its source, and how bodies from outside are read."""
+"""The contents of an alarm, whatever its source, and how bodies from outside are read: the kind is
+given, or recognized by the form of the body."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
+import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from mistral_failover.model.documents import load_json
 from mistral_failover.model.errors import InvalidDocument
+from mistral_failover.model.installed import installed
+from mistral_failover.model.text import plain
+from mistral_failover.runtime.errors import masked
+
+LOG = logging.getLogger(__name__)
+SOURCES = "mistral_failover.alarm_sources"
+"""The group of the entry points."""
+MOST = 500
+"""Maximum number of alarms in one body."""
+_HALVES = re.compile("[\ud800-\udfff]")  # surrogates; of a pair JSON's parser has made one whole
 
 
 @dataclass(frozen=True)
@@ -22,13 +36,13 @@ class Alarm:
     in it. ``host`` is the compute host that failed, with all its guests, or ``zone`` the
     availability zone; ``parent`` is the incident of that host event, in the alarm about one group;
     ``also`` are further members that are lost with ``member``. ``group`` and ``member`` are those
-    that its body names. ``at`` is when it happened, in seconds since the epoch by the source's
-    clock, None if unknown. ``series`` is the same whenever the same alarm fires or clears; empty if
-    there is none. ``still``: no transition, but the source reports that the alarm continues, for
-    receivers that missed the transition. ``routine``: the source reports everything that happens,
-    and this asks for nothing, so it is answered and not recorded. ``because``: the reason of the
-    operator who reports it, empty if no operator does; then no evidence takes it back. No body
-    gives it: who has a sender's token is no operator.
+    that its body names, or its sender beside it. ``at`` is when it happened, in seconds since the
+    epoch by the source's clock, None if unknown. ``series`` is the same whenever the same alarm
+    fires or clears; empty if there is none. ``still``: no transition, but the source reports that
+    the alarm continues, for receivers that missed the transition. ``routine``: the source reports
+    everything that happens, and this asks for nothing, so it is answered and not recorded.
+    ``because``: the reason of the operator who reports it, empty if no operator does; then no
+    evidence takes it back. No body gives it: who has a sender's token is no operator.
     """
 
     source: str
@@ -54,7 +68,7 @@ class Alarm:
     @property
     def is_host_event(self) -> bool:
         """Whether it is about whatever runs on a compute host, or in an availability zone."""
-        return self.host is not None or self.zone is not None
+        return self.member is None and (self.host is not None or self.zone is not None)
 
 
 @dataclass(frozen=True)
@@ -143,3 +157,89 @@ class BodyReader:
     def kept(self, *keys: str) -> dict[str, Any]:
         """Return those of these fields that exist."""
         return {key: self.body[key] for key in keys if key in self.body}
+
+
+def sources() -> Mapping[str, AlarmSource]:
+    """Return the kinds of alarms by name, in the order in which they are asked."""
+    return dict(sorted(installed(SOURCES).items(), key=lambda found: found[1].last))
+
+
+def _shapes() -> str:
+    told = "; ".join(f"{kind}: {source.shape}" for kind, source in sources().items())
+    return f"Give kind, or a body that has the form of one kind ({told})."
+
+
+def read(
+    body: Any,
+    kind: str | None = None,
+    *,
+    group: str | None = None,
+    member: str | None = None,
+    because: str | None = None,
+) -> list[Alarm]:
+    """Return the alarms in a body, at least one, without secrets in their sentences.
+
+    ``group`` and ``member`` are what the sender says beside the body, and count more than what the
+    body names. ``because``: the reason of the operator who reports them, None if no operator does.
+
+    A body in Heat's wrapping (``{"input": {...}, "params": {...}}``, the form in which a workflow
+    resource is signalled) is unwrapped, and characters that no database can store are replaced.
+
+    Raises InvalidDocument if the body has no known kind, is not of the given ``kind``, or has more
+    than `MOST` alarms.
+    """
+    if not isinstance(body, Mapping):
+        raise InvalidDocument("body", "it is not a mapping", _shapes())
+    body = _unwrapped(writable(body))
+    known = sources()
+    if kind is None:
+        kind = next((name for name, each in known.items() if each.looks_like(body)), None)
+        if kind is None:
+            raise InvalidDocument("body", "the body matches no known kind of alarm", _shapes())
+    elif kind not in known:
+        raise InvalidDocument("kind", f"there is no kind {kind}", _shapes())
+    alarms = known[kind].read(body)
+    if len(alarms) > MOST:
+        raise InvalidDocument(
+            "body",
+            f"it has {len(alarms)} alarms, and the limit is {MOST}",
+            "Send fewer at once (Alertmanager: max_alerts of the webhook's receiver).",
+        )
+    return [_heard(alarm, group, member, because) for alarm in alarms]
+
+
+def _heard(alarm: Alarm, group: str | None, member: str | None, because: str | None) -> Alarm:
+    """Return an alarm with what is said beside its body."""
+    sentence = plain(f"{alarm.sentence} ({because})") if because else alarm.sentence
+    return replace(
+        alarm,
+        sentence=masked(sentence),
+        group=group or alarm.group,
+        member=member or alarm.member,
+        because=because or "",
+    )
+
+
+def is_of_server(source: str, payload: Mapping[str, Any]) -> bool:
+    """Return whether an alarm of a source reports that a server or its host failed; False if the
+    source is not installed or cannot tell."""
+    known = sources().get(source)
+    try:
+        return known is not None and bool(known.of_server(payload))
+    except Exception:  # noqa: BLE001 - one source's error must not stop the alarms of others
+        LOG.exception("Alarm source %s cannot tell what an alarm of it is about.", source)
+        return False
+
+
+def writable(body: Any) -> Any:
+    """Return a body in a form that a database can store: unpaired surrogates, which JSON may have,
+    are replaced. An alarm must not be lost because of a character."""
+    text = json.dumps(body, ensure_ascii=False, default=str)
+    if not _HALVES.search(text):
+        return body
+    return load_json(_HALVES.sub("\N{REPLACEMENT CHARACTER}", text), "body")
+
+
+def _unwrapped(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    inner = body.get("input")
+    return inner if isinstance(inner, Mapping) and set(body) <= {"input", "params"} else body

@@ -292,10 +292,10 @@ class Admit(Order):
                 "[NOT_HELD]"
             )
         if found["group"] is None:
-            lost = [f"--lost {shlex.quote(each)}" for each in found["fact"].get("lost", ["MEMBER"])]
+            lost = " --lost ".join(map(shlex.quote, found["fact"].get("lost", ["MEMBER"])))
             raise CommandFailed(
                 f"The alarm does not name its group. Name it: failover admit {found['id']} --group "
-                f"GROUP {' '.join(lost)} --because WHY [UNKNOWN_GROUP]"
+                f"GROUP --lost {lost} --because WHY [UNKNOWN_GROUP]"
             )
         return str(found["group"])
 

@@ -210,12 +210,12 @@ class Server(FittedOutput, Lister):
     def _print_webhook(self, options: Any) -> int:
         """Print the address of the server that runs with this state, else of one with these
         options."""
-        from mistral_failover.server import intake, secret, state_dir
+        from mistral_failover.server import receiver, secret, state_dir
 
         facts = state_dir.running(options.state_dir)
         file = Path(facts.get("secret_file") or options.secret)
         scheme = "http" if options.tls is None else "https"
-        address = facts.get("webhook") or f"{scheme}://{options.webhook}{intake.PATH}"
+        address = facts.get("webhook") or f"{scheme}://{options.webhook}{receiver.PATH}"
         self.app.stdout.write(f"{address}/{secret.read(file).token}\n")
         host = urlsplit(address).hostname or ""
         if ipaddress.ip_address(host).is_unspecified:

@@ -21,7 +21,7 @@ from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.model.text import clean, counted
 
 if TYPE_CHECKING:  # a command starts without the code of the actions
-    from mistral_failover.alarms.held_alarms import HeldAlarmRow, HeldAlarms
+    from mistral_failover.orders.held_alarms import HeldAlarmRow, HeldAlarms
     from mistral_failover.reports.documents import GroupOverview, ProjectReport, StatusReport
     from mistral_failover.store.views import JournalRow
 

@@ -19,9 +19,9 @@ from mistral_failover.model.observation import Service
 from mistral_failover.model.text import counted
 
 if TYPE_CHECKING:  # a command starts without the code of the actions
-    from mistral_failover.alarms.held_alarms import HeldAlarmRow
-    from mistral_failover.alarms.suspensions import CurrentSuspensions
     from mistral_failover.groups.failed_step import FailedStep
+    from mistral_failover.orders.held_alarms import HeldAlarmRow
+    from mistral_failover.orders.suspensions import CurrentSuspensions
     from mistral_failover.reports.documents import (
         GroupOverview,
         GroupReport,

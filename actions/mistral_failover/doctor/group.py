@@ -6,9 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from shlex import quote
 
-from mistral_failover.alarms import suspensions
 from mistral_failover.alarms.admission import HOUR
-from mistral_failover.alarms.suspensions import CurrentSuspensions
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.servers import may_be_elsewhere, server_state
 from mistral_failover.cloud.stacks import stack_map
@@ -21,6 +19,8 @@ from mistral_failover.model.assignment import MemberFact
 from mistral_failover.model.observation import Service
 from mistral_failover.model.rungs import rung_kind
 from mistral_failover.model.text import format_time
+from mistral_failover.orders import suspensions
+from mistral_failover.orders.suspensions import CurrentSuspensions
 from mistral_failover.recovery import observe
 from mistral_failover.resources.fence.rung import Examined, FenceRung
 from mistral_failover.resources.offered import needs_of, unmet

@@ -19,7 +19,7 @@ from typing import Self
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
 from mistral_failover import settings as configuration
-from mistral_failover.alarms import host_events
+from mistral_failover.alarms import intake
 from mistral_failover.embedded.server import EmbeddedMistral
 from mistral_failover.mistral import event_hooks
 from mistral_failover.mistral.api import Mistral, mistral_for
@@ -91,7 +91,7 @@ class BackgroundSweep:
             return None
         store = _store(state)
         guarded = store.reading(stalled_work.guarded)
-        if guarded or store.reading(host_events.unsettled):
+        if guarded or store.reading(intake.unsettled):
             self._look_at_alarms_at = time.monotonic() + state.settings.sweep_after
             return "the storm guard holds alarms" if guarded else "a host event is not complete"
         return None

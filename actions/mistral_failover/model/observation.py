@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
+
+from mistral_failover.model.stored import Stored
 
 
 class Presence(StrEnum):
@@ -48,6 +50,15 @@ class ObservedPresence:
     presence: Presence
     why: str = ""
 
+    def document(self) -> dict[str, str]:
+        """Return it as JSON."""
+        return {"presence": str(self.presence), "why": self.why}
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any]) -> Self:
+        """Return it from an object that has the keys of a :meth:`document`."""
+        return cls(Presence(document["presence"]), document["why"])
+
 
 AS_RECORDED = ObservedPresence(Presence.PRESENT)
 
@@ -76,7 +87,7 @@ class ObservedMember:
 
 
 @dataclass(frozen=True)
-class Observation:
+class Observation(Stored):
     """What one observation of a group found, and the conclusion."""
 
     service: Service
@@ -85,16 +96,16 @@ class Observation:
     resources: tuple[ObservedResource, ...] = ()
 
     def document(self) -> dict[str, Any]:
-        """Return the observation as JSON: ``service``, ``reasons``, ``members`` (name, presence,
-        why, why_not) and ``resources`` (name, type, member, presence, why)."""
+        """Return the observation as JSON: ``service``, ``reasons``, ``members`` (name, roles,
+        presence, why, why_not) and ``resources`` (name, type, member, serves, presence, why)."""
         return {
             "service": str(self.service),
             "reasons": list(self.reasons),
             "members": [
                 {
                     "name": each.name,
-                    "presence": str(each.observed.presence),
-                    "why": each.observed.why,
+                    "roles": list(each.roles),
+                    **each.observed.document(),
                     "why_not": each.why_not,
                 }
                 for each in self.members
@@ -104,12 +115,64 @@ class Observation:
                     "name": each.name,
                     "type": each.type,
                     "member": each.member,
-                    "presence": str(each.observed.presence),
-                    "why": each.observed.why,
+                    "serves": each.serves,
+                    **each.observed.document(),
                 }
                 for each in self.resources
             ],
         }
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any]) -> Self:
+        """Return what a :meth:`document` holds."""
+        return cls(
+            Service(document["service"]),
+            tuple(document["reasons"]),
+            tuple(
+                ObservedMember(
+                    each["name"],
+                    tuple(each["roles"]),
+                    ObservedPresence.read(each),
+                    each["why_not"],
+                )
+                for each in document["members"]
+            ),
+            tuple(
+                ObservedResource(
+                    each["name"],
+                    each["type"],
+                    each["member"],
+                    each["serves"],
+                    ObservedPresence.read(each),
+                )
+                for each in document["resources"]
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class ObservationMemory(Stored):
+    """What a look at a group leaves for the next one.
+
+    ``well``: by record, the version of the cloud's state that matched it. By server id ``hosts``
+    (the fields of ``cloud.servers.ServerHost``), ``zones``, and ``heard``, the time at which the
+    member's agent was last heard. ``alarmed``: whether an alarm that signals the group's stack was
+    seen since the group file was last stored. ``told``: the service that the journal told last.
+    ``repair_after``: no repair is asked for before this time. Times are seconds.
+    """
+
+    well: Mapping[str, str] = field(default_factory=dict)
+    hosts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    zones: Mapping[str, str] = field(default_factory=dict)
+    heard: Mapping[str, float] = field(default_factory=dict)
+    alarmed: bool = False
+    told: Service = Service.SERVING
+    repair_after: float = 0.0
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any]) -> Self:
+        """Return what a :meth:`document` holds."""
+        return super().read({**document, "told": Service(document.get("told", Service.SERVING))})
 
 
 def judged(
@@ -207,7 +270,7 @@ class ServiceState:
 
 
 def service_state(
-    engine: EngineView, stored: Mapping[str, Any] | None, at: float | None, since: float | None
+    engine: EngineView, stored: Observation | None, at: float | None, since: float | None
 ) -> ServiceState:
     """Combine the engine's knowledge with the last stored observation, its time ``at`` and the time
     ``since`` which its result has been the same.
@@ -219,17 +282,17 @@ def service_state(
     if not engine.roles:
         return ServiceState(Service.OUT_OF_SERVICE, (), engine.ended_at, None)
     if engine.missing:
-        down_before = stored is not None and stored["service"] == Service.DOWN
+        down_before = stored is not None and stored.service == Service.DOWN
         begun = since if down_before and since is not None else engine.started_at
         return ServiceState(Service.DOWN, engine.missing, begun, at)
     changed = engine.ended_at or engine.made_at
     if at is None or stored is None or at < (changed or 0.0):
         known = judged(engine.roles, engine.members, ())
         return ServiceState(known.service, known.reasons, changed, None)
-    service = Service(stored["service"])
+    service = stored.service
     if since is not None and changed is not None and not _lasts(service, engine, since):
         since = max(since, changed)  # the group did not serve like this during the traversal
-    return ServiceState(service, tuple(stored["reasons"]), since, at)
+    return ServiceState(service, stored.reasons, since, at)
 
 
 def _lasts(service: Service, engine: EngineView, since: float) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start the failovers that alarms report, and those of held alarms that an operator admits."""
+"""Start the failovers that alarms report."""
 
 from __future__ import annotations
 
@@ -9,28 +9,18 @@ from dataclasses import replace
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from mistral_failover.alarms import held_alarms, host_events, recording
+from mistral_failover.alarms import intake
 from mistral_failover.alarms.admission import Verdict
 from mistral_failover.alarms.alarm import Alarm
-from mistral_failover.alarms.held_alarms import Selection
-from mistral_failover.alarms.recording import RecordedAlarm
+from mistral_failover.alarms.intake import RecordedAlarm
 from mistral_failover.fault_points import reach
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.decisions import Decision
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.order import Order
-from mistral_failover.model.text import plain
 from mistral_failover.model.verbs import FAILOVER
 from mistral_failover.orders import failover
-from mistral_failover.orders.answers import (
-    AdmittedAlarms,
-    AlarmAnswer,
-    AlarmBatch,
-    AlarmBodyAnswer,
-    RefusedAlarm,
-    Started,
-    StartedOrder,
-)
+from mistral_failover.orders.answers import AlarmAnswer, AlarmBatch, AlarmBodyAnswer, Started
 from mistral_failover.runtime.errors import ActionError, describe, explained
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents
@@ -41,38 +31,30 @@ BATCH = 25
 """Failovers that one action starts at most. So the first ones do not wait for the last one, every
 executor gets its share, and no task of Mistral has more items: each time one of them ends, Mistral
 reads all."""
-_BY_ALARM = Order(FAILOVER, from_alarm=True)
+BY_ALARM = Order(FAILOVER, from_alarm=True)
+"""What an alarm asks for."""
 LONGEST_REFUSAL = 1_000
 """The maximum number of characters that are kept of why a failover could not be started."""
 
 
-def on_alarm(request: Request, alarm: Alarm, group: str | None, member: str | None) -> AlarmAnswer:
+def on_alarm(request: Request, alarm: Alarm) -> AlarmAnswer:
     """Decide on an alarm and, once, start the failover that it requests.
 
-    ``group`` and ``member`` name the subject of the alarm. Without them the alarm names it; if it
-    does not, the active member is meant. Return the result of :func:`failover.begin` and decision,
-    sentence and incident; ``workflow`` is None if there is nothing to start.
+    Return the result of :func:`failover.begin` and decision, sentence and incident; ``workflow`` is
+    None if there is nothing to start.
     """
     reach("admit.before")
-    recorded = recording.record(request, alarm, group, member)
+    recorded = intake.take(request, alarm)
     reach("admit.after")
-    return _begun(request, recorded)
+    return _begun(request, recorded[0])
 
 
-def on_event(
-    request: Request,
-    alarms: Sequence[Alarm],
-    group: str | None,
-    member: str | None,
-    because: str | None = None,
-) -> AlarmBodyAnswer:
+def on_event(request: Request, alarms: Sequence[Alarm]) -> AlarmBodyAnswer:
     """Decide on every alarm of one body, and then start the failovers that they request.
 
     All alarms are recorded before the first failover starts, so if the process dies after that, a
     sweep finds all of them. The failure of a host has one decision for the host and one for each
     group with members there. Groups with a higher priority start first.
-
-    ``because``: the reason of the operator who reports them, None if no operator does.
 
     The incidents beyond `BATCH` are left to :func:`start_admitted`. One that cannot start does not
     stop the others.
@@ -80,30 +62,10 @@ def on_event(
     reach("admit.before")
     recorded: list[RecordedAlarm] = []
     for alarm in alarms:
-        if because:
-            sentence = plain(f"{alarm.sentence} ({because})")
-            alarm = replace(alarm, sentence=sentence, because=because)
-        recorded += host_events.record_any(request, alarm, group, member)
+        recorded += intake.take(request, alarm)
         reach("admit.next")
     reach("admit.after")
-    order = _by_priority(request, recorded)
-    answers: dict[int, AlarmAnswer] = {}
-    begun: list[str] = []
-    for number in order:
-        each = recorded[number]
-        if each.begin is not None and each.begin.id in begun:
-            each = replace(each, begin=None)  # two alarms report the same fact
-        elif each.begin is not None:
-            begun.append(each.begin.id)
-            if len(begun) > BATCH:
-                each = replace(each, begin=None)
-        answers[number] = _begun_or_refused(request, each)
-    return {
-        "admissions": [answers[number] for number in sorted(answers)],
-        "started": [answers[number] for number in order if answers[number]["workflow"]],
-        "refused": [answers[number] for number in order if "error" in answers[number]],
-        "left": begun[BATCH:],
-    }
+    return _start_batch(request, recorded)
 
 
 def start_admitted(request: Request, identities: Sequence[str]) -> AlarmBatch:
@@ -122,12 +84,30 @@ def start_admitted(request: Request, identities: Sequence[str]) -> AlarmBatch:
         RecordedAlarm(Verdict(each.decision, each.sentence, each.rule), each.id, begin=each)
         for each in request.store.reading(read)
     ]
-    order = [recorded[number] for number in _by_priority(request, recorded)]
-    answers = [_begun_or_refused(request, each) for each in order[:BATCH]]
+    batch = _start_batch(request, recorded)
+    return {"started": batch["started"], "refused": batch["refused"], "left": batch["left"]}
+
+
+def _start_batch(request: Request, recorded: Sequence[RecordedAlarm]) -> AlarmBodyAnswer:
+    """Start the failovers of at most `BATCH` of these decisions, those of groups with a higher
+    priority first."""
+    order = _by_priority(request, recorded)
+    answers: dict[int, AlarmAnswer] = {}
+    begun: list[str] = []
+    for number in order:
+        each = recorded[number]
+        if each.begin is not None and each.begin.id in begun:
+            each = replace(each, begin=None)  # two alarms report the same fact
+        elif each.begin is not None:
+            begun.append(each.begin.id)
+            if len(begun) > BATCH:
+                each = replace(each, begin=None)
+        answers[number] = _begun_or_refused(request, each)
     return {
-        "started": [answer for answer in answers if answer["workflow"]],
-        "refused": [answer for answer in answers if "error" in answer],
-        "left": [each.begin.id for each in order[BATCH:] if each.begin is not None],
+        "admissions": [answers[number] for number in sorted(answers)],
+        "started": [answers[number] for number in order if answers[number]["workflow"]],
+        "refused": [answers[number] for number in order if "error" in answers[number]],
+        "left": begun[BATCH:],
     }
 
 
@@ -190,7 +170,11 @@ def start(request: Request, incident: Incident) -> Started:
     of service after the alarm was admitted, NOT_ADMITTED if the alarm was dismissed or held.
     """
     try:
-        return _started(request, incident)
+        order = incident.order or with_lost(BY_ALARM, incident)
+        derive = failover.goal_function(request, order)
+        if incident.order is None:  # only an operator may activate the group
+            derive = _in_service(derive)
+        return begin(request, str(incident.fact.group), derive, incident.id, incident.sentence)
     except Exception as error:
         refusal = explained(error)[:LONGEST_REFUSAL]
 
@@ -205,15 +189,21 @@ def start(request: Request, incident: Incident) -> Started:
         raise
 
 
-def _started(request: Request, incident: Incident) -> Started:
-    order = incident.order or held_alarms.with_lost(_BY_ALARM, incident)
-    derive = failover.goal_function(request, order)
-    if incident.order is None:  # only an operator may activate the group
-        derive = _in_service(derive)
-    return _begin(request, str(incident.fact.group), derive, incident.id, incident.sentence)
+def with_lost(order: Order, incident: Incident) -> Order:
+    """Return an order with the members that are lost: if it names none, those that the alarm
+    reports. Raises ActionError BAD_INPUT if that reports none either."""
+    if order.lost is not None:
+        return order
+    if not incident.fact.lost:
+        raise ActionError(
+            "BAD_INPUT",
+            f"lost: incident {incident.id} does not say which member is lost",
+            "Give lost, the list of the lost members.",
+        )
+    return replace(order, lost=incident.fact.lost)
 
 
-def _begin(
+def begin(
     request: Request, group: str, derive: failover.Derive, incident_id: str, cause: str
 ) -> Started:
     """Start the traversal of an alarm if it is still admitted at that moment: since it was read, a
@@ -250,48 +240,3 @@ def _in_service(derive: failover.Derive) -> failover.Derive:
         return derive(snapshot)
 
     return checked
-
-
-def admit(
-    request: Request, group: str, order: Order, *, incident_id: str, cause: str
-) -> StartedOrder:
-    """Start the failover of an alarm by an operator's ``order``. No rule of admission applies.
-
-    The first digits of the incident's id are enough. Raises what :func:`held_alarms.admit` and
-    :func:`failover.begin` raise, and ActionError NOT_ADMITTED.
-    """
-    order = replace(order, from_alarm=True)
-    incident, order = held_alarms.admit(request, group, incident_id, order, cause)
-    reach("held.after")
-    derive = failover.goal_function(request, order)
-    answer = _begin(request, group, derive, incident.id, cause)
-    return {**answer, "incident": incident.id}
-
-
-def admit_held(request: Request, selection: Selection, because: str, limit: int) -> AdmittedAlarms:
-    """Admit held alarms, by an operator's decision, and start their failovers: at most ``limit``,
-    those of groups with a higher priority first.
-
-    An alarm that names no group or no member is left out: an operator has to say whom it means.
-    Raises what :func:`held_alarms.selected` raises.
-    """
-    found = held_alarms.selected(request, selection)
-    waiting = [each for each in found.alarms if each.incident.fact.lost]
-    admitted: list[StartedOrder] = []
-    refused: list[RefusedAlarm] = []
-    for each in waiting[:limit]:
-        try:
-            answer = admit(
-                request,
-                each.group,
-                _BY_ALARM,
-                incident_id=each.incident.id,
-                cause=because,
-            )
-            admitted.append(answer)
-        except Exception as error:  # noqa: BLE001 - one group's error must not stop the others
-            refused.append(
-                {"incident": each.incident.id, "group": each.group, "error": describe(error)}
-            )
-    left = max(0, len(waiting) - limit)
-    return {"admitted": admitted, "refused": refused, "left": left, **found.answer()}

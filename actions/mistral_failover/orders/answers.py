@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NotRequired, TypedDict
 
-from mistral_failover.alarms.held_alarms import SelectionFacts
 from mistral_failover.model.decisions import Decision
 from mistral_failover.model.differences import DifferenceDocument
 from mistral_failover.runtime.errors import ErrorFacts
@@ -87,6 +86,22 @@ class RefusedAlarm(TypedDict):
     incident: str
     group: str
     error: ErrorFacts
+
+
+class PassedOver(TypedDict):
+    """A held alarm that may be meant by a selection, and why it is not selected."""
+
+    incident: str
+    group: str
+    why: str
+
+
+class SelectionFacts(TypedDict):
+    """What a selection left out: ``passed_over``. ``unsure``: why the zones may be old, or
+    empty."""
+
+    passed_over: list[PassedOver]
+    unsure: str
 
 
 class AdmittedAlarms(SelectionFacts):

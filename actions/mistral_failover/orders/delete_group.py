@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from mistral_failover.alarms import held_alarms
 from mistral_failover.convergence.records import GroupState, TraversalStatus
 from mistral_failover.groups.snapshot import locked
 from mistral_failover.mistral import event_hooks
 from mistral_failover.model.group import INTERNAL_TYPES
+from mistral_failover.orders import held_alarms
 from mistral_failover.orders.answers import DeletedGroup, OrphanedAlarm
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request

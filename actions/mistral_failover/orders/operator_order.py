@@ -38,27 +38,6 @@ class AlreadyThere(NothingToDo):
         super().__init__(f"{why}: nothing to do")
 
 
-def start_unless_there(
-    request: Request, group: str, derive: failover.Derive, order: Order, cause: str
-) -> StartedOrder:
-    """Start the traversal that an operator orders, as :func:`start_order`. If the roles are already
-    there, nothing starts: the answer has the current traversal, and the sentence says so."""
-    try:
-        return start_order(request, group, derive, order, cause)
-    except AlreadyThere as there:
-        state = there.snapshot.state
-        return {
-            "group": group,
-            "traversal": state.current_traversal,
-            "goal": state.last_complete_goal,
-            "roles": dict(there.snapshot.roles),
-            "lost": sorted(there.snapshot.lost),
-            "workflow": failover.chain_of(there.snapshot.group),
-            "sentence": str(there),
-            "incident": None,
-        }
-
-
 def start_order(
     request: Request,
     group: str,
@@ -70,8 +49,9 @@ def start_order(
     """Start the traversal that an operator orders, as an incident of its own.
 
     The Mistral execution identifies the order, unless another ``occasion`` is given: if it runs
-    again, nothing is started twice. ``order`` is stored with the incident. Raises what
-    :func:`failover.begin` raises.
+    again, nothing is started twice. ``order`` is stored with the incident. If the roles are there
+    already, the answer is about the current traversal, without an incident. Raises what
+    :func:`failover.begin` raises, and NothingToDo.
     """
     occasion = occasion or _occasion(request)
     fact = AlarmFact(group)
@@ -104,8 +84,24 @@ def start_order(
         answer = failover.begin(request, group, derive, incident_id=incident_id, cause=cause)
     except Exception as error:
         _refused(request, incident_id, cause, error)
+        if isinstance(error, AlreadyThere):
+            return _unmoved(error)
         raise
     return {**answer, "incident": incident_id}
+
+
+def _unmoved(there: AlreadyThere) -> StartedOrder:
+    state, group = there.snapshot.state, there.snapshot.group
+    return {
+        "group": group.name,
+        "traversal": state.current_traversal,
+        "goal": state.last_complete_goal,
+        "roles": dict(there.snapshot.roles),
+        "lost": sorted(there.snapshot.lost),
+        "workflow": failover.chain_of(group),
+        "sentence": str(there),
+        "incident": None,
+    }
 
 
 def _refused(request: Request, incident_id: str, cause: str, error: Exception) -> None:

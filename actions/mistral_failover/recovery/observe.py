@@ -12,7 +12,6 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.attaching import UNANSWERED
@@ -35,6 +34,7 @@ from mistral_failover.model.goal import ALARM, goal_resources
 from mistral_failover.model.group import Group
 from mistral_failover.model.observation import (
     Observation,
+    ObservationMemory,
     ObservedMember,
     ObservedPresence,
     ObservedResource,
@@ -82,6 +82,11 @@ class _RestingGroup:
     in_maintenance: frozenset[str]
     before: observations.StoredObservation | None
 
+    @property
+    def memory(self) -> ObservationMemory:
+        """What the look before left for this one."""
+        return self.before.memory if self.before is not None else ObservationMemory()
+
 
 def observe(request: Request, group: str | None, *, at_once: bool = False) -> list[ObservedGroup]:
     """Look at the project's groups at rest that were not looked at for ``observe_interval``, or at
@@ -110,20 +115,20 @@ def observe(request: Request, group: str | None, *, at_once: bool = False) -> li
             continue
         if facts is None:
             continue
-        view.begin(facts.before.document.get("well", {}) if facts.before else {}, _servers(facts))
+        view.begin(facts.memory.well, _servers(facts))
         alarms = _alarms(view, facts)
         seen = _look(view, facts, alarms)
-        kept = {
-            "well": dict(view.well),
-            "hosts": _hosts(view, facts),
-            "zones": _zones(view, facts),
-            "heard": _heard(view, facts, begun),
-        }
-        if alarms or _alarmed(facts.before):
-            kept["alarmed"] = True
-        if _is_as_before(facts, seen, kept):
+        memory = replace(
+            facts.memory,
+            well=dict(view.well),
+            hosts=_hosts(view, facts),
+            zones=_zones(view, facts),
+            heard=_heard(view, facts, begun),
+            alarmed=facts.memory.alarmed or bool(alarms),
+        )
+        if _is_as_before(facts, seen, memory):
             as_before.append(each)
-        elif row := database.atomically(partial(_save, facts, seen, kept, begun)):
+        elif row := database.atomically(partial(_save, facts, seen, memory, begun)):
             rows.append(row)
     database.atomically(lambda tx: observations.seen_again(tx, as_before, begun))
     return rows
@@ -178,11 +183,13 @@ def _servers(facts: _RestingGroup) -> dict[str, str | None]:
 
 def _hosts(view: ProjectView, facts: _RestingGroup) -> dict[str, list[str]]:
     """Return the hosts of the members' servers, by server id; as last seen if Nova shows none."""
-    before = facts.before.document.get("hosts", {}) if facts.before else {}
+    before = facts.memory.hosts
     found: dict[str, list[str]] = {}
     for member in facts.members.values():
+        if member.server_id is None:
+            continue
         host = view.host(member.server_id) or before.get(member.server_id)
-        if member.server_id is not None and host is not None:
+        if host is not None:
             found[member.server_id] = list(host)
     return found
 
@@ -190,7 +197,7 @@ def _hosts(view: ProjectView, facts: _RestingGroup) -> dict[str, list[str]]:
 def _zones(view: ProjectView, facts: _RestingGroup) -> dict[str, str]:
     """Return the availability zones of the members' servers, by server id; as last seen if Nova
     shows none."""
-    before = facts.before.document.get("zones", {}) if facts.before else {}
+    before = facts.memory.zones
     return {
         server: zone
         for server in _servers(facts).values()
@@ -201,7 +208,7 @@ def _zones(view: ProjectView, facts: _RestingGroup) -> dict[str, str]:
 def _heard(view: ProjectView, facts: _RestingGroup, now: float) -> dict[str, float]:
     """Return when the members' agents were last heard, by server id. A broker drops a heartbeat
     after an hour; the silence of the agent counts all the same."""
-    before = facts.before.document.get("heard", {}) if facts.before else {}
+    before = facts.memory.heard
     found: dict[str, float] = {}
     for member in facts.members.values():
         if member.server_id is None:
@@ -219,16 +226,13 @@ def _agent_of(facts: _RestingGroup, member: MemberRow) -> Address:
     return Address(facts.state.id, facts.group.name, member.name, member.server_id or "")
 
 
-def _is_as_before(facts: _RestingGroup, seen: Observation, also: dict[str, Any]) -> bool:
+def _is_as_before(facts: _RestingGroup, seen: Observation, memory: ObservationMemory) -> bool:
     """Return whether a look found what the look before did, and nothing follows from it. That is so
     for most groups, most of the time."""
-    before = facts.before
-    if before is None or seen.service in (Service.DEGRADED, Service.DOWN):
+    if facts.before is None or seen.service in (Service.DEGRADED, Service.DOWN):
         return False
-    told = before.document.get("memory", {}).get("told", _KINDS[Service.SERVING])
-    kept = {key: value for key, value in before.document.items() if key != "memory"}
-    same = bool(kept == seen.document() | also)
-    return same and _KINDS.get(seen.service, told) == told
+    same = (facts.before.seen, facts.before.memory) == (seen, memory)
+    return same and (seen.service not in _KINDS or seen.service == memory.told)
 
 
 def _look(
@@ -247,18 +251,13 @@ def _alarms(view: ProjectView, facts: _RestingGroup) -> Sequence[WatchingAlarm] 
         return None
 
 
-def _alarmed(before: observations.StoredObservation | None) -> bool:
-    """Return whether such an alarm was seen since the group file was last stored."""
-    return before is not None and "alarmed" in before.document
-
-
 def _unguarded(
     view: ProjectView, facts: _RestingGroup, alarms: Sequence[WatchingAlarm]
 ) -> list[str]:
     """Return why these alarms would not notice the loss of the member that serves. An alarm that
     names no server watches all of them. A group that never had an alarm may be watched by other
     means."""
-    if not alarms and _alarmed(facts.before):
+    if not alarms and facts.memory.alarmed:
         return [
             f"no alarm in Aodh signals stack {facts.group.stack} any more (if it is to have none: "
             "failover group update FILE)"
@@ -350,7 +349,7 @@ def _undone(record: Record) -> str:
 def _save(
     facts: _RestingGroup,
     seen: Observation,
-    also: dict[str, Any],
+    memory: ObservationMemory,
     begun: float,
     tx: ProjectTransaction,
 ) -> ObservedGroup | None:
@@ -363,20 +362,20 @@ def _save(
     before = observations.of_group(tx, known.id)
     if before is not None and before.at > begun:
         return None  # another process looked later, while this one was frozen
-    if _alarmed(facts.before) and not _alarmed(before):
+    lately = ObservationMemory() if before is None else before.memory
+    if facts.memory.alarmed and not lately.alarmed:
         return None  # the group file was stored in the meantime: the next look judges by it
-    memory = dict(before.document.get("memory", {})) if before else {}
+    memory = replace(memory, told=lately.told, repair_after=lately.repair_after)
     reasons = "; ".join(seen.reasons)
     sentence = f"{known.name} is {seen.service}" + (f": {reasons}" if reasons else "")
     kind = _KINDS.get(seen.service)
-    changed = kind != memory.get("told", _KINDS[Service.SERVING])
+    changed = kind is not None and seen.service != memory.told
     if kind is not None and changed:
         tx.journal(known.id, sentence, kind=kind, traversal_id=state.current_traversal)
-        memory["told"] = kind
-    heal = _heal(facts, seen, memory, tx)
-    document = seen.document() | also | {"memory": memory}
-    observations.save(tx, known.id, str(seen.service), document, begun)
-    if heal is None and (kind is None or not changed):
+        memory = replace(memory, told=seen.service)
+    heal, memory = _heal(facts, seen, memory, tx)
+    observations.save(tx, known.id, seen, memory, begun)
+    if heal is None and not changed:
         return None
     return {
         "group": known.name,
@@ -390,20 +389,22 @@ def _save(
 
 
 def _heal(
-    facts: _RestingGroup, seen: Observation, memory: dict[str, Any], tx: ProjectTransaction
-) -> Heal | None:
-    """Return the workflow that the group's policy asks for. A pause or a maintenance holds it back,
-    and so does the group's limit of moves in an hour."""
-    group = facts.group
+    facts: _RestingGroup, seen: Observation, memory: ObservationMemory, tx: ProjectTransaction
+) -> tuple[Heal | None, ObservationMemory]:
+    """Return the workflow that the group's policy asks for, and the memory: the pause after a
+    repair begins with it. A pause or a maintenance of the group holds it back, and so does its
+    limit of moves in an hour."""
+    group, again = facts.group, None
     if group.heal == "report" or suspensions.is_suspended(tx, facts.state.id):
-        return None
-    if not facts.reached and (again := _continuation(facts, seen, memory, tx)):
-        return again
-    if seen.service is Service.DOWN:
-        return _loss(facts, seen) if group.heal == "failover" else None
-    if facts.reached and seen.service is Service.DEGRADED:
-        return _repair(facts, seen, memory, tx)
-    return None
+        return None, memory
+    if not facts.reached:
+        again = _continuation(facts, seen, memory, tx)
+    elif seen.service is Service.DEGRADED:
+        again = _repair(facts, seen, memory, tx)
+    if again is not None:
+        return again, replace(memory, repair_after=tx.now() + REPAIR_AGAIN)
+    down = seen.service is Service.DOWN and group.heal == "failover"
+    return _loss(facts, seen) if down else None, memory
 
 
 def _loss(facts: _RestingGroup, seen: Observation) -> Heal | None:
@@ -426,7 +427,7 @@ def _loss(facts: _RestingGroup, seen: Observation) -> Heal | None:
 
 
 def _repair(
-    facts: _RestingGroup, seen: Observation, memory: dict[str, Any], tx: ProjectTransaction
+    facts: _RestingGroup, seen: Observation, memory: ObservationMemory, tx: ProjectTransaction
 ) -> Heal | None:
     """Converge to the same goal, with what has drifted to be updated. Nothing moves: the holders of
     the roles are named. A failed repair is tried again after a while."""
@@ -454,7 +455,7 @@ def _repair(
 
 
 def _continuation(
-    facts: _RestingGroup, seen: Observation, memory: dict[str, Any], tx: ProjectTransaction
+    facts: _RestingGroup, seen: Observation, memory: ObservationMemory, tx: ProjectTransaction
 ) -> Heal | None:
     """Continue a failover that failed because its target was down, once the target is well.
 
@@ -477,15 +478,11 @@ def _continuation(
     )
 
 
-def _may_begin(facts: _RestingGroup, memory: dict[str, Any], tx: ProjectTransaction) -> bool:
-    """Return whether the group's limit and the pause after the last repair allow another one. If
-    so, its pause begins."""
+def _may_begin(facts: _RestingGroup, memory: ObservationMemory, tx: ProjectTransaction) -> bool:
+    """Return whether the group's limit and the pause after the last repair allow another one."""
     now = tx.now()
     lately = views.traversals_since(tx, facts.state.id, now - HOUR)
-    if lately >= facts.group.limits.per_hour or now < memory.get("repair_after", 0.0):
-        return False
-    memory["repair_after"] = now + REPAIR_AGAIN
-    return True
+    return lately < facts.group.limits.per_hour and now >= memory.repair_after
 
 
 def _same_goal(facts: _RestingGroup, because: str, *, stay: bool) -> Heal:

@@ -16,8 +16,8 @@ from functools import partial
 from itertools import chain, zip_longest
 
 from mistral_failover.agent.wire import Address
-from mistral_failover.alarms import host_events, recording, storm
-from mistral_failover.alarms.adapters import is_of_server
+from mistral_failover.alarms import intake, storm
+from mistral_failover.alarms.alarm import is_of_server
 from mistral_failover.alarms.storm import (
     RELEASABLE,
     SETTLED,
@@ -120,11 +120,11 @@ def _host_events(request: Request, end: float) -> list[str]:
     """Pass on the host events for which members were not known; return what went wrong."""
     database = request.store
     unable: list[str] = []
-    for event in database.reading(host_events.unsettled):
+    for event in database.reading(intake.unsettled):
         if time.monotonic() > end:
             break
         try:
-            host_events.retry(request, event)
+            intake.look_again(request, event)
         except Exception as error:  # noqa: BLE001 - one event must not stop the others
             host, zone = event.fact.host, event.fact.zone
             where = f"host {host}" if host is not None else f"zone {zone}"
@@ -341,7 +341,7 @@ def _release(
         released = incidents.decided_since(tx, AdmissionRule.RELEASED, since)
         if not allowance(released, rate):
             return None
-        verdict = recording.release(request, tx, row.incident, f"let go, because {why}")
+        verdict = intake.release(request, tx, row.incident, f"let go, because {why}")
         if verdict is None or verdict.decision != Decision.ADMITTED:
             return []
         return [_row(row, verdict.sentence)]

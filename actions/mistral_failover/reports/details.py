@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from mistral_failover.alarms import held_alarms
 from mistral_failover.convergence.records import OperationStatus
 from mistral_failover.convergence.sentences import because
 from mistral_failover.groups.snapshot import group_snapshot
@@ -15,6 +14,7 @@ from mistral_failover.mistral.executions import execution_of
 from mistral_failover.model.decisions import Decision
 from mistral_failover.model.operation_words import operation_words
 from mistral_failover.model.types import ResourceType
+from mistral_failover.orders import held_alarms
 from mistral_failover.reports import status
 from mistral_failover.reports.documents import (
     ChildIncident,

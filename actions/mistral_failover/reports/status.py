@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from shlex import quote
 from typing import Any
 
-from mistral_failover.alarms import suspensions
-from mistral_failover.alarms.suspensions import unless_ended
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import (
     Action,
@@ -40,8 +38,9 @@ from mistral_failover.model.operation_words import operation_words
 from mistral_failover.model.rungs import rung_kind
 from mistral_failover.model.stages import at
 from mistral_failover.model.types import Verb
-from mistral_failover.orders import switchover
+from mistral_failover.orders import suspensions, switchover
 from mistral_failover.orders.failover import chain_of
+from mistral_failover.orders.suspensions import unless_ended
 from mistral_failover.orders.switchover import Ending
 from mistral_failover.reports.documents import (
     ChainState,
@@ -524,7 +523,7 @@ def _service(
     )
     kept = observations.of_group(tx, snapshot.state.id)
     found = (
-        service_state(engine, kept.document, kept.at, kept.since)
+        service_state(engine, kept.seen, kept.at, kept.since)
         if kept
         else service_state(engine, None, None, None)
     )
@@ -534,9 +533,9 @@ def _service(
         "reasons": list(found.reasons),
         "seen_at": found.seen_at,
         "gone": sorted(
-            row["name"]
-            for row in (kept.document["members"] if kept and found.seen_at is not None else ())
-            if row["presence"] == Presence.GONE and row["name"] in snapshot.roles.values()
+            each.name
+            for each in (kept.seen.members if kept and found.seen_at is not None else ())
+            if each.observed.presence is Presence.GONE and each.name in snapshot.roles.values()
         ),
     }
 

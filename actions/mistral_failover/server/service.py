@@ -42,8 +42,8 @@ from mistral_failover.server import (
     state_dir,
     tls,
 )
-from mistral_failover.server.intake import Intake
 from mistral_failover.server.options import Options
+from mistral_failover.server.receiver import AlarmReceiver
 from mistral_failover.server.webhook import Webhook
 from mistral_failover.store.database import Database
 
@@ -163,8 +163,8 @@ def running(options: Options, progress: Progress = _untold) -> Iterator[Running]
         stack.enter_context(BackgroundSweep(mistral))
         health = Health(mistral.connect(_ANSWER), state.database)
         anonymous = ActionContext(SecurityContext(), ExecutionContext())
-        intake = Intake(known, mistral.client, Request(state, anonymous))
-        webhook = Webhook(listening, intake, lambda: health.good, tls=certified)
+        receiver = AlarmReceiver(known, mistral.client, Request(state, anonymous))
+        webhook = Webhook(listening, receiver, lambda: health.good, tls=certified)
         stack.enter_context(webhook)
         metrics = _metrics(stack, options)
         emulator = cloud.url if cloud else None

@@ -23,7 +23,7 @@ from mistral_failover.http_server import (
     Response,
 )
 from mistral_failover.refusals import RefusalLog
-from mistral_failover.server.intake import PATH, Delivery, Intake
+from mistral_failover.server.receiver import PATH, AlarmReceiver, Delivery
 
 LOG = logging.getLogger(__name__)
 _REFUSALS = RefusalLog(LOG, "The webhook")
@@ -43,13 +43,13 @@ class Webhook:
     def __init__(
         self,
         listening: socket.socket,
-        intake: Intake,
+        receiver: AlarmReceiver,
         healthy: Callable[[], bool],
         *,
         tls: ssl.SSLContext | None = None,
         slowest: float = SLOWEST,
     ) -> None:
-        face = _Webhook(intake, healthy)
+        face = _Webhook(receiver, healthy)
         self._server = HttpServer(listening, face, slowest=slowest, tls=tls)
         scheme = "http" if tls is None else "https"
         host, port = listening.getsockname()[:2]
@@ -69,8 +69,8 @@ class _Webhook:
     name = "webhook"
     largest = LARGEST
 
-    def __init__(self, intake: Intake, healthy: Callable[[], bool]) -> None:
-        self._intake, self._healthy = intake, healthy
+    def __init__(self, receiver: AlarmReceiver, healthy: Callable[[], bool]) -> None:
+        self._receiver, self._healthy = receiver, healthy
 
     def answer(self, request: Request) -> Response:
         if request.method == "GET" and request.path == HEALTH:
@@ -81,7 +81,7 @@ class _Webhook:
         if request.method != "POST" or (path != PATH and not path.startswith(f"{PATH}/")):
             raise Refused(404, "NOT_FOUND", "there is nothing here", f"POST to {PATH}.")
         body = request.read()
-        taken = self._intake.take(Delivery(path, request.query, dict(request.headers), body))
+        taken = self._receiver.take(Delivery(path, request.query, dict(request.headers), body))
         if taken.execution is not None:
             LOG.info("An alarm was taken; execution %s acts on it.", taken.execution)
         return _document(HTTPStatus.ACCEPTED, taken.answer)

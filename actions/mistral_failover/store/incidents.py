@@ -89,14 +89,13 @@ _HOST_EVENT = sa.and_(
     incidents.c.decision == Decision.ADMITTED,
     incidents.c.group_id.is_(None),
 )
-_WAITING = sa.or_(
-    incidents.c.decision == Decision.HELD,
-    sa.and_(
-        incidents.c.decision == Decision.ADMITTED,
-        incidents.c.traversal_id.is_(None),
-        incidents.c.source != OPERATOR,
-    ),
+_ABOUT_TO_BEGIN = sa.and_(
+    incidents.c.decision == Decision.ADMITTED,
+    incidents.c.group_id.is_not(None),
+    incidents.c.traversal_id.is_(None),
+    incidents.c.source != OPERATOR,
 )
+_WAITING = sa.or_(incidents.c.decision == Decision.HELD, _ABOUT_TO_BEGIN)
 _other = incidents.alias()
 _SUPERSEDED = (
     sa.exists()
@@ -149,53 +148,46 @@ def count_duplicate(tx: ProjectSession, incident_id: str, times: int = 1) -> Non
     )
 
 
-def count_again(
-    tx: ProjectSession, incident_id: str, times: int = 1
-) -> tuple[str, str | None] | None:
-    """Count repeats of an incident with a final decision. This locks only the incident's row.
-    Return the (incident, traversal) on which they are counted. Return None and change nothing if
-    there is no such incident, or if it is still to be judged or begun."""
-    known = tx.changed(
+@dataclass(frozen=True)
+class Counted:
+    """The ``incident`` on which repeats were counted, and its ``traversal``. ``begin``: the
+    incident, if it is an admitted alarm whose traversal has not begun."""
+
+    incident: str
+    traversal: str | None
+    begin: Incident | None = None
+
+
+def count_repeat(
+    tx: ProjectSession, incident_id: str, times: int = 1, *, final: bool = False
+) -> Counted | None:
+    """Count repeats of an incident that needs no judgement: its decision is final, or it is an
+    admitted alarm whose traversal has not begun; only of the former kind if ``final``. This locks
+    only the incident's row. Return None and change nothing if there is no such incident."""
+    counts = _DECIDED_FOR_GOOD if final else sa.or_(_DECIDED_FOR_GOOD, _ABOUT_TO_BEGIN)
+    counted = tx.changed(
         incidents.update()
-        .where(
-            incidents.c.id == incident_id,
-            incidents.c.project_id == tx.project_id,
-            _DECIDED_FOR_GOOD,
-        )
+        .where(incidents.c.id == incident_id, incidents.c.project_id == tx.project_id, counts)
         .values(duplicates=incidents.c.duplicates + times, last_at=tx.clock())
     )
-    if not known:
+    if not counted:
         return None
-    which = sa.select(incidents.c.duplicate_of, incidents.c.traversal_id, _SUPERSEDED)
+    which = sa.select(
+        incidents.c.duplicate_of,
+        incidents.c.traversal_id,
+        _DECIDED_FOR_GOOD.label("final"),
+        _SUPERSEDED,
+    )
     row = tx.connection.execute(which.where(incidents.c.id == incident_id)).one()
-    if row.superseded:
+    if row.superseded or not row.final:
         _mark_latest_report(tx, incident_id)
+    if not row.final:
+        return Counted(incident_id, None, get(tx, incident_id))
     if row.duplicate_of is None:
-        return incident_id, row.traversal_id
+        return Counted(incident_id, row.traversal_id)
     count_duplicate(tx, row.duplicate_of, times)
     first = tx.connection.execute(which.where(incidents.c.id == row.duplicate_of)).one()
-    return row.duplicate_of, first.traversal_id
-
-
-def count_waiting(tx: ProjectSession, admitted_id: str, times: int) -> Incident | None:
-    """Count repeats of an alarm that was admitted and whose traversal has not begun. This locks
-    only the incident's row. Return the incident; None if it is not such an alarm, or unknown."""
-    waits = tx.changed(
-        incidents.update()
-        .where(
-            incidents.c.id == admitted_id,
-            incidents.c.project_id == tx.project_id,
-            incidents.c.decision == Decision.ADMITTED,
-            incidents.c.group_id.is_not(None),
-            incidents.c.traversal_id.is_(None),
-            incidents.c.source != OPERATOR,
-        )
-        .values(duplicates=incidents.c.duplicates + times, last_at=tx.clock())
-    )
-    if not waits:
-        return None
-    _mark_latest_report(tx, admitted_id)
-    return get(tx, admitted_id)
+    return Counted(row.duplicate_of, first.traversal_id)
 
 
 def decide(
@@ -341,12 +333,7 @@ def admitted_alarms_since(tx: ProjectSession, group_id: str, since: float) -> li
 
 def unstarted_of_group(tx: ProjectSession, group_id: str) -> list[Incident]:
     """Return the admitted alarms of a group that have no traversal yet, oldest first."""
-    query = sa.select(incidents).where(
-        incidents.c.group_id == group_id,
-        incidents.c.decision == Decision.ADMITTED,
-        incidents.c.source != OPERATOR,
-        incidents.c.traversal_id.is_(None),
-    )
+    query = sa.select(incidents).where(incidents.c.group_id == group_id, _ABOUT_TO_BEGIN)
     rows = tx.connection.execute(query.order_by(incidents.c.number))
     return [_incident(row._mapping) for row in rows]
 
@@ -517,13 +504,7 @@ def held_of_groups(
 def unstarted_of_groups(tx: ProjectSession) -> Iterator[HeldOfGroup]:
     """Yield the alarms of the project's groups that are admitted and have caused no traversal yet,
     oldest first, as :func:`held_of_groups` does. Orders of operators are not among them."""
-    of = (
-        incidents.c.project_id == tx.project_id,
-        incidents.c.decision == Decision.ADMITTED,
-        incidents.c.traversal_id.is_(None),
-        incidents.c.source != OPERATOR,
-    )
-    yield from _of_groups(tx, of)
+    yield from _of_groups(tx, (incidents.c.project_id == tx.project_id, _ABOUT_TO_BEGIN))
 
 
 def _of_groups(tx: ProjectSession, of: Iterable[sa.ColumnElement[bool]]) -> Iterator[HeldOfGroup]:

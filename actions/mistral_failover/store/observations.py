@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
 
+from mistral_failover.model.observation import Observation, ObservationMemory
 from mistral_failover.store.session import ProjectSession
 from mistral_failover.store.tables import groups, observations, traversals
 
@@ -17,19 +17,18 @@ _CHUNK = 500  # SQLite takes some thousand parameters at most
 
 @dataclass(frozen=True)
 class StoredObservation:
-    """``at``: when it was seen; ``since``: since when the service is so; ``document``: see
-    ``model.observation.Observation``."""
+    """``at``: when it was seen; ``since``: since when the service is so."""
 
     at: float
-    service: str
     since: float
-    document: Mapping[str, Any]
+    seen: Observation
+    memory: ObservationMemory
 
 
 def of_group(tx: ProjectSession, group_id: str) -> StoredObservation | None:
     """Return what was last seen of a group."""
     query = sa.select(
-        observations.c.at, observations.c.service, observations.c.since, observations.c.document
+        observations.c.at, observations.c.since, observations.c.seen, observations.c.memory
     ).where(observations.c.group_id == group_id)
     row = tx.connection.execute(query).one_or_none()
     return StoredObservation(*row) if row else None
@@ -38,32 +37,39 @@ def of_group(tx: ProjectSession, group_id: str) -> StoredObservation | None:
 def hosts(tx: ProjectSession) -> dict[str, tuple[str, ...]]:
     """Return where the servers of the project's members ran when they were last seen, by server id:
     the fields of ``cloud.servers.ServerHost``."""
-    return {server: tuple(host) for server, host in _last_seen(tx, "hosts").items()}
+    found: dict[str, tuple[str, ...]] = {}
+    for memory in _memories(tx):
+        found |= {server: tuple(host) for server, host in memory.hosts.items()}
+    return found
 
 
 def zones(tx: ProjectSession) -> dict[str, str]:
     """Return in which availability zone the servers of the project's members were when they were
     last seen, by server id."""
-    return _last_seen(tx, "zones")
+    found: dict[str, str] = {}
+    for memory in _memories(tx):
+        found |= memory.zones
+    return found
 
 
 def heard(tx: ProjectSession) -> dict[str, float]:
     """Return when the agents of the project's members were last heard, by server id; up to
     ``groups.project_view.REMEMBERED`` seconds too early."""
-    return _last_seen(tx, "heard")
+    found: dict[str, float] = {}
+    for memory in _memories(tx):
+        found |= memory.heard
+    return found
 
 
-def _last_seen(tx: ProjectSession, what: str) -> dict[str, Any]:
+def _memories(tx: ProjectSession) -> Iterable[ObservationMemory]:
+    """Return what is remembered of the project's groups, the latest last."""
     query = (
-        sa.select(observations.c.document)
+        sa.select(observations.c.memory)
         .join(groups, groups.c.id == observations.c.group_id)
         .where(groups.c.project_id == tx.project_id)
         .order_by(observations.c.at)
     )
-    found: dict[str, Any] = {}
-    for document in tx.connection.execute(query).scalars():
-        found |= document.get(what, {})
-    return found
+    return tx.connection.execute(query).scalars()
 
 
 def due(tx: ProjectSession, interval: float, group_id: str | None = None) -> list[str]:
@@ -90,12 +96,17 @@ def due(tx: ProjectSession, interval: float, group_id: str | None = None) -> lis
 
 
 def save(
-    tx: ProjectSession, group_id: str, service: str, document: Mapping[str, Any], at: float
+    tx: ProjectSession,
+    group_id: str,
+    observation: Observation,
+    memory: ObservationMemory,
+    at: float,
 ) -> None:
     """Keep what was seen at that time. The caller has locked the group."""
     before = of_group(tx, group_id)
-    since = at if before is None or before.service != service else before.since
-    values = {"at": at, "service": service, "since": since, "document": dict(document)}
+    since = at if before is None or before.seen.service != observation.service else before.since
+    values = {"at": at, "service": observation.service, "since": since}
+    values |= {"seen": observation, "memory": memory}
     if before is None:
         tx.insert(observations, group_id=group_id, **values)
     else:
@@ -106,10 +117,9 @@ def save(
 
 def forget_alarms(tx: ProjectSession, group_id: str) -> None:
     """Forget that alarms signalled a group's stack: its owner may want none from now on."""
-    seen = of_group(tx, group_id)
-    if seen is not None and seen.document.get("alarmed"):
-        kept = {key: value for key, value in seen.document.items() if key != "alarmed"}
-        save(tx, group_id, seen.service, kept, seen.at)
+    known = of_group(tx, group_id)
+    if known is not None and known.memory.alarmed:
+        save(tx, group_id, known.seen, replace(known.memory, alarmed=False), known.at)
 
 
 def seen_again(tx: ProjectSession, group_ids: Sequence[str], at: float) -> None:

@@ -31,7 +31,7 @@ from mistral_failover.convergence.records import (
 )
 from mistral_failover.model.alarm_fact import AlarmFact
 from mistral_failover.model.decisions import AdmissionRule, Decision
-from mistral_failover.model.observation import Service
+from mistral_failover.model.observation import Observation, ObservationMemory, Service
 from mistral_failover.model.order import Order
 from mistral_failover.model.stored import Stored
 from mistral_failover.model.types import Verb
@@ -352,7 +352,8 @@ observations = _table(
     sa.Column("at", _Time, nullable=False),
     _one_of("service", Service),
     sa.Column("since", _Time, nullable=False),
-    sa.Column("document", PlainJson, nullable=False),
+    sa.Column("seen", StoredJson(Observation), nullable=False),
+    sa.Column("memory", StoredJson(ObservationMemory), nullable=False),
 )
 
 # The fences of compute hosts. A host is fenced once for all groups that have a member on it.

@@ -17,7 +17,7 @@ from mistral_failover.model.text import counted
 from mistral_failover.ui.levels import Level, of_decision, of_group
 
 if TYPE_CHECKING:  # the page starts without the code of the actions
-    from mistral_failover.alarms.held_alarms import HeldAlarmRow
+    from mistral_failover.orders.held_alarms import HeldAlarmRow
     from mistral_failover.reports.documents import MemberOfGroup, ReportedIncident, StatusReport
 
 _ABOVE = frozenset({"held", "alarms", "members"})

@@ -28,7 +28,7 @@ from mistral_failover.ui.topology import topology, topology_at
 from mistral_failover.ui.work import work_view
 
 if TYPE_CHECKING:  # the page starts without the code of the actions
-    from mistral_failover.alarms.held_alarms import HeldAlarmRow
+    from mistral_failover.orders.held_alarms import HeldAlarmRow
     from mistral_failover.reports.documents import IncidentDetails, TraversalDetails
 
 HISTORY = 5.0

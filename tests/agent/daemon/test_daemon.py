@@ -28,14 +28,6 @@ def test_a_command_runs_and_its_result_comes_back(node):
     assert not result.replayed
 
 
-def test_the_same_command_again_returns_the_recorded_result(node):
-    with node.agent():
-        node.run()
-        again = node.run()
-    assert again.replayed
-    assert node.count() == 1
-
-
 def test_a_command_is_known_after_the_agent_began_anew(node):
     with node.agent():
         node.run()
@@ -53,12 +45,6 @@ def test_an_idle_agent_begins_a_command_at_once(node, monkeypatch):
             node.run(id="second")
             assert time.monotonic() - begun < 10.0
         node.run(id="third")  # ends the long wait
-
-
-def test_a_command_that_is_not_on_the_allow_list_is_refused(node):
-    with node.agent(), pytest.raises(ChannelError) as raised:
-        node.run("rm")
-    assert raised.value.code == "UNKNOWN_COMMAND"
 
 
 def test_arguments_go_to_the_program_as_they_are(node):
@@ -140,21 +126,6 @@ def test_a_command_is_killed_with_its_group_at_its_limit(node):
         result = node.run("long")
     assert result.exit_code == 124
     assert "0.3 s" in result.stderr
-
-
-def test_two_who_ask_for_the_same_command_get_the_same_result(node):
-    node.commands["slow"] = {"argv": shell(f"echo x >> {node.counter}; sleep 0.5; echo end")}
-    results = []
-    with node.agent():
-        threads = [
-            threading.Thread(target=lambda: results.append(node.run("slow"))) for _ in range(3)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(20)
-    assert [r.stdout for r in results] == ["end\n"] * 3
-    assert node.count() == 1
 
 
 def test_heartbeats_say_what_the_agent_does(node):

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from mistral_failover import fault_points
-from mistral_failover.agent.daemon import jobs
+from mistral_failover.agent.daemon import dispatcher as agent_dispatcher
 from mistral_failover.agent.daemon.backoff import Backoff
 from mistral_failover.agent.daemon.messages import Refused
 from mistral_failover.agent.daemon.outbox import LONGEST, Message, Outbox
@@ -100,7 +100,7 @@ def test_what_may_have_run_is_unknown_if_it_waited_too_long_to_be_looked_into(ri
         *sealed(began_before(rig, "unknown", id="second", limit=5.0, longest=5.0))
     )
     rig.said()
-    now = jobs.elapsed()
+    now = agent_dispatcher.elapsed()
     monkeypatch.setattr("mistral_failover.agent.daemon.dispatcher.elapsed", lambda: now + 6)
     rig.dispatcher.begin(rig.begun.append)
     assert (len(rig.begun), waiting.acked) == (1, 1)
@@ -122,7 +122,7 @@ def test_what_was_settled_while_it_waited_too_long_is_told(rig, monkeypatch):
     rig.command(*sealed(began_before(rig, "unknown", id="second", limit=5.0, longest=5.0)))
     rig.said()
     rig.journal.settle("second", done=True)
-    now = jobs.elapsed()
+    now = agent_dispatcher.elapsed()
     monkeypatch.setattr("mistral_failover.agent.daemon.dispatcher.elapsed", lambda: now + 6)
     rig.dispatcher.begin(rig.begun.append)
     assert [(a["id"], a["state"], a["exit_code"]) for a in rig.said()] == [("second", "done", 0)]
@@ -258,7 +258,7 @@ def test_a_command_without_a_waiting_caller_does_not_begin(rig, monkeypatch):
     rig.command(*sealed(document(id="first")))
     waiting = rig.command(*sealed(document(id="second", limit=5.0, longest=5.0)))
     rig.said()
-    now = jobs.elapsed()
+    now = agent_dispatcher.elapsed()
     monkeypatch.setattr("mistral_failover.agent.daemon.dispatcher.elapsed", lambda: now + 6)
     rig.dispatcher.begin(rig.begun.append)
     assert (len(rig.begun), waiting.acked) == (1, 1)
@@ -270,7 +270,7 @@ def test_a_command_without_a_waiting_caller_does_not_begin(rig, monkeypatch):
 def test_one_that_is_waited_for_longer_than_for_a_word_may_still_begin(rig, monkeypatch):
     rig.command(*sealed(document(id="first")))
     rig.command(*sealed(document(id="second", limit=5.0, longest=60.0)))
-    now = jobs.elapsed()
+    now = agent_dispatcher.elapsed()
     monkeypatch.setattr("mistral_failover.agent.daemon.dispatcher.elapsed", lambda: now + 59)
     rig.dispatcher.end(rig.begun[0], None)
     rig.dispatcher.begin(rig.begun.append)

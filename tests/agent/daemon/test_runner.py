@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from mistral_failover.agent.daemon import runner
-from mistral_failover.agent.daemon.config import Account
 from mistral_failover.agent.daemon.journal import ProcessIdentity
+from mistral_failover.agent.daemon.settings import Account
 from mistral_failover.agent.wire import MAX_OUTPUT
 from support.agents import shell, until
 

@@ -17,7 +17,7 @@ from mistral_failover.agent.daemon.deposed import DeposedCleanup
 from mistral_failover.agent.daemon.intake import Intake
 from mistral_failover.agent.daemon.journal import Journal
 from mistral_failover.agent.daemon.messages import OWN
-from mistral_failover.agent.daemon.worker import Worker, find_outcome
+from mistral_failover.agent.daemon.worker import Lanes, Worker, drive, find_outcome
 from support.agent_dispatcher import Delivery, DispatcherRig, document, sealed
 from support.agents import Node, shell, until
 
@@ -49,7 +49,7 @@ def test_what_a_person_settled_while_it_waited_does_not_run(rig, work, tmp_path)
     (job,) = rig.begun
     assert rig.journal.settle("key-1", done=True).state == "done"
     rig.said()
-    work.carry_out(job)
+    drive(work.carry_out(job))
     assert not (tmp_path / "counter").exists()
     assert [(a["state"], a["exit_code"], a["replayed"]) for a in rig.said()] == [("done", 0, True)]
     assert "an operator stated" in rig.journal.find(3, "key-1").message
@@ -61,7 +61,7 @@ def test_what_is_said_of_an_unknown_command_does_not_grow(rig, check):
     spec = replace(rig.config.commands["increment"], check=check and tuple(check))
     said = set()
     for _ in range(3):
-        state, finding = find_outcome(spec, rig.journal.find(3, "key-1"), threading.Event())
+        state, finding = drive(find_outcome(spec, rig.journal.find(3, "key-1"), threading.Event()))
         rig.journal.found(3, "key-1", state, finding)
         said.add(rig.journal.find(3, "key-1").said)
     (once,) = said
@@ -81,9 +81,10 @@ def test_a_lane_goes_on_after_what_could_not_be_ended(rig, work, monkeypatch):
     monkeypatch.setattr(rig.dispatcher, "end", fails_once)
     for name in ("first", "second"):
         rig.dispatcher.take_command(_delivery(name))
-    rig.dispatcher.begin(work.hand_over)
+    lanes = Lanes(work.carry_out)
+    rig.dispatcher.begin(lanes.hand_over)
     assert rig.dispatcher.wait_until_quiet(10)
-    rig.dispatcher.begin(work.hand_over)
+    rig.dispatcher.begin(lanes.hand_over)
     assert rig.dispatcher.wait_until_quiet(10)
     until(lambda: "second" in ended)
     assert rig.journal.find(3, "second").state == "done"
@@ -98,7 +99,7 @@ def test_a_lane_goes_on_after_a_command_that_the_journal_lost(rig, work, monkeyp
     with monkeypatch.context() as lost:
         rig.dispatcher.begin(rig.begun.append)
         lost.setattr(rig.journal, "find", lambda *_: None)
-        work.carry_out(rig.begun[0])
+        drive(work.carry_out(rig.begun[0]))
     assert rig.dispatcher.running() == []
     assert {a["state"] for a in rig.said()} <= {"accepted"}, "it may have run"
 
@@ -109,7 +110,7 @@ def test_what_could_not_be_begun_again_is_not_told_as_done(rig, work, monkeypatc
     rig.journal.settle("key-1", done=False)
     rig.said()
     monkeypatch.setattr(rig.journal, "start", full)
-    work.carry_out(rig.begun[0])
+    drive(work.carry_out(rig.begun[0]))
     assert [a["state"] for a in rig.said()] == ["refused"]
     assert rig.journal.find(3, "key-1").state == "received"
 
@@ -125,7 +126,7 @@ def test_a_full_disk_keeps_no_deposed_agent_from_stopping(rig, monkeypatch, tmp_
     cleanup = DeposedCleanup(config, rig.journal, rig.dispatcher)
     for method in ("start", "running", "done"):
         monkeypatch.setattr(rig.journal, method, full)
-    assert cleanup._stop_by(9, f"{OWN}9:1", "stop") is None
+    assert drive(cleanup._stop_by(9, f"{OWN}9:1", "stop")) is None
     assert (tmp_path / "stops").read_text() == "stop\n"
     assert rig.dispatcher._own is None
 
@@ -134,7 +135,8 @@ def test_a_stop_command_that_fails_is_no_success_on_a_full_disk(rig, monkeypatch
     failing = replace(rig.config.commands["stop"], argv=("/bin/false",))
     config = replace(rig.config, commands={"stop": failing}, on_deposed=("stop",))
     monkeypatch.setattr(rig.journal, "done", full)
-    assert DeposedCleanup(config, rig.journal, rig.dispatcher)._stop_all(9) == "stop ended with 1"
+    cleanup = DeposedCleanup(config, rig.journal, rig.dispatcher)
+    assert drive(cleanup._stop_all(9)) == "stop ended with 1"
 
 
 def test_an_agent_begins_on_a_full_disk(tmp_path, monkeypatch):

@@ -80,26 +80,6 @@ def test_a_device_that_is_not_there_cannot_be_mounted(
     assert again["exit_code"] == 0
 
 
-def test_the_same_id_returns_the_recorded_result_without_effect(
-    emulator: EmulatorClient, serving: Pair
-) -> None:
-    emulator.run_command(serving.a, "stop", command_id="p1")
-    again = emulator.run_command(serving.a, "start", command_id="s1")
-    assert (again["exit_code"], again["replayed"]) == (0, True)
-    assert emulator.writers(serving.data) == []
-
-
-def test_an_older_epoch_is_refused(emulator: EmulatorClient, serving: Pair) -> None:
-    emulator.run_command(serving.a, "stop", command_id="p1", epoch=7)
-    refused = refusal(emulator, serving.a, "start", command_id="s2", epoch=6)
-    assert (refused.code, refused.http_status) == ("OLD_EPOCH", 409)
-    assert emulator.writers(serving.data) == []
-
-
-def test_only_commands_of_the_allow_list_run(emulator: EmulatorClient, pair: Pair) -> None:
-    assert refusal(emulator, pair.a, "rm", command_id="x").code == "UNKNOWN_COMMAND"
-
-
 def test_a_command_needs_a_token_of_the_servers_project(
     cloud: EmulatedCloud, emulator: EmulatorClient, pair: Pair
 ) -> None:

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from lab.emulator.emulated_clients import PAIR, clients_of
-from mistral_failover.lab.emulator.audit import Audit
 from mistral_failover.lab.emulator.client import EmulatorClient, EmulatorError
+from mistral_failover.lab.emulator.core import Audit
 from mistral_failover.lab.emulator.latency import profile
 from mistral_failover.lab.emulator.server import EmulatedCloud
 from mistral_failover.lab.emulator.state import CloudState
@@ -94,7 +94,9 @@ def test_an_attach_in_flight_survives_kill_9(start: Start) -> None:
     assert emulator.writers(ids["data"]) == [ids["a"]]
 
 
-def test_a_command_in_flight_survives_kill_9_and_is_not_run_twice(tmp_path: Path) -> None:
+def test_a_command_ends_with_the_process_of_its_guest_and_takes_effect_once(
+    tmp_path: Path,
+) -> None:
     slow = {**FAST, "command_start": 0.3}
     with EmulatedCloud(tmp_path, "measured", overrides=slow) as cloud:
         ids = parts_of(cloud.client)
@@ -102,6 +104,8 @@ def test_a_command_in_flight_survives_kill_9_and_is_not_run_twice(tmp_path: Path
         with pytest.raises(EmulatorError, match="still running"):
             cloud.client.run_command(ids["a"], "start", command_id="s", limit=0.01)
     with EmulatedCloud(tmp_path, "measured", overrides=slow) as cloud:
+        again = cloud.client.run_command(ids["a"], "start", command_id="s")
+        assert (again["exit_code"], again["replayed"]) == (0, False)
         again = cloud.client.run_command(ids["a"], "start", command_id="s")
         assert (again["exit_code"], again["replayed"]) == (0, True)
         assert len(cloud.client.audit(kind="application_started")) == 1

@@ -27,7 +27,7 @@ _SLICE = 0.8
 _LONGEST_SLICE = 2.0  # seconds between two questions to the guard
 _PAUSE = 0.1  # seconds before the first repeat to a channel that does not answer, then doubling
 _LONGEST_PAUSE = 1.0
-_REFUSALS = ("OLD_EPOCH", "REFUSED", UNKNOWN_COMMAND)
+_REFUSALS = ("OLD_EPOCH", "REFUSED", "UNKNOWN_OUTCOME", UNKNOWN_COMMAND)
 
 
 class EmulatedChannel:
@@ -67,7 +67,8 @@ class EmulatedChannel:
             deadline = min(silent_at, began + command.patience)
             left = max(0.0, deadline - self._clock())
             try:
-                answer = self._post(command, min(left, self._slice))
+                longest = began + command.patience - self._clock()
+                answer = self._post(command, min(left, self._slice), longest)
             except keystone.ConnectTimeout:
                 sent = True
                 error = self._no_answer(command, began, heard_at)
@@ -119,7 +120,7 @@ class EmulatedChannel:
     def _url(self, to: Address, end: str) -> str:
         return self._base + url_path(to.server_id, end)
 
-    def _post(self, command: Command, seconds: float) -> requests.Response:
+    def _post(self, command: Command, seconds: float, longest: float) -> requests.Response:
         return self._session.post(
             self._url(command.to, "commands"),
             json={
@@ -128,6 +129,8 @@ class EmulatedChannel:
                 "epoch": command.epoch,
                 "args": command.arguments,
                 "timeout": seconds,
+                "limit": command.limit,
+                "longest": longest,
             },
             authenticated=True,
             raise_exc=False,

@@ -11,7 +11,6 @@ import os
 import pwd
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -24,8 +23,14 @@ from mistral_failover.agent.daemon.config_reader import (
     Section,
     read_secret,
 )
-from mistral_failover.agent.daemon.identity import Identity
 from mistral_failover.agent.daemon.patterns import Pattern
+from mistral_failover.agent.daemon.settings import (
+    PLACE,
+    Account,
+    AgentConfig,
+    CommandSpec,
+    Identity,
+)
 from mistral_failover.agent.wire import is_epoch
 from mistral_failover.model import heartbeats
 from mistral_failover.model.documents import load_yaml_1_1
@@ -38,10 +43,6 @@ DEFAULT_FILE = "/etc/failover-agent.yaml"
 INSTANCE_FILES = ("/run/cloud-init/.instance-id", "/var/lib/cloud/data/instance-id")
 """Where cloud-init stores this instance's id; with OpenStack's metadata it is the server's id."""
 
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""The limit of commands that declare none."""
-
-_PLACE = re.compile(r"\{\{(\w+)\}\}|\{(\w+)\}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NAME = re.compile(rf"[^/\x00-\x1f\x7f-\x9f{BIDI}]{{1,255}}")
 
@@ -53,68 +54,6 @@ _KEYS = (
 _COMMAND_KEYS = (
     "argv", "check", "repeatable", "limit", "environment", "folder", "user", "lane", "arguments",
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """A user of the server, with the user's groups."""
-
-    name: str
-    uid: int
-    gid: int
-    groups: tuple[int, ...]
-    home: str
-
-
-@dataclass(frozen=True, slots=True)
-class CommandSpec:
-    """One entry of the allow-list. ``limit``: seconds. ``check``: finds out whether the command
-    took effect (exit code 0: it did, 1: it did not). ``repeatable``: it may be run again when its
-    outcome is unknown. ``arguments``: the pattern that each argument's whole value must match."""
-
-    name: str
-    argv: tuple[str, ...]
-    account: Account
-    check: tuple[str, ...] | None = None
-    repeatable: bool = False
-    limit: float = 120.0
-    environment: Mapping[str, str] = field(default_factory=dict)
-    folder: str = "/"
-    lane: str = "default"
-    arguments: Mapping[str, Pattern] = field(default_factory=dict)
-
-    def words(self, argv: tuple[str, ...], values: Mapping[str, str]) -> list[str]:
-        """``argv`` or ``check`` with the arguments' values filled in."""
-
-        def put(found: re.Match[str]) -> str:
-            return f"{{{found[1]}}}" if found[1] is not None else values[found[2]]
-
-        return [_PLACE.sub(put, word) for word in argv]
-
-    def variables(self) -> dict[str, str]:
-        """The whole environment of its processes, except the command's id."""
-        return {
-            "PATH": PATH,
-            "LANG": "C.UTF-8",
-            "HOME": self.account.home,
-            "USER": self.account.name,
-            **self.environment,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class AgentConfig:
-    """The parsed file. ``broker``: a URL, with its secret. ``epoch``: the lowest possible; the
-    journal knows later ones. ``heartbeat``: seconds between two. ``on_deposed``: names of commands,
-    in order."""
-
-    broker: str = field(repr=False)
-    identity: Identity
-    commands: Mapping[str, CommandSpec]
-    journal: Path
-    epoch: int = 1
-    heartbeat: float = heartbeats.EVERY
-    on_deposed: tuple[str, ...] = ()
 
 
 def load(path: str | Path) -> AgentConfig:
@@ -284,7 +223,7 @@ def _argv(section: Section, key: str, arguments: Mapping[str, Any]) -> tuple[str
             key, "it names no program", "Use a list that begins with a program's absolute path."
         )
     for word in words:
-        for _, name in _PLACE.findall(word):
+        for _, name in PLACE.findall(word):
             if name and name not in arguments:
                 raise section.wrong(
                     key,

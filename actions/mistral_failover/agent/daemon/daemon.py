@@ -4,25 +4,19 @@
 from __future__ import annotations
 
 import logging
-import sqlite3
 import threading
 from collections.abc import Callable
 
 from mistral_failover.agent.broker import Broker
 from mistral_failover.agent.daemon import runner
-from mistral_failover.agent.daemon.config import AgentConfig
-from mistral_failover.agent.daemon.deposed import DeposedCleanup
-from mistral_failover.agent.daemon.dispatcher import CommandDispatcher
+from mistral_failover.agent.daemon.deposed import DeposedCleanup, Deposer
+from mistral_failover.agent.daemon.dispatcher import CommandDispatcher, elapsed
 from mistral_failover.agent.daemon.intake import Intake
-from mistral_failover.agent.daemon.jobs import elapsed
-from mistral_failover.agent.daemon.journal import Journal, JournalEntry
-from mistral_failover.agent.daemon.outbox import Outbox
-from mistral_failover.agent.daemon.result_publisher import (
-    AgentReports,
-    PublisherConnection,
-    ResultPublisher,
-)
-from mistral_failover.agent.daemon.worker import Worker
+from mistral_failover.agent.daemon.journal import Journal
+from mistral_failover.agent.daemon.outbox import AgentReports, Outbox
+from mistral_failover.agent.daemon.result_publisher import PublisherConnection, ResultPublisher
+from mistral_failover.agent.daemon.settings import AgentConfig
+from mistral_failover.agent.daemon.worker import Lanes, Worker, tidy_up
 
 LOG = logging.getLogger(__name__)
 
@@ -63,17 +57,17 @@ class Agent:
         with Journal(config.journal) as journal:
             if journal.belong_to(f"{address.group_id}/{address.server_id}"):
                 LOG.warning("The journal belonged to another server or group: starting a new one")
-            left = _tidy_up(journal)
+            left = tidy_up(journal)
             outbox = Outbox()
             dispatcher = CommandDispatcher(config, journal, AgentReports(config.identity, outbox))
             for row in left:
                 dispatcher.look_into(row)
             line = PublisherConnection(broker, address)
-            work = Worker(config, journal, dispatcher, line.exists)
+            lanes = Lanes(Worker(config, journal, dispatcher, line.exists).carry_out)
             publisher = ResultPublisher(line, outbox, dispatcher.prompt)
-            cleanup = DeposedCleanup(config, journal, dispatcher)
+            deposer = Deposer(DeposedCleanup(config, journal, dispatcher), dispatcher)
             publisher.start()
-            cleanup.start()
+            deposer.start()
             LOG.info("The agent of server %s is in epoch %d", address.server_id, dispatcher.epoch)
             self._ready()
             try:
@@ -81,22 +75,22 @@ class Agent:
                     broker,
                     address,
                     dispatcher,
-                    lambda: dispatcher.begin(work.hand_over),
+                    lambda: dispatcher.begin(lanes.hand_over),
                     self._alive,
                 ).run(stop)
             finally:
                 self._stopping()
-                self._end(dispatcher, cleanup)
+                self._end(dispatcher, deposer)
                 publisher.finish(FAREWELL)
                 line.close()
 
-    def _end(self, dispatcher: CommandDispatcher, cleanup: DeposedCleanup) -> None:
+    def _end(self, dispatcher: CommandDispatcher, deposer: Deposer) -> None:
         end = elapsed() + self._finish
         if not self._wait(dispatcher, end):
             LOG.warning("Killing the commands that are still running")
             dispatcher.stop_running()
             self._wait(dispatcher, elapsed() + runner.GRACE + runner.UNKILLABLE + 2 * runner.LINGER)
-        cleanup.finish(end - elapsed())
+        deposer.finish(end - elapsed())
 
     def _wait(self, dispatcher: CommandDispatcher, end: float) -> bool:
         while not dispatcher.wait_until_quiet(min(1.0, max(0.0, end - elapsed()))):
@@ -104,21 +98,3 @@ class Agent:
             if elapsed() >= end:
                 return False
         return True
-
-
-def _tidy_up(journal: Journal) -> list[JournalEntry]:
-    """Kill what a former agent left running; return the commands whose outcome is unknown."""
-    for row in journal.open_rows():
-        if row.state == "started":
-            # Without a recorded process the program was never run: see runner.run.
-            killed = row.process is not None and runner.kill_leftovers(row.process)
-            message = "the agent died while the command ran"
-            if killed:
-                message += ", and its remaining processes were killed"
-            LOG.warning("%s (%s): %s", row.name, row.id, message)
-            try:
-                journal.leave(row.epoch, row.id, "unknown", message)
-            except sqlite3.Error as error:
-                # Its outcome is examined when it is requested again and the journal is writable.
-                LOG.error("The journal is not usable: %s", error)
-    return [row for row in journal.open_rows() if row.state == "unknown"]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Incoming messages: each is checked, and then answered, joined to a known command, or queued.
 
-This module does not need kombu: a message is a :class:`.jobs.Delivery`. Only the thread that owns
+This module does not need kombu: a message is a :class:`Delivery`. Only the thread that owns
 the connection may acknowledge messages, so only it may call ``take_command``, ``take_notice``,
 ``begin`` and ``drop_waiting``. Any thread may call everything else.
 """
@@ -11,24 +11,65 @@ from __future__ import annotations
 import logging
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol
 
 from mistral_failover.agent import wire
 from mistral_failover.agent.daemon import messages
-from mistral_failover.agent.daemon.config import AgentConfig
-from mistral_failover.agent.daemon.jobs import Delivery, Job, elapsed
 from mistral_failover.agent.daemon.journal import Journal, JournalEntry
-from mistral_failover.agent.daemon.known_outcome import has_begun, known_outcome_of
 from mistral_failover.agent.daemon.messages import Refused, Request
-from mistral_failover.agent.daemon.result_publisher import AgentReports
+from mistral_failover.agent.daemon.outbox import AgentReports
+from mistral_failover.agent.daemon.settings import AgentConfig, CommandSpec
 from mistral_failover.fault_points import reach
 
 LOG = logging.getLogger(__name__)
 
 _REPLIES = 8  # of one command at a time: a sender that asks again has a new address for the answer
 _WORDS = 2.0  # seconds between two progress reports of one command, at most
+
+
+def elapsed() -> float:
+    """Seconds on a clock that also counts while the machine is suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Delivery(Protocol):
+    """A message as a broker delivers it."""
+
+    body: Any
+    headers: Any
+
+    def ack(self) -> None:
+        """Acknowledge it."""
+        ...
+
+
+@dataclass(eq=False)
+class Job:
+    """A command that waits for its lane, or has begun.
+
+    ``deadline``: when, by :func:`elapsed`, no sender waits for its start any more. ``asked``: a
+    sender asked for it; otherwise the agent only finds out its outcome. ``began``: by
+    :func:`elapsed`.
+    """
+
+    request: Request
+    spec: CommandSpec
+    deadline: float
+    delivery: Delivery | None
+    asked: bool = True
+    began: float | None = None
+    spoke: float = 0.0
+    deposed: bool = False
+    replies: list[str] = field(default_factory=list)
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def key(self) -> tuple[int, str]:
+        """Its identity: the same id in another epoch is another command."""
+        return self.request.epoch, self.request.id
 
 
 class CommandDispatcher:
@@ -279,7 +320,7 @@ class CommandDispatcher:
         try:
             with self._changed:
                 row = self._journal.find(request.epoch, request.id)
-                if row is None or not has_begun(row):
+                if row is None or not row.has_begun:
                     refusal = Refused("REFUSED", "The agent's journal is not usable.")
                     self._journal.start(
                         request.epoch,
@@ -323,7 +364,18 @@ class CommandDispatcher:
     def _in_hindsight(
         self, request: Request, error: Refused, *, same: bool = False
     ) -> dict[str, Any] | Refused | None:
-        return known_outcome_of(self._journal, self._identity, request, error, same=same)
+        """Return the answer for a command that is not (or no longer) carried out. REFUSED and
+        OLD_EPOCH mean that it has not run: if it may have run before, its outcome is unknown
+        instead. Return None if the journal does not know, so that its id is requested again.
+        ``same``: it is the journal's command, so the sender may receive its result."""
+        try:
+            row = self._journal.find(request.epoch, request.id)
+        except sqlite3.Error as failure:
+            LOG.error("The journal is not usable: %s", failure)
+            return None
+        if row is None or not row.has_begun or (row.state == "done" and not same):
+            return error
+        return messages.recorded(self._identity, request, row, replayed=True)
 
     def _enter(self, epoch: int) -> list[Delivery]:
         """A later epoch is current: kill what runs and void what waits. Return the messages that

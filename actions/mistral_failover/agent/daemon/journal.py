@@ -79,6 +79,11 @@ class JournalEntry:
         return "; ".join(filter(None, (self.message, self.finding)))
 
     @property
+    def has_begun(self) -> bool:
+        """Whether it may have taken effect."""
+        return self.state in ("started", "unknown", "done")
+
+    @property
     def process(self) -> ProcessIdentity | None:
         """Its process, if the journal knows one."""
         if self.pid is None or self.start_ticks is None or self.boot_id is None:
@@ -104,10 +109,12 @@ _COLUMNS = tuple(f.name for f in fields(JournalEntry))
 class Journal:
     """The journal of one agent; safe to use from several threads."""
 
-    def __init__(self, folder: Path, *, hold: bool = True) -> None:
+    def __init__(self, folder: Path, *, hold: bool = True, safe: bool = True) -> None:
         """Open the journal, and create it if it is missing. ``hold``: as the agent, of which only
-        one may run; commands that read or settle need not. Raises `JournalError`."""
+        one may run; commands that read or settle need not. ``safe``: what is written survives a
+        loss of power; an emulated one needs not survive a real one. Raises `JournalError`."""
         self._folder = folder
+        self._safe = safe
         self._lock = threading.RLock()
         self._held: int | None = None
         try:
@@ -339,6 +346,8 @@ class Journal:
             )
 
     def _open(self) -> sqlite3.Connection:
+        if not self._safe:
+            return open_file(self._folder, alone=True, safe=False)
         try:
             return open_file(self._folder)
         except sqlite3.OperationalError:

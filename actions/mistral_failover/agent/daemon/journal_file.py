@@ -129,10 +129,11 @@ def has_file(folder: Path) -> bool:
     return (folder / _FILE).is_file()
 
 
-def open_file(folder: Path, *, alone: bool = False) -> sqlite3.Connection:
+def open_file(folder: Path, *, alone: bool = False, safe: bool = True) -> sqlite3.Connection:
     """Open the journal in a folder; create it if it is missing. ``alone``: without the file that it
     would share with other processes, which takes space; they cannot use the journal in the
-    meantime. Raises `JournalError`, sqlite3.Error."""
+    meantime. ``safe``: what is committed survives a loss of power. Raises `JournalError`,
+    sqlite3.Error."""
     path = folder / _FILE
     os.close(_open(path, os.O_RDWR | os.O_CREAT))
     db = sqlite3.connect(path, timeout=10.0, check_same_thread=False)
@@ -140,7 +141,7 @@ def open_file(folder: Path, *, alone: bool = False) -> sqlite3.Connection:
         if alone:
             db.execute("PRAGMA locking_mode = EXCLUSIVE")
         db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = FULL")
+        db.execute(f"PRAGMA synchronous = {'FULL' if safe else 'OFF'}")
         with closing(db.cursor()) as cursor:
             cursor.execute("BEGIN IMMEDIATE")
             version = cursor.execute("PRAGMA user_version").fetchone()[0]

@@ -18,11 +18,11 @@ from typing import Any
 
 from mistral_failover.agent.broker import ERRORS, Broker, forget
 from mistral_failover.agent.daemon import config as configuration
-from mistral_failover.agent.daemon.config import AgentConfig
 from mistral_failover.agent.daemon.config_reader import ConfigError
 from mistral_failover.agent.daemon.daemon import Agent
 from mistral_failover.agent.daemon.journal import Journal, JournalEntry
 from mistral_failover.agent.daemon.journal_file import JournalError, has_file, unusable
+from mistral_failover.agent.daemon.settings import AgentConfig
 from mistral_failover.agent.systemd import Notifier, clock_is_set, log_to_stderr
 from mistral_failover.model.text import clean
 

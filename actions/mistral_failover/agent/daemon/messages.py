@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
 from mistral_failover.agent import wire
-from mistral_failover.agent.daemon.config import CommandSpec
-from mistral_failover.agent.daemon.identity import Identity
 from mistral_failover.agent.daemon.journal import JournalEntry
+from mistral_failover.agent.daemon.settings import CommandSpec, Identity
 from mistral_failover.agent.wire import MAX_OUTPUT
 
 SKEW = 300.0

@@ -1,12 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages of an agent that the broker has not confirmed yet."""
+"""Outgoing messages of an agent: progress, results, heartbeats. They wait until the broker has
+confirmed them."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
+
+from mistral_failover.agent import wire
+from mistral_failover.agent.daemon import messages
+from mistral_failover.agent.daemon.messages import Refused, Request
+from mistral_failover.agent.daemon.settings import Identity
 
 LONGEST = 1000
 """Messages that wait at most; a dropped one is requested again."""
@@ -91,3 +99,84 @@ class Outbox:
         """Wait until everything is sent; return False if that takes more than ``seconds``."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._waiting, seconds)
+
+
+class AgentReports:
+    """Makes documents, signs them and puts them into the outbox."""
+
+    def __init__(self, identity: Identity, outbox: Outbox) -> None:
+        self._identity = identity
+        self._outbox = outbox
+
+    def word(self, request: Request, state: str, seconds: float) -> None:
+        """Report that a command was ``accepted``, or has been ``running`` for this many seconds. A
+        later report replaces one that the broker does not have yet."""
+        document = messages.result(self._identity, request, state, seconds=seconds)
+        self._put(("word", _about(request)), request, document, final=False)
+
+    def end(self, request: Request, document: dict[str, Any], replies: Iterable[str]) -> None:
+        """Send a command's outcome to every sender that asked for it."""
+        about = _about(request)
+        self._outbox.drop(("word", about))
+        for reply_to in replies:
+            self._put((f"end {about}", reply_to), request, document, final=True, to=reply_to)
+
+    def refused(self, request: Request, error: Refused, replies: Iterable[str]) -> None:
+        """Report that a command is not carried out, and why."""
+        said = {"code": error.code, "message": error.message}
+        document = messages.result(self._identity, request, "refused", **said)
+        self.end(request, document, replies)
+
+    def heartbeat(
+        self,
+        member: str,
+        epoch: int,
+        running: list[str],
+        deposed: str | None,
+        seconds_up: float,
+        *,
+        stopping: bool,
+        commands: Iterable[str],
+    ) -> None:
+        """Send a heartbeat with the epoch, the running commands, whether something of an earlier
+        epoch is still being stopped, and the names of all ``commands`` of the allow-list (none if
+        they are too long)."""
+        known = sorted(commands)
+        document = {
+            "group_id": self._identity.group_id,
+            "member": member,
+            "server_id": self._identity.server_id,
+            "epoch": epoch,
+            "running": running[: wire.MAX_RUNNING],
+            "deposed": deposed,
+            "stopping": stopping,
+            "commands": known if sum(map(len, known)) <= wire.MAX_KNOWN else None,
+            "at": time.time(),
+            "seconds_up": seconds_up,
+        }
+        sealed = wire.seal(
+            "heartbeat", document, self._identity.key_for("heartbeat", member, epoch)
+        )
+        queue = self._identity.address.heartbeats
+        self._outbox.put(("heartbeat", ""), Message(wire.HEARTBEATS, queue, sealed, final=False))
+
+    def wake(self) -> None:
+        """Something is due earlier than expected."""
+        self._outbox.wake()
+
+    def _put(
+        self,
+        key: tuple[str, str],
+        request: Request,
+        document: dict[str, Any],
+        *,
+        final: bool,
+        to: str | None = None,
+    ) -> None:
+        signed_with = self._identity.key_for("result", request.member, request.epoch)
+        sealed = messages.seal_fitting("result", document, signed_with)
+        self._outbox.put(key, Message(wire.RESULTS, to or request.reply_to, sealed, final))
+
+
+def _about(request: Request) -> str:
+    return f"{request.epoch} {request.id}"

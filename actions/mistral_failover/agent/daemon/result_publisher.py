@@ -1,22 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Outgoing messages of an agent: progress, results, heartbeats."""
+"""The connection that sends what waits in an agent's outbox."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from kombu.exceptions import ChannelError
 
-from mistral_failover.agent import wire
 from mistral_failover.agent.broker import ERRORS, Broker, forget, wait
-from mistral_failover.agent.daemon import messages
 from mistral_failover.agent.daemon.backoff import Backoff
-from mistral_failover.agent.daemon.identity import Identity
-from mistral_failover.agent.daemon.messages import Refused, Request
 from mistral_failover.agent.daemon.outbox import Message, Outbox
 from mistral_failover.agent.wire import HEARTBEATS, Address
 from mistral_failover.fault_points import reach
@@ -26,87 +22,6 @@ ALIVE = 4.0
 """Seconds after which an idle connection is serviced."""
 SHORTEST = 0.5
 """Minimum seconds between two attempts."""
-
-
-class AgentReports:
-    """Makes documents, signs them and puts them into the outbox."""
-
-    def __init__(self, identity: Identity, outbox: Outbox) -> None:
-        self._identity = identity
-        self._outbox = outbox
-
-    def word(self, request: Request, state: str, seconds: float) -> None:
-        """Report that a command was ``accepted``, or has been ``running`` for this many seconds. A
-        later report replaces one that the broker does not have yet."""
-        document = messages.result(self._identity, request, state, seconds=seconds)
-        self._put(("word", _about(request)), request, document, final=False)
-
-    def end(self, request: Request, document: dict[str, Any], replies: Iterable[str]) -> None:
-        """Send a command's outcome to every sender that asked for it."""
-        about = _about(request)
-        self._outbox.drop(("word", about))
-        for reply_to in replies:
-            self._put((f"end {about}", reply_to), request, document, final=True, to=reply_to)
-
-    def refused(self, request: Request, error: Refused, replies: Iterable[str]) -> None:
-        """Report that a command is not carried out, and why."""
-        said = {"code": error.code, "message": error.message}
-        document = messages.result(self._identity, request, "refused", **said)
-        self.end(request, document, replies)
-
-    def heartbeat(
-        self,
-        member: str,
-        epoch: int,
-        running: list[str],
-        deposed: str | None,
-        seconds_up: float,
-        *,
-        stopping: bool,
-        commands: Iterable[str],
-    ) -> None:
-        """Send a heartbeat with the epoch, the running commands, whether something of an earlier
-        epoch is still being stopped, and the names of all ``commands`` of the allow-list (none if
-        they are too long)."""
-        known = sorted(commands)
-        document = {
-            "group_id": self._identity.group_id,
-            "member": member,
-            "server_id": self._identity.server_id,
-            "epoch": epoch,
-            "running": running[: wire.MAX_RUNNING],
-            "deposed": deposed,
-            "stopping": stopping,
-            "commands": known if sum(map(len, known)) <= wire.MAX_KNOWN else None,
-            "at": time.time(),
-            "seconds_up": seconds_up,
-        }
-        sealed = wire.seal(
-            "heartbeat", document, self._identity.key_for("heartbeat", member, epoch)
-        )
-        queue = self._identity.address.heartbeats
-        self._outbox.put(("heartbeat", ""), Message(wire.HEARTBEATS, queue, sealed, final=False))
-
-    def wake(self) -> None:
-        """Something is due earlier than expected."""
-        self._outbox.wake()
-
-    def _put(
-        self,
-        key: tuple[str, str],
-        request: Request,
-        document: dict[str, Any],
-        *,
-        final: bool,
-        to: str | None = None,
-    ) -> None:
-        signed_with = self._identity.key_for("result", request.member, request.epoch)
-        sealed = messages.seal_fitting("result", document, signed_with)
-        self._outbox.put(key, Message(wire.RESULTS, to or request.reply_to, sealed, final))
-
-
-def _about(request: Request) -> str:
-    return f"{request.epoch} {request.id}"
 
 
 class PublisherConnection:
@@ -120,9 +35,13 @@ class PublisherConnection:
         self._connection: Any = None
         self._channel: Any = None
 
-    def exists(self, queue: str) -> bool:
-        """Ask the broker whether a queue exists. Raises ``broker.ERRORS``."""
-        return bool(self._use(lambda: self._broker.queue_exists(self._connection, queue)))
+    def exists(self, queue: str) -> bool | None:
+        """Ask the broker whether a queue exists; None: it does not answer."""
+        try:
+            return bool(self._use(lambda: self._broker.queue_exists(self._connection, queue)))
+        except ERRORS as error:
+            LOG.warning("The broker does not tell whether %s exists: %s", queue, error)
+            return None
 
     def publish(self, message: Message) -> None:
         """Send a message; return once the broker has confirmed it. Raises ``broker.ERRORS``."""

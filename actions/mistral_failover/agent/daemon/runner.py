@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
 
-from mistral_failover.agent.daemon.config import Account
 from mistral_failover.agent.daemon.journal import ProcessIdentity
+from mistral_failover.agent.daemon.settings import Account
 from mistral_failover.agent.wire import MAX_OUTPUT
 from mistral_failover.fault_points import reach
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carrying out a command once: one thread per lane.
+"""Carrying out a command once.
 
-The records written before and after decide what a repeat may do; see ``docs/agent.md``.
+The records written before and after decide what a repeat may do; see ``docs/agent.md``. The rules
+run no program themselves: they yield it, and continue with its end. So they hold wherever the
+programs run: in processes of this server (:func:`drive`), or in a guest that a test emulates.
 """
 
 from __future__ import annotations
@@ -10,21 +12,73 @@ import logging
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
-from mistral_failover.agent.broker import ERRORS
 from mistral_failover.agent.daemon import messages, runner
 from mistral_failover.agent.daemon.backoff import Backoff
-from mistral_failover.agent.daemon.config import AgentConfig, CommandSpec
-from mistral_failover.agent.daemon.dispatcher import CommandDispatcher
-from mistral_failover.agent.daemon.jobs import Job, elapsed
+from mistral_failover.agent.daemon.dispatcher import CommandDispatcher, Job, elapsed
 from mistral_failover.agent.daemon.journal import Journal, JournalEntry, ProcessIdentity, State
-from mistral_failover.agent.daemon.known_outcome import has_begun
 from mistral_failover.agent.daemon.messages import Refused
+from mistral_failover.agent.daemon.settings import AgentConfig, CommandSpec
 from mistral_failover.fault_points import reach
 
 LOG = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+
+@dataclass(eq=False)
+class Program:
+    """A program of a command, to run to its end. ``stop``, once set, kills it. ``began`` records
+    its process before its first instruction; if that raises, the program is killed."""
+
+    spec: CommandSpec
+    argv: list[str]
+    command_id: str
+    stop: threading.Event
+    began: Callable[[ProcessIdentity], None] | None = None
+
+
+Steps = Generator[Program, runner.ProgramExit, _T]
+"""Work that yields each program that it needs, and continues with its end."""
+
+
+def drive(steps: Steps[_T]) -> _T:
+    """Do the work in this thread, with the programs in processes of this server."""
+    try:
+        program = next(steps)
+        while True:
+            try:
+                ended = _run(program)
+            except Exception as error:  # noqa: BLE001 - the work's own handlers judge it
+                program = steps.throw(error)
+            else:
+                program = steps.send(ended)
+    except StopIteration as end:
+        result: _T = end.value
+        return result
+
+
+def _run(program: Program) -> runner.ProgramExit:
+    spec = program.spec
+    ended = runner.run(
+        program.argv,
+        limit=spec.limit,
+        environment={**spec.variables(), runner.COMMAND_ID: program.command_id},
+        folder=spec.folder,
+        account=spec.account,
+        stop=program.stop,
+        began=program.began,
+    )
+    if ended.held and program.began is not None:
+        LOG.warning(
+            "%s left a process behind that still holds its output open. The agent stops reading "
+            "it: redirect the output of that process.",
+            spec.name,
+        )
+    return ended
 
 
 class _AgentStopping(Exception):  # noqa: N818 - it names what happened
@@ -32,39 +86,26 @@ class _AgentStopping(Exception):  # noqa: N818 - it names what happened
 
 
 class Worker:
-    """Carries out started commands. ``exists``: asks the broker whether a queue exists; raises
-    ``broker.ERRORS`` when it does not answer."""
+    """Carries out started commands. ``exists``: asks the broker whether a queue exists; None: it
+    does not answer."""
 
     def __init__(
         self,
         config: AgentConfig,
         journal: Journal,
         dispatcher: CommandDispatcher,
-        exists: Callable[[str], bool],
+        exists: Callable[[str], bool | None],
     ) -> None:
         self._config = config
         self._journal = journal
         self._desk = dispatcher
         self._exists = exists
-        self._lanes: dict[str, queue.SimpleQueue[Job]] = {}
 
-    def hand_over(self, job: Job) -> None:
-        """Queue a job behind the others of its lane."""
-        lane = job.spec.lane
-        if lane not in self._lanes:
-            self._lanes[lane] = queue.SimpleQueue()
-            threading.Thread(target=self._serve, args=(lane,), name=lane, daemon=True).start()
-        self._lanes[lane].put(job)
-
-    def _serve(self, lane: str) -> None:
-        while True:
-            self.carry_out(self._lanes[lane].get())
-
-    def carry_out(self, job: Job) -> None:
+    def carry_out(self, job: Job) -> Steps[None]:
         """Carry out a started job and send the outcome; raises nothing."""
         request = job.request
         try:
-            document = self._outcome(job)
+            document = yield from self._outcome(job)
         except Exception:
             LOG.exception("%s (%s) failed in the agent", request.name, request.id)
             document = self._after_a_failure(job)
@@ -84,16 +125,16 @@ class Worker:
         except (sqlite3.Error, LookupError) as error:
             LOG.error("The journal is not usable: %s", error)
             return None
-        if not has_begun(row):
+        if not row.has_begun:
             return Refused("REFUSED", "The agent failed before the command ran.")
         return messages.recorded(self._config.identity, job.request, row, replayed=False)
 
-    def _outcome(self, job: Job) -> dict[str, Any] | Refused | None:
+    def _outcome(self, job: Job) -> Steps[dict[str, Any] | Refused | None]:
         """Return the outcome to send; None: nothing."""
         try:
             state = self._found(job).state
             # An operator may have settled it while it waited.
-            if state == "done" or (state == "unknown" and not self._find_out(job)):
+            if state == "done" or (state == "unknown" and not (yield from self._find_out(job))):
                 return self._recorded(job, replayed=True)
             if not self._desk.wanted(job):
                 return None
@@ -104,16 +145,16 @@ class Worker:
                     request.epoch, request.id, request.name, request.arguments, request.reply_to
                 )
             self._see_that_it_may_begin(job)
-            return self._run(job, argv)
+            return (yield from self._run(job, argv))
         except Refused as refusal:
             return refusal
         except _AgentStopping:
             return None
 
-    def _find_out(self, job: Job) -> bool:
+    def _find_out(self, job: Job) -> Steps[bool]:
         """Return whether a command with an unknown outcome may run again."""
         request = job.request
-        state, finding = find_outcome(job.spec, self._found(job), job.stop)
+        state, finding = yield from find_outcome(job.spec, self._found(job), job.stop)
         if job.deposed:
             return False
         if job.stop.is_set():
@@ -132,11 +173,7 @@ class Worker:
         commands = self._config.identity.address.commands(request.epoch)
         pauses = Backoff(0.1, 2.0)
         while True:
-            try:
-                there = self._exists(commands)
-            except ERRORS as error:
-                LOG.warning("The broker does not tell whether the epoch is current: %s", error)
-                there = None
+            there = self._exists(commands)
             if there is False or job.deposed:
                 self._leave(job, "refused", "its epoch had ended")
                 raise Refused("OLD_EPOCH", f"Epoch {request.epoch} of the member has ended.")
@@ -153,14 +190,14 @@ class Worker:
     def _argv(self, job: Job) -> list[str]:
         return job.spec.words(job.spec.argv, messages.values_of(job.request.arguments, job.spec))
 
-    def _run(self, job: Job, argv: list[str]) -> dict[str, Any]:
+    def _run(self, job: Job, argv: list[str]) -> Steps[dict[str, Any]]:
         request = job.request
 
         def began(process: ProcessIdentity) -> None:
             self._journal.running(request.epoch, request.id, process)
 
         LOG.info("%s (%s) begins", request.name, request.id)
-        ended = run_command(job.spec, argv, request.id, job.stop, began)
+        ended = yield Program(job.spec, argv, request.id, job.stop, began)
         reach("agent.ended")
         LOG.info(
             "%s (%s) ended with %d after %.1f s",
@@ -213,26 +250,9 @@ class Worker:
         self._journal.leave(job.request.epoch, job.request.id, state, message)
 
 
-def run_command(
-    spec: CommandSpec,
-    argv: list[str],
-    command_id: str,
-    stop: threading.Event,
-    began: Callable[[ProcessIdentity], None],
-) -> runner.ProgramExit:
-    """Run a command that the journal has as started. ``began`` records its process; if that raises,
-    the command is killed."""
-    ended = _run(spec, argv, command_id, stop, began)
-    if ended.held:
-        LOG.warning(
-            "%s left a process behind that still holds its output open. The agent stops reading "
-            "it: redirect the output of that process.",
-            spec.name,
-        )
-    return ended
-
-
-def find_outcome(spec: CommandSpec, row: JournalEntry, stop: threading.Event) -> tuple[State, str]:
+def find_outcome(
+    spec: CommandSpec, row: JournalEntry, stop: threading.Event
+) -> Steps[tuple[State, str]]:
     """Find out the outcome of a command: ``done``, ``received`` (it may run again) or ``unknown``,
     and a sentence. ``stop`` kills the check; then the outcome is unknown."""
     said = "it has no check"
@@ -241,7 +261,7 @@ def find_outcome(spec: CommandSpec, row: JournalEntry, stop: threading.Event) ->
             argv = spec.words(spec.check, messages.values_of(row.arguments, spec))
         except Refused as error:
             return "unknown", f"its check failed: {error.message.rstrip('.')}"
-        ended = _run(spec, argv, row.id, stop, None)
+        ended = yield Program(spec, argv, row.id, stop)
         if ended.exit_code == 0:
             return "done", "its check found that it took effect"
         if ended.exit_code == 1:
@@ -252,20 +272,39 @@ def find_outcome(spec: CommandSpec, row: JournalEntry, stop: threading.Event) ->
     return "unknown", said
 
 
-def _run(
-    spec: CommandSpec,
-    argv: list[str],
-    command_id: str,
-    stop: threading.Event,
-    began: Callable[[ProcessIdentity], None] | None,
-) -> runner.ProgramExit:
-    account = spec.account
-    return runner.run(
-        argv,
-        limit=spec.limit,
-        environment={**spec.variables(), runner.COMMAND_ID: command_id},
-        folder=spec.folder,
-        account=account,
-        stop=stop,
-        began=began,
-    )
+def tidy_up(journal: Journal) -> list[JournalEntry]:
+    """Kill what a former agent left running; return the commands whose outcome is unknown."""
+    for row in journal.open_rows():
+        if row.state == "started":
+            # Without a recorded process the program was never run: see runner.run.
+            killed = row.process is not None and runner.kill_leftovers(row.process)
+            message = "the agent died while the command ran"
+            if killed:
+                message += ", and its remaining processes were killed"
+            LOG.warning("%s (%s): %s", row.name, row.id, message)
+            try:
+                journal.leave(row.epoch, row.id, "unknown", message)
+            except sqlite3.Error as error:
+                # Its outcome is examined when it is requested again and the journal is writable.
+                LOG.error("The journal is not usable: %s", error)
+    return [row for row in journal.open_rows() if row.state == "unknown"]
+
+
+class Lanes:
+    """A thread for each lane: its commands run one after another."""
+
+    def __init__(self, carry_out: Callable[[Job], Steps[None]]) -> None:
+        self._carry_out = carry_out
+        self._waiting: dict[str, queue.SimpleQueue[Job]] = {}
+
+    def hand_over(self, job: Job) -> None:
+        """Queue a job behind the others of its lane."""
+        lane = job.spec.lane
+        if lane not in self._waiting:
+            self._waiting[lane] = queue.SimpleQueue()
+            threading.Thread(target=self._serve, args=(lane,), name=lane, daemon=True).start()
+        self._waiting[lane].put(job)
+
+    def _serve(self, lane: str) -> None:
+        while True:
+            drive(self._carry_out(self._waiting[lane].get()))

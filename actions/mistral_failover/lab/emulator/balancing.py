@@ -14,8 +14,7 @@ from starlette.routing import Route
 
 from mistral_failover.lab.emulator.core import Emulation, transition
 from mistral_failover.lab.emulator.state import LoadBalancer, Pool, PoolMember, new_id
-from mistral_failover.lab.emulator.web import ApiError, Call, Service, endpoint, take_fault
-from mistral_failover.lab.emulator.wire import paged
+from mistral_failover.lab.emulator.web import ApiError, Call, Service, endpoint, paged, take_fault
 
 MAX_WEIGHT = 256
 _CHANGEABLE = {"name", "admin_state_up", "weight", "backup"}

@@ -22,8 +22,16 @@ from mistral_failover.lab.emulator.state import (
     new_id,
     stable_hex,
 )
-from mistral_failover.lab.emulator.web import ApiError, Call, Service, endpoint, utc
-from mistral_failover.lab.emulator.wire import microversion, newest, paged
+from mistral_failover.lab.emulator.web import (
+    ApiError,
+    Call,
+    Service,
+    endpoint,
+    microversion,
+    newest,
+    paged,
+    utc,
+)
 
 _FAULTS = {
     400: "badRequest",

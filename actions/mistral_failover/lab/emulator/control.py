@@ -9,17 +9,15 @@ from starlette.routing import Route
 
 from mistral_failover.lab.emulator import (
     agents,
-    alarms,
+    alarming,
     attachments,
     faults,
     guests,
     identity,
     ports,
-    trusts,
 )
 from mistral_failover.lab.emulator.state import Application, ApplicationCredential, User, new_id
-from mistral_failover.lab.emulator.web import Call, Service, endpoint, plain_error
-from mistral_failover.lab.emulator.wire import numbers
+from mistral_failover.lab.emulator.web import Call, Service, endpoint, numbers, plain_error
 
 
 def error_body(status: int, message: str) -> dict[str, Any]:
@@ -108,7 +106,7 @@ def _mint(call: Call) -> Any:
         trustee = _user(call, "admin")  # plays the service that the trust is made for
         parties = {"trustor": user.id, "trustee": trustee.id, "project_id": user.project_id}
         roles = ["admin" if user.admin else "member"]
-        trust = trusts.make(call.emulation, **parties, expires_at=None, roles=roles)
+        trust = identity.make_trust(call.emulation, **parties, expires_at=None, roles=roles)
     token = identity.issue(
         call.emulation,
         user,
@@ -179,8 +177,7 @@ def _guests(call: Call) -> Any:
                 "running": guests.runs(call.emulation, guest),
                 "answers": guests.answers(call.emulation, guest),
                 "condition": guest.condition,
-                "epoch": guest.epoch,
-                "deposed": guest.deposed,
+                "notice": guest.notice,
                 "applications": sorted(guest.applications),
                 "volumes": guest.volumes,
                 "addresses": sorted({a for each in guest.interfaces.values() for a in each}),
@@ -234,11 +231,13 @@ def _alarm_body(call: Call) -> Any:
     server_id = call.query("server_id")
     if not server_id:
         raise plain_error("BAD_REQUEST", 400, "server_id is missing.", "Give server_id.")
-    return alarms.body(call.emulation, server_id, call.query("alarm_name") or "server_lost")
+    return alarming.webhook_body(
+        call.emulation, server_id, call.query("alarm_name") or "server_lost"
+    )
 
 
 def _alarm(call: Call) -> Any:
-    alarms.emit(
+    alarming.emit(
         call.emulation,
         url=_text(call, "url"),
         server_id=_text(call, "server_id"),
@@ -260,7 +259,7 @@ GUESTS = (
 too."""
 
 AGENTS = (
-    ("commands", guests.command, "command", "POST"),
+    ("commands", agents.command, "command", "POST"),
     ("epoch", agents.depose, "depose", "POST"),
     ("heartbeat", agents.heartbeat, "heard", "GET"),
 )

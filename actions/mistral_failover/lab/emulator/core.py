@@ -3,18 +3,20 @@
 
 Everything happens on one event loop, so the state needs no lock. A transition is a function
 registered by name; in flight it is a `Timer` (due time, name, arguments), never a closure, so
-that it survives a killed process.
+that it survives a killed process. What runs inside of a guest does not.
 """
 
 import asyncio
+import json
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TextIO
 
-from mistral_failover.lab.emulator.audit import Audit
 from mistral_failover.lab.emulator.latency import Latency
 from mistral_failover.lab.emulator.state import CloudState, Timer, new_id
+from mistral_failover.model.documents import load_json
 
 TRANSITIONS: dict[str, Callable[..., None]] = {}
 
@@ -29,10 +31,73 @@ def transition(name: str) -> Callable[[Callable[..., None]], Callable[..., None]
     return register
 
 
+class Audit:
+    """Events in order, each with `seq` (from 1), `t` (wall time, seconds) and `kind`.
+
+    With a file, every event is a line of JSON, and the events of an earlier process are read
+    back. A line that a crash cut short is dropped.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._events: list[dict[str, Any]] = []
+        self._pending: list[str] = []
+        self._file: TextIO | None = None
+        if path is None:
+            return
+        if path.exists():
+            self._recover(path)
+        self._file = path.open("a", encoding="utf-8")
+
+    def _recover(self, path: Path) -> None:
+        kept = 0
+        for line in path.read_bytes().splitlines(keepends=True):
+            if not line.endswith(b"\n"):
+                break
+            self._events.append(load_json(line, "line"))
+            kept += len(line)
+        with path.open("rb+") as file:
+            file.truncate(kept)
+
+    def record(self, kind: str, /, **details: Any) -> dict[str, Any]:
+        """Adds an event and returns it; `flush` brings it to the file."""
+        event = {"seq": len(self._events) + 1, "t": time.time(), "kind": kind, **details}
+        self._events.append(event)
+        if self._file is not None:
+            self._pending.append(json.dumps(event) + "\n")
+        return event
+
+    def since(self, seq: int, kind: str | None = None) -> list[dict[str, Any]]:
+        """The events after number `seq`, all or those of one kind."""
+        events = self._events[max(seq, 0) :]
+        return events if kind is None else [event for event in events if event["kind"] == kind]
+
+    def flush(self) -> None:
+        """Writes what is pending; after this a killed process loses none of it."""
+        if self._file is not None and self._pending:
+            self._file.write("".join(self._pending))
+            self._file.flush()
+            self._pending.clear()
+
+    def close(self) -> None:
+        """Flushes and closes the file."""
+        self.flush()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class Process(Protocol):
+    """What runs in a guest, and ends with it."""
+
+    def end(self) -> None:
+        """End it at once."""
+
+
 class Emulation:
     """One emulated cloud.
 
-    :param state_dir: where the state and the audit live; None keeps both in memory.
+    :param state_dir: where the state, the audit and the guests' disks live; None keeps the first
+        two in memory, and the disks in a temporary folder.
     :param latency: how long things take.
     :param save_every: seconds between two writings of the state. By default it is written with each
         change, so a killed process loses nothing; with thousands of servers that takes long.
@@ -47,6 +112,8 @@ class Emulation:
             state_dir.mkdir(parents=True, exist_ok=True)
         if self._path is not None and self._path.exists():
             self.state = CloudState.loads(self._path.read_text(encoding="utf-8"))
+        self._temporary = tempfile.TemporaryDirectory() if state_dir is None else None
+        self._disks = Path(self._temporary.name if self._temporary else state_dir or "", "disks")
         self.audit = Audit(None if state_dir is None else state_dir / "audit.jsonl")
         self.latency = latency
         # Times set at the start override those of an earlier process.
@@ -57,6 +124,8 @@ class Emulation:
         self.started_at = time.time()
         self.last_request = time.monotonic()
         self.background: set[asyncio.Task[Any]] = set()
+        self.agents: dict[str, Process] = {}
+        self.replies: dict[str, dict[str, Any] | None] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._handles: dict[str, asyncio.TimerHandle] = {}
         self._waiters: dict[str, list[asyncio.Future[None]]] = {}
@@ -68,6 +137,9 @@ class Emulation:
     def start(self) -> None:
         """Continues the transitions in flight; those already due happen at once, in order."""
         self._loop = asyncio.get_running_loop()
+        for operation, record in list(self.state.operations.items()):
+            if record["kind"] == "command":
+                self.finish(operation, "no_answer")
         for timer in sorted(self.state.timers.values(), key=lambda t: t.due):
             self._arm(timer)
 
@@ -76,9 +148,18 @@ class Emulation:
         for handle in self._handles.values():
             handle.cancel()
         self._handles.clear()
+        for agent in self.agents.values():
+            agent.end()
+        self.agents.clear()
         self._save_every = 0.0
         self.flush()
         self.audit.close()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def disk(self, server_id: str) -> Path:
+        """The folder that is the disk of a server's guest."""
+        return self._disks / server_id
 
     def changed(self) -> None:
         """Marks the state as changed; it is written once for all changes of a loop's turn."""

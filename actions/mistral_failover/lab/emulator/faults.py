@@ -37,27 +37,27 @@ API_FAULTS = (
 
 
 def _booting(emulation: Emulation, guest: Guest) -> None:
-    del emulation
-    guest.heard_at = None
+    guests.end_agent(emulation, guest.server_id)
+    guest.heartbeat = None
     guest.condition = "booting"
 
 
 def _crash(emulation: Emulation, guest: Guest) -> None:
-    guests.fall_silent(guest)
+    emulation.fire("agent.silent", server_id=guest.server_id)
+    guests.end_agent(emulation, guest.server_id)
     guest.condition = "crashed"
     guests.end_applications(emulation, guest, "crash")
 
 
 def _hang(emulation: Emulation, guest: Guest) -> None:
-    del emulation
-    guests.fall_silent(guest)
+    emulation.fire("agent.silent", server_id=guest.server_id)
     guest.condition = "hung"
 
 
 def _thaw(emulation: Emulation, guest: Guest) -> None:
     if guest.condition == "hung":
         guest.condition = "healthy"
-        emulation.fire("notice.read", server_id=guest.server_id)
+        emulation.fire("agent.back", server_id=guest.server_id)
 
 
 def _application(emulation: Emulation, guest: Guest) -> None:

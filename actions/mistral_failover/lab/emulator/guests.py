@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guests: the applications in them, the volumes they write to, and the commands they obey.
+"""Guests: the machines, the applications in them, and the volumes that these write to.
 
-A guest obeys named commands only. It journals each command's id: the same id again returns the
-recorded result without effect, and an epoch lower than the highest seen is refused. The journal
-lives on the guest's disk, so it outlives a reboot, but not the server.
+The agent in a guest is in `agents`. Its journal lives on the guest's disk, so it outlives a reboot,
+but not the server.
 
 Nothing here prevents harm: violations of invariants are written to the audit as a `violation`
 (`two_writers`, `application_on_two_servers`, `address_on_two_servers`, `detached_while_writing`,
@@ -11,18 +10,15 @@ Nothing here prevents harm: violations of invariants are written to the audit as
 """
 
 import dataclasses
+import shutil
 import time
 from collections.abc import Iterator
-from typing import Any
 
-from mistral_failover.agent.wire import UNKNOWN_COMMAND
-from mistral_failover.lab.emulator.core import Emulation, transition
+from mistral_failover.lab.emulator.core import Emulation
 from mistral_failover.lab.emulator.state import Application, Guest, Server
-from mistral_failover.lab.emulator.web import Call, plain_error, take_fault
 
 MOUNT_FAILED = 32
 NOT_RUNNING = 3
-_NEXT = 0.005  # seconds between the end of a command and the beginning of the next one
 
 
 def answers(emulation: Emulation, guest: Guest) -> bool:
@@ -50,31 +46,22 @@ def writers(emulation: Emulation, volume_id: str) -> list[str]:
 
 def boot(emulation: Emulation, server: Server) -> None:
     """Starts a server's guest; no application runs in it yet."""
+    end_agent(emulation, server.id)
     guest = emulation.state.guests.get(server.id)
     if guest is None:
         guest = Guest(server.id, server.project_id, server.host)
         emulation.state.guests[server.id] = guest
     guest.host, guest.powered, guest.condition = server.host, True, "healthy"
-    guest.incarnation += 1
-    guest.busy_until = 0.0
     emulation.audit.record("guest_started", server=server.id, host=server.host)
     emulation.fire("guest.ports", server_id=server.id)
-    emulation.fire("notice.read", server_id=server.id)
+    emulation.fire("agent.back", server_id=server.id)
 
 
-def runs_on(guest: Guest, record: dict[str, Any]) -> bool:
-    """Whether a command of the guest's journal still runs, if its guest does."""
-    return (
-        record["finished_at"] is None
-        and record["incarnation"] == guest.incarnation
-        and record.get("epoch", guest.epoch) >= guest.epoch
-    )
-
-
-def fall_silent(guest: Guest) -> None:
-    """Notes when a guest's agent last answered: now, if it answered until now."""
-    if guest.powered and guest.condition == "healthy":
-        guest.heard_at = time.time()
+def end_agent(emulation: Emulation, server_id: str) -> None:
+    """Ends the agent that runs in a server's guest, with its programs."""
+    agent = emulation.agents.pop(server_id, None)
+    if agent is not None:
+        agent.end()
 
 
 def end_applications(emulation: Emulation, guest: Guest, cause: str) -> None:
@@ -96,7 +83,9 @@ def power_off(emulation: Emulation, server_id: str, cause: str) -> None:
 
 def lose_power(emulation: Emulation, guest: Guest, cause: str) -> None:
     """Switches this guest off."""
-    fall_silent(guest)
+    if emulation.state.guests.get(guest.server_id) is guest:
+        emulation.fire("agent.silent", server_id=guest.server_id)
+        end_agent(emulation, guest.server_id)
     end_applications(emulation, guest, cause)
     guest.powered = False
 
@@ -107,6 +96,7 @@ def leave_behind(emulation: Emulation, server: Server, target: str) -> None:
     guest = emulation.state.guests.pop(server.id, None)
     if guest is None:
         return
+    end_agent(emulation, server.id)
     emulation.state.guests[f"{server.id} left on {guest.host}"] = guest
     emulation.state.guests[server.id] = dataclasses.replace(
         guest,
@@ -116,8 +106,6 @@ def leave_behind(emulation: Emulation, server: Server, target: str) -> None:
         volumes=dict(guest.volumes),
         interfaces={},
         applications={},
-        journal={key: dict(record) for key, record in guest.journal.items()},
-        stopping=False,
     )
 
 
@@ -136,6 +124,7 @@ def destroy(emulation: Emulation, server_id: str, cause: str) -> None:
     """Removes a guest with its disk and journal."""
     power_off(emulation, server_id, cause)
     if emulation.state.guests.pop(server_id, None) is not None:
+        shutil.rmtree(emulation.disk(server_id), ignore_errors=True)
         emulation.audit.record("guest_destroyed", server=server_id, cause=cause)
 
 
@@ -178,19 +167,7 @@ def check_writers(emulation: Emulation, guest: Guest) -> None:
             )
 
 
-def commands_of(emulation: Emulation, guest: Guest) -> list[str]:
-    """The names on the guest's allow-list."""
-    return sorted(name for _, name, _ in _allow_list(emulation, guest))
-
-
-def _allowed(emulation: Emulation, guest: Guest, name: str) -> tuple[str, Application] | None:
-    for verb, allowed, application in _allow_list(emulation, guest):
-        if allowed == name:
-            return verb, application
-    return None
-
-
-def _allow_list(emulation: Emulation, guest: Guest) -> Iterator[tuple[str, str, Application]]:
+def allow_list(emulation: Emulation, guest: Guest) -> Iterator[tuple[str, str, Application]]:
     """Each command that the guest obeys: what it does, its name, the application that it is of."""
     stacks = _stacks_of(emulation, guest.server_id)
     for application in emulation.state.applications.values():
@@ -211,196 +188,17 @@ def _stacks_of(emulation: Emulation, server_id: str) -> list[str]:
     return ids
 
 
-async def command(call: Call) -> Any:
-    """POST /emulator/guests/{server_id}/commands: runs a named command of the allow-list.
-
-    Answers when it has ended; else, after `timeout` seconds, with RUNNING if the agent reported
-    that it is working, or with NO_ANSWER if not.
-    """
-    emulation, server_id = call.emulation, call.path("server_id")
-    wanted = _parse(call.body)
-    guest = emulation.state.guests.get(server_id)
-    known = guest or emulation.state.servers.get(server_id)
-    if known is None or not call.sees(known.project_id):
-        raise plain_error(
-            "NOT_FOUND", 404, f"There is no guest {server_id}.", "Check the server's id."
-        )
-    deadline = time.monotonic() + wanted["timeout"]
-    key = f"command:{server_id}:{wanted['id']}"
-    if guest is not None and answers(emulation, guest):
-        await _obey_the_notice(emulation, guest, wanted, deadline)
-        replay = _accept(emulation, guest, wanted)
-        while time.monotonic() < deadline:
-            _refuse_old(guest, wanted)
-            record = guest.journal[wanted["id"]]
-            if record["finished_at"] is not None and answers(emulation, guest):
-                answer = {key: value for key, value in record.items() if key != "incarnation"}
-                return {**answer, "replayed": replay}
-            if not await emulation.wait_for(key, deadline - time.monotonic()):
-                break
-        _refuse_old(guest, wanted)
-        if answers(emulation, guest):
-            raise _running(wanted["name"])
-    else:
-        operation = emulation.begin("command", server=server_id, command=wanted["name"])
-        emulation.flush()
-        await emulation.wait_for(key, wanted["timeout"])
-        emulation.finish(operation, "no_answer")
-    emulation.audit.record("command_unanswered", server=server_id, command=wanted["name"])
-    raise plain_error(
-        "NO_ANSWER",
-        504,
-        f"The guest {server_id} did not answer within {wanted['timeout']:g} s.",
-        "Check whether the guest still runs; fence it before another takes its role.",
-    )
-
-
-def _parse(body: dict[str, Any]) -> dict[str, Any]:
-    try:
-        parsed = {
-            "id": str(body["id"]),
-            "name": str(body["name"]),
-            "epoch": int(body["epoch"]),
-            "args": dict(body.get("args") or {}),
-            "timeout": float(body.get("timeout", 30)),
-        }
-    except (KeyError, TypeError, ValueError):
-        raise plain_error(
-            "BAD_REQUEST",
-            400,
-            "A command has id, name, epoch (integer), args (object), timeout (seconds).",
-            "Correct the request.",
-        ) from None
-    return parsed
-
-
-async def _obey_the_notice(
-    emulation: Emulation, guest: Guest, wanted: dict[str, Any], deadline: float
-) -> None:
-    """A command comes with a notice of its epoch. An agent that learns from it that it was deposed
-    first stops what it must, and then takes commands."""
-    _refuse_old(guest, wanted)
-    if wanted["epoch"] > guest.notice:
-        guest.notice = wanted["epoch"]
-        emulation.fire("notice.read", server_id=guest.server_id)
-    while guest.stopping:
-        left = deadline - time.monotonic()
-        if left <= 0 or not await emulation.wait_for(f"quiet:{guest.server_id}", left):
-            raise _running("its on_deposed command")
-
-
-def _refuse_old(guest: Guest, wanted: dict[str, Any]) -> None:
-    if wanted["epoch"] < guest.epoch:
-        raise plain_error(
-            "OLD_EPOCH",
-            409,
-            f"The command's epoch {wanted['epoch']} is older than the guest's {guest.epoch}.",
-            "A newer epoch is current; do not repeat the command.",
-        )
-
-
-def _running(name: str) -> Exception:
-    return plain_error("RUNNING", 504, f"{name} is still running", "Ask again with the same id.")
-
-
-def _accept(emulation: Emulation, guest: Guest, wanted: dict[str, Any]) -> bool:
-    """Admits a command to the guest; True when its id was journaled before."""
-    _refuse_old(guest, wanted)
-    journaled = guest.journal.get(wanted["id"])
-    # A command that died with an earlier boot, or was killed, took no effect: the guest runs it
-    # again.
-    if journaled and (journaled["finished_at"] or runs_on(guest, journaled)):
-        emulation.audit.record(
-            "command_replayed", server=guest.server_id, command=wanted["name"], id=wanted["id"]
-        )
-        return True
-    found = _allowed(emulation, guest, wanted["name"])
-    if found is None:
-        raise plain_error(
-            UNKNOWN_COMMAND,
-            403,
-            f"{wanted['name']} is not on the member's allow-list.",
-            "Add it to the allow-list, or correct the name in the group file.",
-        )
-    verb, application = found
-    if journaled:
-        emulation.audit.record("command_died", server=guest.server_id, id=wanted["id"])
-    operation = emulation.begin("command", server=guest.server_id, command=wanted["name"])
-    guest.journal[wanted["id"]] = {
-        "id": wanted["id"],
-        "name": wanted["name"],
-        "epoch": wanted["epoch"],
-        "exit_code": None,
-        "stdout": "",
-        "stderr": "",
-        "started_at": time.time(),
-        "finished_at": None,
-        "incarnation": guest.incarnation,
-    }
-    emulation.audit.record(
-        "command_started",
-        server=guest.server_id,
-        command=wanted["name"],
-        id=wanted["id"],
-        epoch=wanted["epoch"],
-    )
-    now = time.time()
-    begins = max(now, guest.busy_until + _NEXT)
-    guest.busy_until = begins + emulation.latency.of(f"command_{verb}")
-    emulation.after(
-        guest.busy_until - now,
-        "command.finish",
-        server_id=guest.server_id,
-        incarnation=guest.incarnation,
-        command_id=wanted["id"],
-        verb=verb,
-        application=application.name,
-        arguments=wanted["args"],
-        operation=operation,
-    )
-    emulation.flush()
-    return False
-
-
-@transition("command.finish")
-def _finish(
-    emulation: Emulation,
-    server_id: str,
-    incarnation: int,
-    command_id: str,
-    verb: str,
-    application: str,
-    arguments: dict[str, Any],
-    operation: str,
-) -> None:
-    guest = emulation.state.guests.get(server_id)
-    same_boot = guest is not None and guest.incarnation == incarnation
-    if guest is None or not same_boot or not runs(emulation, guest):
-        # The command died with its guest: its id stays in the journal, without a result.
-        emulation.finish(operation, "no_answer")
-        return
-    if guest.journal[command_id].get("epoch", guest.epoch) < guest.epoch:
-        emulation.finish(operation, "killed")  # by its agent, when it learned of a newer epoch
-        return
-    if take_fault(emulation, f"command_{verb}", ("fail",)):
-        code, out, err = 1, "", f"{application}: injected failure of {verb}"
-    else:
-        code, out, err = _VERBS[verb](emulation, guest, application, arguments)
-    guest.journal[command_id].update(
-        exit_code=code, stdout=out, stderr=err, finished_at=time.time()
-    )
-    emulation.audit.record(
-        "command_finished", server=server_id, id=command_id, verb=verb, exit_code=code
-    )
-    emulation.finish(operation, "done" if code == 0 else "failed")
-    emulation.wake(f"command:{server_id}:{command_id}")
-
-
-def _start(
-    emulation: Emulation, guest: Guest, name: str, arguments: dict[str, Any]
+def run_program(
+    emulation: Emulation, guest: Guest, verb: str, application: str, words: list[str]
 ) -> tuple[int, str, str]:
+    """Carries out what a command does in a guest: starts, stops or looks at an application. The
+    `words` of a start name its devices. Returns exit code, stdout, stderr."""
+    return _VERBS[verb](emulation, guest, application, words)
+
+
+def _start(emulation: Emulation, guest: Guest, name: str, words: list[str]) -> tuple[int, str, str]:
     application = emulation.state.applications[name]
-    asked = [v for v in arguments.values() if isinstance(v, str) and v.startswith("/dev/")]
+    asked = [word for word in words if word.startswith("/dev/")]
     if application.needs_volume:
         missing = [device for device in asked if device not in guest.volumes.values()]
         if missing or not guest.volumes:
@@ -425,7 +223,6 @@ def _start(
             servers=[*elsewhere, guest.server_id],
         )
     guest.applications[name] = time.time()
-    guest.deposed = None
     told = guest.tell(name, asked) if application.told_only else {}
     emulation.audit.record("application_started", application=name, server=guest.server_id, **told)
     check_writers(emulation, guest)
@@ -438,10 +235,8 @@ def _group(emulation: Emulation, guest: Guest) -> str | None:
     return stacks[-1] if stacks else None
 
 
-def _stop(
-    emulation: Emulation, guest: Guest, name: str, arguments: dict[str, Any]
-) -> tuple[int, str, str]:
-    del arguments
+def _stop(emulation: Emulation, guest: Guest, name: str, words: list[str]) -> tuple[int, str, str]:
+    del words
     if guest.applications.pop(name, None) is None:
         return 0, f"{name} is not running", ""
     emulation.audit.record("application_stopped", application=name, server=guest.server_id)
@@ -449,9 +244,9 @@ def _stop(
 
 
 def _status(
-    emulation: Emulation, guest: Guest, name: str, arguments: dict[str, Any]
+    emulation: Emulation, guest: Guest, name: str, words: list[str]
 ) -> tuple[int, str, str]:
-    del emulation, arguments
+    del emulation, words
     running = name in guest.applications
     return (0, f"{name} is running", "") if running else (NOT_RUNNING, f"{name} is stopped", "")
 

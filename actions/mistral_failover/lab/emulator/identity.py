@@ -1,22 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keystone v3: tokens and the catalog."""
+"""Keystone v3: tokens, the catalog, users, and OS-TRUST.
 
+By a trust a user lets another act in a project, in the user's own name. Its token ends with the
+trust, and cannot be used to get another token.
+"""
+
+import datetime
 import secrets
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from mistral_failover.lab.emulator.core import Emulation
-from mistral_failover.lab.emulator.state import Token, Trust, User, stable_hex, token_key
-from mistral_failover.lab.emulator.token_validity import (
+from mistral_failover.lab.emulator.state import Token, Trust, User, new_id, stable_hex, token_key
+from mistral_failover.lab.emulator.web import (
     NOT_AUTHORIZED,
     UNKNOWN,
+    ApiError,
+    Call,
+    Service,
     by_keystone,
+    endpoint,
     is_valid,
+    utc,
 )
-from mistral_failover.lab.emulator.web import ApiError, Call, Service, endpoint, utc
 
 REGION = "RegionOne"
 LIFETIME = 3600.0
@@ -328,10 +338,186 @@ def _catalog(call: Call) -> Any:
     return {"catalog": catalog(call.emulation.url, call.project_id, call.emulation.workflow_url)}
 
 
+# -- users, as far as an administrator disables and enables them
+
+
+def _update_user(call: Call) -> Any:
+    """PATCH /users/{id}. A disabled user needs new tokens: the former ones stay invalid."""
+    if not call.admin:
+        raise refused(
+            403, "You are not authorized to perform the requested action: identity:update_user."
+        )
+    state = call.emulation.state
+    user = state.users.get(call.path("user_id"))
+    if user is None:
+        raise refused(404, f"Could not find user: {call.path('user_id')}.")
+    asked = call.body.get("user")
+    if not isinstance(asked, dict) or not isinstance(asked.get("enabled"), bool):
+        raise refused(400, "The emulated Keystone can change only 'enabled' of a user.")
+    if asked["enabled"] and not user.enabled:
+        state.tokens = {k: t for k, t in state.tokens.items() if t.user_id != user.id}
+    user.enabled = asked["enabled"]
+    call.emulation.changed()
+    return {
+        "user": {
+            "id": user.id,
+            "name": user.name,
+            "domain_id": "default",
+            "default_project_id": user.project_id,
+            "enabled": user.enabled,
+        }
+    }
+
+
+def _user_routes() -> list[Route]:
+    """The routes of users."""
+    return [
+        endpoint(SERVICE, "/identity/v3/users/{user_id}", _update_user, "user_update", ["PATCH"])
+    ]
+
+
+# -- OS-TRUST: a user lets another act in a project, in the user's own name
+
+
+_TRUST_TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
+
+
+def make_trust(
+    emulation: Emulation,
+    *,
+    trustor: str,
+    trustee: str,
+    project_id: str,
+    expires_at: float | None,
+    roles: Sequence[str] = ("member",),
+) -> Trust:
+    """A trust between two users, by their ids; `expires_at` is None for one without end."""
+    key = new_id().replace("-", "")
+    trust = Trust(key, trustor, trustee, project_id, expires_at, list(roles))
+    emulation.state.trusts[trust.id] = trust
+    emulation.changed()
+    return trust
+
+
+def _create_trust(call: Call) -> Any:
+    asked = call.body.get("trust")
+    if not isinstance(asked, dict) or not {"trustor_user_id", "trustee_user_id"} <= set(asked):
+        raise refused(400, "trust: trustor_user_id and trustee_user_id are required properties")
+    if asked["trustor_user_id"] != call.user_id or asked.get("project_id") != call.project_id:
+        raise refused(403, "You are not authorized to perform the requested action.")
+    if call.token is not None and call.token.trust_id:
+        raise refused(403, "You are not authorized to perform the requested action.")
+    trust = make_trust(
+        call.emulation,
+        trustor=call.user_id,
+        trustee=str(asked["trustee_user_id"]),
+        project_id=call.project_id,
+        expires_at=_trust_expiry(asked.get("expires_at")),
+        roles=_delegated_roles(call, asked.get("roles")),
+    )
+    return 201, {"trust": _trust_view(trust) | _trust_roles_view(trust)}
+
+
+def _delegated_roles(call: Call, asked: Any) -> list[str]:
+    """The names of the roles that a trust delegates; its user must have all of them."""
+    if not isinstance(asked, list) or not asked:
+        raise refused(403, f"{NOT_AUTHORIZED[:-1]}: At least one role should be specified.")
+    assert call.user is not None
+    have = {role["id"]: role["name"] for role in roles_of(call.user)}
+    names = [str(have.get(role.get("id"), role.get("name"))) for role in asked]
+    for name in names:
+        if name not in have.values():
+            raise refused(404, f"Could not find role: {role_id(name)}.")
+    return names
+
+
+def _trust_expiry(text: Any) -> float | None:
+    if text is None:
+        return None
+    try:
+        when = datetime.datetime.strptime(str(text), _TRUST_TIME).replace(tzinfo=datetime.UTC)
+    except ValueError:
+        raise refused(400, f"expires_at: {text!r} is not a time.") from None
+    if when.timestamp() < time.time():
+        raise refused(400, "The 'expires_at' must not be before now.")
+    return when.timestamp()
+
+
+def _trust_view(trust: Trust) -> dict[str, Any]:
+    return {
+        "id": trust.id,
+        "trustor_user_id": trust.trustor,
+        "trustee_user_id": trust.trustee,
+        "project_id": trust.project_id,
+        "impersonation": True,
+        "expires_at": utc(trust.expires_at, _TRUST_TIME),
+        "remaining_uses": None,
+    }
+
+
+def _trust_roles_view(trust: Trust) -> dict[str, Any]:
+    """Shown for one trust, but not in a list."""
+    return {"roles": [{"id": role_id(name), "name": name} for name in trust.roles]}
+
+
+def _list_trusts(call: Call) -> Any:
+    """GET: the trusts that the caller gave; only an administrator sees others, and an application
+    credential sees none."""
+    wanted = call.query("trustor_user_id")
+    if wanted != call.user_id and not call.admin:
+        raise refused(403, f"{NOT_AUTHORIZED[:-1]}: identity:list_trusts_for_trustor.")
+    _refuse_delegated(call)
+    found = [t for t in call.emulation.state.trusts.values() if wanted in (None, t.trustor)]
+    return {"trusts": [_trust_view(trust) for trust in found]}
+
+
+def _show_trust(call: Call) -> Any:
+    trust = _found_trust(call)
+    if call.user_id not in (trust.trustor, trust.trustee) and not call.admin:
+        raise refused(403, f"{NOT_AUTHORIZED[:-1]}: identity:get_trust.")
+    _refuse_delegated(call)
+    return {"trust": _trust_view(trust) | _trust_roles_view(trust)}
+
+
+def _refuse_delegated(call: Call) -> None:
+    if call.token is not None and call.token.application_credential_id:
+        raise refused(403, f"{NOT_AUTHORIZED[:-1]}: Delegated tokens cannot manage trusts.")
+
+
+def _found_trust(call: Call) -> Trust:
+    trust = call.emulation.state.trusts.get(call.path("trust_id"))
+    if trust is None or (trust.expires_at is not None and trust.expires_at <= time.time()):
+        raise refused(404, f"Could not find trust: {call.path('trust_id')}.")
+    return trust
+
+
+def _delete_trust(call: Call) -> Any:
+    """Tokens of the trust stay, but are no longer honoured."""
+    trust = _found_trust(call)
+    if not (call.admin or trust.trustor == call.user_id):
+        raise refused(403, f"{NOT_AUTHORIZED[:-1]}: identity:delete_trust.")
+    del call.emulation.state.trusts[trust.id]
+    call.emulation.changed()
+    return 204, None
+
+
+def _trust_routes() -> list[Route]:
+    """The routes of trusts."""
+    base = "/identity/v3/OS-TRUST/trusts"
+    return [
+        endpoint(SERVICE, base, _create_trust, "trust_create", ["POST"]),
+        endpoint(SERVICE, base, _list_trusts, "trust_list"),
+        endpoint(SERVICE, f"{base}/{{trust_id}}", _show_trust, "trust_show"),
+        endpoint(SERVICE, f"{base}/{{trust_id}}", _delete_trust, "trust_delete", ["DELETE"]),
+    ]
+
+
 def routes() -> list[Route]:
     """Keystone's routes."""
     token = "/identity/v3/auth/tokens"  # noqa: S105 - a path
     return [
+        *_user_routes(),
+        *_trust_routes(),
         endpoint(SERVICE, "/identity", _versions, "versions", public=True),
         endpoint(SERVICE, "/identity/", _versions, "versions", public=True),
         endpoint(

@@ -15,8 +15,7 @@ from starlette.routing import Route
 
 from mistral_failover.lab.emulator import ports
 from mistral_failover.lab.emulator.state import FloatingIp, Network, Port
-from mistral_failover.lab.emulator.web import ApiError, Call, Service, endpoint
-from mistral_failover.lab.emulator.wire import paged
+from mistral_failover.lab.emulator.web import ApiError, Call, Service, endpoint, paged
 
 _TYPES = {404: "HTTPNotFound", 403: "PolicyNotAuthorized", 412: "HTTPPreconditionFailed"}
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The emulated cloud as a server: in a thread of a test, or the body of a process."""
+"""The emulated cloud as a server: in a thread of a test, or the body of a process. Every service
+is on one port, by path."""
 
 import asyncio
 import fcntl
@@ -8,17 +9,82 @@ import os
 import socket
 import threading
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TextIO
 
 import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
-from mistral_failover.lab.emulator.app import application
+from mistral_failover.lab.emulator import (
+    alarming,
+    balancing,
+    compute,
+    compute_devices,
+    control,
+    identity,
+    instance_actions,
+    naming,
+    network,
+    orchestration,
+    volume,
+)
 from mistral_failover.lab.emulator.client import EmulatorClient
 from mistral_failover.lab.emulator.core import Emulation
 from mistral_failover.lab.emulator.latency import profile
+
+SERVICES = {
+    "identity": identity,
+    "compute": compute,
+    "network": network,
+    "load-balancer": balancing,
+    "dns": naming,
+    "volume": volume,
+    "orchestration": orchestration,
+    "alarming": alarming,
+    "emulator": control,
+}
+
+
+def application(emulation: Emulation) -> Starlette:
+    """The application that serves `emulation`; its clock runs while the application does."""
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        app.state.emulation = emulation
+        emulation.start()
+        try:
+            yield
+        finally:
+            emulation.stop()
+
+    return Starlette(
+        routes=[
+            route
+            for module in (
+                *SERVICES.values(),
+                compute_devices,
+                instance_actions,
+            )
+            for route in module.routes()
+        ],
+        lifespan=lifespan,
+        exception_handlers={HTTPException: _unrouted},
+    )
+
+
+def _unrouted(request: Request, error: Exception) -> Response:
+    """A path or method that no service has, in the shape of the service it was meant for."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    service = SERVICES.get(request.url.path.split("/")[1], control)
+    return JSONResponse(service.error_body(status, "The resource could not be found."), status)
+
 
 LOOPBACK = "127.0.0.1"
 

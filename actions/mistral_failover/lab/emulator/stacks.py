@@ -11,7 +11,7 @@ again.
 import time
 from typing import Any
 
-from mistral_failover.lab.emulator import groups, ports, stack_backing
+from mistral_failover.lab.emulator import ports, stack_backing
 from mistral_failover.lab.emulator.core import Emulation, transition
 from mistral_failover.lab.emulator.state import Stack, StackResource, new_id
 from mistral_failover.lab.emulator.templates import (
@@ -20,10 +20,13 @@ from mistral_failover.lab.emulator.templates import (
     VOLUME,
     Scope,
     dependencies,
+    group_attributes,
     is_template,
+    members_template,
     parameters,
     parse,
     resolve,
+    short_id,
 )
 from mistral_failover.lab.emulator.web import take_fault
 
@@ -232,7 +235,7 @@ def _nested(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Template and parameters of the stack behind a resource."""
     if resource.type in GROUPS:
-        return groups.members_template(resource, nested), {}
+        return members_template(resource, nested), {}
     return parse(stack.files[resource.type], stack.files), dict(resource.properties)
 
 
@@ -254,7 +257,7 @@ def scope(emulation: Emulation, stack: Stack) -> Scope:
 def attributes(emulation: Emulation, resource: StackResource) -> dict[str, Any]:
     """A resource's attributes."""
     if resource.type in GROUPS:
-        return groups.attributes(emulation.state.stacks.get(resource.physical_id))
+        return group_attributes(emulation.state.stacks.get(resource.physical_id))
     found = {"name": stack_backing.name_of(emulation, resource), "show": {}}
     if resource.type == SERVER:
         found["networks"] = ports.addresses(emulation, resource.physical_id)
@@ -269,7 +272,7 @@ def _make(emulation: Emulation, stack: Stack, resource: StackResource) -> None:
         nested = create(
             emulation,
             project_id=stack.project_id,
-            name=f"{stack.name}-{resource.name}-{groups.short_id()}",
+            name=f"{stack.name}-{resource.name}-{short_id()}",
             template=template,
             given=given,
             user_id=stack.user_id,

@@ -343,12 +343,10 @@ class Guest:
     `volumes` maps each volume the guest can write to to its device, `interfaces` each port that is
     plugged in to the addresses that its host lets the guest use there, `applications` each running
     application to the time of its start, `devices` each application that writes to some of them
-    only to those, `journal` each command id to its record.
+    only to those.
 
-    `notice` is the epoch that the broker keeps for its agent, `epoch` the one that the agent knows.
-    `deposed`: the result of its on_deposed command, which runs while `stopping`. `heard_at`: when
-    an agent that does not answer last answered. `busy_until`: when the last command ends that its
-    agent has taken, since commands run one after another.
+    What the broker keeps: `notice` is the latest epoch that its agent is told, `heartbeat` what the
+    agent said last. `first_epoch`: the one in the agent's file.
     """
 
     server_id: str
@@ -360,14 +358,9 @@ class Guest:
     interfaces: dict[str, list[str]] = field(default_factory=dict)
     applications: dict[str, float] = field(default_factory=dict)
     devices: dict[str, list[str]] = field(default_factory=dict)
-    journal: dict[str, dict[str, Any]] = field(default_factory=dict)
-    epoch: int = 0
-    incarnation: int = 0
     notice: int = 0
-    deposed: str | None = None
-    stopping: bool = False
-    heard_at: float | None = None
-    busy_until: float = 0.0
+    first_epoch: int = 0
+    heartbeat: dict[str, Any] | None = None
 
     def writes_on(self, volume_id: str) -> bool:
         """Whether one of its applications would write to a volume, if it runs."""

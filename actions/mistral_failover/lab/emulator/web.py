@@ -3,20 +3,21 @@
 
 import asyncio
 import datetime
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any
+from operator import attrgetter
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from mistral_failover.lab.emulator import token_validity
 from mistral_failover.lab.emulator.core import Emulation
-from mistral_failover.lab.emulator.state import ApiFault, Token, User, new_id, token_key
+from mistral_failover.lab.emulator.state import ApiFault, CloudState, Token, User, new_id, token_key
 from mistral_failover.model.documents import load_json
 
 
@@ -165,16 +166,16 @@ def endpoint(
 
 def authenticate(call: Call, service: Service) -> None:
     """Finds the caller by `X-Auth-Token`; 401 for an unknown or expired one, and what
-    `emulator.token_validity` says for one that is honoured no more."""
+    `is_valid` says for one that is honoured no more."""
     state = call.emulation.state
     text = call.request.headers.get("x-auth-token", "")
     token = state.tokens.get(token_key(text))
     if token is None or token.expires_at <= time.time():
-        raise _refused(call, 401, token_validity.UNKNOWN)
-    if not token_validity.is_valid(state, token):
+        raise _refused(call, 401, UNKNOWN)
+    if not is_valid(state, token):
         if service.name == "identity":
-            raise _refused(call, *token_validity.by_keystone(state, token))
-        raise _refused(call, *token_validity.by_service(state, token))
+            raise _refused(call, *by_keystone(state, token))
+        raise _refused(call, *by_service(state, token))
     call.token = token
     call.user = state.users[token.user_id]
 
@@ -272,3 +273,112 @@ def utc(seconds: float | None, form: str = "%Y-%m-%dT%H:%M:%SZ") -> str | None:
     if seconds is None:
         return None
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime(form)
+
+
+# -- tokens
+
+
+UNKNOWN = "The request you have made requires authentication."
+NOT_AUTHORIZED = "You are not authorized to perform the requested action."
+AWAY = "The server is currently unavailable. Please try again at a later time."
+
+Answer = tuple[int, str]
+"""An HTTP status and its message."""
+
+
+def trust_is_gone(state: CloudState, token: Token) -> bool:
+    """Whether the trust by which the token was got was deleted."""
+    return token.trust_id is not None and token.trust_id not in state.trusts
+
+
+def is_valid(state: CloudState, token: Token) -> bool:
+    """Whether Keystone lets the token's bearer do anything."""
+    return not trust_is_gone(state, token) and state.users[token.user_id].enabled
+
+
+def by_keystone(state: CloudState, token: Token) -> Answer:
+    """Keystone's answer to a token that it does not honour."""
+    if trust_is_gone(state, token):
+        return 404, f"Could not find trust: {token.trust_id}."
+    return (403, NOT_AUTHORIZED) if token.trust_id else (401, UNKNOWN)
+
+
+def by_service(state: CloudState, token: Token) -> Answer:
+    """The answer of any other service to such a token."""
+    if trust_is_gone(state, token) or not token.trust_id:
+        return 401, UNKNOWN
+    return 503, AWAY
+
+
+# -- conventions that several services share: microversions and pages
+
+
+T = TypeVar("T")
+
+
+def newest(call: Call, service: str, highest: tuple[int, int]) -> tuple[int, int]:
+    """The newest microversion that a service offers: ``highest``, unless an older release is
+    played."""
+    up_to = call.emulation.state.offers.get(service, {}).get("up_to")
+    return numbers(up_to) if up_to else highest
+
+
+def numbers(version: str) -> tuple[int, int]:
+    """A microversion such as "2.79" in a form that compares. Raises ValueError."""
+    major, minor = version.split(".")
+    return int(major), int(minor)
+
+
+def microversion(
+    header: str | None,
+    service: str,
+    lowest: tuple[int, int],
+    highest: tuple[int, int],
+    *,
+    plain: str | None = None,
+) -> tuple[int, int]:
+    """The microversion that a request asks for; the lowest when it asks for none.
+
+    :param header: `OpenStack-API-Version`, e.g. "compute 2.79, volume 3.59" or "compute latest".
+    :param plain: the value of an older header that carries the number alone.
+    :raises ApiError: 406 for a version out of range, 400 for no version at all.
+    """
+    wanted = plain
+    for part in (header or "").split(","):
+        words = part.split()
+        if len(words) == 2 and words[0] == service:
+            wanted = words[1]
+    if wanted is None:
+        return lowest
+    if wanted == "latest":
+        return highest
+    match = re.fullmatch(r"(\d+)\.(\d+)", wanted)
+    if match is None:
+        message = f"API Version String {wanted} is of invalid format."
+        raise ApiError(400, {"badRequest": {"code": 400, "message": message}})
+    version = (int(match[1]), int(match[2]))
+    if not lowest <= version <= highest:
+        least, most = (".".join(map(str, limit)) for limit in (lowest, highest))
+        message = (
+            f"Version {wanted} is not supported by the API. Minimum is {least} and maximum is "
+            f"{most}."
+        )
+        raise ApiError(406, {"computeFault": {"code": 406, "message": message}})
+    return version
+
+
+def paged(
+    call: Call,
+    rows: list[T],
+    key: Callable[[T], str] = attrgetter("id"),
+    no_marker: Callable[[str], ApiError] | None = None,
+) -> list[T]:
+    """The page that `marker` and `limit` name. ``no_marker``: the service's answer to a marker that
+    it does not know, None if it then begins with the first row."""
+    marker, limit = call.query("marker"), call.query("limit")
+    if marker:
+        at = next((i for i, row in enumerate(rows) if key(row) == marker), None)
+        if at is None and no_marker is not None:
+            raise no_marker(marker)
+        rows = rows[at + 1 :] if at is not None else rows
+    return rows[: int(limit)] if limit and limit.isdigit() else rows

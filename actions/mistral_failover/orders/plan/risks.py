@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from shlex import quote
 
-from mistral_failover.alarms import suspensions
 from mistral_failover.alarms.admission import HOUR
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
@@ -24,6 +23,7 @@ from mistral_failover.model.goal import ACTIVATION, Goal
 from mistral_failover.model.heartbeats import SILENT
 from mistral_failover.model.rungs import Rung, rung_kind
 from mistral_failover.model.text import format_time
+from mistral_failover.orders import suspensions
 from mistral_failover.orders.plan.documents import PlannedFence, PlanStep, Risk
 from mistral_failover.orders.plan.preconditions import Preconditions, unfit
 from mistral_failover.orders.plan.volumes import volumes

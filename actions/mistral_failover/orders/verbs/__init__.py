@@ -35,7 +35,7 @@ class Verb(VerbKind):
         from mistral_failover.orders import operator_order
 
         derive = self.derive(request, order, remember=True)
-        return operator_order.start_unless_there(request, group, derive, order, because)
+        return operator_order.start_order(request, group, derive, order, because)
 
 
 def verb_named(name: str, *, to_plan: bool = False) -> Verb:

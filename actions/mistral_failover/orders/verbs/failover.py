@@ -60,11 +60,11 @@ class Failover(Verb):
 
     def start(self, request: Request, group: str, order: Order, because: str) -> Mapping[str, Any]:
         """Start a failover, or that of a held alarm. Raises also what
-        :func:`orders.alarm_failovers.admit` raises."""
-        from mistral_failover.orders import alarm_failovers
+        :func:`orders.held_alarms.admit` raises."""
+        from mistral_failover.orders import held_alarms
 
         incident = order.own("incident")
         if incident is None:
             return super().start(request, group, order, because)
         order = replace(order, more=None)
-        return alarm_failovers.admit(request, group, order, incident_id=incident, cause=because)
+        return held_alarms.admit(request, group, incident, order, because)

@@ -218,7 +218,8 @@ def upgrade() -> None:
         sa.Column("at", sa.Double(), nullable=False),
         sa.Column("service", sa.String(length=16), nullable=False),
         sa.Column("since", sa.Double(), nullable=False),
-        sa.Column("document", _JSON, nullable=False),
+        sa.Column("seen", _JSON, nullable=False),
+        sa.Column("memory", _JSON, nullable=False),
         sa.ForeignKeyConstraint(
             ["group_id"],
             ["failover_groups.id"],

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nova's API of volumes on servers: os-volume_attachments."""
+"""Nova's API of what is plugged into servers: os-volume_attachments and os-interface.
+
+Nova waits for the compute service to attach a port, and does not wait for it to detach one: on a
+dead host the former ends with 500 after a minute, the latter is accepted and happens when the host
+is back.
+"""
 
 import asyncio
 from typing import Any
@@ -7,7 +12,7 @@ from typing import Any
 from oslo_utils import uuidutils
 from starlette.routing import Route
 
-from mistral_failover.lab.emulator import attachments
+from mistral_failover.lab.emulator import attachments, ports
 from mistral_failover.lab.emulator.compute import (
     SERVICE,
     asked_version,
@@ -17,9 +22,8 @@ from mistral_failover.lab.emulator.compute import (
     require_state,
     unreservable,
 )
-from mistral_failover.lab.emulator.state import Attachment, Server, Volume
-from mistral_failover.lab.emulator.web import ApiError, Call, endpoint, take_fault
-from mistral_failover.lab.emulator.wire import paged
+from mistral_failover.lab.emulator.state import Attachment, Port, Server, Volume
+from mistral_failover.lab.emulator.web import ApiError, Call, endpoint, paged, take_fault
 
 _ATTACHABLE = ("active", "paused", "stopped", "suspended")
 
@@ -185,11 +189,74 @@ def _detach(call: Call) -> Any:
     return 202, None
 
 
+# -- ports: os-interface
+
+
+_PLUGGABLE = ("active", "paused", "stopped")
+
+
+def _port_view(port: Port) -> dict[str, Any]:
+    return {
+        "net_id": port.network_id,
+        "port_id": port.id,
+        "mac_addr": port.mac,
+        "port_state": port.status,
+        "fixed_ips": [{"subnet_id": port.network_id, "ip_address": port.address}],
+        "tag": None,
+    }
+
+
+def _list_ports(call: Call) -> Any:
+    server = find_server(call)
+    rows = call.emulation.state.ports.values()
+    return {
+        "interfaceAttachments": [_port_view(port) for port in rows if port.device_id == server.id]
+    }
+
+
+async def _attach_port(call: Call) -> Any:
+    emulation, server = call.emulation, find_server(call)
+    port_id = str((call.body.get("interfaceAttachment") or {}).get("port_id"))
+    require_state(server, "attach_interface", _PLUGGABLE)
+    port = emulation.state.ports.get(port_id)
+    if port is None or not call.sees(port.project_id):
+        raise refused(404, f"Port id {port_id} could not be found.")
+    if not emulation.state.host_up(server.host):
+        await emulation.wait_for(f"host:{server.host}", emulation.latency.of("rpc_timeout"))
+        raise refused(500, "Unexpected API Error. Please contact the administrator")
+    await emulation.pause("attach")
+    if port.device_id:
+        raise refused(409, f"Port {port_id} is still in use.")
+    ports.attached(emulation, port, server)
+    return {"interfaceAttachment": _port_view(port)}
+
+
+def _detach_port(call: Call) -> Any:
+    emulation, server = call.emulation, find_server(call)
+    require_state(server, "detach_interface", _PLUGGABLE)
+    port_id = call.path("port_id")
+    ids = {"port_id": port_id, "server_id": server.id}
+    operation = emulation.begin("detach_port", port=port_id, server=server.id)
+    emulation.after(emulation.latency.of("detach"), "port.detach", **ids, operation=operation)
+    return 202, None
+
+
+def _port_routes() -> list[Route]:
+    """The routes of ports."""
+    base = "/compute/v2.1/servers/{server_id}/os-interface"
+    return [
+        endpoint(SERVICE, base, _list_ports, "interface_list"),
+        endpoint(SERVICE, base, _attach_port, "attach_port", ["POST"]),
+        endpoint(SERVICE, f"{base}/{{port_id}}", _detach_port, "detach_port", ["DELETE"]),
+    ]
+
+
 def routes() -> list[Route]:
     """The routes under a server."""
     base = "/compute/v2.1/servers/{server_id}/os-volume_attachments"
     one = f"{base}/{{volume_id}}"
     return [
+        *_port_routes(),
         endpoint(SERVICE, base, _list_attachments, "attachment_list"),
         endpoint(SERVICE, base, _attach, "attach", ["POST"]),
         endpoint(SERVICE, one, _show_attachment, "attachment_show"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pauses, maintenances, what is held and its dismissal; bodies with several alarms."""
+"""Pauses and maintenances, what is held, and its dismissal."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 
 from mistral_failover.actions import alarms, orders, reports
 from mistral_failover.actions import suspensions as suspension_actions
-from mistral_failover.alarms import suspensions
 from mistral_failover.convergence.records import Ready
+from mistral_failover.orders import suspensions
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.store import tables
-from support.alarm_bodies import ALERT, WEBHOOK
 
 
 def signal(identity: str = "w1", member: str = "db_a", **more: Any) -> dict[str, Any]:
@@ -376,49 +375,3 @@ def test_another_project_neither_sees_nor_dismisses_it(
 
     assert alarms.Held().run(stranger)["total"] == 0
     assert alarms.Dismiss(held, "x").run(stranger).error["code"] == "UNKNOWN_ID"
-
-
-# -- several alarms in one body
-
-
-def alert(fingerprint: str, **labels: str) -> dict[str, Any]:
-    return {**ALERT, "fingerprint": fingerprint, "labels": {"alertname": "down", **labels}}
-
-
-def test_each_alarm_of_a_body_is_decided_on_and_none_stops_the_others(
-    begun: Ready, define: Any, context: ActionContext
-) -> None:
-    define("idle")
-    alerts = [
-        alert("f1", failover_group="payments", failover_member="db_a"),
-        alert("f2", failover_group="payments", failover_member="db_a"),
-        alert("f3", failover_group="idle"),
-        alert("f4", instance_id="s-unknown"),
-        {**alert("f5", failover_group="payments"), "status": "resolved"},
-    ]
-
-    answer = alarms.AdmitEvent({**WEBHOOK, "alerts": alerts}).run(context)
-
-    decided = [row["decision"] for row in answer["admissions"]]
-    assert decided == ["ADMITTED", "DUPLICATE", "IGNORED", "HELD", "IGNORED"]
-    first, second = answer["admissions"][:2]
-    assert second["incident"] == first["incident"]
-    # No cloud is configured here, so what is admitted can not be started.
-    assert [row["error"]["code"] for row in answer["refused"]] == ["CONFIG"]
-    assert answer["started"] == []
-
-
-def test_a_body_that_is_no_alarm_is_refused(state: Runtime, context: ActionContext) -> None:
-    refused = alarms.AdmitEvent({"what": "ever"}).run(context)
-
-    assert refused.error["code"] == "INVALID_DOCUMENT"
-    assert "alertmanager" in refused.error["remedy"]
-
-
-def test_what_is_said_beside_the_body_wins(begun: Ready, define: Any, hear: Any) -> None:
-    define("idle")
-
-    answer = hear(signal(), group="idle")
-
-    assert (answer["decision"], answer["incident"] is None) == ("IGNORED", False)
-    assert "idle is not in service" in answer["sentence"]

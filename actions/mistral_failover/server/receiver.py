@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processing of an alarm that was sent to the webhook: authenticate the sender, decide, and have
-Mistral start what was admitted. No HTTP in here."""
+"""Receive alarms that were sent to the webhook: authenticate the sender, limit it, have its alarms
+decided (`alarms.intake`) and what was admitted started by Mistral. No HTTP in here."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, Protocol
 from urllib.parse import parse_qsl
 
-from mistral_failover.alarms import adapters, recording
-from mistral_failover.alarms.alarm import Alarm
-from mistral_failover.alarms.recording import AlarmReport, RecordedAlarm
+from mistral_failover.alarms import intake
+from mistral_failover.alarms.alarm import Alarm, read
+from mistral_failover.alarms.intake import RecordedAlarm
 from mistral_failover.http_server import Refused
 from mistral_failover.mistral import event_hooks
 from mistral_failover.mistral.client import ExecutionBody, MistralError
@@ -133,22 +133,21 @@ class _Portion:
     """Some alarms of a request, or its ``whole``, and its signature, None if a token authenticates
     the sender."""
 
-    reports: Sequence[AlarmReport]
+    alarms: Sequence[Alarm]
     signature: str | None
     whole: bool
 
 
 @dataclass(frozen=True)
 class _DecidedPortion:
-    """``kept``: whether the request's signature is recorded already; ``known``: what came of the
-    request when it was taken before, None if it is new."""
+    """Decisions by the index of the alarm. ``kept``: whether the request's signature is recorded
+    already."""
 
-    decisions: Sequence[RecordedAlarm] = ()
+    decisions: Mapping[int, RecordedAlarm]
     kept: bool = False
-    known: str | None = None
 
 
-class Intake:
+class AlarmReceiver:
     """Accepts alarms; safe to use from many threads at once.
 
     It decides itself, so a repeat costs no execution. Mistral starts what was admitted. If Mistral
@@ -185,101 +184,93 @@ class Intake:
         Raises Refused.
         """
         sender, signature = self._authenticated(delivery)
-        queue = self._queue_of(sender)
+        with self._lock:
+            if sender not in self._queues:
+                self._queues[sender] = _SenderQueue(self._decide, self._start)
+            queue = self._queues[sender]
         with queue.place():
-            return self._taken_from(queue, delivery, signature)
+            inputs, alarms, first = self._let_in(queue, delivery, signed=signature is not None)
+            if any(each.is_host_event for each in alarms):
+                # Nova says which members are there, and that takes its time.
+                return AcceptedAlarms((), self._passed_on(inputs, signature))
+            with _unavailable_on_errors(partial(self._forget, queue, first)):
+                taken = self._decided(queue, alarms, signature)
+        if not first:
+            rules = [each.verdict.rule for each in taken.decisions]
+            queue.rate.charge(-rules.count(AdmissionRule.HEARD_BEFORE) * (1 - REPEAT))
+        return taken
 
-    def _taken_from(
-        self, queue: _SenderQueue, delivery: Delivery, signature: str | None
-    ) -> AcceptedAlarms:
-        rate = queue.rate
-        allowed, first = rate.allows(), set[tuple[str, str]]()
+    def _let_in(
+        self, queue: _SenderQueue, delivery: Delivery, *, signed: bool
+    ) -> tuple[dict[str, Any], list[Alarm], set[tuple[str, str]]]:
+        """Return the workflow's inputs and the alarms of a request that its sender's rate allows.
+        If the rate does not allow it, return also the members because of which it is let in
+        nevertheless. Raises Refused."""
+        allowed = queue.rate.allows()
         try:
-            inputs, alarms = _read(delivery, signed=signature is not None)
+            inputs, alarms = _read(delivery, signed=signed)
         except Refused:
             if not allowed:
                 raise _too_many() from None  # what it sent is read only to find an alarm in it
-            rate.charge(INVALID - 1)
+            queue.rate.charge(INVALID - 1)
             raise
-        group, member = inputs.get("group"), inputs.get("member")
-        reports = [AlarmReport(alarm, group, member) for alarm in alarms]
         if allowed:
-            rate.charge(len(alarms) - 1)
-        elif not (first := self._first_of_members(queue, reports)):
-            raise _too_many()
-        if any(each.is_host_event and not (member or each.member) for each in alarms):
-            # Nova says which members are there, and that takes its time.
-            return AcceptedAlarms((), self._passed_on(inputs, signature))
-        try:
-            taken = self._judged(queue, reports, signature)
-        except Refused:
-            raise
-        except Exception as error:  # noqa: BLE001 - logged; the sender is to try again
-            LOG.exception("An alarm could not be decided.")
-            with self._lock:  # the sender is to repeat it
-                for each in first:
-                    queue.first.pop(each, None)
-            raise _unavailable("the state store does not answer") from error
-        if allowed:
-            repeats = sum(
-                each.verdict.rule == AdmissionRule.HEARD_BEFORE for each in taken.decisions
-            )
-            rate.charge(-repeats * (1 - REPEAT))
-        return taken
+            queue.rate.charge(len(alarms) - 1)
+            return inputs, alarms, set()
+        if first := self._first_of_members(queue, alarms):
+            return inputs, alarms, first
+        raise _too_many()
 
     def _first_of_members(
-        self, queue: _SenderQueue, reports: Sequence[AlarmReport]
+        self, queue: _SenderQueue, alarms: Sequence[Alarm]
     ) -> set[tuple[str, str]]:
         """Return the known members whose failure these alarms report, if none of the sender about
         them was accepted for that reason within `ALWAYS`. Raises Refused."""
-        firing = [each for each in reports if each.alarm.firing or each.alarm.still]
+        firing = [each for each in alarms if each.firing or each.still]
         if firing and time.monotonic() - self._members_at >= KNOWN:
             self._refresh_members()
         with self._lock:
             now = time.monotonic()
-            about = {each for report in firing for each in _about(report, self._members)}
+            about = {each for alarm in firing for each in _about(alarm, self._members)}
             first = {each for each in about if now - queue.first.get(each, -ALWAYS) >= ALWAYS}
             queue.first |= dict.fromkeys(first, now)
         return first
 
+    def _forget(self, queue: _SenderQueue, first: Collection[tuple[str, str]]) -> None:
+        """Accept alarms about these members again: the sender is to repeat them."""
+        with self._lock:
+            for each in first:
+                queue.first.pop(each, None)
+
     def _refresh_members(self) -> None:
-        """Read the members, unless another request is reading them. Not under the lock that every
-        request needs: a store that is away answers after seconds. Raises Refused."""
+        """Read the members of the project, as group and name, by their group and by their server,
+        unless another request is reading them. Not under the lock that every request needs: a store
+        that is away answers after seconds. Raises Refused."""
         if not self._reading.acquire(blocking=False):
             return
         try:
-            self._members, self._members_at = self._read_members(), time.monotonic()
+            found: dict[str, set[tuple[str, str]]] = {}
+            with _unavailable_on_errors():
+                members = self._database.reading(groups.members_in)
+            for each in members:
+                for name in (each.group, each.server_id):
+                    found.setdefault(name, set()).add((each.group, each.name))
+            self._members, self._members_at = found, time.monotonic()
         finally:
             self._reading.release()
 
-    def _read_members(self) -> Mapping[str, set[tuple[str, str]]]:
-        """Return the members of the project, as group and name, by their group and by their server.
-        Raises Refused."""
-        found: dict[str, set[tuple[str, str]]] = {}
-        try:
-            members = self._database.reading(groups.members_in)
-        except Exception as error:  # noqa: BLE001 - logged; the sender is to try again
-            LOG.exception("An alarm could not be decided.")
-            raise _unavailable("the state store does not answer") from error
-        for each in members:
-            for name in (each.group, each.server_id):
-                found.setdefault(name, set()).add((each.group, each.name))
-        return found
-
-    def _judged(
-        self, queue: _SenderQueue, reports: Sequence[AlarmReport], signature: str | None
+    def _decided(
+        self, queue: _SenderQueue, alarms: Sequence[Alarm], signature: str | None
     ) -> AcceptedAlarms:
         """Decide on the alarms of a request, portion by portion, and have its failovers started by
         one execution. If this ends half way, the alarms of the former portions are repeats when the
         request is sent again."""
         decisions: list[RecordedAlarm] = []
         kept = False
-        for first in range(0, len(reports), PORTION):
-            some = reports[first : first + PORTION]
-            decided = queue.deciding.do(_Portion(some, signature, len(some) == len(reports)))
-            if decided.known is not None:
-                raise _replayed(decided.known)
-            decisions += decided.decisions
+        for first in range(0, len(alarms), PORTION):
+            some = alarms[first : first + PORTION]
+            decided = queue.deciding.do(_Portion(some, signature, len(some) == len(alarms)))
+            decisions += (decided.decisions[index] for index in range(len(some)))
             kept = decided.kept
         begin = tuple(each.begin.id for each in decisions if each.begin is not None)
         execution = queue.starting.do(begin) if begin else None
@@ -290,75 +281,51 @@ class Intake:
     def _decide(self, batch: Sequence[_Portion]) -> list[_DecidedPortion | Exception]:
         """Decide on the alarms of some requests. Repeats of known incidents, usually all of them,
         take one transaction together; each other alarm takes one of its own."""
-        answers: list[_DecidedPortion | Exception] = []
-        found = self._database.atomically(partial(self._repeated, batch))
-        for arrived, known in zip(batch, found, strict=True):
+        answers = self._database.atomically(partial(self._known, batch))
+        for number, (portion, found) in enumerate(zip(batch, answers, strict=True)):
             try:
-                answers.append(self._completed(arrived, known))
+                if isinstance(found, _DecidedPortion):
+                    new = {
+                        index: intake.take(self._request, alarm)[0]
+                        for index, alarm in enumerate(portion.alarms)
+                        if index not in found.decisions
+                    }
+                    answers[number] = replace(found, decisions={**found.decisions, **new})
             except Exception as error:  # noqa: BLE001 - one alarm's error must not stop others
-                answers.append(error)
+                answers[number] = error
         event_hooks.after(self._request)
         return answers
 
-    def _repeated(
+    def _known(
         self, batch: Sequence[_Portion], tx: ProjectTransaction
-    ) -> list[_DecidedPortion | dict[int, RecordedAlarm]]:
-        """Count the repeats of known incidents in some requests. Return the answer to a request
-        that was taken before or that has nothing else; of another one, the decisions so far, by the
-        index of the alarm."""
-        answers: list[_DecidedPortion | dict[int, RecordedAlarm]] = []
-        for arrived in batch:
-            known = self._taken(tx, arrived.signature)
-            answers.append({} if known is None else _DecidedPortion(known=known))
+    ) -> list[_DecidedPortion | Exception]:
+        """Count the repeats of known incidents in some requests; return their decisions, or the
+        error about a signed request that was taken before. A signed request that has nothing else
+        and starts nothing is recorded as taken."""
+        taken = [each.signature and deliveries.taken(tx, each.signature) for each in batch]
         places = [
             (number, index)
-            for number, arrived in enumerate(batch)
-            if isinstance(answers[number], dict)
-            for index in range(len(arrived.reports))
+            for number, portion in enumerate(batch)
+            for index in range(len(portion.alarms))
+            if taken[number] is None
         ]
-        reports = [batch[number].reports[index] for number, index in places]
-        for place, recorded in recording.count_repeats(self._request, tx, reports).items():
+        alarms = [batch[number].alarms[index] for number, index in places]
+        found: list[dict[int, RecordedAlarm]] = [{} for _ in batch]
+        for place, recorded in intake.known(self._request, tx, alarms).items():
             number, index = places[place]
-            decisions = answers[number]
-            assert isinstance(decisions, dict)  # of a request that is new
-            decisions[index] = recorded
-        for number, arrived in enumerate(batch):
-            decisions = answers[number]
-            if isinstance(decisions, dict) and len(decisions) == len(arrived.reports):
-                answers[number] = self._kept(tx, arrived, decisions)
+            found[number][index] = recorded
+        answers: list[_DecidedPortion | Exception] = []
+        for portion, before, decisions in zip(batch, taken, found, strict=True):
+            complete = portion.whole and len(decisions) == len(portion.alarms)
+            begins = any(each.begin is not None for each in decisions.values())
+            kept = portion.signature is not None and complete and not begins
+            if before is None and portion.signature is not None and kept:
+                came_of_it = _incident([decisions[index] for index in sorted(decisions)])
+                if not deliveries.take(tx, portion.signature, came_of_it, _KEPT):
+                    before = came_of_it  # the same request is twice in this batch
+            answer = _DecidedPortion(decisions, kept)
+            answers.append(answer if before is None else _replayed(before))
         return answers
-
-    def _taken(self, tx: ProjectTransaction, signature: str | None) -> str | None:
-        return None if signature is None else deliveries.taken(tx, signature)
-
-    def _kept(
-        self, tx: ProjectTransaction, arrived: _Portion, found: Mapping[int, RecordedAlarm]
-    ) -> _DecidedPortion:
-        """Record that a signed request was taken, unless further alarms of it have to be decided or
-        something has to be started first."""
-        decisions = [found[index] for index in sorted(found)]
-        begins = any(each.begin is not None for each in decisions)
-        if arrived.signature is None or not arrived.whole or begins:
-            return _DecidedPortion(decisions)
-        came_of_it = _incident(decisions)
-        if deliveries.take(tx, arrived.signature, came_of_it, _KEPT):
-            return _DecidedPortion(decisions, kept=True)
-        return _DecidedPortion(known=came_of_it)  # the same request is twice in this batch
-
-    def _completed(
-        self, arrived: _Portion, known: _DecidedPortion | Mapping[int, RecordedAlarm]
-    ) -> _DecidedPortion:
-        """Decide on the alarms of a request that are no repeats."""
-        if isinstance(known, _DecidedPortion):
-            return known
-        return _DecidedPortion(
-            [
-                known[index]
-                if index in known
-                else recording.record(self._request, each.alarm, each.group, each.member)
-                for index, each in enumerate(arrived.reports)
-            ]
-        )
 
     def _start(self, batch: Sequence[tuple[str, ...]]) -> list[str | Exception]:
         """Start one execution for all incidents of some requests that need one. Return for each
@@ -397,12 +364,6 @@ class Intake:
         if not self._database.atomically(take):
             raise _replayed(came_of_it)
 
-    def _queue_of(self, sender: Sender) -> _SenderQueue:
-        with self._lock:
-            if sender not in self._queues:
-                self._queues[sender] = _SenderQueue(self._decide, self._start)
-            return self._queues[sender]
-
     def _authenticated(self, delivery: Delivery) -> tuple[Sender, str | None]:
         """Return the sender, and the signature, None if a token authenticates the sender."""
         headers = {name.lower(): value for name, value in delivery.headers.items()}
@@ -439,30 +400,23 @@ class Intake:
         """Have an execution decide on an alarm, unless the signed request was taken before. The
         execution's id follows from the signature, so a repeat after a crash in between starts
         nothing twice."""
-        if signature is None:
-            return self._started(inputs, None)
-        try:
-            known = self._database.reading(lambda tx: deliveries.taken(tx, signature))
-            if known is not None:
-                raise _replayed(known)
-            execution = self._started(inputs, derived_id("alarm", self._project, signature))
-            self._remember(signature, execution)
-        except Refused:
-            raise
-        except Exception as error:  # noqa: BLE001 - logged; the sender is to try again
-            LOG.exception("It is unknown whether this alarm was taken before.")
-            raise _unavailable("the state store does not answer") from error
+        identity = signature and derived_id("alarm", self._project, signature)
+        with _unavailable_on_errors():
+            if signature is not None:
+                known = self._database.reading(lambda tx: deliveries.taken(tx, signature))
+                if known is not None:
+                    raise _replayed(known)
+            try:
+                started = self._mistral.start(
+                    WORKFLOW, inputs, id=identity, description="by the webhook"
+                )
+            except MistralError as error:
+                LOG.error("An alarm was not taken: %s", error)
+                raise _unavailable("Mistral does not answer") from error
+            execution = str(started["id"])
+            if signature is not None:
+                self._remember(signature, execution)
         return execution
-
-    def _started(self, inputs: Mapping[str, Any], identity: str | None) -> str:
-        try:
-            started = self._mistral.start(
-                WORKFLOW, inputs, id=identity, description="by the webhook"
-            )
-        except MistralError as error:
-            LOG.error("An alarm was not taken: %s", error)
-            raise _unavailable("Mistral does not answer") from error
-        return str(started["id"])
 
 
 class _SenderQueue:
@@ -477,7 +431,7 @@ class _SenderQueue:
         self.rate = _RateLimit(RATE, BURST)
         self.first: dict[tuple[str, str], float] = {}
         """By member, when an alarm was accepted above the rate."""
-        self.deciding = Batches(decide, DECIDED, lambda portion: len(portion.reports))
+        self.deciding = Batches(decide, DECIDED, lambda portion: len(portion.alarms))
         self.starting = Batches(start, STARTED)
         self._places = threading.BoundedSemaphore(PENDING)
 
@@ -518,13 +472,26 @@ class _RateLimit:
             self._left -= cost
 
 
+@contextmanager
+def _unavailable_on_errors(undo: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Refuse the request if something fails, mostly because the state store does not answer: the
+    sender is to try again. ``undo`` is called before that."""
+    try:
+        yield
+    except Refused:
+        raise
+    except Exception as error:
+        LOG.exception("An alarm could not be decided.")
+        undo()
+        raise _unavailable("the state store does not answer") from error
+
+
 def _about(
-    report: AlarmReport, members: Mapping[str, set[tuple[str, str]]]
+    alarm: Alarm, members: Mapping[str, set[tuple[str, str]]]
 ) -> Collection[tuple[str, str]]:
     """Return the member that an alarm is about, as group and name, the name empty if it names none;
     nothing if the project has no such member."""
-    alarm = report.alarm
-    group, member = report.group or alarm.group, report.member or alarm.member
+    group, member = alarm.group, alarm.member
     if group and member:
         return members.get(group, set()) & {(group, member)}
     for server in alarm.servers:
@@ -551,8 +518,15 @@ def _read(delivery: Delivery, *, signed: bool) -> tuple[dict[str, Any], list[Ala
             "the address of a signed alarm has parameters, but only its body is signed",
             "Put group and member into the body.",
         )
-    body, alarms = _alarm(delivery.body, said.get("kind"))
-    return {"body": body, **said}, alarms
+    try:
+        body: dict[str, Any] = load_json(delivery.body, "body")
+    except InvalidDocument as error:
+        raise Refused(400, "BAD_REQUEST", error.message, error.remedy) from None
+    try:
+        return {"body": body, **said}, read(body, **said)
+    except InvalidDocument as error:
+        where = f"{error.path}: " if error.path else ""
+        raise Refused(400, error.code, where + error.message, error.remedy) from None
 
 
 def _said(query: str) -> dict[str, str]:
@@ -565,18 +539,6 @@ def _said(query: str) -> dict[str, str]:
             f"Known parameters: {', '.join(_SAYS)}.",
         )
     return said
-
-
-def _alarm(body: bytes, kind: str | None) -> tuple[dict[str, Any], list[Alarm]]:
-    try:
-        alarm: dict[str, Any] = load_json(body, "body")
-    except InvalidDocument as error:
-        raise Refused(400, "BAD_REQUEST", error.message, error.remedy) from None
-    try:
-        return alarm, adapters.read(alarm, kind)
-    except InvalidDocument as error:
-        where = f"{error.path}: " if error.path else ""
-        raise Refused(400, error.code, where + error.message, error.remedy) from None
 
 
 def _unauthorised() -> Refused:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The failure of an availability zone, and held alarms that are chosen by one.
+"""Held alarms that are chosen by an availability zone.
 
 No cloud is configured: in which zone the servers are is what the store remembers of the last
 observation, and what is admitted can not start.
@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 from mistral_lib.actions.context import ActionContext
 
-from mistral_failover.actions import alarms, hosts, reports, suspensions
-from mistral_failover.recovery.sweep import sweep
+from mistral_failover.actions import alarms, suspensions
+from mistral_failover.model.observation import Observation, ObservationMemory, Service
 from mistral_failover.runtime.process import Runtime
-from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, observations
 from support.alarm_bodies import aodh
 
@@ -31,8 +30,9 @@ def paused(serve: Any, state: Runtime, project: str, context: ActionContext) -> 
         serve(name, **more)
         zones = {server: zone for server, zone in ((f"{name}-a", a), (f"{name}-b", b)) if zone}
         identity = groups.group_id(project, name)
+        seen, memory = Observation(Service.SERVING), ObservationMemory(zones=zones)
         state.database.atomically(
-            lambda tx: observations.save(tx, identity, "SERVING", {"zones": zones}, tx.now())
+            lambda tx: observations.save(tx, identity, seen, memory, tx.now())
         )
         suspensions.Pause(name, "a test").run(context)
         return name
@@ -110,11 +110,11 @@ def test_an_alarm_about_members_in_two_zones_is_passed_over(
 ) -> None:
     """To admit it would fence a member in the other zone, too."""
     name = paused("both")
-    seen = groups.group_id(project, name)
+    identity = groups.group_id(project, name)
     hosts = {f"{name}-{x}": ["h", project, "cmp1"] for x in "ab"}
     zones = {f"{name}-a": EAST, f"{name}-b": WEST}
-    document = {"hosts": hosts, "zones": zones}
-    state.database.atomically(lambda tx: observations.save(tx, seen, "SERVING", document, tx.now()))
+    seen, memory = Observation(Service.SERVING), ObservationMemory(hosts=hosts, zones=zones)
+    state.database.atomically(lambda tx: observations.save(tx, identity, seen, memory, tx.now()))
     alarms.AdmitEvent({"host": "cmp1", "id": "1"}).run(context)
 
     answer = alarms.AdmitHeld("the power failed", zone=EAST).run(context)
@@ -135,105 +135,3 @@ def test_a_zone_in_which_no_member_is_known_is_an_error(
     assert "east, west" in answer.error["remedy"]
     assert "Nova could not be asked" in answer.error["message"]
     assert held(context) == {"payments"}
-
-
-# -- the failure of a zone, as one event
-
-
-def report(name: str, identity: str = "r1") -> dict[str, Any]:
-    """An operator says that a zone failed."""
-    return {"zone": name, "id": identity, "because": "the power failed"}
-
-
-def hear(context: ActionContext, body: dict[str, Any]) -> list[dict[str, Any]]:
-    return list(alarms.AdmitEvent(body, kind="signal").run(context)["admissions"])
-
-
-def test_each_group_with_a_member_in_a_lost_zone_has_a_child(
-    paused: Any, context: ActionContext
-) -> None:
-    paused("low")
-    paused("high", EAST, EAST, priority=5)
-    paused("other", WEST, WEST)
-
-    event, *children = hear(context, report(EAST))
-
-    assert event["decision"] == "ADMITTED"
-    assert "2 groups have members in zone east" in event["sentence"]
-    kept = reports.Show(event["incident"]).run(context)
-    assert [(each["group"], each["lost"]) for each in kept["children"]] == [
-        ("high", ["db_a", "db_b"]),
-        ("low", ["db_a"]),
-    ]
-    assert len(children) == 2
-    (listed,) = alarms.Held().run(context)["held"]
-    assert (listed["zone"], listed["host"], listed["children"]) == (EAST, None, 2)
-
-
-def test_a_zone_that_is_reported_twice_is_one_event(paused: Any, context: ActionContext) -> None:
-    paused("payments")
-    event, child = hear(context, report(EAST))
-
-    again, repeated = hear(context, report(EAST))
-
-    assert (again["decision"], again["incident"]) == ("DUPLICATE", event["incident"])
-    assert repeated["incident"] == child["incident"]
-
-
-def test_the_same_report_about_another_zone_is_another_event(
-    paused: Any, context: ActionContext
-) -> None:
-    paused("payments")
-    event, _ = hear(context, report(EAST))
-
-    other, _ = hear(context, report(WEST))
-
-    assert (other["decision"], other["incident"] != event["incident"]) == ("ADMITTED", True)
-    (child,) = reports.Show(other["incident"]).run(context)["children"]
-    assert (child["group"], child["lost"]) == ("payments", ["db_b"])
-
-
-def test_a_lost_zone_with_no_known_member_is_looked_at_again_by_the_sweep(
-    paused: Any, context: ActionContext, state: Runtime
-) -> None:
-    paused("payments", WEST, WEST)
-    (event,) = hear(context, report(EAST))
-    assert event["decision"] == "HELD"
-    assert "no group of this project is known to have a member in zone east" in event["sentence"]
-
-    paused("payments", EAST, WEST)
-    sweep(Request(state, context), None)
-
-    kept = reports.Show(event["incident"]).run(context)
-    assert (kept["decision"], [each["group"] for each in kept["children"]]) == (
-        "ADMITTED",
-        ["payments"],
-    )
-
-
-def test_the_members_in_a_zone_are_listed_before_it_is_reported(
-    paused: Any, context: ActionContext
-) -> None:
-    paused("low")
-    paused("high", EAST, EAST, priority=5)
-
-    found = hosts.MembersOnHost(zone=EAST).run(context)
-
-    assert found["groups"] == [
-        {"group": "high", "members": ["db_a", "db_b"]},
-        {"group": "low", "members": ["db_a"]},
-    ]
-    assert alarms.Held().run(context)["held"] == []
-
-
-@pytest.mark.parametrize("given", [{}, {"host": "cmp1", "zone": EAST}])
-def test_members_are_listed_of_a_host_or_of_a_zone(
-    given: dict[str, str], state: Runtime, context: ActionContext
-) -> None:
-    assert hosts.MembersOnHost(**given).run(context).error["code"] == "BAD_INPUT"
-
-
-def test_a_report_is_about_a_host_or_about_a_zone(state: Runtime, context: ActionContext) -> None:
-    both = alarms.AdmitEvent({**report(EAST), "host": "cmp1"}, kind="signal").run(context)
-
-    assert "zone" in both.error["message"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is written down about an alarm: repeats, known facts, old news, alarms without a group."""
+"""The pass of an alarm: repeats, known facts, old news, alarms without a group, several at once."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ import sqlalchemy as sa
 from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.actions import alarms, orders, reports
-from mistral_failover.alarms import recording
-from mistral_failover.alarms.alarm import Alarm
 from mistral_failover.convergence.records import Ready
 from mistral_failover.orders import alarm_failovers
 from mistral_failover.runtime.errors import ActionError
@@ -20,7 +18,7 @@ from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, tables
 from mistral_failover.store.incidents import Incident
-from support.alarm_bodies import aodh
+from support.alarm_bodies import ALERT, WEBHOOK, aodh
 
 
 def kept(context: ActionContext, group: str = "payments") -> list[dict[str, Any]]:
@@ -148,6 +146,19 @@ def test_what_was_admitted_and_has_not_begun_is_a_known_fact_already(
     hear(aodh("m2"))
 
     assert [(i["decision"], i["duplicates"]) for i in kept(context)] == [("ADMITTED", 1)]
+
+
+@pytest.mark.parametrize("again", ["m1", "m2"], ids=["the same alarm", "another one"])
+def test_an_operator_s_reason_is_kept_with_what_was_admitted_and_has_not_begun(
+    begun: Ready, hear: Any, state: Runtime, project: str, context: ActionContext, again: str
+) -> None:
+    first = hear(aodh("m1"))
+
+    (answer,) = alarms.AdmitEvent(aodh(again), because="I saw it").run(context)["admissions"]
+
+    assert (answer["decision"], answer["incident"]) == ("DUPLICATE", first["incident"])
+    kept_ = row(state, project, first["incident"])
+    assert (kept_.fact.because, kept_.duplicates) == ("I saw it", 1)
 
 
 def test_the_repeats_of_repeat_actions_count_on_the_incident_and_start_nothing(
@@ -337,12 +348,38 @@ def test_a_member_that_the_group_does_not_have_is_a_stranger(begun: Ready, hear:
     assert "db_z is not a known member of payments" in answer["sentence"]
 
 
-def test_what_happens_all_day_is_answered_without_a_look_at_the_state(
-    context: ActionContext, state: Runtime
+# -- several alarms in one body
+
+
+def alert(fingerprint: str, **labels: str) -> dict[str, Any]:
+    return {**ALERT, "fingerprint": fingerprint, "labels": {"alertname": "down", **labels}}
+
+
+def test_each_alarm_of_a_body_is_decided_on_and_none_stops_the_others(
+    begun: Ready, define: Any, context: ActionContext
 ) -> None:
-    routine = Alarm("nova", "k", False, True, "all is well", ("s",), {}, routine=True)
-    request = Request(state, context)
+    define("idle")
+    alerts = [
+        alert("f1", failover_group="payments", failover_member="db_a"),
+        alert("f2", failover_group="payments", failover_member="db_a"),
+        alert("f3", failover_group="idle"),
+        alert("f4", instance_id="s-unknown"),
+        {**alert("f5", failover_group="payments"), "status": "resolved"},
+    ]
 
-    recorded = recording.record(request, routine, None, None)
+    answer = alarms.AdmitEvent({**WEBHOOK, "alerts": alerts}).run(context)
 
-    assert (recorded.verdict.decision, recorded.incident) == ("IGNORED", None)
+    decided = [row["decision"] for row in answer["admissions"]]
+    assert decided == ["ADMITTED", "DUPLICATE", "IGNORED", "HELD", "IGNORED"]
+    first, second = answer["admissions"][:2]
+    assert second["incident"] == first["incident"]
+    # No cloud is configured here, so what is admitted can not be started.
+    assert [row["error"]["code"] for row in answer["refused"]] == ["CONFIG"]
+    assert answer["started"] == []
+
+
+def test_a_body_that_is_no_alarm_is_refused(state: Runtime, context: ActionContext) -> None:
+    refused = alarms.AdmitEvent({"what": "ever"}).run(context)
+
+    assert refused.error["code"] == "INVALID_DOCUMENT"
+    assert "alertmanager" in refused.error["remedy"]

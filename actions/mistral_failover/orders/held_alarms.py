@@ -9,16 +9,26 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypedDict
 
-from mistral_failover.alarms.recording import MOST_WITHOUT_GROUP
+from mistral_failover.alarms.intake import MOST_WITHOUT_GROUP
 from mistral_failover.alarms.storm import Queued, in_order
 from mistral_failover.convergence.errors import UnknownGroup
 from mistral_failover.convergence.records import JournalKind
+from mistral_failover.fault_points import reach
 from mistral_failover.groups.snapshot import group_snapshot, locked
 from mistral_failover.groups.zones import MemberZones, member_zones
 from mistral_failover.model.decisions import Decision
 from mistral_failover.model.order import Order
 from mistral_failover.model.text import plain
-from mistral_failover.runtime.errors import ActionError
+from mistral_failover.orders import failover
+from mistral_failover.orders.alarm_failovers import BY_ALARM, begin, with_lost
+from mistral_failover.orders.answers import (
+    AdmittedAlarms,
+    PassedOver,
+    RefusedAlarm,
+    SelectionFacts,
+    StartedOrder,
+)
+from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.remedies import start_command
 from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import find_by_short_id, unknown
@@ -88,22 +98,6 @@ class Selection:
     host: str | None = None
     incident: str | None = None
     zone: str | None = None
-
-
-class PassedOver(TypedDict):
-    """A held alarm that may be meant by a selection, and why it is not selected."""
-
-    incident: str
-    group: str
-    why: str
-
-
-class SelectionFacts(TypedDict):
-    """What a selection left out: ``passed_over``. ``unsure``: why the zones may be old, or
-    empty."""
-
-    passed_over: list[PassedOver]
-    unsure: str
 
 
 class DismissedAlarm(TypedDict):
@@ -219,15 +213,16 @@ def _found(request: Request, tx: ProjectTransaction, selection: Selection) -> li
 
 def admit(
     request: Request, group: str, incident_id: str, order: Order, because: str
-) -> tuple[Incident, Order]:
-    """Admit an alarm by an operator's ``order``, a failover. No rule of admission applies. An alarm
-    whose group was unknown becomes one of ``group``. Return the incident, and the order with the
-    members that are lost: if the operator names none, those that the alarm reports.
+) -> StartedOrder:
+    """Admit an alarm by an operator's ``order``, and start its failover. No rule of admission
+    applies. An alarm whose group was unknown becomes one of ``group``. If the order names no lost
+    members, those that the alarm reports are lost.
 
     The first digits of the incident's id are enough. Raises UnknownGroup; ActionError UNKNOWN_ID if
     it is not an incident of the group, AMBIGUOUS_ID, NOT_AN_ALARM for an order, BAD_INPUT if it is
-    not known which member is lost.
+    not known which member is lost, NOT_ADMITTED; and what :func:`failover.begin` raises.
     """
+    order = replace(order, from_alarm=True)
 
     def admitted(tx: ProjectTransaction) -> tuple[Incident, Order]:
         state = locked(request, tx, group)
@@ -262,21 +257,32 @@ def admit(
         )
         return known, whole
 
-    return request.store.atomically(admitted)
+    incident, whole = request.store.atomically(admitted)
+    reach("held.after")
+    derive = failover.goal_function(request, whole)
+    return {**begin(request, group, derive, incident.id, because), "incident": incident.id}
 
 
-def with_lost(order: Order, incident: Incident) -> Order:
-    """Return an order with the members that are lost: if it names none, those that the alarm
-    reports. Raises ActionError BAD_INPUT if that reports none either."""
-    if order.lost is not None:
-        return order
-    if not incident.fact.lost:
-        raise ActionError(
-            "BAD_INPUT",
-            f"lost: incident {incident.id} does not say which member is lost",
-            "Give lost, the list of the lost members.",
-        )
-    return replace(order, lost=incident.fact.lost)
+def admit_held(request: Request, selection: Selection, because: str, limit: int) -> AdmittedAlarms:
+    """Admit held alarms, by an operator's decision, and start their failovers: at most ``limit``,
+    those of groups with a higher priority first.
+
+    An alarm that names no group or no member is left out: an operator has to say which one it
+    means. Raises what :func:`selected` raises.
+    """
+    found = selected(request, selection)
+    waiting = [each for each in found.alarms if each.incident.fact.lost]
+    admitted: list[StartedOrder] = []
+    refused: list[RefusedAlarm] = []
+    for each in waiting[:limit]:
+        try:
+            admitted.append(admit(request, each.group, each.incident.id, BY_ALARM, because))
+        except Exception as error:  # noqa: BLE001 - one group's error must not stop the others
+            refused.append(
+                {"incident": each.incident.id, "group": each.group, "error": describe(error)}
+            )
+    left = max(0, len(waiting) - limit)
+    return {"admitted": admitted, "refused": refused, "left": left, **found.answer()}
 
 
 def held_children(tx: ProjectTransaction, host_event: str) -> list[HeldOfGroup]:
