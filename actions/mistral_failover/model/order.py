@@ -57,7 +57,8 @@ class Order(Stored):
         """The given inputs of the verb, as JSON. An empty ``lost`` is given: no member is lost."""
         given = self.document()
         del given["verb"]
-        return {**given, **given.pop("more", {})}
+        more = given.pop("more", {})
+        return {**given, **more}
 
     @classmethod
     def of(cls, verb: str, inputs: Mapping[str, Any]) -> Self:
