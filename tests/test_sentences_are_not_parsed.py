@@ -50,13 +50,12 @@ TEMPLATE = "fills the places in a type's wording"
 ALLOWED = {
     "agent/broker.py:queue_exists": FOREIGN,
     "cli/plan.py:facts_said": "what a person typed",
-    "cloud/attaching.py:_refused": FOREIGN,
-    "cloud/detaching.py:_refused": FOREIGN,
-    "cloud/detaching.py:_while_busy": FOREIGN,
     "cloud/errors.py:unreachable_behind": FOREIGN,
-    "cloud/patches.py:cancelled": FOREIGN,
     "cloud/servers.py:has_a_task": FOREIGN,
-    "cloud/tokens.py:_catalog": FOREIGN,
+    "cloud/session.py:_catalog": FOREIGN,
+    "cloud/stack_updates.py:cancelled": FOREIGN,
+    "cloud/volumes.py:_refused": FOREIGN,
+    "cloud/volumes.py:_while_busy": FOREIGN,
     "model/operation_words.py:operation_words": TEMPLATE,
     "model/types.py:_check_words": TEMPLATE,
 }

@@ -32,6 +32,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any, Protocol, Self
 from urllib.parse import urlsplit
 
+from mistral_failover.defects import defect
 from mistral_failover.loopback import foreign
 
 LOG = logging.getLogger(__name__)
@@ -143,8 +144,8 @@ def respond(face: Face, request: Request) -> Response:
         return face.refusal(refused, request.peer)
     except Gone:
         raise
-    except Exception:
-        LOG.exception("The %s failed to answer a %s request.", face.name, request.method)
+    except Exception as error:
+        defect(error, f"the {face.name} answered a request")
         failed = Refused(500, "INTERNAL", "the server failed to answer", "See the server's log.")
         return face.refusal(failed, request.peer)
 
@@ -307,8 +308,8 @@ class Listener:
                 self._places.end_late()
                 if waiting and self._places.make_room(POLL):
                     self._accept()
-            except Exception:  # without this thread no request would be answered any more
-                LOG.exception("The %s failed to accept a connection.", self._name)
+            except Exception as error:  # without this thread no request would be answered
+                defect(error, f"the {self._name} accepted a connection")
                 self._stopped.wait(_PAUSE)
 
     def _accept(self) -> None:
@@ -397,8 +398,8 @@ class HttpServer:
         except (OSError, Gone):
             # A client that disconnects, or speaks no TLS, is not an error here.
             LOG.debug("A client of the %s has gone.", self._face.name, exc_info=True)
-        except Exception:
-            LOG.exception("The %s failed to answer a request.", self._face.name)
+        except Exception as error:
+            defect(error, f"the {self._face.name} held a connection")
         finally:
             connection.close()
             self._places.leave(connection)

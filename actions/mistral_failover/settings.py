@@ -102,8 +102,8 @@ class Settings:
     http_timeout: float = _option(
         cfg.FloatOpt,
         10.0,
-        "Seconds within which an HTTP call must connect and its answer begin, and each further "
-        "part of it arrive; the remaining lease may allow less.",
+        "Seconds for an HTTP call, from connecting to the end of its answer; the remaining lease "
+        "may allow less.",
         min=0.1,
     )
     command_channel: str | None = _option(

@@ -30,8 +30,7 @@ TABLES: Mapping[str, str] = {
     "deliveries": "Signed alarms that a webhook accepted, to recognise a repeated request.",
     "journal": "One sentence for each step, in the order in which they were written.",
     "numbers": "Generates growing numbers for the order of other tables' rows. Always empty.",
-    "totals": "What counters had counted of deleted rows, in shards, "
-    "so that groups rarely wait for each other.",
+    "totals": "The counters of the metrics, in shards, so that groups rarely wait for each other.",
 }
 """By table, without its prefix."""
 
@@ -82,7 +81,6 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "started_at": "when it began",
         "ended_at": "when it ended",
         "back": "whether it undoes a failed goal",
-        "deferrals": "how often work waited for another worker's lock, once its nodes are deleted",
         "through": "the last open stage (0: `fence`, to 5: `end`); null: all",
         "follows": "the traversal that it replaced by the engine's own decision",
         "superseded_by": "the traversal that replaced it before it had ended",
@@ -130,7 +128,6 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "reason": "why it failed or is blocked",
         "deferred_to": "the owner of the lock at the last try; its conclusion triggers the node",
         "deferred_at": "when that was",
-        "deferrals": "how often that was",
         "stage": "its stage (0: `fence`, to 5: `end`); never earlier than those that it waits for",
         "waiting_for": "what it waits for after a transient failure; null: nothing",
         "waiting_since": "when the first try failed, later by the time in which tries worked",
@@ -149,7 +146,6 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "status": "started, done, failed, unknown (it may have taken effect), or overtaken "
         "(unknown, and a later one of the record is done)",
         "attempts": "how often it was handed out",
-        "unknowns": "how often its outcome was unknown, but for tries that waited for a service",
         "owner": "its last owner",
         "token": "the lock's token of that owner",
         "intent": "`properties` that it applies, `previous`: those applied before",

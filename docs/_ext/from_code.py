@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Generate pages at each build, so that they cannot be wrong: the options of the configuration (by
-oslo's own generator), the tables of the state store, the fault points, what other packages can add
-to, and copies of the pages outside of docs/ (README and examples)."""
+oslo's own generator), the tables of the state store, the fault points, the metrics, what other
+packages can add to, and copies of the pages outside of docs/ (README and examples)."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from sphinx.application import Sphinx
 
 from mistral_failover.alarms.alarm import sources
 from mistral_failover.fault_points import BROKER_POINTS, POINTS
+from mistral_failover.metrics import families
 from mistral_failover.model.rungs import rung_kinds
 from mistral_failover.model.types import installed_types
 from mistral_failover.model.verbs import verb_kinds
@@ -43,6 +44,7 @@ def write(app: Sphinx) -> None:
     _written(folder / "state.md", _state())
     _written(folder / "fault-points.md", _fault_points())
     _written(folder / "installed.md", _installed())
+    _written(folder / "metrics.md", _metrics())
     for page, copy in OUTSIDE.items():
         _written(copy, relinked(page.read_text("utf-8"), page, copy))
 
@@ -137,6 +139,17 @@ def _installed() -> str:
         lines.append(f"| `{name}` | {each.description} | {properties} |")
     lines += ["", "## Alarm sources", "", "| kind | recognised by |", "|---|---|"]
     lines += [f"| `{kind}` | {source.shape} |" for kind, source in sources().items()]
+    return "\n".join([*lines, ""])
+
+
+def _metrics() -> str:
+    """Return the page of the metrics, as Prometheus sees them."""
+    lines = ["# Metrics", "", "How to collect them: [monitoring](../monitoring.md).", ""]
+    lines += ["| name | kind | labels | meaning |", "|---|---|---|---|"]
+    for each in (*families.FAMILIES.values(), *families.OWN):
+        name = each.name + "_total" * (each.kind == "counter")
+        labels = ", ".join(f"`{label}`" for label in each.labels)
+        lines.append(f"| `{name}` | {each.kind} | {labels} | {each.help} |")
     return "\n".join([*lines, ""])
 
 

@@ -101,7 +101,7 @@ def test_an_alarm_that_was_admitted_brings_no_group_up_that_was_removed_since(
 # -- repeats
 
 
-def test_a_repeat_of_what_is_decided_for_good_costs_three_statements_and_locks_no_group(
+def test_a_repeat_of_what_is_decided_for_good_costs_four_statements_and_locks_no_group(
     begun: Ready, goal: Any, hear: Any, state: Runtime, project: str
 ) -> None:
     first = hear(aodh())
@@ -119,7 +119,7 @@ def test_a_repeat_of_what_is_decided_for_good_costs_three_statements_and_locks_n
 
     assert again["decision"] == "DUPLICATE"
     assert again["incident"] == first["incident"]
-    assert said == ["BEGIN", "UPDATE", "SELECT"]
+    assert said == ["BEGIN", "UPDATE", "SELECT", "INSERT"]
     assert row(state, project, first["incident"]).duplicates == 1
 
 

@@ -29,7 +29,7 @@ from bench import members
 from bench.staging import cpu
 from mistral_failover.agent.broker import Broker, wait
 from mistral_failover.agent.channel.interface import Channel, ChannelContext, Command, channel_for
-from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.transport import Unguarded
 from testbroker.broker import PrivateBroker
 from testcloud.errors import CloudError
 

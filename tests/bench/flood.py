@@ -35,8 +35,8 @@ from mistral_failover.runtime.request import Request
 from mistral_failover.server import receiver
 from mistral_failover.server.secret import Secret
 from mistral_failover.settings import Settings
+from mistral_failover.store.counters import unlisted_of
 from mistral_failover.store.tables import incidents, operations, resources
-from mistral_failover.store.totals import unlisted_of
 
 ALARMS = 100_000
 REPEATS = 5

@@ -24,8 +24,7 @@ from unittest import mock
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
 from mistral_failover.cloud import volumes
-from mistral_failover.cloud.guard import Unguarded
-from mistral_failover.cloud.session import GuardedSession
+from mistral_failover.cloud.transport import GuardedSession, Unguarded
 from mistral_failover.convergence.loop import run
 from mistral_failover.convergence.records import Operation, Outcome
 from mistral_failover.lab.drill import examples

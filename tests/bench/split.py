@@ -17,7 +17,7 @@ from typing import Any
 from unittest import mock
 
 from bench.staging import audited, bring_up, finished, must, stage
-from mistral_failover.cloud.session import _GuardedTransport
+from mistral_failover.cloud.transport import _GuardedTransport
 from mistral_failover.store.database import Database
 
 REPEATS = 5

@@ -29,7 +29,7 @@ from mistral_failover.agent.channel.interface import (
     channel_for,
 )
 from mistral_failover.agent.wire import Address
-from mistral_failover.cloud.guard import LeaseLost
+from mistral_failover.cloud.transport import LeaseLost
 from support.injected_faults import FaultInjector
 
 

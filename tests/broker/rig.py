@@ -29,7 +29,7 @@ from faults.slot import until
 from mistral_failover.agent import wire
 from mistral_failover.agent.channel.interface import Channel, ChannelContext, channel_for
 from mistral_failover.agent.wire import Address
-from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.model.ids import group_id
 from testbroker.broker import PrivateBroker
 

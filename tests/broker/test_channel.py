@@ -33,7 +33,7 @@ from mistral_failover.agent.channel.interface import (
 )
 from mistral_failover.agent.channel.links import ANSWERS, KEPT
 from mistral_failover.agent.wire import Address
-from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.transport import Unguarded
 from support.scripted_agent import ScriptedAgent
 from testbroker.broker import PrivateBroker
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every state that ``failover status`` can show: how to get there, and that the command which it
-names leads on. The table of docs/states.md has the same rows."""
+names leads on. The table of docs/at-night.md has the same rows."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from mistral_failover.cli.status_screen import help_lines
 from mistral_failover.lab.drill import examples
 from support.deployments import deployed
 from support.operators import Operator
+from support.pages import page, section
 
-PAGE = Path(__file__).parents[2] / "docs" / "states.md"
 IMPATIENT = [{"kind": "quiesce", "limit": 0.5}, "stop", "confirm"]
 """The example's ladder, which does not wait long for a guest that is dead."""
 
@@ -465,7 +465,7 @@ def test_the_command_that_is_shown_leads_out_of_the_state(
 def test_the_page_has_a_row_for_each_state() -> None:
     rows = [
         [cell.strip().replace("`", "") for cell in line.strip("|").split("|")]
-        for line in PAGE.read_text(encoding="utf-8").splitlines()
+        for line in section(page("at-night"), "Every state, and the way out").splitlines()
         if line.startswith("| ") and not line.startswith(("| status", "|---"))
     ]
 

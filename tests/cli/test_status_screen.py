@@ -68,6 +68,7 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
         "under_way": [],
         "deferred": [],
         "ready": [],
+        "defects": [],
         "unstarted": [],
         "waiting": [],
         "chain": None,

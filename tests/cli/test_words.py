@@ -97,6 +97,7 @@ def test_how_often_an_alarm_was_heard_is_told_in_both_places() -> None:
             "agents": {},
             "pause": None,
             "failure": None,
+            "defects": [],
             "unstarted": [],
             "ready": [],
         },

@@ -9,9 +9,8 @@ from keystoneauth1.token_endpoint import Token
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.servers import delete_server
-from mistral_failover.cloud.session import GuardedSession
+from mistral_failover.cloud.transport import GuardedSession, Unguarded
 from mistral_failover.settings import Settings
 
 BASE = "/compute/v2.1"

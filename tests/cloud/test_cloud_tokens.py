@@ -13,8 +13,10 @@ import pytest
 
 from cloud.conftest import Reply, Request, ScriptedServer
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import Unguarded
-from mistral_failover.cloud.session import GuardedSession, refusal, session_for
+from mistral_failover.cloud.servers import server_state
+from mistral_failover.cloud.session import session_for, why_refused
+from mistral_failover.cloud.stacks import stack_map
+from mistral_failover.cloud.transport import GuardedSession, Unguarded
 from mistral_failover.settings import Settings
 
 TOKEN = "gAAAAABk-0123456789abcdefghijklmnopqrstuvwxyz"
@@ -228,10 +230,10 @@ def test_where_a_request_does_not_say_keystone_s_address_the_configuration_does(
 def test_keystone_is_asked_anew_whether_it_still_accepts_a_token(server: ScriptedServer) -> None:
     request = request_of(server, service_catalog=body(server.url))
     keystone(server, tokens={"token": body(server.url)})
-    assert refusal(request, Settings()) is None
+    assert why_refused(request, Settings()) is None
 
     keystone(server, tokens=(403, NOT_ANYTHING), catalog=(403, NOT_ANYTHING))
-    error = refusal(request, Settings())
+    error = why_refused(request, Settings())
     assert error is not None
     assert error.code == "TRUST_GONE"
 
@@ -240,12 +242,36 @@ def test_a_token_that_was_refused_is_not_remembered_as_good(server: ScriptedServ
     trusted(server)
     session_of(server)
     keystone(server)
-    assert refusal(request_of(server), Settings()) is not None
+    assert why_refused(request_of(server), Settings()) is not None
     assert refused(lambda: session_of(server)).code == "TOKEN_EXPIRED"
 
 
 def test_a_keystone_that_can_not_be_asked_refuses_nothing(server: ScriptedServer) -> None:
     keystone(server, tokens=(503, "away"))
-    assert refusal(request_of(server), Settings()) is None
-    assert refusal(request_of(server, auth_token=None), Settings()) is None
-    assert refusal(request_of(server, auth_uri=None), Settings()) is None
+    assert why_refused(request_of(server), Settings()) is None
+    assert why_refused(request_of(server, auth_token=None), Settings()) is None
+    assert why_refused(request_of(server, auth_uri=None), Settings()) is None
+
+
+def test_a_token_is_never_exchanged_for_another(cloud: Any, pair: Any, emulated: Any) -> None:
+    known = set(emulated.emulation.state.tokens)
+    server_state(cloud, pair.a)
+    stack_map(cloud, pair.name)
+    assert set(emulated.emulation.state.tokens) == known
+
+
+def test_no_error_shows_the_token(connect: Any, pair: Any, emulator: Any) -> None:
+    cloud = connect()
+    token = cloud.session.get_token()
+    texts = []
+    for operation in ("server_show", "stack_show", "volume_show"):
+        emulator.api_fault(operation, status=500, times=50)
+    for read in (
+        lambda: server_state(cloud, "0b5e9d2c-9a4f-4e0f-9a53-0d5f0c1e7a11"),
+        lambda: stack_map(cloud, "nobody"),
+        lambda: stack_map(connect("other"), pair.name),
+    ):
+        with pytest.raises(CloudError) as raised:
+            read()
+        texts.append(f"{raised.value} {raised.value.__dict__}")
+    assert token not in "".join(texts)

@@ -6,8 +6,14 @@ from contextlib import ExitStack
 import pytest
 
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import LeaseLost, Unguarded
-from mistral_failover.cloud.waits import UNSTRETCHED, ConcurrentWaits, ProbeResult, wait_until
+from mistral_failover.cloud.transport import LeaseLost, Unguarded
+from mistral_failover.cloud.waits import (
+    UNSTRETCHED,
+    ConcurrentWaits,
+    ProbeResult,
+    pauses_until,
+    slept,
+)
 
 
 class Time:
@@ -45,7 +51,7 @@ BUSY = CloudError("CONFLICT", "busy")
 
 def wait(probe, time, **options):
     options = {"what": "the volume", "limit": 60, **options}
-    return wait_until(probe, clock=lambda: time.now, sleep=time.sleep, **options)
+    return slept(pauses_until(probe, clock=lambda: time.now, **options), time.sleep)
 
 
 def test_what_is_there_already_is_returned_without_a_pause():

@@ -17,6 +17,7 @@ from mistral_failover.cloud.volume_holders import holders_of
 from mistral_failover.cloud.volumes import attach, detach
 from mistral_failover.lab.emulator.client import EmulatorClient
 from support.emulated import Pair
+from support.nova import nova_of
 
 NO_WORKER = 0.3
 
@@ -33,13 +34,13 @@ def device(patient: Cloud, pair: Pair, emulator: EmulatorClient) -> None:
     emulator.set_latency(rpc_timeout=0.05)
     emulator.api_fault("attach", "queue", seconds=0.1)
     with pytest.raises(Exception, match="Unexpected API Error"):
-        patient.compute.create_volume_attachment(pair.a, volume=pair.volume)
+        nova_of(patient).create_volume_attachment(pair.a, volume=pair.volume)
     while not listed(patient, pair):
         time.sleep(0.01)
 
 
 def listed(cloud: Cloud, pair: Pair) -> list[Any]:
-    return [row.attachment_id for row in cloud.compute.volume_attachments(pair.a)]
+    return [row.attachment_id for row in nova_of(cloud).volume_attachments(pair.a)]
 
 
 @pytest.mark.usefixtures("device")

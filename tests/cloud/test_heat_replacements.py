@@ -8,14 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from cinderclient import exceptions as cinder
 
-from mistral_failover.cloud import heat_replacements, update_guard
+from mistral_failover.cloud import heat_replacements
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.heat_replacements import ListedResource
+from mistral_failover.cloud.heat_replacements import KeptParts, ListedResource, refuse_marked
 from mistral_failover.cloud.servers import ServerState
 from mistral_failover.cloud.stacks import SERVER, VOLUME, StackResource
-from mistral_failover.cloud.update_guard import KeptParts, refuse_marked
 
 OTHER = "OS::Heat::TestResource"
 
@@ -37,15 +35,18 @@ def cloud_of(
 
     def volume(volume_id: str) -> Any:
         if volume_id not in (volumes or {}):
-            raise cinder.NotFound(404)
+            raise CloudError("NOT_FOUND", "no such volume")
         return SimpleNamespace(status=(volumes or {})[volume_id])
 
     return SimpleNamespace(
         heat=SimpleNamespace(
             stacks=SimpleNamespace(
                 template=lambda stack: (templates or {}).get(stack, {}),
-                get=lambda stack, **_: SimpleNamespace(stack_status=(stacks or {})[stack]),
-            )
+                get=lambda stack, **_: SimpleNamespace(
+                    stack_status=(stacks or {})[stack], identifier=stack
+                ),
+            ),
+            http_client=SimpleNamespace(get_endpoint=lambda: "http://heat"),
         ),
         volumes=SimpleNamespace(volumes=SimpleNamespace(get=volume)),
     )
@@ -189,7 +190,7 @@ def test_what_another_one_has_replaced_takes_nothing_along_any_more() -> None:
 def refusal(
     monkeypatch: pytest.MonkeyPatch, rows: list[ListedResource], keep: KeptParts, **more: Any
 ) -> str:
-    monkeypatch.setattr(update_guard, "rows_of", lambda cloud, stack: rows)
+    monkeypatch.setattr(heat_replacements, "rows_of", lambda cloud, stack: rows)
     used = {"node": {"properties": {"of": {"get_resource": "standby"}}}}
     cloud = cloud_of({"s": {"resources": used}}, volumes={"DATA": "error"})
     with pytest.raises(CloudError) as raised:
@@ -220,7 +221,7 @@ def test_a_volume_that_heat_does_not_show_any_more_under_its_name_stops_the_upda
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rows = [row("data", VOLUME, id="NEW")]
-    monkeypatch.setattr(update_guard, "rows_of", lambda cloud, stack: rows)
+    monkeypatch.setattr(heat_replacements, "rows_of", lambda cloud, stack: rows)
 
     assert refusal(monkeypatch, rows, KeptParts("g", volumes={"DATA": "data"})) == "VOLUME_REPLACED"
     refuse_marked(cloud_of(), "s", KeptParts("g", volumes={"DATA": "DATA"}))  # named by its id

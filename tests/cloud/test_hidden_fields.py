@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 
 from mistral_failover import cloud as package
-from mistral_failover.cloud import hosts, networks, stacks, volume_errors
+from mistral_failover.cloud import hosts, networks, stacks, volume_holders
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.detaching import Release
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.event_alarms import watching_alarms
 from mistral_failover.cloud.servers import delete_server, stop
-from mistral_failover.cloud.volumes import attach, detach, refuse_unmovable
+from mistral_failover.cloud.volumes import Release, attach, detach, refuse_unmovable
 from mistral_failover.lab.emulator.client import EmulatorClient
 from support.emulated import Pair
 
@@ -32,7 +31,7 @@ def hold(cloud: Cloud, pair: Pair, *, goes_along: bool = False) -> None:
         detach(cloud, pair.volume, pair.a, 10)
         asked = {"volumeId": pair.volume, "delete_on_termination": True}
         path = f"/servers/{pair.a}/os-volume_attachments"
-        cloud.nova("POST", path, {"volumeAttachment": asked})
+        cloud.send("Nova", "POST", path, {"volumeAttachment": asked})
         attach(cloud, pair.volume, pair.a, 10)
 
 
@@ -112,7 +111,7 @@ def deletions(emulator: EmulatorClient) -> list[str]:
 
 
 def test_the_remedy_for_a_volume_that_would_go_is_one_that_this_nova_knows() -> None:
-    new, old = (volume_errors.goes_along("s", ["v"], newest=each) for each in ("2.85", "2.84"))
+    new, old = (volume_holders.goes_along("s", ["v"], newest=each) for each in ("2.85", "2.84"))
     assert "--os-compute-api-version 2.85" in new.remedy
     assert "openstack" not in old.remedy
 
@@ -148,7 +147,7 @@ def _ports(connect: Callable[..., Cloud], pair: Pair) -> Any:
     cloud = connect()
     (network,) = networks.listed(cloud, "networks", name="net1")
     body = {"port": {"network_id": network["id"]}}
-    made = cloud.network.post("/v2.0/ports", json=body).json()["port"]
+    made = cloud.send("Neutron", "POST", "/v2.0/ports", body).json()["port"]
     return networks.port(cloud, made["id"])
 
 
@@ -195,7 +194,7 @@ def test_a_hidden_field_is_an_error_and_nothing_is_changed(
     if service == "alarming":
         rule = {"event_type": "*", "query": []}
         alarm = {"name": "any", "type": "event", "event_rule": rule, "alarm_actions": []}
-        connect().alarming.post("/v2/alarms", json=alarm)
+        connect().send("Aodh", "POST", "/v2/alarms", alarm)
     before = deletions(emulator)
     emulator.offer(service, without=[field])
     with pytest.raises(CloudError) as raised:
@@ -222,7 +221,7 @@ OPTIONAL = {
     "x-openstack-request-id": "a header; without it the request is looked for",
 }
 """What may be missing without an error, and why. A field of an answer is a `Field` instead."""
-NO_ANSWERS = {"errors.py": "errors", "session.py": "sessions", "tokens.py": "tokens"}
+NO_ANSWERS = {"errors.py": "errors", "session.py": "tokens", "transport.py": "its options"}
 """Modules that read no answers on which something is decided, by what they read."""
 
 

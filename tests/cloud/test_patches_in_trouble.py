@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """PATCHes when answers get lost or Heat fails: how often Heat takes one."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from mistral_failover.cloud import patches as heat_patches
+from mistral_failover.cloud import stack_updates
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.patches import patch_parameters, same_value
+from mistral_failover.cloud.stack_updates import patch_parameters, same_value
+from mistral_failover.cloud.transport import Unguarded
+from mistral_failover.settings import Settings
 
 
 def patches(emulator):
@@ -90,13 +95,13 @@ def test_the_failure_of_an_earlier_update_is_not_taken_for_that_of_this_one(
     with pytest.raises(CloudError):
         patch_parameters(cloud, pair.name, {"active": "db_b"}, 10)
     failed, sent = cloud.heat.stacks.get(pair.name), len(patches(emulator))
-    shown = heat_patches.stack_shown
+    shown = stack_updates.stack_shown
 
     def late(*arguments):
         return failed if len(patches(emulator)) == sent + 1 else shown(*arguments)
 
-    monkeypatch.setattr(heat_patches, "SETTLE", 0.0)
-    monkeypatch.setattr(heat_patches, "stack_shown", late)
+    monkeypatch.setattr(stack_updates, "SETTLE", 0.0)
+    monkeypatch.setattr(stack_updates, "stack_shown", late)
 
     assert patch_parameters(cloud, pair.name, {"active": "db_b"}, 10).status == "UPDATE_COMPLETE"
     assert len(patches(emulator)) == sent + 2
@@ -135,3 +140,36 @@ def test_an_update_that_takes_too_long_ends_with_its_state(cloud, pair, emulator
 )
 def test_values_are_compared_as_heat_shows_them(wanted, shown, same):
     assert same_value(wanted, shown) is same
+
+
+def test_an_update_that_ends_in_a_server_error_may_be_under_another_s_trust() -> None:
+    """Heat makes the trust anew when another user updates; a trust may not make one (HTTP 500)."""
+
+    class Stacks:
+        def get(self, *_: Any, **__: Any) -> Any:
+            return SimpleNamespace(
+                identifier="payments/1",
+                stack_status="CREATE_COMPLETE",
+                updated_time=None,
+                parameters={"active": "db_a"},
+            )
+
+        def update(self, *_: Any, **__: Any) -> Any:
+            raise CloudError("SERVER_ERROR", "RemoteError (HTTP 500)")
+
+    def wait(probe: Any, **_: Any) -> Any:
+        return probe()
+
+    cloud: Any = SimpleNamespace(
+        guard=Unguarded(),
+        heat=SimpleNamespace(stacks=Stacks()),
+        shared=lambda *_: [],
+        wait=wait,
+        settings=Settings(),
+    )
+
+    with pytest.raises(CloudError) as raised:
+        patch_parameters(cloud, "payments/1", {"active": "db_b"}, 5)
+
+    assert raised.value.code == "SERVER_ERROR"
+    assert "another user updated the stack last" in raised.value.remedy

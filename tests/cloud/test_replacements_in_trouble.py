@@ -9,18 +9,23 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.cloud import update_guard as marks_module
+from mistral_failover.cloud import heat_replacements as marks_module
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import LeaseLost
-from mistral_failover.cloud.heat_replacements import rows_of
-from mistral_failover.cloud.patches import SENDS, patch_parameters
-from mistral_failover.cloud.replacements import Replacement, replace_member, size_after
+from mistral_failover.cloud.heat_replacements import KeptParts, rows_of
+from mistral_failover.cloud.stack_updates import (
+    SENDS,
+    Replacement,
+    patch_parameters,
+    replace_member,
+    size_after,
+)
 from mistral_failover.cloud.stacks import Member, members, stack_map
-from mistral_failover.cloud.update_guard import KeptParts
+from mistral_failover.cloud.transport import LeaseLost
 from mistral_failover.fault_points import arm, disarm
 from mistral_failover.lab.emulator.client import EmulatorClient
 from support.agents import until
+from support.nova import nova_of
 from support.operators import Operator
 
 
@@ -152,13 +157,13 @@ def test_a_server_that_does_not_come_up_fails_it_and_the_next_attempt_takes_anot
     assert "Injected failure of the boot" in raised.value.message
     assert "room for one more" in raised.value.remedy
     assert f"openstack server delete {old.server_id}" in raised.value.remedy
-    assert cloud.compute.get_server(old.server_id).status == "ACTIVE"
+    assert nova_of(cloud).get_server(old.server_id).status == "ACTIVE"
     broken = in_group(cloud, group)[old.name]
 
     done = replace()
     assert done.server not in (old.server_id, broken)
     assert in_group(cloud, group)[old.name] == done.server
-    servers = {server.id for server in cloud.compute.servers()}
+    servers = {server.id for server in nova_of(cloud).servers()}
     assert not servers & {old.server_id, broken}
     assert len(marks(emulator)) == 1
 

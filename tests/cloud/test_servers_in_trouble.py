@@ -4,6 +4,7 @@
 import pytest
 
 from mistral_failover.cloud.servers import delete_server, server_state, stop
+from support.nova import nova_of
 
 
 def host_of(emulator, server_id):
@@ -24,7 +25,7 @@ def test_a_server_that_is_off_already_is_proven_without_a_request(cloud, pair, e
 
 def test_a_stop_whose_process_died_after_the_request_is_waited_for(cloud, pair, emulator):
     emulator.set_latency(stop=0.2)
-    cloud.compute.stop_server(pair.a)
+    nova_of(cloud).stop_server(pair.a)
     assert stop(cloud, pair.a, 10).proven
     assert len([row for row in emulator.critical() if row["kind"] == "stop"]) == 1
 
@@ -63,7 +64,7 @@ def test_a_delete_that_takes_too_long_is_no_proof(cloud, pair, emulator):
 def test_a_server_that_is_just_being_started_does_not_count_as_off(cloud, pair, emulator):
     stop(cloud, pair.a, 10)
     emulator.set_latency(start=30)
-    cloud.compute.start_server(pair.a)
+    nova_of(cloud).start_server(pair.a)
     state = server_state(cloud, pair.a)
     assert (state.status, state.task_state) == ("SHUTOFF", "powering-on")
     assert not state.off

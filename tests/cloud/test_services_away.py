@@ -17,9 +17,8 @@ from keystoneauth1.identity.access import AccessInfoPlugin
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
-from mistral_failover.cloud.guard import Unguarded
-from mistral_failover.cloud.session import GuardedSession
-from mistral_failover.cloud.tokens import asked
+from mistral_failover.cloud.session import asked
+from mistral_failover.cloud.transport import GuardedSession, Unguarded
 from mistral_failover.mistral.api import Mistral
 from mistral_failover.runtime.errors import describe
 
@@ -75,30 +74,27 @@ def session_at(url: str) -> GuardedSession:
 
 
 def nova(url: str, *, changes: bool) -> None:
-    with translated("act", changes=changes):
-        session_at(url).request(
-            f"{url}/compute/servers",
-            "POST" if changes else "GET",
-            endpoint_filter={"service_type": "compute"},
-        )
+    session_at(url).request(
+        f"{url}/compute/servers",
+        "POST" if changes else "GET",
+        endpoint_filter={"service_type": "compute"},
+    )
 
 
 def cinder(url: str, *, changes: bool) -> None:
     volumes = Cloud(session_at(url)).volumes
-    with translated("act", changes=changes):
-        if changes:
-            volumes.attachments.delete("a")
-        else:
-            volumes.volumes.get("v")
+    if changes:
+        volumes.attachments.delete("a")
+    else:
+        volumes.volumes.get("v")
 
 
 def heat(url: str, *, changes: bool) -> None:
     stacks = Cloud(session_at(url)).heat.stacks
-    with translated("act", changes=changes):
-        if changes:
-            stacks.update("s/1", existing=True, parameters={})
-        else:
-            stacks.get("s/1")
+    if changes:
+        stacks.update("s/1", existing=True, parameters={})
+    else:
+        stacks.get("s/1")
 
 
 def mistral(url: str, *, changes: bool) -> None:
@@ -113,12 +109,11 @@ def keystone_for_a_token(url: str, *, changes: bool) -> None:
     """The token is fetched on the way to Nova, so that Nova is not who did not answer."""
     auth = v3.Password(f"{url}/v3", username="u", password="p", user_domain_id="default")
     session = GuardedSession(guard=Unguarded(60), timeout=TIMEOUT, auth=auth)
-    with translated("act", changes=changes):
-        session.request(
-            f"{url}/compute/servers",
-            "POST" if changes else "GET",
-            endpoint_filter={"service_type": "compute"},
-        )
+    session.request(
+        f"{url}/compute/servers",
+        "POST" if changes else "GET",
+        endpoint_filter={"service_type": "compute"},
+    )
 
 
 def keystone_about_a_token(url: str, *, changes: bool) -> None:
@@ -179,6 +174,20 @@ def test_an_answer_that_is_none(
 
     assert facts["transient"] is True
     assert (facts["service"], facts["detail"]) == (service, f"HTTP {status}")
+
+
+@pytest.mark.parametrize("call", [nova, cinder, heat])
+@pytest.mark.parametrize("changes", [False, True])
+@pytest.mark.parametrize("status", [200, 404])
+def test_what_a_proxy_says_in_place_of_the_service(
+    call: Callable[..., None], server: Any, changes: bool, status: int
+) -> None:
+    server.reply = lambda _: (status, {"Content-Type": "text/html"}, b"<p>Maintenance</p>")
+
+    error = failure(call, server.url, changes=changes)
+
+    assert (error.code, error.transient, error.unknown) == ("UNREACHABLE", True, changes)
+    assert "not from the service itself" in error.detail
 
 
 @every_service
@@ -252,7 +261,7 @@ def test_what_changes_something_is_sent_once_whatever_a_client_asks_for(
     server: Any, verb: str
 ) -> None:
     server.reply = lambda _: (503, {}, {})
-    with pytest.raises(CloudError), translated("act", changes=True):
+    with pytest.raises(CloudError), translated("act"):
         session_at(server.url).request(
             f"{server.url}/compute/servers", verb, connect_retries=3, status_code_retries=3
         )

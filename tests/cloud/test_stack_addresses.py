@@ -9,8 +9,8 @@ import pytest
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.stacks import stack_map, stack_shown
+from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.cloud.waits import ProbeResult
 from mistral_failover.lab.emulator.client import EmulatorClient
 from support.emulated import PAIR, Pair

@@ -7,12 +7,10 @@ import dataclasses
 from typing import Any
 
 import pytest
-from openstack import exceptions
 
-from mistral_failover.cloud import detaching
-from mistral_failover.cloud.detaching import Release
+from mistral_failover.cloud import volumes
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.volumes import attach, detach
+from mistral_failover.cloud.volumes import Release, attach, detach
 from support.operators import Operator
 
 
@@ -99,7 +97,7 @@ def test_a_lost_detach_that_another_try_requested_is_asked_for_again(
     """That one did not hear that Nova accepted it, or its process died."""
     attach(cloud, pair.volume, pair.a, 5)
     emulator.api_fault("detach", "unsent", status=202)
-    cloud.nova("DELETE", f"/servers/{pair.a}/os-volume_attachments/{pair.volume}")
+    cloud.send("Nova", "DELETE", f"/servers/{pair.a}/os-volume_attachments/{pair.volume}")
 
     detach(cloud, pair.volume, pair.a, 20)
 
@@ -117,7 +115,7 @@ def test_a_detach_that_another_try_requested_and_a_compute_service_may_work_on_i
         emulator.api_fault("detach", "unsent", status=202)
     else:
         emulator.api_fault("detach", "stuck")
-    cloud.nova("DELETE", f"/servers/{pair.a}/os-volume_attachments/{pair.volume}")
+    cloud.send("Nova", "DELETE", f"/servers/{pair.a}/os-volume_attachments/{pair.volume}")
 
     stuck(detach, cloud, pair.volume, pair.a, 1.2)
 
@@ -136,7 +134,7 @@ def test_a_detach_that_a_compute_service_may_work_on_gets_the_time_that_a_stubbo
         emulator.api_fault("detach", "stuck")
 
     stuck(detach, cloud, pair.volume, pair.a, 1.2)
-    monkeypatch.setattr(detaching, "UNPLUG", 0.3)
+    monkeypatch.setattr(volumes, "UNPLUG", 0.3)
     detach(cloud, pair.volume, pair.a, 20)
 
     assert detaches(emulator) == 1
@@ -154,7 +152,7 @@ def test_the_detach_of_another_client_is_not_taken_back_in_place_of_a_lost_one(
         roll_detaching(volume)
         taken_back.append(volume)
         emulator.api_fault("detach", "stuck")
-        cloud.nova("DELETE", f"/servers/{pair.a}/os-volume_attachments/{volume}")
+        cloud.send("Nova", "DELETE", f"/servers/{pair.a}/os-volume_attachments/{volume}")
 
     monkeypatch.setattr(volumes, "roll_detaching", another_is_quicker)
     emulator.api_fault("detach", "unsent", status=202)
@@ -223,14 +221,14 @@ def test_only_a_stop_that_never_ends_tells_of_a_dead_host(
     attach(cloud, pair.volume, pair.a, 5)
     words = f"Cannot 'detach_volume' instance {pair.a} while it is in task_state {task}"
 
-    asked = cloud.send_nova
+    asked = cloud.send
 
-    def refuse(method: str, *given: Any) -> Any:
-        if method == "DELETE":
-            raise exceptions.ConflictException(words, http_status=409)
-        return asked(method, *given)
+    def refuse(service: str, method: str, path: str, *given: Any, **options: Any) -> Any:
+        if method == "DELETE" and "os-volume_attachments" in path:
+            raise CloudError("CONFLICT", words)
+        return asked(service, method, path, *given, **options)
 
-    monkeypatch.setattr(cloud, "send_nova", refuse)
+    monkeypatch.setattr(cloud, "send", refuse)
     release = Release(off="it is off", fenced=True, delete_server=True)
 
     if deleted:

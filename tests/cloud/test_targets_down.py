@@ -18,6 +18,7 @@ from mistral_failover.cloud.servers import delete_server
 from mistral_failover.cloud.volumes import attach
 from mistral_failover.lab.emulator.client import EmulatorClient
 from support.emulated import Pair
+from support.nova import nova_of
 from support.operators import Operator
 from support.waiting import until
 
@@ -90,7 +91,7 @@ def test_a_host_that_dies_with_an_attach_may_still_have_it(
 ) -> None:
     host = host_of(emulator, pair.a)
     emulator.set_latency(attach=30)
-    administrator.compute.create_volume_attachment(pair.a, volume=pair.volume)
+    nova_of(administrator).create_volume_attachment(pair.a, volume=pair.volume)
     emulator.fault("host", host, "compute_down")
 
     error = down(administrator, pair)
@@ -126,7 +127,7 @@ def test_a_server_that_nova_attaches_nothing_to_is_down(
     if fault == "delete":
         assert delete_server(cloud, pair.a, 10).proven
     else:
-        connect("admin").compute.reset_server_state(pair.a, "error")
+        nova_of(connect("admin")).reset_server_state(pair.a, "error")
 
     error = down(cloud, pair)
 
@@ -176,6 +177,6 @@ def test_a_server_that_a_task_keeps_busy_is_waited_for(
     cloud: Cloud, pair: Pair, emulator: EmulatorClient
 ) -> None:
     emulator.set_latency(stop=0.6)
-    cloud.compute.stop_server(pair.a)
+    nova_of(cloud).stop_server(pair.a)
 
     assert attach(cloud, pair.volume, pair.a, 10)["server_id"] == pair.a

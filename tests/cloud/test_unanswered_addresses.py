@@ -94,7 +94,7 @@ def neutron(emulator: EmulatorClient) -> Neutron:
 def hasty(cloud: Cloud, emulator: EmulatorClient) -> Iterator[Cloud]:
     """The adapters, which wait for an answer for a short time only."""
     cloud.project_id  # noqa: B018 - the session's own calls come before
-    cloud.compute  # noqa: B018
+    cloud.newest("Nova")
     cloud.session.timeout = TIMEOUT
     cloud.settings = dataclasses.replace(
         cloud.settings, http_timeout=TIMEOUT, repeat_after=9 * TIMEOUT, poll_ceiling=TIMEOUT / 3

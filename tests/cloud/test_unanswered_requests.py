@@ -16,14 +16,14 @@ import pytest
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, Fate
-from mistral_failover.cloud.guard import Unguarded
-from mistral_failover.cloud.patches import patch_parameters
-from mistral_failover.cloud.replacements import replace_member
 from mistral_failover.cloud.servers import delete_server, server_state, stop
+from mistral_failover.cloud.stack_updates import patch_parameters, replace_member
 from mistral_failover.cloud.stacks import members
+from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.cloud.volumes import attach, detach
 from mistral_failover.lab.emulator.client import EmulatorClient
 from support.emulated import Pair
+from support.nova import nova_of
 
 TIMEOUT = 0.15  # seconds after which a call counts as not answered
 LATE = 4 * TIMEOUT  # when a request that was not answered takes effect
@@ -34,7 +34,7 @@ GIVEN_UP = 3 * LATE
 def hasty(cloud: Cloud) -> Cloud:
     """The adapters, which wait for an answer for a short time only."""
     cloud.project_id  # noqa: B018 - the session's own calls come before
-    cloud.compute  # noqa: B018
+    cloud.newest("Nova")
     cloud.session.timeout = TIMEOUT
     cloud.settings = dataclasses.replace(
         cloud.settings, http_timeout=TIMEOUT, repeat_after=GIVEN_UP, poll_ceiling=TIMEOUT / 3
@@ -83,7 +83,7 @@ def test_an_attach_that_is_not_answered_is_asked_for_once(
     time.sleep(LATE)
     assert sent(emulator, "POST", ATTACHMENTS) == 1
     assert begun(emulator, "attach_begin") == 1
-    (listed,) = list(hasty.compute.volume_attachments(pair.a))
+    (listed,) = list(nova_of(hasty).volume_attachments(pair.a))
     assert listed.attachment_id
 
 
@@ -112,7 +112,7 @@ def queued(emulator: EmulatorClient, cloud: Cloud, pair: Pair, seconds: float) -
     cloud.session.guard = Heir(8 * seconds)
     emulator.set_latency(rpc_timeout=60)
     emulator.api_fault("attach", "queue", seconds=seconds)
-    post = partial(cloud.compute.create_volume_attachment, pair.a, volume=pair.volume)
+    post = partial(nova_of(cloud).create_volume_attachment, pair.a, volume=pair.volume)
     former = threading.Thread(target=post)
     former.start()
     while begun(emulator, "fault_applied") == 0:
@@ -180,7 +180,7 @@ def test_a_detach_waits_for_an_attach_that_an_earlier_attempt_may_have_asked_for
         detach(hasty, pair.volume, pair.a, 10)
 
     assert [begun(emulator, kind) for kind in ("attach_begin", "detached")] == [1, 1]
-    assert list(hasty.compute.volume_attachments(pair.a)) == []
+    assert list(nova_of(hasty).volume_attachments(pair.a)) == []
 
 
 def test_who_only_looks_to_the_end_for_an_earlier_request_goes_on_later(

@@ -22,8 +22,7 @@ from mistral_failover.cloud import (
 )
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import Unguarded
-from mistral_failover.cloud.session import GuardedSession
+from mistral_failover.cloud.transport import GuardedSession, Unguarded
 from mistral_failover.mistral.api import Mistral
 from mistral_failover.mistral.client import MistralClient, MistralError
 

@@ -9,10 +9,10 @@ import time
 import pytest
 from openstack.compute.v2.server import Server
 
-from mistral_failover.cloud import detaching, volume_move
-from mistral_failover.cloud.detaching import Release
+from mistral_failover.cloud import volumes
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.volumes import attach, detach
+from mistral_failover.cloud.volumes import Release, attach, detach
+from support.nova import nova_of
 
 
 def holders(cloud, volume):
@@ -34,7 +34,7 @@ def test_attaching_again_adopts_what_is_there(cloud, pair, emulator):
 
 def test_an_attach_whose_process_died_after_the_request_is_adopted(cloud, pair, emulator):
     emulator.set_latency(attach=0.3)
-    cloud.compute.create_volume_attachment(pair.a, volume=pair.volume)
+    nova_of(cloud).create_volume_attachment(pair.a, volume=pair.volume)
     assert attach(cloud, pair.volume, pair.a, 10)["server_id"] == pair.a
     assert effects(emulator, "attach_begin") == ["attach_begin"]
 
@@ -66,7 +66,7 @@ def test_a_compute_service_that_always_gives_up_ends_it(cloud, pair, emulator):
 def test_a_volume_on_its_way_out_of_another_server_is_waited_for(cloud, pair, emulator):
     attach(cloud, pair.volume, pair.a, 10)
     emulator.set_latency(detach=0.3)
-    cloud.compute.delete_volume_attachment(Server.new(id=pair.a), pair.volume)
+    nova_of(cloud).delete_volume_attachment(Server.new(id=pair.a), pair.volume)
     assert attach(cloud, pair.volume, pair.b, 10)["server_id"] == pair.b
 
 
@@ -74,8 +74,8 @@ def test_what_is_let_go_between_two_looks_is_not_disputed(cloud, pair, emulator,
     attach(cloud, pair.volume, pair.a, 10)
     emulator.set_latency(detach=2)
     cloud.settings = dataclasses.replace(cloud.settings, poll_ceiling=0.005)
-    cloud.compute.delete_volume_attachment(Server.new(id=pair.a), pair.volume)
-    looked = volume_move.orphaned
+    nova_of(cloud).delete_volume_attachment(Server.new(id=pair.a), pair.volume)
+    looked = volumes.orphaned
     asked = []
 
     def once_it_is_free(*given):
@@ -84,7 +84,7 @@ def test_what_is_let_go_between_two_looks_is_not_disputed(cloud, pair, emulator,
             time.sleep(0.01)
         return looked(*given)
 
-    monkeypatch.setattr(volume_move, "orphaned", once_it_is_free)
+    monkeypatch.setattr(volumes, "orphaned", once_it_is_free)
     assert attach(cloud, pair.volume, pair.b, 10)["server_id"] == pair.b
     assert asked
 
@@ -108,7 +108,7 @@ def test_detaching_what_is_not_attached_sends_nothing(cloud, pair, emulator):
 def test_a_detach_whose_process_died_after_the_request_is_adopted(cloud, pair, emulator):
     attach(cloud, pair.volume, pair.a, 10)
     emulator.set_latency(detach=0.3)
-    cloud.compute.delete_volume_attachment(Server.new(id=pair.a), pair.volume)
+    nova_of(cloud).delete_volume_attachment(Server.new(id=pair.a), pair.volume)
     detach(cloud, pair.volume, pair.a, 10)
     assert effects(emulator, "detach_begin") == ["detach_begin"]
     assert holders(cloud, pair.volume) == []
@@ -123,7 +123,7 @@ def test_a_detach_whose_answer_got_lost_is_adopted(cloud, pair, emulator):
 
 def test_detaching_waits_for_an_attach_that_is_still_arriving(cloud, pair, emulator):
     emulator.set_latency(attach=0.3)
-    cloud.compute.create_volume_attachment(pair.a, volume=pair.volume)
+    nova_of(cloud).create_volume_attachment(pair.a, volume=pair.volume)
     detach(cloud, pair.volume, pair.a, 10)
     assert effects(emulator, "attached", "detached") == ["attached", "detached"]
     assert holders(cloud, pair.volume) == []
@@ -131,7 +131,7 @@ def test_detaching_waits_for_an_attach_that_is_still_arriving(cloud, pair, emula
 
 def test_detaching_does_not_wait_for_what_is_arriving_elsewhere(cloud, pair, emulator):
     emulator.set_latency(attach=30)
-    cloud.compute.create_volume_attachment(pair.b, volume=pair.volume)
+    nova_of(cloud).create_volume_attachment(pair.b, volume=pair.volume)
     detach(cloud, pair.volume, pair.a, 1)
 
 
@@ -151,7 +151,7 @@ def test_a_cut_off_guest_that_does_not_let_go_is_stopped(cloud, pair, emulator, 
     emulator.fault("server", pair.a, fault)
     detach(cloud, pair.volume, pair.a, 10, Release("Ceph blocks it", fenced=True, cut_off=True))
     assert holders(cloud, pair.volume) == []
-    assert cloud.compute.get_server(pair.a).status == "SHUTOFF"
+    assert nova_of(cloud).get_server(pair.a).status == "SHUTOFF"
 
 
 def test_a_cut_off_guest_whose_host_dies_after_the_request_is_not_stopped(
@@ -166,7 +166,7 @@ def test_a_cut_off_guest_whose_host_dies_after_the_request_is_not_stopped(
         if point == "detach.after":
             emulator.fault("host", host, "compute_down")
 
-    monkeypatch.setattr(detaching, "reach", die)
+    monkeypatch.setattr(volumes, "reach", die)
     release = Release("Ceph blocks it", fenced=True, delete_server=True, cut_off=True)
     detach(cloud, pair.volume, pair.a, 20, release)
     assert holders(cloud, pair.volume) == []
@@ -185,7 +185,7 @@ def test_what_nova_finds_out_about_the_host_of_a_server_that_is_off_is_used_at_o
         if point == "detach.after":
             emulator.fault("host", host_of(emulator, pair.a), "compute_down")
 
-    monkeypatch.setattr(detaching, "reach", die)
+    monkeypatch.setattr(volumes, "reach", die)
     detach(cloud, pair.volume, pair.a, 6, Release("it is off", fenced=True, delete_server=True))
     assert holders(cloud, pair.volume) == []
 
@@ -212,13 +212,13 @@ def test_another_guest_that_does_not_let_go_is_not_stopped(cloud, pair, emulator
     with pytest.raises(CloudError) as raised:
         detach(cloud, pair.volume, pair.a, 10, release)
     assert raised.value.code == "DETACH_FAILED"
-    assert cloud.compute.get_server(pair.a).status == "ACTIVE"
+    assert nova_of(cloud).get_server(pair.a).status == "ACTIVE"
 
 
 def test_detaching_from_a_server_that_is_gone_is_done(cloud, pair, emulator):
     attach(cloud, pair.volume, pair.a, 10)
     emulator.fault("host", host_of(emulator, pair.a), "power_off")
-    cloud.compute.delete_server(pair.a)
+    nova_of(cloud).delete_server(pair.a)
     detach(cloud, pair.volume, pair.a, 10)
     assert attach(cloud, pair.volume, pair.b, 10)["server_id"] == pair.b
 

@@ -22,7 +22,7 @@ from keystoneauth1.adapter import Adapter
 
 from contract.api import Api, Person
 from mistral_failover.cloud.clients import Cloud, cloud_for
-from mistral_failover.cloud.guard import Guard, Unguarded
+from mistral_failover.cloud.transport import Guard, Unguarded
 from mistral_failover.settings import Settings
 
 UNKNOWN_ID = "0b5e9d2c-9a4f-4e0f-9a53-0d5f0c1e7a11"

@@ -1,5 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Floating IPs, ports and allowed addresses move between servers, one at a time."""
+"""Floating IPs, ports and allowed addresses move between servers, one at a time.
+
+Measured on Nova 34, Cinder 29, Heat 27, Keystone 30 and Mistral 23:
+
+Addresses
+
+- Neutron refuses a change with an old ``If-Match: revision_number=N``: 412.
+- A floating IP that is associated again moves without an error, so a look comes first.
+- Nova waits for the compute service to attach a port. It does not wait for a detach: 202, also on
+  a dead host, where the request waits in the queue.
+- A port that belongs to a server: 409 "Port ID is still in use."
+- A project may set a port's ``device_id`` to "", and Nova then attaches the port elsewhere.
+- Allowed addresses are for the network's owner to set, not for the port's.
+"""
 
 from __future__ import annotations
 
@@ -275,17 +288,17 @@ def test_a_listing_goes_on_where_the_last_row_of_a_page_was_deleted(
     make = rig.make_port if kind == "ports" else rig.make_floating_ip
     made = {make() for _ in range(3)}
     seen: list[str] = []
-    get = cloud.network.get
+    read = cloud.read
 
     def delete_the_second(*what: Any, **how: Any) -> Any:
-        answer = get(*what, **how)
-        seen.extend(row["id"] for row in answer.json()[kind] if row["id"] in made)
+        answer = read(*what, **how)
+        seen.extend(row["id"] for row in answer.get(kind, ()) if row["id"] in made)
         if len(seen) == 2 and seen[1] in made:
             made.remove(seen[1])
             rig.remove_of_neutron(kind, seen[1])
         return answer
 
-    monkeypatch.setattr(cloud.network, "get", delete_the_second)
+    monkeypatch.setattr(cloud, "read", delete_the_second)
     try:
         found = [str(row["id"]) for row in networks.listed(cloud, kind)]
     finally:

@@ -12,10 +12,9 @@ from contract.api import Api
 from contract.conftest import Two, made_brisk
 from contract.rig import UNKNOWN_ID, Rig
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.detaching import Release
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.volume_holders import holders_of, volume_fingerprint
-from mistral_failover.cloud.volumes import attach, detach
+from mistral_failover.cloud.volumes import Release, attach, detach
 
 OFF = Release(off="a person confirmed it", fenced=True)
 CONNECTOR = {

@@ -4,6 +4,24 @@ detaches nothing there, and what helps is refused until the server is proven off
 allowed it.
 
 The host dies once for all tests of this file; each has servers and volumes of its own there.
+
+Measured on Nova 34, Cinder 29, Heat 27, Keystone 30 and Mistral 23:
+
+server_state
+
+- Only administrators see a server's host and ``host_status``. For a silent host it is UNKNOWN,
+  not DOWN (that means: forced down).
+- A project's user learns of a dead host only from a refused detach.
+
+deletion
+
+- 204. The compute service's event ``compute_terminate_instance: Success`` outlives the server,
+  and the project can read it (since microversion 2.21).
+- On a dead host the server is gone in less than a second, its volumes are free, and there is no
+  event.
+- Before Nova notices the host's death: 204, and ``deleting`` forever. The same request again,
+  once the host is known to be down, takes effect. After its return the compute service carries
+  the first request out after all, and its event is the proof.
 """
 
 from __future__ import annotations
@@ -19,10 +37,9 @@ from contract.rig import Rig
 from contract.test_cloud_volume_trouble import OFF, blocked, limit, refused
 from contract.test_servers import deletions_of
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.detaching import Release
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.servers import delete_server, deletion_proof, server_state, stop
-from mistral_failover.cloud.volumes import attach, detach
+from mistral_failover.cloud.volumes import Release, attach, detach
 
 SPARE = 7
 LEAVE = Release(off="a person confirmed it", fenced=True, delete_server=True)

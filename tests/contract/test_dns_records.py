@@ -1,5 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names in the DNS are pointed to one member after the other, and deleted."""
+"""Names in the DNS are pointed to one member after the other, and deleted.
+
+Measured:
+
+Designate 23
+
+- A change is shown at once, with PENDING; ACTIVE says that its name servers answer with it, 3 to
+  6 s later with the default intervals. Another change may follow before.
+- A recordset that is deleted is a 404 at once, while the name servers still answer with it.
+- A zone of another project, and everything in it: 404. In the list of zones it is absent.
+- A name that exists: 409 "Duplicate RecordSet". A CNAME beside another type: 400.
+- A description longer than 160 characters: 400 "Value too long for description".
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose rights a call has: the request's token as it is, or the entry of clouds.yaml."""
+"""Whose rights a call has: the request's token as it is, or the entry of clouds.yaml.
+
+Measured on Nova 34, Cinder 29, Heat 27, Keystone 30 and Mistral 23:
+
+Tokens
+
+- A trust's token is never re-scoped (403) and may not validate itself (403). It gets the catalog
+  and sees only its own project.
+- A revoked or expired token: 401 about itself, 404 about another one.
+- Services accept a revoked token while they remember it (300 s). Keystone itself sometimes
+  honours the token of a deleted trust for some seconds.
+
+Another project's things
+
+- Nova, Cinder, Heat: 404, as if they did not exist.
+- Another project's address: Cinder 400 "Malformed request url", Heat 403.
+"""
 
 from types import SimpleNamespace
 
@@ -10,10 +26,10 @@ import yaml
 from contract.rig import UNKNOWN_ID
 from mistral_failover.cloud.clients import cloud_for
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.servers import server_state
-from mistral_failover.cloud.session import refusal
+from mistral_failover.cloud.session import why_refused
 from mistral_failover.cloud.stacks import stack_map
+from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.cloud.volumes import resolve_volume
 from mistral_failover.runtime.errors import describe
 from mistral_failover.settings import Settings
@@ -118,7 +134,7 @@ def test_a_trust_that_was_deleted_ends_its_token(connect, rig, pair):
     # Keystone takes some seconds to be of one mind: its processes remember each for itself.
     said = rig.until(refused)
     assert said.code in ("TOKEN_EXPIRED", "SERVER_ERROR")
-    asked = rig.until(lambda: refusal(security, rig.settings))
+    asked = rig.until(lambda: why_refused(security, rig.settings))
     assert asked.code in REFUSED
     assert token not in f"{describe(said)} {describe(asked)}"
 

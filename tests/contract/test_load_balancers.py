@@ -1,5 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Members of a load balancer's pool are enabled, drained and disabled, one at a time."""
+"""Members of a load balancer's pool are enabled, drained and disabled, one at a time.
+
+Measured:
+
+Octavia 19
+
+- A change is shown at once, with PENDING_UPDATE; ACTIVE says that the load balancer has it.
+- Until then every other change on the load balancer: 409 "is immutable and cannot be updated."
+- A pool of another project: 403. A pool that does not exist: 404, with two forms of the error.
+- A member keeps its address and port: 400 "Unknown attribute".
+"""
 
 from __future__ import annotations
 

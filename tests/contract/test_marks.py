@@ -13,8 +13,8 @@ from contract.rig import Made, Rig
 from contract.templates import MARKS
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.heat_replacements import KeptParts, refuse_marked
 from mistral_failover.cloud.stacks import stack_map
-from mistral_failover.cloud.update_guard import KeptParts, refuse_marked
 
 
 @pytest.fixture

@@ -1,5 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stack is PATCHed to parameters exactly once, and followed to the end."""
+"""A stack is PATCHed to parameters exactly once, and followed to the end.
+
+Measured on Nova 34, Cinder 29, Heat 27, Keystone 30 and Mistral 23:
+
+patch_parameters
+
+- 202 and IN_PROGRESS with the new values at once. A newer PATCH supersedes. If the older one
+  works in a nested stack, the newer one may end in UPDATE_FAILED "Stack UPDATE cancelled";
+  sending it once more completes it.
+- An unknown parameter is ignored without an error (at creation: 400). A wrong value is a 400.
+- Booleans are shown as True and False, lists with commas, JSON as JSON.
+- With a template, the parameters, environment and files stay (``test_stack_templates.py``). PATCH
+  to ``/preview`` says what becomes of each resource; what would be replaced is named without its
+  id.
+- While the stack is deleted: 400 NotSupported; after that 404. It can be read by its id for a
+  while.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +27,7 @@ import requests
 
 from contract.rig import UNKNOWN_ID
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.patches import patch_parameters, same_value
+from mistral_failover.cloud.stack_updates import patch_parameters, same_value
 from mistral_failover.fault_points import arm, disarm
 
 _numbers = itertools.count(1)

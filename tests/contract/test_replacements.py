@@ -1,5 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Heat replaces a member that is marked unhealthy, and `replace_member` follows it to the end."""
+"""Heat replaces a member that is marked unhealthy, and `replace_member` follows it to the end.
+
+Measured on Nova 34, Cinder 29, Heat 27, Keystone 30 and Mistral 23:
+
+replace_member
+
+- A mark names the resource or its physical id. It is a 404 by the id of a deleted one, and 409
+  ActionInProgress while the resource is made.
+- The next update makes the new server, waits until it is ACTIVE, and deletes the old one: 6 to 11
+  s in all.
+- The old server's network interfaces are unplugged before. It has none then, even if no new
+  server starts. A dead host does not unplug, which by Heat's source ends the update after a
+  minute, unless the server is deleted first or is in ERROR.
+- The name stays; id and creation time are new, so it is the newest member then.
+- A member that is a stack is replaced as a whole. If a resource in it is marked, what refers to
+  the resource is updated in place.
+- A server that does not start is tried four times (85 s). The old one stays and runs, although
+  Heat lists the broken one. The next update tries again.
+- Each update resizes an autoscaling group to ``desired_capacity``, else to the number of members
+  that have not failed. Failed members are deleted first, then the oldest.
+- Members get a changed definition in the update that changes it. If that update fails, they get
+  it only when it changes again.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +37,7 @@ from contract.rig import Made, Rig
 from contract.templates import CREW, CREW_MEMBER
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.replacements import Replacement, replace_member
+from mistral_failover.cloud.stack_updates import Replacement, replace_member
 from mistral_failover.cloud.stacks import Member, members
 from mistral_failover.fault_points import arm, disarm
 

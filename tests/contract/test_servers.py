@@ -1,5 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers whose compute service lives: their state, and what proves that one is off or gone."""
+"""Servers whose compute service lives: their state, and what proves that one is off or gone.
+
+Measured on Nova 34, Cinder 29, Heat 27, Keystone 30 and Mistral 23:
+
+stop
+
+- 202, then SHUTOFF, power state 4.
+- On a dead host also 202, and ``powering-off`` forever, which then blocks detach, attach and stop
+  (409, task_state).
+
+rebuild
+
+- Rebuild: 202, REBUILD, then ACTIVE, or SHUTOFF if it was off before. The volumes stay.
+"""
 
 import pytest
 

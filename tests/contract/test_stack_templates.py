@@ -15,8 +15,8 @@ from contract.rig import Made, Rig
 from contract.templates import PAIR
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.patches import patch_template
-from mistral_failover.cloud.update_guard import KeptParts, refuse_template
+from mistral_failover.cloud.heat_replacements import KeptParts, refuse_template
+from mistral_failover.cloud.stack_updates import patch_template
 
 NOTE = """
 heat_template_version: 2021-04-16

@@ -1,5 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stack is read with few calls: its resources by name, and the servers that are members."""
+"""A stack is read with few calls: its resources by name, and the servers that are members.
+
+Measured on Nova 34, Cinder 29, Heat 27, Keystone 30 and Mistral 23:
+
+stack_map, members
+
+- By name or id: a 302 to both.
+- All resources are listed from the start, INIT_COMPLETE and without an id until their turn.
+- A member of a group has ``parent_resource``. If the member is a stack, its server is one level
+  below.
+- A replaced member keeps its name, with a new id and a new creation time.
+"""
 
 import pytest
 

@@ -1,5 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes are found, attached and detached once, and what Nova and Cinder say when they refuse."""
+"""Volumes are found, attached and detached once, and what Nova and Cinder say when they refuse.
+
+Measured on Nova 34, Cinder 29, Heat 27, Keystone 30 and Mistral 23:
+
+attach
+
+- 200 with the device, without the attachment's id. The volume is ``reserved``, shows no holder
+  yet, and Nova lists it.
+- If a server holds it, this one or another: 400 "is already attached to instances: ID", whatever
+  Cinder says. Otherwise Cinder's own 400, with "(HTTP 400) (Request-ID: ...)" at the end.
+- On a dead host: Nova waits 60 s for the compute service, then 500, without effect.
+- Multi-attach, the same server again: 400 "already attached".
+
+detach
+
+- 202, ``detaching``; only if Cinder calls the volume ``in-use``, else 400.
+- The root disk: 400 "Cannot detach a root device volume". A server in error: 409, vm_state.
+- On a dead host: 409 "Service is unavailable at this time.", before the volume's state is
+  checked. A detach that was accepted before Nova noticed stays ``detaching``, and is done when
+  the host is back.
+- Cinder's detach, force-detach, ``DELETE`` of an attachment: 409 "ConflictNovaUsingAttachment"
+  for every user while Nova has it; with the token of a trust, 500. Its times have whole seconds;
+  ``host_name`` is null except for administrators.
+
+extend
+
+- Cinder extends a volume that is available or in use; else 400.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +38,11 @@ import requests
 
 from contract.rig import UNKNOWN_ID, Made, Rig
 from mistral_failover.cloud.errors import CloudError, translated
-from mistral_failover.cloud.guard import LeaseLost
 from mistral_failover.cloud.stacks import VOLUME
+from mistral_failover.cloud.transport import LeaseLost
 from mistral_failover.cloud.volumes import attach, detach, name_id, resolve_volume
 from mistral_failover.fault_points import arm, disarm
+from support.nova import nova_of
 
 NOT_ATTACHED = (
     "Unable to detach volume. Volume status must be 'in-use' and attach_status must be 'attached' "
@@ -291,7 +319,7 @@ def test_a_server_in_error_gives_nothing_away(rig, cloud, demo, admin, two, volu
 
 def test_nova_hands_on_why_cinder_does_not_give_a_volume(demo, admin, rig, two, volume):
     taken = "status must be available or downloading to reserve, but the current status"
-    compute = rig.connect().compute
+    compute = nova_of(rig.connect())
     for status, words in (
         ("reserved", taken),
         ("attaching", taken),
@@ -307,7 +335,7 @@ def test_nova_hands_on_why_cinder_does_not_give_a_volume(demo, admin, rig, two, 
         assert words in said, (status, said)
         assert status in said, (status, said)
         assert "(HTTP 400) (Request-ID: req-" in said, (status, said)
-        with pytest.raises(CloudError) as raised, translated("attach it"):
+        with pytest.raises(CloudError) as raised:
             compute.create_volume_attachment(two.a, volume_id=volume)
         expected = "BAD_REQUEST" if status == "error" else "VOLUME_IN_USE"
         assert raised.value.code == expected, status

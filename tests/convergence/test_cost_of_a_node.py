@@ -14,7 +14,7 @@ DONE = Outcome(physical_id="x", attributes={"echo": 1})
 CHECK = 8
 """The group and its lock; traversal, sync point, record and epoch; inputs; requests that may still
 take effect; the lock of the record; the ledger's entries and a new one; the journal."""
-CONCLUSION = 8
+CONCLUSION = 10
 """The group and its lock; traversal, sync point, record and epoch; the record; the ledger; the
 journal; the sync point; those of the dependents; which of them are ready."""
 

@@ -29,15 +29,12 @@ from mistral_failover.cli import connection
 from mistral_failover.cli.drill import Drill
 from mistral_failover.cli.main import FailoverApp
 from mistral_failover.cloud.fields import microversion
-from mistral_failover.cloud.volume_errors import KEEPING
-from mistral_failover.cloud.volume_holders import LEFT_DEVICES
-from mistral_failover.convergence import graph
+from mistral_failover.cloud.volume_holders import KEEPING, LEFT_DEVICES
 from mistral_failover.doctor.all_checks import CHECKS, GROUP_CHECKS
 from mistral_failover.fault_points import BROKER_POINTS, POINTS
 from mistral_failover.lab.drill import audit
 from mistral_failover.lab.testing.run import Run
 from mistral_failover.lab.testing.workflows import Workflows
-from mistral_failover.metrics import families
 from mistral_failover.mistral import operation_documents
 from mistral_failover.model.group import INTERNAL_TYPES
 from mistral_failover.model.rungs import rung_kinds
@@ -214,29 +211,6 @@ def options_of_the_drill() -> tuple[Found, Found]:
 
 
 @both_ways
-def metrics_with_their_kinds_and_labels() -> tuple[Found, Found]:
-    shown = {
-        name: (cells[0], tuple(re.findall(r"`(\w+)`", cells[1])))
-        for name, cells in rows(section(page("monitoring"), "The metrics")).items()
-    }
-    existing = {
-        each.name + "_total" * (each.kind == "counter"): (each.kind, tuple(each.labels))
-        for each in (*families.FAMILIES.values(), *families.OWN)
-    }
-    return shown, existing
-
-
-@both_ways
-def tables_of_the_state_store() -> tuple[Found, Found]:
-    shown = [
-        name
-        for first, *_ in table(section(page("architecture"), "The state store"))
-        for name in first.split(", ")
-    ]
-    return sorted(shown), sorted(TABLES)
-
-
-@both_ways
 def columns_of_the_state_store() -> tuple[Found, Found]:
     assert set(columns.TABLES) == set(columns.COLUMNS) == set(TABLES)
     own = {name: set(each) for name, each in columns.COLUMNS.items()}
@@ -274,18 +248,6 @@ def invariants_of_the_audit() -> tuple[Found, Found]:
 
 
 @both_ways
-def rules_of_the_graph() -> tuple[Found, Found]:
-    shown = {
-        cells[0].replace("→", "->"): cells[1]
-        for cells in table(section(page("architecture"), "The graph"))
-        if "→" in cells[0]
-    }
-    assert graph.__doc__
-    edges = re.findall(r"^(\w+\(.*?\) -> \w+\(.*?\)) {2,}(.*)$", graph.__doc__, re.M)
-    return set(shown), {edge for edge, _ in edges}
-
-
-@both_ways
 def modules_of_the_import_contract() -> tuple[Found, Found]:
     picture = section(page("architecture"), "Modules").split("```")[1].splitlines()[1:]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -296,9 +258,8 @@ def modules_of_the_import_contract() -> tuple[Found, Found]:
 
 @both_ways
 def parts_of_the_benchmark() -> tuple[Found, Found]:
-    return set(re.findall(r"^\*\*(\w+)\*\*[:,]", section(page("architecture"), "Speed"), re.M)), {
-        *PARTS
-    }
+    text = section(page("developing"), "Benchmarks")
+    return set(re.findall(r"\*\*(\w+)\*\*:", text)), set(PARTS)
 
 
 @both_ways
@@ -316,7 +277,7 @@ def ends_of_a_planned_move() -> tuple[Found, Found]:
 @both_ways
 def checks_of_the_doctor() -> tuple[Found, Found]:
     existing = {name for name, _ in (*CHECKS, *GROUP_CHECKS)} | {"connection", "package"}
-    return set(rows(section(page("recovery"), "Before it happens"))), existing
+    return set(rows(section(REFERENCE, "The doctor's checks"))), existing
 
 
 @both_ways
@@ -373,11 +334,14 @@ def options_in_the_examples_of_mistral_conf() -> tuple[Found, Found]:
     return shown, shown & {each.name for each in options()}
 
 
-def test_every_rule_of_convergence_names_tests_that_exist() -> None:
-    rules = re.findall(r"^- \*\*.*?(?=^- \*\*|^#|\Z)", page("convergence"), re.M | re.S)
-    without = [rule[:80] for rule in rules if "*Tests:*" not in rule]
-    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", page("convergence"))
-    missing = [(path, name) for path, name in named if name and name not in functions(path)]
+def test_every_rule_of_the_engine_names_tests_that_exist() -> None:
+    conftest = (ROOT / "tests" / "convergence" / "conftest.py").read_text(encoding="utf-8")
+    text = ast.get_docstring(ast.parse(conftest)) or ""
+    rules = re.findall(r"^- .*?(?=^- |^\S|\Z)", text, re.M | re.S)
+    without = [rule[:80] for rule in rules if "  tests/" not in rule]
+    named = re.findall(r"^  (tests/[\w/]+\.py)(?:::(\w+))?$", text, re.M)
+    missing = [(path, name) for path, name in named if name not in functions(path) | {""}]
+    missing += [(path, name) for path, name in named if not (ROOT / path).exists()]
 
     assert len(rules) > 40
     assert (without, missing) == ([], [])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from mistral_failover.cloud.replacements import size_after
+from mistral_failover.cloud.stack_updates import size_after
 from mistral_failover.embedded.validate import validate
 from mistral_failover.model.assignment import MemberFact, assign_roles
 from mistral_failover.model.goal import render_goal

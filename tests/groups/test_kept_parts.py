@@ -15,11 +15,11 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 
 from mistral_failover.actions.groups import Define
 from mistral_failover.actions.orders import Begin, ReplaceMember, Switchover
-from mistral_failover.cloud import replacements
+from mistral_failover.cloud import stack_updates
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.heat_replacements import rows_of
+from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.lab.emulator.server import EmulatedCloud
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
@@ -96,7 +96,7 @@ def test_whose_replacement_broke_off_takes_no_role_while_its_mark_would_take_the
         raise CloudError("FORBIDDEN", "Heat says no", retryable=False)
 
     with monkeypatch.context() as patch:
-        patch.setattr(replacements, "send_update", broken)
+        patch.setattr(stack_updates._UpdateWait, "_update", broken)
         parts.carry(parts.run(ReplaceMember(parts.name, standby, resource="config")))
     assert parts.status()["status"] == "FAILED"
 

@@ -15,8 +15,8 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 from mistral_failover.actions.groups import Define
 from mistral_failover.actions.orders import Begin, Switchover
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.stacks import stack_map
+from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.kept_parts import volumes_of
 from mistral_failover.lab.emulator.server import EmulatedCloud

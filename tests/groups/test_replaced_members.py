@@ -16,8 +16,8 @@ from mistral_failover.agent.channel.interface import ChannelError, Command, Comm
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud import servers as cloud_servers
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import Guard, Unguarded
 from mistral_failover.cloud.servers import ServerState
+from mistral_failover.cloud.transport import Guard, Unguarded
 from mistral_failover.convergence.records import Ready
 from mistral_failover.groups import candidates, refresh_members
 from mistral_failover.groups.snapshot import group_snapshot

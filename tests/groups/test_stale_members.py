@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.groups import refresh_members
 from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.orders import failover

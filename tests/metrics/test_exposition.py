@@ -14,9 +14,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from mistral_failover.loopback import NotLoopback
-from mistral_failover.metrics.exposition import Latest
 from mistral_failover.metrics.families import FAMILIES, OWN, Family
-from mistral_failover.metrics.server import MetricsServer
+from mistral_failover.metrics.server import Latest, MetricsServer
 
 BOUNDS = [1, 5]
 

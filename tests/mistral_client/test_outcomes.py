@@ -14,12 +14,12 @@ from mistral_lib.actions import Action, Result
 
 from mistral_failover.agent.channel.interface import ChannelError
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import LeaseLost
+from mistral_failover.cloud.transport import LeaseLost
 from mistral_failover.convergence.records import Lock, Node, Ticket
 from mistral_failover.mistral import action_runner
 from mistral_failover.mistral.operation_documents import outcome_of, read_ticket, ticket_document
 from mistral_failover.model.errors import InvalidDocument, NoEligibleMember
-from mistral_failover.runtime.errors import ActionError, answered, describe
+from mistral_failover.runtime.errors import ActionError, describe
 
 FACTS = {"code": "NO_PLUG", "message": "there is no plug", "remedy": "buy one"}
 TOKEN = "gAAAAABmSecretSecretSecretSecret"
@@ -166,16 +166,6 @@ def test_a_secret_in_an_exception_s_text_is_masked(
 ) -> None:
     assert secret not in json.dumps(describe(kind(text)))
     assert secret not in json.dumps(outcome_of(None, text).error)
-
-
-def test_an_action_answers_with_an_error_instead_of_raising() -> None:
-    def broken() -> None:
-        raise ActionError("A_CODE", "it broke", "repair it")
-
-    answer = answered(broken)()
-
-    assert isinstance(answer, Result)
-    assert answer.error == {"code": "A_CODE", "message": "it broke", "remedy": "repair it"}
 
 
 class Own(Action):

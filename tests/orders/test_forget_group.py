@@ -15,7 +15,7 @@ from mistral_failover.actions import groups as group_actions
 from mistral_failover.convergence.records import Ready
 from mistral_failover.model.ids import group_id
 from mistral_failover.runtime.process import Runtime
-from mistral_failover.store import groups, totals
+from mistral_failover.store import counters, groups
 from mistral_failover.store.tables import metadata
 
 ALARM = {"group": "payments", "member": "db_a", "id": "w1"}
@@ -101,7 +101,7 @@ def settled(state: Runtime, project: str) -> None:
 
 def counted(state: Runtime, project: str) -> dict[Any, float]:
     """Every counter of the project."""
-    found = state.database.for_project(project).reading(totals.counters)
+    found = state.database.for_project(project).reading(counters.counters)
     return {key: count.value for key, count in found.items()}
 
 

@@ -12,8 +12,8 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 
 from mistral_failover.actions.orders import Begin, ReplaceMember
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import Unguarded
-from mistral_failover.cloud.replacements import Replacement
+from mistral_failover.cloud.stack_updates import Replacement
+from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.fault_points import arm, disarm
 from mistral_failover.groups import refresh_members
 from mistral_failover.resources import group_member

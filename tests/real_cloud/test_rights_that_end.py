@@ -13,7 +13,7 @@ from typing import Any
 import openstack
 import pytest
 
-from mistral_failover.cloud.tokens import NO_RIGHTS
+from mistral_failover.cloud.errors import NO_RIGHTS
 from support.protected_stacks import admitted, dies, stands_on
 from testcloud.errors import CloudError
 from testcloud.settings import Settings

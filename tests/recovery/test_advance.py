@@ -713,7 +713,7 @@ def test_a_node_that_can_not_be_looked_at_is_tried_again_after_a_rest(
     def look(ready: Ready, owner: str) -> Step:
         looks.append(ready)
         if broken.is_set():
-            raise RuntimeError("a bug")
+            raise OperationalError("SELECT 1", {}, Exception(2013, "lost connection"))
         return check(ready, owner)
 
     monkeypatch.setattr(state.engine, "check", look)

@@ -12,7 +12,7 @@ from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.actions import locks
-from mistral_failover.cloud.guard import LeaseLost
+from mistral_failover.cloud.transport import LeaseLost
 from mistral_failover.convergence.records import Lock, Ready
 from mistral_failover.runtime.lease_guard import LeaseGuard
 from mistral_failover.runtime.process import Runtime

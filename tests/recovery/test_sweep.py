@@ -412,6 +412,16 @@ def test_of_many_sweeps_at_once_one_takes_a_traversal_up(
     assert len(told(context, "sweep")) == 1
 
 
+def test_an_operator_need_not_wait_for_the_sweep_that_took_it_up_and_died(
+    patient: Runtime, begun: Ready, context: ActionContext, project: str
+) -> None:
+    age(patient, project, 61.0)
+    assert len(recovery.Sweep().run(context)["restarted"]) == 1
+
+    assert recovery.Sweep().run(context)["restarted"] == []
+    assert len(recovery.Sweep("payments").run(context)["restarted"]) == 1
+
+
 def test_a_dead_owner_is_named(
     state: Runtime, begun: Ready, context: ActionContext, project: str
 ) -> None:

@@ -16,10 +16,10 @@ from mistral_failover.agent.channel.interface import (
 )
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud import networks, servers, volumes
-from mistral_failover.cloud.detaching import Release
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import LeaseLost
 from mistral_failover.cloud.servers import Evidence, ServerState
+from mistral_failover.cloud.transport import LeaseLost
+from mistral_failover.cloud.volumes import Release
 from mistral_failover.convergence.records import Outcome, Record
 from mistral_failover.mistral.operation_documents import outcome_of
 from mistral_failover.resources import activation, port, volume_attachment

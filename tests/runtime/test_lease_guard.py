@@ -13,7 +13,7 @@ from sqlalchemy.exc import OperationalError
 
 from mistral_failover.actions import locks, operations
 from mistral_failover.cloud.errors import CloudError, Fate
-from mistral_failover.cloud.guard import HandedBack, LeaseLost
+from mistral_failover.cloud.transport import HandedBack, LeaseLost
 from mistral_failover.convergence.records import Lock, Ready
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.lease_guard import LeaseGuard, WaitRecord

@@ -9,9 +9,11 @@ from __future__ import annotations
 import http.server
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +24,7 @@ from oslo_config import cfg
 from mistral_failover.embedded import boot, settings
 from mistral_failover.server import credential, service
 from mistral_failover.server.options import Options
+from support.trickling import trickling
 
 
 @pytest.mark.parametrize(("emulated", "denied"), [(True, ""), (False, None)])
@@ -235,6 +238,27 @@ def test_a_name_that_changes_its_address_is_connected_to_where_it_was_compared(
         connect(f"http://rebind.example.org:{inside.port}/")
     assert seen
     assert not inside.reached
+
+
+@pytest.mark.parametrize(
+    ("action", "given", "begin", "piece"),
+    [
+        ("HTTPAction", {"timeout": 0.5}, b"HTTP/1.1 200 OK\r\n\r\n", b"x"),
+        ("HTTPAction", {}, b"HTTP/1.1 200 OK\r\nX-Long: ", b"x"),
+        ("MistralHTTPAction", {}, b"", b"H"),
+        ("SendEmailAction", {}, b"220", b"-"),
+    ],
+)
+def test_an_answer_in_drops_ends_with_the_time_of_the_action(
+    action: str, given: Mapping[str, Any], begin: bytes, piece: bytes
+) -> None:
+    cfg.CONF.set_override("default_timeout", 1, group="action_std_http")
+    run = std_email if action == "SendEmailAction" else partial(_run, action)
+    began = time.monotonic()
+    with trickling(begin, piece, OUTSIDE) as port, pytest.raises(Exception, match="time"):
+        run(url=f"http://{OUTSIDE}:{port}/", **given)
+    cfg.CONF.clear_override("default_timeout", group="action_std_http")
+    assert time.monotonic() - began < 5
 
 
 def test_an_email_goes_to_a_server_that_is_not_denied(inside: Trusting) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from mistral_failover.cloud.errors import CloudError, redact
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.redaction import redact
 from mistral_failover.runtime.errors import masked, masked_body
 
 SECRET = "s3cr3t-Of-Somebody.0123456789"

@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import LeaseLost, Unguarded
-from mistral_failover.cloud.session import GuardedSession
+from mistral_failover.cloud.transport import GuardedSession, LeaseLost, Unguarded
 from mistral_failover.embedded import access, unix_socket
 from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.embedded.wsgi import WsgiFace

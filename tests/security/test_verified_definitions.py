@@ -14,8 +14,7 @@ import sqlalchemy as sa
 from keystoneauth1 import exceptions as keystone
 
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import Unguarded
-from mistral_failover.cloud.session import GuardedSession
+from mistral_failover.cloud.transport import GuardedSession, Unguarded
 from mistral_failover.lab.testing.engine import TestEngine
 from mistral_failover.mistral import shipped_workflows
 from mistral_failover.mistral.api import Mistral

@@ -66,3 +66,23 @@ def test_an_error_of_a_batch_is_raised_for_each_and_the_next_batch_is_done() -> 
     with pytest.raises(OSError, match="no store"):
         batches.do(0)
     assert batches.do(1) == 1
+
+
+def test_a_slow_batch_does_not_stop_those_that_come_later() -> None:
+    under_way, slow = threading.Event(), threading.Event()
+
+    def work(items: Sequence[int]) -> list[int | Exception]:
+        if 0 in items:
+            under_way.set()
+            slow.wait(60)
+        return [-item for item in items]
+
+    batches = Batches(work, 10)
+    with ThreadPoolExecutor(4) as pool:
+        first = pool.submit(batches.do, 0)
+        under_way.wait(60)
+        later = [pool.submit(batches.do, number) for number in range(1, 4)]
+        assert [each.result(30) for each in later] == [-1, -2, -3]
+        assert not first.done()
+        slow.set()
+        assert first.result(60) == 0

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import mistral_failover
 from server.conftest import KEY, Door
+from support.pages import page, rows, section
 
-PAGE = (Path(__file__).parents[2] / "docs" / "server.md").read_text("utf-8")
+PAGE = page("server")
 ROOM = Path(mistral_failover.__file__).parent / "server"
 CODE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*")
 
@@ -32,8 +33,8 @@ def codes(module: str, call: str, place: int) -> Iterator[str]:
 def shown(heading: str) -> set[str]:
     """The codes in the tables below a heading."""
     text = PAGE.split(f"\n## {heading}\n")[1].split("\n## ")[0]
-    rows = "\n".join(line for line in text.splitlines() if line.startswith("| "))
-    return set(re.findall(r"`([A-Z][A-Z_]+)`", rows))
+    lines = "\n".join(line for line in text.splitlines() if line.startswith("| "))
+    return set(re.findall(r"`([A-Z][A-Z_]+)`", lines))
 
 
 def test_the_example_sends_a_signed_alarm(door: Door, tmp_path: Path) -> None:
@@ -61,7 +62,8 @@ def test_every_finding_and_every_refusal_is_explained() -> None:
     found = {*codes("checks.py", "StartProblem", 1), *codes("credential.py", "CloudError", 0)}
     for module in ("addresses.py", "secret.py", "tls.py", "state_dir.py", "options.py"):
         found |= set(codes(module, "EmbeddedError", 0))
-    assert found <= shown("In a real cloud") | {"NO_PROJECT"}
+    explained = shown("In a real cloud") | set(rows(section(page("reference"), "Error codes")))
+    assert found <= explained | {"NO_PROJECT"}
     modules = ("receiver.py", "webhook.py", "../http_server.py")
     refusals = {code for module in modules for code in codes(module, "Refused", 1)}
     assert refusals | {"INVALID_DOCUMENT"} == shown("Alarms")

@@ -103,6 +103,7 @@ NAMED: dict[str, Any] = {
     "order": Order("remove"),
     "own_since": None,
     "owner": "theirs-owner",
+    "asked_for": False,
     "physical_id": None,
     "plan": StoredPlan("theirs-plan", "theirs", THEIRS, Order("remove"), "f", {}, "theirs-goal"),
     "prefix": "theirs",
@@ -131,10 +132,11 @@ NAMED: dict[str, Any] = {
 }
 """What a caller names, by parameter: the ids of the other project."""
 OF_FUNCTION: dict[str, dict[str, Any]] = {
-    "counting.of_journal": {"group_ids": sa.select(tables.groups.c.id)},
     "details.broken_by_hand": {"resource_id": "theirs-resource"},
     "host_fences.record_nova_report": {"seen": "10:00"},
     "id_lookup.matches": {"said": "theirs-traversal"},
+    "counters.count_time": {"owner": "mine", "name": "seconds", "labels": ()},
+    "counters.lately": {"name": "sweeps", "since": 0.0},
     "suspensions.suspend": {"kind": "pause", "said": {"by": "me", "because": "", "since": 0.0}},
     "tx.acquire": {"owner": "me"},
     "tx.insert_record": {"record": Record("new", THEIRS, "new", "shared")},
@@ -146,7 +148,7 @@ OF_FUNCTION: dict[str, dict[str, Any]] = {
     "tx.goal": {"version": "theirs-goal"},
     "views.count_journal_entries": {"kind": JournalKind.HELD},
 }
-TOOLS = {"change", "changed", "execute", "insert", "number", "rows"}
+TOOLS = {"change", "changed", "count", "execute", "insert", "number", "rows"}
 """Methods that take a statement, which are tried with statements below; numbers belong to no
 project."""
 
@@ -245,7 +247,6 @@ UNSEEN = {
     "retention.purge_journal": "entries of the current traversal stay",
     "retention.purge_plans": "a plan stays for a day after it has expired",
     "stalled_work.chain_waits": "it is for groups in which nothing is ready",
-    "totals.add": "it answers nothing",
 }
 """Functions that read the transaction's project, but to whose answer the rows make no difference,
 and why."""
@@ -384,7 +385,7 @@ WHOLE = {
     "orders/unfence_host.py": "the fences of hosts serve many projects",
     "recovery/lift_fences.py": "the fences of hosts serve many projects",
     "recovery/retention.py": "it remembers by database when it looked last",
-    "reports/metrics.py": "a server of an operator may show the metrics of all projects",
+    "metrics/numbers.py": "a server of an operator may show the metrics of all projects",
     "resources/fence/host_power.py": "the fences of hosts serve many projects",
     "resources/fence/storage.py": "a block outlives the group that needed it",
     "resources/worker.py": "it reads the clock",

@@ -197,7 +197,6 @@ def test_the_ledger_says_who_does_what_to_what_and_what_came_of_it(
         "goal_version": "v",
         "status": "started",
         "attempts": 1,
-        "unknowns": 0,
         "owner": "o",
         "token": 1,
         "intent": intent,

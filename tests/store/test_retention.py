@@ -14,7 +14,8 @@ import sqlalchemy as sa
 from mistral_failover.model.alarm_fact import AlarmFact
 from mistral_failover.model.decisions import Decision
 from mistral_failover.model.order import Order
-from mistral_failover.store import incidents, plans, retention, tables, totals
+from mistral_failover.store import counters as kept
+from mistral_failover.store import incidents, plans, retention, tables
 from mistral_failover.store.database import Database
 from mistral_failover.store.incidents import OPERATOR, Incident
 from mistral_failover.store.transaction import ProjectTransaction, SqlTransaction
@@ -57,7 +58,7 @@ def age(database: Database, table: sa.Table, days: float, *columns: str) -> None
 
 
 def counters(database: Database) -> dict[Any, float]:
-    found = database.for_project(MINE).snapshot(totals.counters)
+    found = database.for_project(MINE).reading(kept.counters)
     return {key: count.value for key, count in found.items()}
 
 

@@ -23,7 +23,7 @@ from mistral_failover.agent.channel.interface import ChannelContext, Command, Co
 from mistral_failover.agent.daemon import config
 from mistral_failover.agent.daemon.daemon import Agent
 from mistral_failover.agent.daemon.journal import Journal, JournalEntry
-from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.model.ids import group_id
 
 SECRET = "5e" * 32

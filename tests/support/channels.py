@@ -19,7 +19,7 @@ from mistral_failover.agent.channel.interface import (
     channel_for,
 )
 from mistral_failover.agent.wire import Address
-from mistral_failover.cloud.guard import Guard, LeaseLost, Unguarded
+from mistral_failover.cloud.transport import Guard, LeaseLost, Unguarded
 
 SECRET = b"0123456789abcdef0123456789abcdef"
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from mistral_failover.cloud.clients import Cloud, cloud_for
-from mistral_failover.cloud.guard import Guard, Unguarded
+from mistral_failover.cloud.transport import Guard, Unguarded
 from mistral_failover.lab.emulator.client import EmulatorClient
 from mistral_failover.lab.emulator.server import EmulatedCloud
 from mistral_failover.lab.emulator.state import stable_hex

@@ -23,9 +23,9 @@ import yaml
 
 from mistral_failover.agent.channel.interface import ChannelContext, channel_for
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.hosts import operator_cloud
 from mistral_failover.cloud.servers import Evidence
+from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.convergence.records import Traversal, TraversalStatus
 from mistral_failover.lab.emulator.server import EmulatedCloud
 from mistral_failover.lab.emulator.web import utc

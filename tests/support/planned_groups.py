@@ -19,8 +19,8 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 from mistral_failover.actions import base, orders, reports
 from mistral_failover.actions import groups as group_actions
 from mistral_failover.actions.base import FailoverAction
-from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.servers import server_state
+from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.groups import agent_health
 from mistral_failover.lab.emulator.client import EmulatorClient
 from mistral_failover.lab.emulator.clouds import write_clouds_yaml

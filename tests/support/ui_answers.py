@@ -145,6 +145,7 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
         "deferred": [],
         "ready": [],
         "failure": None,
+        "defects": [],
         "unstarted": [],
         "waiting": [],
         "chain": None,

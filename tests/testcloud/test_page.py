@@ -9,31 +9,12 @@ import re
 
 import pytest
 
-from testcloud import service_processes, settings
+from testcloud import settings
 from testcloud.__main__ import main
-from testcloud.settings import FIRST_PORT, PORTS, ROOT, Settings
+from testcloud.settings import ROOT
 
 PAGE = (ROOT / "docs" / "testcloud.md").read_text(encoding="utf-8")
 MACHINES = (ROOT / "docs" / "machines.md").read_text(encoding="utf-8")
-
-
-def test_each_port_has_its_row() -> None:
-    for i, name in enumerate(PORTS):
-        row = next(
-            line
-            for line in PAGE.splitlines()
-            if re.match(r"\| 2\d{4}", line) and str(FIRST_PORT + i) in line
-        )
-        assert f"`{name.removesuffix('-nodes')}`" in row
-
-
-def test_each_process_without_a_port_is_named(settings: Settings) -> None:
-    row = next(line for line in PAGE.splitlines() if line.startswith("| none |"))
-    numbered = re.sub(r"(`[\w-]+-)(?:cmp)?1` (?:to|and) `-\w+`", r"\1", row)
-
-    for process in service_processes.services(settings):
-        if process.port is None:
-            assert re.sub(r"(cmp)?\d$", "", process.name) in numbered
 
 
 def test_each_variable_has_its_row() -> None:

@@ -13,7 +13,7 @@ from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
 from mistral_failover.actions import groups, orders
-from mistral_failover.cloud import volume_errors
+from mistral_failover.cloud import volume_holders
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.workers import Workers
 from mistral_failover.store.tables import operations
@@ -166,7 +166,7 @@ def test_a_compute_service_that_returns_after_that_time_is_found_by_a_sweep(
     make: Callable[..., Any], state: Runtime, cloud: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The project does not see whether the host is back: Nova's answer to the detach shows it."""
-    monkeypatch.setattr(volume_errors, "HOST_RETURNS", 0.0)
+    monkeypatch.setattr(volume_holders, "HOST_RETURNS", 0.0)
     group = make(["stop"])
     cloud.api_fault("detach", status=409, says="Service is unavailable at this time.", times=1)
     group.run("on_alarm", **group.fails("crash")).assert_failed_with("BLOCKED")

@@ -6,9 +6,10 @@ from __future__ import annotations
 from typing import Any
 
 from mistral_lib import actions
+from mistral_lib.actions import Result
 
 from mistral_failover.mistral import event_hooks
-from mistral_failover.runtime.errors import answered
+from mistral_failover.runtime.errors import caught
 from mistral_failover.runtime.process import runtime
 from mistral_failover.runtime.request import Request
 
@@ -31,10 +32,19 @@ class FailoverAction(actions.Action):  # type: ignore[misc]
     """An action over the state store. A subclass's ``__init__`` stores its inputs unchanged (a
     remote executor rebuilds the object from them) and ``answer`` calls one plain function."""
 
-    @answered
     def run(self, context: Any) -> Any:
-        """What Mistral calls; never raises."""
-        request = Request(runtime(), context)
+        """What Mistral calls. It returns ``Result(error=...)`` and never raises, because Mistral
+        passes on an exception as one opaque string."""
+        request: Request | None = None
+        doing = f"running the action {type(self).__name__}"
+        try:
+            request = Request(runtime(), context)
+            return self._answered(request)
+        except Exception as error:
+            facts = request.caught(error, doing) if request else caught(error, doing)
+            return Result(error=facts)
+
+    def _answered(self, request: Request) -> Any:
         try:
             return self.answer(request)
         except Exception as error:

@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 from mistral_failover.actions.base import FailoverAction
+from mistral_failover.metrics.numbers import GROUPS, measured
 from mistral_failover.orders import define_group
 from mistral_failover.reports import details, goals, status
-from mistral_failover.reports.metrics import GROUPS, measured
 from mistral_failover.runtime.inputs import flag, optional_text, text, whole
 from mistral_failover.runtime.request import Request
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -16,9 +15,8 @@ from mistral_failover.model.documents import load_json
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.installed import installed
 from mistral_failover.model.text import plain
-from mistral_failover.runtime.errors import masked
+from mistral_failover.runtime.errors import caught, masked
 
-LOG = logging.getLogger(__name__)
 SOURCES = "mistral_failover.alarm_sources"
 """The group of the entry points."""
 MOST = 500
@@ -226,8 +224,8 @@ def is_of_server(source: str, payload: Mapping[str, Any]) -> bool:
     known = sources().get(source)
     try:
         return known is not None and bool(known.of_server(payload))
-    except Exception:  # noqa: BLE001 - one source's error must not stop the alarms of others
-        LOG.exception("Alarm source %s cannot tell what an alarm of it is about.", source)
+    except Exception as error:  # one source's error must not stop the alarms of others
+        caught(error, f"asking the alarm source {source} what an alarm is about")
         return False
 
 

@@ -53,14 +53,14 @@ from mistral_failover.model.ids import derived_id
 from mistral_failover.model.order import Order
 from mistral_failover.runtime.errors import masked_body
 from mistral_failover.runtime.request import Request
-from mistral_failover.store import groups, incidents, suspensions, totals
+from mistral_failover.store import counters, groups, incidents, suspensions
 from mistral_failover.store.incidents import LOOKS_FOR_MEMBERS, OPERATOR, Incident
 from mistral_failover.store.transaction import ProjectTransaction
 
 LOG = logging.getLogger(__name__)
 MOST_HELD = 1000
 """Alarms of one group that are listed for an operator at most. A further one is answered, counted
-(`store.totals.unlisted`) and not recorded, so a repeat of it is judged again."""
+(`store.counters.UNLISTED`) and not recorded, so a repeat of it is judged again."""
 MOST_OF_PROJECT = 20_000
 """The same, of all groups of a project together."""
 ALWAYS = 10
@@ -398,7 +398,7 @@ def _list_is_full(tx: ProjectTransaction, judged: Judged) -> RecordedAlarm | Non
             several = f"{MOST_OF_PROJECT} alarms of the project"
     if not full:
         return None
-    totals.unlisted(tx, state.id if state else None, verdict.rule)
+    tx.count(state.id if state else None, counters.UNLISTED, verdict.rule.value)
     why = (
         f"it is not listed, since {several} are held already: admit or dismiss some, then send it "
         "again"

@@ -42,6 +42,8 @@ _SLOW = 90.0  # seconds for one request; an action runs while its request waits
 class CommandFailed(Exception):
     """A command fails with this message and exit code 1; ``remedy`` is told apart where known."""
 
+    code = "COMMAND_FAILED"
+
     def __init__(self, wrong: object, remedy: str = "") -> None:
         self.wrong = clean(str(wrong))
         self.remedy = clean(remedy)

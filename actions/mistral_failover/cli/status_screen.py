@@ -201,6 +201,7 @@ def facts(status: StatusReport, held: Iterable[HeldAlarmRow] = ()) -> Facts:
         "lost": ", ".join(status["lost"]),
         "volumes": "\n".join(_volumes(status)),
         "failed": _listed(_trouble(status)),
+        "defects": _listed(status["defects"]),
         "members": "\n".join(_members(status)),
         "alarms": "\n".join(suspended(status)),
         "held": _listed(

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The services, through their own clients, over one guarded session.
+"""The services, over one guarded session: Heat and Cinder through their own clients, all others by
+plain requests. The session raises what a service refuses, or does not answer, as `CloudError`.
 
 The clients are imported here at module level: that takes over a second, which a process spends when
 it starts and not in its first failover. Making a `Cloud` is cheap; a client is made at its first
@@ -8,9 +9,12 @@ use.
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
 from functools import cached_property, partial
+from http import HTTPStatus
 from types import SimpleNamespace
 from typing import Any, TypeVar
 from urllib.parse import urlencode
@@ -21,16 +25,12 @@ from cinderclient.v3 import client as cinder
 from heatclient.v1 import client as heat
 from keystoneauth1.adapter import Adapter
 from keystoneauth1.discover import version_to_string
-from keystoneauth1.exceptions import DiscoveryFailure, NotFound
-from openstack import connection, exceptions
-from openstack.compute.v2._proxy import Proxy as Compute
+from keystoneauth1.exceptions import DiscoveryFailure
 
-from mistral_failover.cloud.coalescing import RequestCoalescer
-from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.errors import CloudError, if_there, translated
 from mistral_failover.cloud.fields import Feature, Field, microversion
-from mistral_failover.cloud.guard import Guard
-from mistral_failover.cloud.paging import all_rows
-from mistral_failover.cloud.session import GuardedSession, refusal, session_for
+from mistral_failover.cloud.session import session_for, why_refused
+from mistral_failover.cloud.transport import Guard, GuardedSession, LeaseLost, NoLongerNeeded
 from mistral_failover.cloud.url_paths import url_path
 from mistral_failover.cloud.waits import (
     ConcurrentWaits,
@@ -47,10 +47,152 @@ NOVA_MICROVERSION = "2.96"
 COMPLETED_ATTACHMENT = Feature("Cinder", "completing attachments", since="3.44")
 """Nova needs it, too."""
 _PROJECT_ID = Field("the service", "project_id")
-_VERSIONED = {"Nova": ("compute", 2), "Cinder": ("block-storage", 3)}
-"""Service type and major version of the services that have microversions."""
+_SERVICES: dict[str, tuple[str, str | None, str | None]] = {
+    "Aodh": ("alarming", None, None),
+    "Cinder": ("block-storage", "3.0", "3.latest"),
+    "Designate": ("dns", None, None),
+    "Neutron": ("network", None, None),
+    "Nova": ("compute", "2.1", "2.latest"),
+    "Octavia": ("load-balancer", None, None),
+}
+"""How each service is found in the catalog: its type, and its versions. Without any, a path
+names the version, or there is only one."""
+_NO_MARKER = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND)
+"""What a service says of a marker that it does not know: Nova the first, Neutron and Cinder the
+second."""
 
 T = TypeVar("T")
+_SLICE = 1.0
+"""Seconds after which a waiting caller asks its guard again."""
+
+
+class _Request:
+    """A request, for all who asked before it is sent. ``sent``: when that was, on the monotonic
+    clock. ``instead``: the one that replaces it for the other callers, because its outcome is valid
+    only for its sender. ``changed``: wakes them, and no caller of another request."""
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self.changed = threading.Condition(lock)
+        self.sent: float | None = None
+        self.done = False
+        self.answer: Any = None
+        self.error: Exception | None = None
+        self.instead: _Request | None = None
+
+
+class _SharedQuestion:
+    """A question that at least one caller asks. ``next``: the request that is sent once none is
+    under way."""
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self.asking = 0
+        self.busy = False
+        self.next = _Request(lock)
+
+
+class RequestCoalescer:
+    """Sends a question that many operations of a process ask at the same time once. Safe for
+    threads.
+
+    A failover of 32 volumes asks 32 times at once which volumes the stack has, and whether the
+    standby can take one. An answer is shared only with those who asked before its request was sent:
+    no caller gets an answer that is older than the question.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._questions: dict[Hashable, _SharedQuestion] = {}
+
+    def ask(self, key: Hashable, send: Callable[[], T], guard: Guard, limit: float) -> T:
+        """Return what ``send`` returns, or what it returned to another caller who sent the request
+        after this call began. Callers must not change what they get.
+
+        ``key``: the question, and with whose rights it is asked. ``limit``: seconds that a request
+        may last. If another caller's takes longer, this sends one of its own. ``guard``: is asked
+        while this waits.
+
+        Raises what ``send`` or ``guard`` raises, or what ``send`` raised to that other caller; but
+        `LeaseLost`, `NoLongerNeeded` and the timeout of a request that had less than ``limit``
+        seconds are about its sender, so everybody else asks again.
+        """
+        with self._lock:
+            question = self._questions.get(key)
+            if question is None:
+                question = self._questions[key] = _SharedQuestion(self._lock)
+            question.asking += 1
+        try:
+            request = self._answered_or_ours(question, guard, limit)
+            if request is None:
+                return send()
+            if not request.done:
+                self._send(question, request, send, limit)
+            if request.error is not None:
+                raise request.error.with_traceback(None)
+            answer: T = request.answer
+            return answer
+        finally:
+            with self._lock:
+                question.asking -= 1
+                if not question.asking:
+                    del self._questions[key]
+                elif not question.busy:  # this may be the one that was woken to send
+                    question.next.changed.notify()
+
+    def asking(self, key: Hashable) -> int:
+        """Return how many callers wait for an answer to the question."""
+        with self._lock:
+            question = self._questions.get(key)
+            return question.asking if question else 0
+
+    def _answered_or_ours(
+        self, question: _SharedQuestion, guard: Guard, limit: float
+    ) -> _Request | None:
+        """Return a request that was sent after this call and has an answer, or one that this caller
+        has to send; None if it has waited too long for others."""
+        asked = time.monotonic()
+        with self._lock:
+            request = question.next
+        while True:
+            with self._lock:
+                while request.instead is not None:
+                    request = request.instead
+                if request.done:
+                    return request
+                now = time.monotonic()
+                if not question.busy:
+                    question.busy, question.next = True, _Request(self._lock)
+                    request.sent = now
+                    return request
+                # A slice longer than the request may last: its sender learns that first.
+                end = (request.sent or asked) + limit + _SLICE
+                if now >= end:
+                    return None
+                request.changed.wait(min(_SLICE, end - now))
+            guard.permit("GET")
+
+    def _send(
+        self, question: _SharedQuestion, request: _Request, send: Callable[[], Any], limit: float
+    ) -> None:
+        answer, error, private = None, None, True
+        try:
+            answer = send()
+            private = False
+        except (LeaseLost, NoLongerNeeded):
+            raise
+        except Exception as failure:
+            error = failure
+            lasted = time.monotonic() - (request.sent or 0.0)
+            late = isinstance(failure, CloudError) and failure.code == "TIMEOUT"
+            private = late and lasted < limit
+            raise
+        finally:
+            with self._lock:
+                request.done, request.answer, request.error = True, answer, error
+                request.instead = question.next if private else None
+                question.busy = False
+                request.changed.notify_all()
+                question.next.changed.notify()  # one of those who asked meanwhile sends it
+
 
 _waits = ConcurrentWaits()
 _questions = RequestCoalescer()
@@ -93,34 +235,45 @@ class Cloud:
             )
         return row
 
-    @cached_property
-    def compute(self) -> Compute:
-        """Nova, as openstacksdk's proxy, for requests whose answers decide nothing: if Nova's
-        versions could not be read, it uses the oldest one, whose answers lack fields."""
-        with translated("find the compute service", "Nova"):
-            return connection.Connection(
-                session=self.session, region_name=self.session.region_name
-            ).compute
-
-    def nova(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Send Nova a plain request and return the body of the answer. For what is asked often:
-        openstacksdk takes 3 ms of CPU to make an object of a server. Raises as openstacksdk does.
-        """
-        answer = self.send_nova(method, path, body)
-        return dict(answer.json()) if answer.content else {}
-
-    def send_nova(
-        self, method: str, path: str, body: dict[str, Any] | None = None
+    def send(
+        self, service: str, method: str, path: str, body: Any = None, **options: Any
     ) -> requests.Response:
-        """As `nova`, for the whole answer."""
-        answer: requests.Response = self._nova.request(path, method, json=body, raise_exc=False)
-        exceptions.raise_from_response(answer)
+        """Send a service a plain request, and return the answer. ``service``: Nova, Neutron, ...;
+        ``body``: what becomes the JSON of the request; ``options``: ``params``, ``headers``,
+        ``microversion``, as keystoneauth has them."""
+        if body is not None:
+            options["json"] = body
+        if service == "Nova":
+            options.setdefault("microversion", self._known_microversion)
+        answer: requests.Response = self._adapter(service).request(path, method, **options)
         return answer
 
+    def read(self, service: str, path: str, **options: Any) -> Any:
+        """Return what a service shows at a path. The parameters are those of `send`."""
+        answer = self.send(service, "GET", path, **options)
+        with translated(f"read {path.strip('/')} in {service}", service):
+            return answer.json()
+
     def read_nova(self, path: str) -> dict[str, Any]:
-        """As `nova` with GET; operations that ask at the same time share an answer, so callers must
-        not change it."""
-        return self.shared(("nova", path), lambda: self.nova("GET", path))
+        """As `read`; operations that ask at the same time share an answer, so callers must not
+        change it."""
+        return self.shared(("nova", path), lambda: dict(self.read("Nova", path)))
+
+    def rows(
+        self,
+        service: str,
+        kind: str,
+        path: str,
+        params: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> list[Mapping[str, Any]]:
+        """Return the rows of a list, as `all_rows` does, by plain requests with these
+        parameters, and ``options`` as of `send`."""
+
+        def read(page: dict[str, str]) -> Any:
+            return self.read(service, path, params={**(params or {}), **page}, **options)
+
+        return all_rows(kind, read)
 
     def shared(self, question: tuple[Hashable, ...], send: Callable[[], T]) -> T:
         """Return what ``send`` reads; operations that ask the same question with the same rights at
@@ -135,7 +288,7 @@ class Cloud:
 
     def volume(self, volume_id: str) -> Any:
         """Return a volume as Cinder shows it, to read its attributes only: many waits for volumes
-        with the same rights share a listing. Raises as cinderclient does."""
+        with the same rights share a listing."""
         if most := _waits.rows(self._rights):
             rows, listed = self.shared(("volumes",), lambda: (most, self._listed(most)))
             found = listed.get(volume_id)
@@ -160,24 +313,22 @@ class Cloud:
         return dict(body)
 
     @cached_property
-    def _nova(self) -> Adapter:
-        adapter = self._versioned(*_VERSIONED["Nova"])
-        adapter.default_microversion = min(self.newest("Nova"), NOVA_MICROVERSION, key=microversion)
-        return adapter
+    def _known_microversion(self) -> str:
+        return min(self.newest("Nova"), NOVA_MICROVERSION, key=microversion)
 
     def newest(self, service: str) -> str:
         """Return the newest microversion that Nova or Cinder offers. Raises `CloudError`, also if
         the service does not say it: keystoneauth would go on without one, and then the service
         leaves fields out of its answers."""
-        service_type, major = _VERSIONED[service]
         doing = f"ask {service} for its microversions"
+        adapter = self._adapter(service)
         with translated(doing, service):
             found = None
             with suppress(DiscoveryFailure):
-                found = self._versioned(service_type, major).get_endpoint_data()
+                found = adapter.get_endpoint_data()
             if found is None or found.max_microversion is None:
-                with suppress(NotFound):  # keystoneauth does not say why it found none
-                    self._adapter(service_type).get("")
+                # keystoneauth does not say why it found none
+                if_there(lambda: self._adapter(service, versions=False).get(""))
         if found is None or found.max_microversion is None:
             raise CloudError(
                 "UNREACHABLE",
@@ -186,10 +337,6 @@ class Cloud:
                 detail="its endpoint named no microversions",
             )
         return str(version_to_string(found.max_microversion))
-
-    def _versioned(self, service_type: str, major: int) -> Adapter:
-        least = "2.1" if major == 2 else f"{major}.0"
-        return self._adapter(service_type, min_version=least, max_version=f"{major}.latest")
 
     @cached_property
     def volumes(self) -> cinder.Client:
@@ -207,35 +354,15 @@ class Cloud:
         region = {"region_name": name} if (name := self.session.region_name) else {}
         return heat.Client(session=self.session, **region)
 
-    @cached_property
-    def network(self) -> Adapter:
-        """Neutron, by plain requests: it has had the one version 2.0 since its beginning."""
-        return self._adapter("network")
-
-    @cached_property
-    def balancing(self) -> Adapter:
-        """Octavia, by plain requests: an endpoint has no version in its path, and there is only
-        v2."""
-        return self._adapter("load-balancer")
-
-    @cached_property
-    def naming(self) -> Adapter:
-        """Designate, by plain requests: an endpoint has no version in its path, and there is only
-        v2."""
-        return self._adapter("dns")
-
-    @cached_property
-    def alarming(self) -> Adapter:
-        """Aodh, by plain requests: openstacksdk has no proxy of it."""
-        return self._adapter("alarming")
-
-    def _adapter(self, service_type: str, **versions: Any) -> Adapter:
+    def _adapter(self, service: str, *, versions: bool = True) -> Adapter:
+        service_type, least, most = _SERVICES[service]
         return Adapter(
             self.session,
             service_type=service_type,
             interface="public",
             region_name=self.session.region_name,
-            **versions,
+            min_version=least if versions else None,
+            max_version=most if versions else None,
         )
 
     def wait(
@@ -280,4 +407,38 @@ class Cloud:
 def cloud_for(security: Any, *, guard: Guard, settings: Settings) -> Cloud:
     """Make the cloud of a request; parameters and errors as in `session_for`."""
     session = session_for(security, guard=guard, settings=settings)
-    return Cloud(session, settings, partial(refusal, security, settings))
+    return Cloud(session, settings, partial(why_refused, security, settings))
+
+
+def all_rows(
+    kind: str, read: Callable[[dict[str, str]], Mapping[str, Any]], most: int | None = None
+) -> list[Mapping[str, Any]]:
+    """Return the rows of a list (``servers``, ``volumes``, ``ports``), or at least the first
+    ``most``, page by page.
+
+    ``read`` gets the parameters of a page (``marker``) and returns the body of the answer. A page
+    begins after the last row of the one before it: by that row's id, not by the service's link,
+    which may lead elsewhere behind a proxy. If that row was deleted meanwhile, the service does not
+    know where to go on: it refuses, or begins with the first page, as Neutron does for floating
+    IPs. Both ways the list is read once more from there, and a row that is seen again counts once.
+    Raises as ``read`` does, also if the service refuses a row that it lists.
+    """
+    rows: dict[str, Mapping[str, Any]] = {}
+    marker: str | None = None
+    unknown: set[str] = set()
+    while True:
+        try:
+            body = read({"marker": marker} if marker is not None else {})
+        except CloudError as error:
+            if marker is None or marker in unknown or error.http_status not in _NO_MARKER:
+                raise
+            unknown.add(marker)
+            marker = None
+            continue
+        page = body[kind]
+        rows.update((str(row["id"]), row) for row in page)
+        links = body.get(f"{kind}_links") or ()
+        more = page and any(link["rel"] == "next" for link in links)
+        if not more or (most is not None and len(rows) >= most):
+            return list(rows.values())
+        marker = str(page[-1]["id"])

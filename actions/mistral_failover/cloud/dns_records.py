@@ -23,7 +23,7 @@ from oslo_utils import uuidutils
 
 from mistral_failover.cloud import networks
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.errors import CloudError, if_there
 from mistral_failover.cloud.url_paths import url_path
 from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
 
@@ -121,9 +121,8 @@ def resolve_zone(cloud: Cloud, zone: str) -> str:
     share a zone of any name with the project. Raises `CloudError` NOT_FOUND."""
     if uuidutils.is_uuid_like(zone):
         return zone
-    with translated(f"find zone {zone}", "Designate"):
-        answer = cloud.naming.get("/v2/zones", params={"name": absolute(zone)})
-        named_so = [row for row in answer.json()["zones"] if row["name"] == absolute(zone)]
+    rows = cloud.read("Designate", "/v2/zones", params={"name": absolute(zone)})["zones"]
+    named_so = [row for row in rows if row["name"] == absolute(zone)]
     found = [row for row in named_so if row["project_id"] == cloud.project_id]
     if named_so and not found:
         raise CloudError(
@@ -144,22 +143,16 @@ def resolve_zone(cloud: Cloud, zone: str) -> str:
 
 def recordset(cloud: Cloud, zone_id: str, recordset_id: str) -> Recordset | None:
     """Return a recordset; None where it does not exist. Raises `CloudError`."""
-    try:
-        with translated(f"read recordset {recordset_id}", "Designate"):
-            return _read(cloud.naming.get(_path(zone_id, recordset_id)).json())
-    except CloudError as error:
-        if error.code != "NOT_FOUND":
-            raise
-        return None
+    return if_there(lambda: _read(cloud.read("Designate", _path(zone_id, recordset_id))))
 
 
 def named(cloud: Cloud, zone_id: str, name: str, type_: str) -> Recordset | None:
     """Return the recordset of a name and a type; None where it does not exist. Raises `CloudError`
     NOT_FOUND without such a zone."""
     wanted = absolute(name)
-    with translated(f"find {type_} record {wanted}", "Designate"):
-        answer = cloud.naming.get(_path(zone_id), params={"name": wanted, "type": type_})
-        found = [_read(row) for row in answer.json()["recordsets"]]
+    params = {"name": wanted, "type": type_}
+    rows = cloud.read("Designate", _path(zone_id), params=params)["recordsets"]
+    found = (_read(row) for row in rows)
     return next((each for each in found if (each.name, each.type) == (wanted, type_)), None)
 
 
@@ -229,12 +222,14 @@ def point(cloud: Cloud, wanted: WantedRecordset, limit: float) -> tuple[str, dic
     repeats = ResendPolicy(cloud)
     values = wanted.values()
     (target,) = values["records"]
+    doing = f"change {wanted.type} record {absolute(wanted.name)}"
 
     def step() -> ProbeResult:
         now = named(cloud, wanted.zone_id, wanted.name, wanted.type)
         if now is None:
             body = {"name": absolute(wanted.name), "type": wanted.type, **values}
-            return _send(cloud, repeats, "POST", _path(wanted.zone_id), body, "it does not exist")
+            path = _path(wanted.zone_id)
+            return repeats.send("it does not exist", doing, "Designate", "POST", path, body)
         refuse_foreign(cloud, now, wanted.owner)
         leads = now.leads_to(target) and now.ttl == wanted.ttl
         state = f"it leads to {', '.join(now.records)}, and is {now.status}"
@@ -243,7 +238,8 @@ def point(cloud: Cloud, wanted: WantedRecordset, limit: float) -> tuple[str, dic
             return ProbeResult(state, done=True, result=(now.id, attributes))
         if leads:
             return ProbeResult(state, error=_failed(now) if now.status == "ERROR" else None)
-        return _send(cloud, repeats, "PUT", _path(now.zone_id, now.id), values, state)
+        path = _path(now.zone_id, now.id)
+        return repeats.send(state, doing, "Designate", "PUT", path, values)
 
     what = f"{wanted.type} record {absolute(wanted.name)} to lead to {target}"
     return cloud.carry_out(repeats, step, what, limit)  # type: ignore[no-any-return]
@@ -275,23 +271,7 @@ def remove(
             return ProbeResult("it is gone", done=True)
         if not _is_of(cloud, now, wanted_owner):
             return ProbeResult("it belongs to another owner", done=True)
-        state = f"it is {now.status}"
-        return _send(cloud, repeats, "DELETE", _path(zone_id, recordset_id), None, state)
+        path = _path(zone_id, recordset_id)
+        return repeats.send(f"it is {now.status}", f"delete {now}", "Designate", "DELETE", path)
 
     cloud.carry_out(repeats, step, f"recordset {recordset_id} to be deleted", limit)
-
-
-def _send(
-    cloud: Cloud,
-    repeats: ResendPolicy,
-    method: str,
-    path: str,
-    body: dict[str, Any] | None,
-    state: str,
-) -> ProbeResult:
-    """Request a change, unless an earlier request may still take effect."""
-    if not repeats.allow():
-        return repeats.no_effect_yet(state)
-    with repeats.sending(f"change {path.removeprefix('/v2/')}", "Designate"):
-        cloud.naming.request(path, method, **({} if body is None else {"json": body}))
-    return ProbeResult("Designate has just accepted the change")

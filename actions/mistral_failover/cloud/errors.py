@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One error class for every failure in the cloud.
+"""One error class for every failure in the cloud, and the one classification of answers.
 
-Four client libraries raise some eighty exception classes for a few kinds of failure. `translate`
-turns them into one: a stable code, a sentence, a remedy, and whether a retry may help.
+The transport (:mod:`mistral_failover.cloud.session`) classifies each exchange once, below all
+clients: what a service refuses and what does not come about become a `CloudError`, with a stable
+code, a sentence, a remedy, and whether a retry may help. The status decides, then what only the
+service's words tell (`_BY_TEXT`: Nova, Cinder and Heat have no codes of their own for it).
 
 An error is *transient* if the service was unreachable or did not answer properly: the request is
 fine, and the same call will work later. It is *unknown* if a request that changes something was
@@ -17,18 +19,17 @@ import re
 import socket
 import ssl
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
 import requests
 import urllib3
-from cinderclient import exceptions as cinder
-from heatclient import exc as heat
 from keystoneauth1 import exceptions as keystone
-from openstack import exceptions as sdk
+
+from mistral_failover.redaction import redact
 
 REMEDIES = {
     "NOT_FOUND": "Check the name or id, and that the project of the request owns it.",
@@ -62,6 +63,8 @@ REMEDIES = {
     "CONFIG": "Correct [failover] in the configuration, or clouds.yaml.",
     "UNEXPECTED": "Report this with the text above: the cloud gave an unknown answer.",
 }
+NO_RIGHTS = frozenset({"TOKEN_EXPIRED", "TRUST_GONE"})
+"""Error codes of requests that Keystone no longer accepts, whatever they ask for."""
 _TRANSIENT = {"RATE_LIMITED", "UNREACHABLE", "SERVER_ERROR"}
 # For a call without an answer; a wait that took too long has the same code and is not transient.
 _UNANSWERED = "TIMEOUT"
@@ -86,7 +89,6 @@ SERVICES = {
 """The services' names, by their type in the catalog."""
 NO_CAUSE = "the connection failed"
 """What `cause` returns if the error does not tell more."""
-_CLIENTS = {"cinderclient": "Cinder", "heatclient": "Heat", "openstack": "Nova"}
 _BY_STATUS = {
     400: "BAD_REQUEST",
     401: "TOKEN_EXPIRED",
@@ -122,26 +124,8 @@ _BY_TEXT = [
     (403, "QUOTA", re.compile(r"quota|limitexceeded|too many|maximum number")),
     (413, "QUOTA", re.compile(r"quota|limitexceeded")),
 ]
-_HIDING = "password|passwd|admin_?pass|secret|api_?key"
-_SECRETS = [
-    (re.compile(r"gAAAA[\w\-=]{16,}"), "***"),  # a Fernet token
-    (re.compile(r"eyJ[\w\-]{8,}\.[\w\-]{8,}\.[\w\-]{8,}"), "***"),  # a JWS token
-    # Keystone's "Could not find token: <id>", headers, members of JSON and queries.
-    (re.compile(r"(?i)(token(?:[_-]id)?[\"']?\s*[:=]\s*[\"']?)[\w\-.=]{16,}"), r"\1***"),
-    # Keystone's "Could not find trust: <id>", members of JSON.
-    (re.compile(r"(?i)(trust(?:[_-]id)?[\"']?\s*[:=]\s*[\"']?)[0-9a-f]{32}"), r"\1***"),
-    (re.compile(r"(?i)(\bbearer[\s:=]+[\"']?)[\w\-.~+/]{8,}=*"), r"\1***"),
-    # In quotes it may have blanks.
-    (re.compile(rf"(?i)((?:{_HIDING})[\"']?\s*[:=]\s*\")[^\"]+"), r"\1***"),
-    (re.compile(rf"(?i)((?:{_HIDING})[\"']?\s*[:=]\s*')[^']+"), r"\1***"),
-    (re.compile(rf"(?i)((?:{_HIDING})[\"']?\s*[:=]\s*[\"']?)[^\s\"',}}]+"), r"\1***"),
-    # Of EC2 (the alarm URLs of a stack), S3 and the webhook; in queries, headers and JSON.
-    (re.compile(r"(?i)(signature[\"']?\s*[:=]\s*[\"']?)[\w\-.~+/%]{16,}=*"), r"\1***"),
-    # The webhook's address with its token.
-    (re.compile(r"(/v1/alarms/)[^\s\"'?<>]+"), r"\1***"),
-    # In a URL; to the last "@", since a password may have one.
-    (re.compile(r"(?<=://)[^/\s\"'<>]+(?=@)"), "***"),
-]
+_LONGEST = 500
+"""Characters of a refusal that has no form."""
 
 
 class Fate(Enum):
@@ -178,7 +162,7 @@ class CloudError(Exception):
     refused", "HTTP 503" or "no answer within 10 s"; ``patience`` is for how many seconds it is
     waited out (None: as long as the group allows), before it counts as not transient. ``unknown``:
     the request may still take effect.
-    ``target``: with TARGET_DOWN, what is known of the server (`volume_errors.target_down`).
+    ``target``: with TARGET_DOWN, what is known of the server (`volume_holders.target_down`).
     """
 
     def __init__(
@@ -211,33 +195,60 @@ class CloudError(Exception):
         self.unknown = unknown
         self.about: dict[str, Any] | None = None
         self.target: dict[str, Any] | None = None
+        self._said: str | None = None
         super().__init__(f"{code}: {self.message}")
 
+    @classmethod
+    def of_request(cls, doing: str, code: str, said: str, **more: Any) -> CloudError:
+        """Return the error of a request that failed. ``said``: why, in the service's own words;
+        ``more``: as of `CloudError`."""
+        error = cls(code, f"Could not {doing}: {said}", **more)
+        error._said = redact(said)
+        return error
 
-def redact(text: str) -> str:
-    """Mask whatever looks like a token or a password in a text from outside."""
-    for pattern, replacement in _SECRETS:
-        text = pattern.sub(replacement, text)
-    return text
+    def because(self, doing: str) -> None:
+        """Say what the request was for, once, in place of the request itself."""
+        if self._said is not None:
+            self.message = f"Could not {redact(doing)}: {self._said}"
+            self.args, self._said = (f"{self.code}: {self.message}",), None
+
+
+T = TypeVar("T")
+
+
+def if_there(read: Callable[[], T]) -> T | None:
+    """Return what ``read`` sees, or None if the service says that there is no such thing. Raises
+    `CloudError` as it does."""
+    try:
+        return read()
+    except CloudError as error:
+        if error.code != "NOT_FOUND":
+            raise
+        return None
 
 
 @contextmanager
-def translated(doing: str, service: str = "", *, changes: bool = False) -> Iterator[None]:
+def translated(doing: str, service: str = "") -> Iterator[None]:
     """Let only `CloudError` leave the block; programming errors pass unchanged.
 
-    The parameters are those of `translate`. The original is not chained: Keystone, for one, quotes
-    tokens in its messages.
+    ``doing`` completes the sentence "Could not ...", in place of the request itself; ``service``:
+    as for `translate`. The original is not chained: Keystone, for one, quotes tokens in its
+    messages.
     """
     try:
         yield
+    except CloudError as error:
+        error.because(doing)
+        raise
     except FOREIGN as error:
-        raise translate(error, doing, service, changes=changes) from None
+        raise translate(error, doing, service) from None
 
 
 def translate(
     exc: BaseException, doing: str, service: str = "", *, changes: bool = False
 ) -> CloudError:
-    """Turn an exception of a client library into a `CloudError`; return a `CloudError` as it is.
+    """Turn an exception of keystoneauth or requests into a `CloudError`; return a `CloudError` as
+    it is.
 
     ``doing`` completes the sentence "Could not ...". ``service``: the service called, if the
     exception does not tell. ``changes``: the request changes something, so its outcome may be
@@ -245,31 +256,72 @@ def translate(
     """
     if isinstance(exc, CloudError):
         return exc
-    status, words, request_id = _answer(exc)
-    code = _code(exc, status, words)
     name = _service(exc) or service
+    answer = getattr(exc, "response", None)
+    if answer is not None and answer.status_code >= HTTPStatus.MULTIPLE_CHOICES:
+        return refusal(answer, doing, name, changes=changes)
+    code, (detail, sent) = _code_without_answer(exc), cause(exc)
     secure = not isinstance(exc, keystone.SSLError)
     transient = secure and code in (*_TRANSIENT, _UNANSWERED)
-    detail, sent = (f"HTTP {status}", True) if status else cause(exc)
-    if status == HTTPStatus.BAD_REQUEST and transient:
-        detail, sent = unreachable_behind(words) or detail, False  # it was refused
-    if status:
-        said = f"{words} (HTTP {status})"
-    elif transient:
-        said = f"{name or 'the service'} is not reachable: {detail}"
-    else:
-        said = words
-    return CloudError(
+    said = str(exc).strip() or type(exc).__name__
+    return CloudError.of_request(
+        doing,
         code,
-        f"Could not {doing}: {said}",
+        f"{name or 'the service'} is not reachable: {detail}" if transient else said,
         retryable=None if secure else False,
-        http_status=status,
-        request_id=request_id,
         transient=transient,
         service=name,
         detail=detail if transient else "",
         unknown=changes and sent and code in _UNKNOWN,
     )
+
+
+def refusal(
+    answer: requests.Response, doing: str, service: str, *, changes: bool = False
+) -> CloudError:
+    """Return the error of an answer that refuses the request, or is not the service's. The
+    parameters are those of `translate`."""
+    status = answer.status_code
+    headers = answer.headers
+    words = _words(answer)
+    code = _code(status, words)
+    detail, away = f"HTTP {status}", None
+    if status == HTTPStatus.BAD_REQUEST and code in _TRANSIENT:
+        away = unreachable_behind(words)
+    elif is_foreign(answer):
+        code, detail = "UNREACHABLE", f"HTTP {status}, but not from the service itself"
+    transient = code in (*_TRANSIENT, _UNANSWERED)
+    return CloudError.of_request(
+        doing,
+        code,
+        f"{words} ({detail})",
+        http_status=status,
+        request_id=headers.get("x-openstack-request-id") or headers.get("x-compute-request-id"),
+        transient=transient,
+        service=service,
+        detail=(away or detail) if transient else "",
+        unknown=changes and code in _UNKNOWN and away is None,
+    )
+
+
+def is_foreign(answer: requests.Response) -> bool:
+    """Return whether an answer that looks like success or absence is of a proxy before the service:
+    it lacks the mark of a service, which is its request id or its JSON. It says nothing about what
+    was asked for. Success without a body needs no mark."""
+    status = answer.status_code
+    absent = _BY_STATUS.get(status) == "NOT_FOUND"
+    if not (absent or (status < HTTPStatus.BAD_REQUEST and answer.content)):
+        return False
+    kind = answer.headers.get("Content-Type", "")
+    return "x-openstack-request-id" not in answer.headers and not kind.startswith(
+        "application/json"
+    )
+
+
+def fate_of(asked: str, answer: requests.Response) -> Fate:
+    """Return what an answer leaves of a request that changes something. ``asked``: its method and
+    path."""
+    return Fate.FAILED if is_foreign(answer) else fate_by_status(asked, answer.status_code)
 
 
 def fate_by_status(asked: str, status: int) -> Fate:
@@ -278,7 +330,7 @@ def fate_by_status(asked: str, status: int) -> Fate:
     if status < HTTPStatus.BAD_REQUEST:
         late = (fate for pattern, fate in _UNSEEN if pattern.match(asked))
         return next(late, Fate.SETTLED)
-    code = _code_of(status)
+    code = _code(status, "")
     if code == _UNANSWERED:
         return Fate.SILENT
     return Fate.FAILED if code in _UNKNOWN else Fate.SETTLED
@@ -354,113 +406,50 @@ def _within(exc: BaseException) -> str:
 
 
 def _service(exc: BaseException) -> str:
-    """Return the service that did not answer: by the session's information, or by the client that
-    raised."""
-    for each in _wrapped(exc):
-        if isinstance(found := getattr(each, "failover_service", None), str):
-            return found
-    return _CLIENTS.get(type(exc).__module__.partition(".")[0], "")
+    """Return the service that did not answer, by the session's information."""
+    found = (getattr(each, "failover_service", None) for each in _wrapped(exc))
+    return next((each for each in found if isinstance(each, str)), "")
 
 
-# The base classes of what the four libraries and requests raise. heatclient and cinderclient have
-# no common one.
-FOREIGN: tuple[type[BaseException], ...] = (
-    keystone.ClientException,
-    sdk.SDKException,
-    cinder.ClientException,
-    cinder.ConnectionError,
-    cinder.EndpointNotFound,
-    cinder.UnsupportedVersion,
-    cinder.VersionNotFoundForAPIMethod,
-    cinder.AuthorizationFailure,
-    cinder.TimeoutException,
-    cinder.ResourceInErrorState,
-    heat.BaseException,
-    heat.EndpointNotFound,
-    heat.StackFailure,
-    requests.RequestException,
-)
-_UNREACHABLE = (
-    keystone.ConnectionError,
-    keystone.DiscoveryFailure,
-    cinder.ConnectionError,
-    heat.CommunicationError,
-    requests.ConnectionError,
-    sdk.ServiceDiscoveryException,
-)
-_TIMEOUT = (keystone.ConnectTimeout, requests.Timeout, sdk.ResourceTimeout, cinder.TimeoutException)
-_NO_ENDPOINT = (
-    keystone.CatalogException,
-    cinder.EndpointNotFound,
-    heat.EndpointNotFound,
-    heat.InvalidEndpoint,
-    sdk.EndpointNotFound,
-)
-_NO_AUTH = (
-    keystone.AuthorizationFailure,
-    keystone.MissingAuthMethods,
-    keystone.AuthPluginException,
-    cinder.AuthorizationFailure,
+FOREIGN = (keystone.ClientException, requests.RequestException)
+"""What keystoneauth and requests raise, which carry every request: the session makes `CloudError`
+of it if a service was asked."""
+_TIMEOUT = (keystone.ConnectTimeout, requests.Timeout)
+_WITHOUT_ANSWER = (
+    (_TIMEOUT, _UNANSWERED),
+    (keystone.CatalogException, "NO_ENDPOINT"),
+    ((keystone.ConnectionError, keystone.DiscoveryFailure), "UNREACHABLE"),
+    (requests.ConnectionError, "UNREACHABLE"),
+    (
+        (keystone.AuthorizationFailure, keystone.MissingAuthMethods, keystone.AuthPluginException),
+        "TOKEN_EXPIRED",
+    ),
 )
 
 
-def _code(exc: BaseException, status: int | None, detail: str) -> str:
-    if status:
-        text = detail.lower()
-        for at, code, pattern in _BY_TEXT:
-            if at == status and pattern.search(text):
-                return code
-        return _code_of(status)
-    for classes, code in (
-        (_TIMEOUT, "TIMEOUT"),
-        (_NO_ENDPOINT, "NO_ENDPOINT"),
-        (_UNREACHABLE, "UNREACHABLE"),
-        (_NO_AUTH, "TOKEN_EXPIRED"),
-        ((sdk.ConfigException,), "CONFIG"),
-    ):
-        if isinstance(exc, classes):
+def _code_without_answer(exc: BaseException) -> str:
+    found = (code for classes, code in _WITHOUT_ANSWER if isinstance(exc, classes))
+    return next(found, "UNEXPECTED")
+
+
+def _code(status: int, words: str) -> str:
+    """Return what an error status means. ``words``: the service's own, in which some facts are."""
+    text = words.lower()
+    for at, code, pattern in _BY_TEXT:
+        if at == status and pattern.search(text):
             return code
-    return "UNEXPECTED"
-
-
-def _code_of(status: int) -> str:
     return _BY_STATUS.get(status, "SERVER_ERROR" if status >= 500 else "BAD_REQUEST")
 
 
-def _answer(exc: BaseException) -> tuple[int | None, str, str | None]:
-    """Return the HTTP status, the service's own words, and its request id, where available."""
-    response = getattr(exc, "response", None)
-    headers = getattr(response, "headers", None) or {}
-    status = next(
-        (
-            value
-            for name in ("http_status", "status_code", "code")
-            if isinstance(value := getattr(exc, name, None), int) and value >= 300
-        ),
-        getattr(response, "status_code", None),
-    )
-    request_id = (
-        headers.get("x-openstack-request-id")
-        or headers.get("x-compute-request-id")
-        or getattr(exc, "request_id", None)
-    )
-    return status, _words(exc, response) or type(exc).__name__, request_id
-
-
-def _words(exc: BaseException, response: Any) -> str:
-    if response is not None:
-        try:
-            found = _message(response.json())
-        except ValueError:
-            found = None
-        if found:
-            return found
-    if isinstance(exc, heat.HTTPException):
-        return str(exc.error["error"].get("message") or "").strip()
-    details = getattr(exc, "details", None)
-    if details in (None, "", "n/a"):  # cinderclient's text for an empty message
-        details = getattr(exc, "message", None) or exc
-    return str(details).strip()
+def _words(answer: requests.Response) -> str:
+    """Return what a service says about its refusal."""
+    try:
+        found = _message(answer.json())
+    except ValueError:
+        found = None
+    if found is None and answer.headers.get("Content-Type", "").startswith("text/plain"):
+        found = " ".join(answer.text.split())[:_LONGEST]
+    return (found or answer.reason or "no reason given").strip()
 
 
 def _message(body: Any) -> str | None:

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from oslo_utils import uuidutils
 
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.fields import Field
 from mistral_failover.cloud.url_paths import url_path
 from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
@@ -64,9 +64,7 @@ def watching_alarms(cloud: Cloud) -> tuple[WatchingAlarm, ...]:
     Raises `CloudError` if there is no Aodh, if it does not answer, or if the request may not see
     them.
     """
-    with translated("list the project's alarms", "Aodh"):
-        rows = cloud.alarming.get(_ALARMS).json()
-    return tuple(_alarm(row) for row in _own(cloud, rows))
+    return tuple(_alarm(row) for row in _own(cloud, cloud.read("Aodh", _ALARMS)))
 
 
 def alarm(cloud: Cloud, named: str) -> WatchingAlarm:
@@ -105,11 +103,9 @@ def watch(cloud: Cloud, named: str, server_id: str, limit: float) -> WatchingAla
         state = f"it watches {', '.join(sorted(now.servers))}"
         if now.watches(server_id):
             return ProbeResult(state, done=True, result=now)
-        if not repeats.allow():
-            return repeats.no_effect_yet(state)
-        with repeats.sending(f"change {now}", "Aodh"):
-            cloud.alarming.put(_ALARMS + url_path(now.id), json=_watching(row, server_id))
-        return ProbeResult("Aodh has just accepted the change")
+        path = _ALARMS + url_path(now.id)
+        body = _watching(row, server_id)
+        return repeats.send(state, f"change {now}", "Aodh", "PUT", path, body)
 
     found: WatchingAlarm = cloud.carry_out(
         repeats, step, f"alarm {named} to watch server {server_id}", limit
@@ -120,12 +116,11 @@ def watch(cloud: Cloud, named: str, server_id: str, limit: float) -> WatchingAla
 def _row(cloud: Cloud, named: str) -> Mapping[str, Any]:
     """Return an alarm as Aodh shows it: what a PUT of it takes, too. Aodh shows the URL of an
     action by a trust without the trust, and finds the trust again at the PUT."""
-    with translated(f"read alarm {named}", "Aodh"):
-        if uuidutils.is_uuid_like(named):
-            row: Mapping[str, Any] = cloud.alarming.get(_ALARMS + url_path(named)).json()
-            return cloud.own(row, f"Alarm {named}")
-        query = {"q.field": "name", "q.op": "eq", "q.value": named}
-        rows = _own(cloud, cloud.alarming.get(_ALARMS, params=query).json())
+    if uuidutils.is_uuid_like(named):
+        row: Mapping[str, Any] = cloud.read("Aodh", _ALARMS + url_path(named))
+        return cloud.own(row, f"Alarm {named}")
+    query = {"q.field": "name", "q.op": "eq", "q.value": named}
+    rows = _own(cloud, cloud.read("Aodh", _ALARMS, params=query))
     if not rows:
         raise CloudError("NOT_FOUND", f"The project has no alarm with the name {named}.")
     return only_one(named, rows)

@@ -10,15 +10,13 @@ from __future__ import annotations
 import dataclasses
 import uuid
 from dataclasses import dataclass
-from typing import Any
 
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.errors import CloudError, if_there, translated
 from mistral_failover.cloud.fields import Feature, Field
-from mistral_failover.cloud.guard import Guard
-from mistral_failover.cloud.paging import all_rows
 from mistral_failover.cloud.servers import HOST_NAME, STATUS, TASK_STATE, VOLUMES
 from mistral_failover.cloud.session import session_for
+from mistral_failover.cloud.transport import Guard
 from mistral_failover.cloud.url_paths import url_path
 from mistral_failover.settings import Settings
 
@@ -94,12 +92,11 @@ def location_of(cloud: Cloud, server_id: str) -> ServerLocation:
 
     Raises `CloudError`; FORBIDDEN also if Nova hides the host from this credential.
     """
-    try:
-        found = _get(cloud, url_path("servers", server_id), f"read server {server_id}")["server"]
-    except CloudError as error:
-        if error.code == "NOT_FOUND":
-            return ServerLocation(None, exists=False)
-        raise
+    path = url_path("servers", server_id)
+    answer = if_there(lambda: cloud.read("Nova", path, microversion=COMPUTE_SERVICES.since))
+    if answer is None:
+        return ServerLocation(None, exists=False)
+    found = answer["server"]
     if HOST_NAME.name not in found:
         raise CloudError("FORBIDDEN", "Nova does not show the host of a server to the operator.")
     task, status = str(TASK_STATE.of(found) or ""), str(STATUS.of(found))
@@ -118,7 +115,8 @@ def evacuated_from(cloud: Cloud, server_id: str) -> frozenset[str]:
     Raises `CloudError`; FORBIDDEN if Nova does not show them to this user.
     """
     query = {"instance_uuid": server_id, "migration_type": "evacuation"}
-    rows = _get(cloud, "/os-migrations", f"read the evacuations of {server_id}", params=query)
+    since = COMPUTE_SERVICES.since
+    rows = cloud.read("Nova", "/os-migrations", params=query, microversion=since)
     return frozenset(
         str(row["source_compute"])
         for row in rows["migrations"]
@@ -130,13 +128,9 @@ def volumes_on(cloud: Cloud, host: str) -> dict[str, str]:
     """Return the volumes of the servers of every project that Nova shows on a host, by volume one
     of its servers. Raises `CloudError`."""
     found: dict[str, str] = {}
-
-    def read(page: dict[str, str]) -> Any:
-        return _request(cloud, "/servers/detail", params={"host": host, "all_tenants": "1", **page})
-
-    with translated("list the servers of a host", "Nova"):
-        rows = all_rows("servers", read)
-    for row in rows:
+    wanted = {"host": host, "all_tenants": "1"}
+    since = COMPUTE_SERVICES.since
+    for row in cloud.rows("Nova", "servers", "/servers/detail", wanted, microversion=since):
         if HOST_NAME.of(row) == host:  # a user who may not ask for a host gets other servers, too
             found |= {str(volume["id"]): str(row["id"]) for volume in VOLUMES.of(row)}
     return found
@@ -152,7 +146,8 @@ def compute_services(cloud: Cloud, host: str | None = None) -> list[ComputeServi
     """Return the compute services of the cloud, or of one host. Raises `CloudError`; FORBIDDEN if
     Nova shows them not to this user."""
     query = {"binary": "nova-compute", **({"host": host} if host else {})}
-    rows = _get(cloud, "/os-services", "read the compute services", params=query)["services"]
+    since = COMPUTE_SERVICES.since
+    rows = cloud.read("Nova", "/os-services", params=query, microversion=since)["services"]
     return [
         ComputeService(
             id=str(row["id"]),
@@ -170,13 +165,9 @@ def compute_services(cloud: Cloud, host: str | None = None) -> list[ComputeServi
 def force_down(cloud: Cloud, service: ComputeService, *, down: bool = True) -> None:
     """Tell Nova that a host is fenced, or that it no longer is. While it is, Nova evacuates,
     detaches and deletes what is on it without it. Raises `CloudError`."""
-    with translated("force a compute service down or up", "Nova", changes=True):
-        cloud.session.put(
-            url_path("os-services", service.id),
-            json={"forced_down": down},
-            endpoint_filter=_compute(cloud),
-            microversion=COMPUTE_SERVICES.since,
-        )
+    path, since = url_path("os-services", service.id), COMPUTE_SERVICES.since
+    with translated("force a compute service down or up"):
+        cloud.send("Nova", "PUT", path, {"forced_down": down}, microversion=since)
 
 
 def require_right_to_force_down(cloud: Cloud) -> None:
@@ -187,20 +178,3 @@ def require_right_to_force_down(cloud: Cloud) -> None:
     except CloudError as error:
         if error.code != "NOT_FOUND":
             raise
-
-
-def _get(cloud: Cloud, path: str, doing: str, **options: Any) -> Any:
-    with translated(doing, "Nova"):
-        return _request(cloud, path, **options)
-
-
-def _request(cloud: Cloud, path: str, **options: Any) -> Any:
-    since = COMPUTE_SERVICES.since
-    return cloud.session.get(
-        path, endpoint_filter=_compute(cloud), microversion=since, **options
-    ).json()
-
-
-def _compute(cloud: Cloud) -> dict[str, Any]:
-    region = {"region_name": name} if (name := cloud.session.region_name) else {}
-    return {"service_type": "compute", "interface": "public", **region}

@@ -15,8 +15,7 @@ from typing import Any
 
 from mistral_failover.cloud import networks
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.errors import CloudError, translated
-from mistral_failover.cloud.paging import all_rows
+from mistral_failover.cloud.errors import CloudError, if_there
 from mistral_failover.cloud.stacks import named_in
 from mistral_failover.cloud.url_paths import url_path
 from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
@@ -66,13 +65,7 @@ def _path(pool_id: str, *more: str) -> str:
 
 def pool_members(cloud: Cloud, pool_id: str) -> dict[str, PoolMember]:
     """Return the members of a pool by id. Raises `CloudError` NOT_FOUND without such a pool."""
-
-    def read(page: dict[str, str]) -> Any:
-        params = {"limit": str(PAGE), **page}
-        return cloud.balancing.get(_path(pool_id, "members"), params=params).json()
-
-    with translated(f"list the members of pool {pool_id}", "Octavia"):
-        rows = all_rows("members", read)
+    rows = cloud.rows("Octavia", "members", _path(pool_id, "members"), {"limit": str(PAGE)})
     what = f"Pool {pool_id}"
     found = [_read(pool_id, cloud.own(row, what)) for row in rows]
     return {each.id: each for each in found}
@@ -195,7 +188,7 @@ def disable(
 
     def drained() -> ProbeResult:
         nonlocal own
-        now = _if_exists(cloud, pool_id, member_id)
+        now = _member(cloud, pool_id, member_id)
         if now is None or not now.enabled:
             return ProbeResult("it has no connections", done=True, result=False)
         own = now.weight or own
@@ -204,17 +197,11 @@ def disable(
         return changes.send(now, enabled=True, weight=0)
 
     def disabled() -> ProbeResult:
-        now = _if_exists(cloud, pool_id, member_id)
+        now = _member(cloud, pool_id, member_id)
         if now is None:
             return ProbeResult("it does not exist", done=True)
         if not now.enabled and now.status == "ACTIVE":
-            # A change of an earlier attempt could otherwise take effect after this.
-            allowed = changes.repeats.allow()
-            return (
-                ProbeResult("", done=True)
-                if allowed
-                else changes.repeats.no_effect_yet("it is disabled")
-            )
+            return changes.repeats.settled("it is disabled")
         return changes.send(now, enabled=False, weight=now.weight or own)
 
     where = f"member {member_id} of pool {pool_id}"
@@ -229,15 +216,9 @@ def disable(
     cloud.carry_out(changes.repeats, disabled, f"{where} to be disabled", left)
 
 
-def _if_exists(cloud: Cloud, pool_id: str, member_id: str) -> PoolMember | None:
-    try:
-        with translated(f"read member {member_id} of pool {pool_id}", "Octavia"):
-            answer = cloud.balancing.get(_path(pool_id, "members", member_id))
-            return _read(pool_id, answer.json()["member"])
-    except CloudError as error:
-        if error.code != "NOT_FOUND":
-            raise
-        return None
+def _member(cloud: Cloud, pool_id: str, member_id: str) -> PoolMember | None:
+    path = _path(pool_id, "members", member_id)
+    return if_there(lambda: _read(pool_id, cloud.read("Octavia", path)["member"]))
 
 
 class _Changes:
@@ -269,8 +250,8 @@ class _Changes:
         path = _path(now.pool_id, "members", now.id)
         body = {"member": {"admin_state_up": enabled, "weight": weight}}
         try:
-            with self.repeats.sending(f"change member {now.id} of pool {now.pool_id}", "Octavia"):
-                self._cloud.balancing.put(path, json=body)
+            with self.repeats.sending(f"change member {now.id} of pool {now.pool_id}"):
+                self._cloud.send("Octavia", "PUT", path, body)
         except CloudError as error:
             if error.code != "CONFLICT":
                 raise
@@ -283,14 +264,12 @@ class _Changes:
 def refuse_failed(cloud: Cloud, pool_id: str) -> None:
     """Raise `CloudError` LOAD_BALANCER_ERROR if Octavia refuses every change of a pool because its
     load balancer is in ERROR."""
-    with translated(f"read pool {pool_id}", "Octavia"):
-        pool = cloud.balancing.get(_path(pool_id)).json()["pool"]
-        for each in pool["loadbalancers"]:
-            answer = cloud.balancing.get(url_path("v2", "lbaas", "loadbalancers", each["id"]))
-            if answer.json()["loadbalancer"]["provisioning_status"] == "ERROR":
-                raise CloudError(
-                    "LOAD_BALANCER_ERROR",
-                    f"Load balancer {each['id']} is in ERROR, so Octavia changes nothing on it.",
-                    remedy="Ask an administrator of the cloud for: openstack loadbalancer failover "
-                    f"{each['id']}.",
-                )
+    for each in cloud.read("Octavia", _path(pool_id))["pool"]["loadbalancers"]:
+        path = url_path("v2", "lbaas", "loadbalancers", each["id"])
+        if cloud.read("Octavia", path)["loadbalancer"]["provisioning_status"] == "ERROR":
+            raise CloudError(
+                "LOAD_BALANCER_ERROR",
+                f"Load balancer {each['id']} is in ERROR, so Octavia changes nothing on it.",
+                remedy="Ask an administrator of the cloud for: openstack loadbalancer failover "
+                f"{each['id']}.",
+            )

@@ -15,23 +15,20 @@ from __future__ import annotations
 
 import ipaddress
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-from openstack import exceptions
 from oslo_utils import netutils, uuidutils
 
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.errors import CloudError, if_there
 from mistral_failover.cloud.fields import Field
-from mistral_failover.cloud.paging import all_rows
 from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.stacks import named_in
 from mistral_failover.cloud.url_paths import url_path
 from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
 
-T = TypeVar("T")
 PORT, FLOATING_IP = "OS::Neutron::Port", "OS::Neutron::FloatingIP"
 _BY_NOVA = "compute:"
 """How the owner of a server's port begins; its availability zone follows."""
@@ -100,27 +97,14 @@ def read_floating_ip(row: Mapping[str, Any]) -> FloatingIp:
 
 def port(cloud: Cloud, port_id: str) -> Port:
     """Return a port of the project. Raises `CloudError` NOT_FOUND, FORBIDDEN."""
-    with translated(f"read port {port_id}", "Neutron"):
-        row = cloud.network.get(url_path("v2.0", "ports", port_id)).json()["port"]
+    row = cloud.read("Neutron", url_path("v2.0", "ports", port_id))["port"]
     return read_port(cloud.own(row, f"Port {port_id}"))
 
 
 def floating_ip(cloud: Cloud, floating_ip_id: str) -> FloatingIp:
     """Return a floating IP of the project. Raises `CloudError` NOT_FOUND, FORBIDDEN."""
-    with translated(f"read floating IP {floating_ip_id}", "Neutron"):
-        row = cloud.network.get(url_path("v2.0", "floatingips", floating_ip_id)).json()[
-            "floatingip"
-        ]
+    row = cloud.read("Neutron", url_path("v2.0", "floatingips", floating_ip_id))["floatingip"]
     return read_floating_ip(cloud.own(row, f"Floating IP {floating_ip_id}"))
-
-
-def _if_exists(read: Callable[[Cloud, str], T], cloud: Cloud, identity: str) -> T | None:
-    try:
-        return read(cloud, identity)
-    except CloudError as error:
-        if error.code != "NOT_FOUND":
-            raise
-        return None
 
 
 def listed(cloud: Cloud, kind: str, **wanted: str) -> list[Mapping[str, Any]]:
@@ -132,13 +116,7 @@ def listed(cloud: Cloud, kind: str, **wanted: str) -> list[Mapping[str, Any]]:
 
 def _visible(cloud: Cloud, kind: str, **wanted: str) -> list[Mapping[str, Any]]:
     """As `listed`, with the rows of other projects that Neutron shows."""
-
-    def read(page: dict[str, str]) -> Any:
-        params = {**wanted, "limit": str(PAGE), **page}
-        return cloud.network.get(url_path("v2.0", kind), params=params).json()
-
-    with translated(f"list the project's {kind}", "Neutron"):
-        return all_rows(kind, read)
+    return cloud.rows("Neutron", kind, url_path("v2.0", kind), {"limit": str(PAGE), **wanted})
 
 
 def resolve_floating_ip(cloud: Cloud, stack: str, name: str) -> str:
@@ -227,7 +205,7 @@ def associate(
                 },
             )
         refuse_foreign(now, [target])
-        return _put(cloud, repeats, _floating(now), {"port_id": target.id}, "it is free")
+        return _put(repeats, _floating(now), {"port_id": target.id}, "it is free")
 
     what = f"floating IP {floating_ip_id} to be associated with port {target.id}"
     return cloud.carry_out(repeats, step, what, limit)  # type: ignore[no-any-return]
@@ -259,16 +237,12 @@ def disassociate(
     repeats = ResendPolicy(cloud)
 
     def step() -> ProbeResult:
-        now = _if_exists(floating_ip, cloud, floating_ip_id)
+        now = if_there(lambda: floating_ip(cloud, floating_ip_id))
         if now is None:
             return ProbeResult("gone", done=True)
         if now.port_id is None or not _is_here(cloud, now.port_id, port_id, server_id):
-            state = "it is on no port of the server"
-            # An association of an earlier attempt could otherwise take effect after this.
-            return (
-                ProbeResult(state, done=True) if repeats.allow() else repeats.no_effect_yet(state)
-            )
-        return _put(cloud, repeats, _floating(now), {"port_id": None}, "it is associated")
+            return repeats.settled("it is on no port of the server")
+        return _put(repeats, _floating(now), {"port_id": None}, "it is associated")
 
     cloud.carry_out(repeats, step, f"floating IP {floating_ip_id} to be free", limit)
 
@@ -299,20 +273,11 @@ def attach_port(cloud: Cloud, port_id: str, server_id: str, limit: float) -> dic
             return ProbeResult(state, done=now.status == "ACTIVE", result=found)
         if now.device_id:
             raise port_in_use(now)
-        if not repeats.allow():
-            return repeats.no_effect_yet(state)
-        try:
-            with repeats.sending(f"attach port {port_id} to server {server_id}", "Nova"):
-                answer = cloud.compute.post(
-                    url_path("servers", server_id, "os-interface"),
-                    json={"interfaceAttachment": {"port_id": port_id}},
-                )
-                exceptions.raise_from_response(answer)
-        except CloudError as error:
-            if error.code == "CONFLICT":  # the server has a task, or the request lost a race
-                return ProbeResult(f"{state}, and {error.message}")
-            raise
-        return ProbeResult("Nova has just accepted the request")
+        doing = f"attach port {port_id} to server {server_id}"
+        path = url_path("servers", server_id, "os-interface")
+        body = {"interfaceAttachment": {"port_id": port_id}}
+        # 409: the server has a task, or the request lost a race.
+        return repeats.send(state, doing, "Nova", "POST", path, body, busy={409: ""})
 
     what = f"port {port_id} to be attached to server {server_id}"
     return cloud.carry_out(repeats, step, what, limit)  # type: ignore[no-any-return]
@@ -347,18 +312,15 @@ def detach_port(
 
     def step() -> ProbeResult:
         nonlocal asked_at
-        now = _if_exists(port, cloud, port_id)
+        now = if_there(lambda: port(cloud, port_id))
         if now is None:
             return ProbeResult("gone", done=True)
         if now.device_id != server_id:
-            state = f"it is {now.status}" + (f" on server {now.device_id}" if now.device_id else "")
-            # An attach of an earlier attempt could otherwise take effect after this.
-            return (
-                ProbeResult(state, done=True) if repeats.allow() else repeats.no_effect_yet(state)
-            )
+            where = f" on server {now.device_id}" if now.device_id else ""
+            return repeats.settled(f"it is {now.status}{where}")
         if off:
             freed = {"device_id": "", "device_owner": ""}
-            return _put(cloud, repeats, _port(now), freed, "it is on a server that is off")
+            return _put(repeats, _port(now), freed, "it is on a server that is off")
         waited = f"it is {now.status} on the server"
         if asked_at is not None and time.monotonic() - asked_at < cloud.settings.repeat_after:
             return ProbeResult(f"{waited}, and Nova has accepted the request to detach it")
@@ -366,9 +328,9 @@ def detach_port(
             return repeats.no_effect_yet(waited)
         _refuse_dead_host(cloud, port_id, server_id)
         try:
-            with repeats.sending(f"detach port {port_id} from server {server_id}", "Nova"):
+            with repeats.sending(f"detach port {port_id} from server {server_id}"):
                 path = url_path("servers", server_id, "os-interface", port_id)
-                exceptions.raise_from_response(cloud.compute.delete(path))
+                cloud.send("Nova", "DELETE", path)
         except CloudError as error:
             # The server has a task, or it is gone and Neutron will follow.
             if error.code in ("CONFLICT", "NOT_FOUND"):
@@ -414,7 +376,7 @@ def allow_address(
             return ProbeResult("allowed", done=True, result=found)
         pairs = [*now.pairs, {"ip_address": address}]
         wanted = {"allowed_address_pairs": pairs}
-        return _put(cloud, repeats, _port(now), wanted, "it is not allowed")
+        return _put(repeats, _port(now), wanted, "it is not allowed")
 
     return cloud.carry_out(  # type: ignore[no-any-return]
         repeats, step, f"port {target.id} to be allowed {address}", limit
@@ -434,17 +396,14 @@ def forbid_address(
     repeats = ResendPolicy(cloud)
 
     def step() -> ProbeResult:
-        now = _if_exists(port, cloud, port_id)
+        now = if_there(lambda: port(cloud, port_id))
         if now is None:
             return ProbeResult("gone", done=True)
         pairs = [pair for pair in now.pairs if not _is_one(pair, address)]
         if len(pairs) == len(now.pairs):
-            state = "it is not allowed"
-            return (
-                ProbeResult(state, done=True) if repeats.allow() else repeats.no_effect_yet(state)
-            )
+            return repeats.settled("it is not allowed")
         wanted = {"allowed_address_pairs": pairs}
-        return _put(cloud, repeats, _port(now), wanted, "it is allowed")
+        return _put(repeats, _port(now), wanted, "it is allowed")
 
     cloud.carry_out(repeats, step, f"port {port_id} not to be allowed {address}", limit)
 
@@ -521,17 +480,13 @@ def _floating(now: FloatingIp) -> _NeutronObject:
 
 
 def _put(
-    cloud: Cloud, repeats: ResendPolicy, one: _NeutronObject, values: Mapping[str, Any], state: str
+    repeats: ResendPolicy, one: _NeutronObject, values: Mapping[str, Any], state: str
 ) -> ProbeResult:
     """Change an object, unless it was changed since the look."""
-    if not repeats.allow():
-        return repeats.no_effect_yet(state)
-    headers = {"If-Match": f"revision_number={one.revision}"}
-    try:
-        with repeats.sending(f"change {one.name}", "Neutron"):
-            cloud.network.put(one.path, json={one.key: dict(values)}, headers=headers)
-    except CloudError as error:
-        if error.http_status == 412:
-            return ProbeResult(f"{state}, and another client has just changed it")
-        raise
-    return ProbeResult("Neutron has just accepted the change")
+    return repeats.send(
+        state,
+        f"change {one.name}",
+        *("Neutron", "PUT", one.path, {one.key: dict(values)}),
+        headers={"If-Match": f"revision_number={one.revision}"},
+        busy={412: "another client has just changed it"},
+    )

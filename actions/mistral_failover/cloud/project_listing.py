@@ -11,13 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
-from urllib.parse import urlencode
 
 from mistral_failover.cloud import dns_records, load_balancers, networks
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.errors import CloudError, if_there
 from mistral_failover.cloud.event_alarms import WatchingAlarm, only_one, watching_alarms
-from mistral_failover.cloud.paging import all_rows
 from mistral_failover.cloud.servers import (
     HOST_ID,
     HOST_NAME,
@@ -26,8 +24,8 @@ from mistral_failover.cloud.servers import (
     server_state,
     state_of,
 )
-from mistral_failover.cloud.stacks import stack_shown
-from mistral_failover.cloud.url_paths import segment, stack_segments
+from mistral_failover.cloud.stacks import stack_shown, template_of
+from mistral_failover.cloud.url_paths import segment
 from mistral_failover.cloud.volume_holders import SERVER_ID
 
 T = TypeVar("T")
@@ -106,12 +104,7 @@ class ProjectListing:
         pool does not exist. Raises `CloudError`."""
 
         def read() -> Mapping[str, load_balancers.PoolMember]:
-            try:
-                return load_balancers.pool_members(self._cloud, pool_id)
-            except CloudError as error:
-                if error.code == "NOT_FOUND":
-                    return {}
-                raise
+            return if_there(lambda: load_balancers.pool_members(self._cloud, pool_id)) or {}
 
         return self._once(f"members of pool {pool_id}", read)
 
@@ -165,20 +158,13 @@ class ProjectListing:
 
     def parameters(self, stack: str) -> Mapping[str, Any]:
         """Return the parameters of a stack, by a call of its own. Raises `CloudError` NOT_FOUND."""
-
-        def read() -> Mapping[str, Any]:
-            return dict(stack_shown(self._cloud, stack).parameters)
-
-        return self._once(f"parameters of {stack}", read)
+        return self._once(
+            f"parameters of {stack}", lambda: dict(stack_shown(self._cloud, stack).parameters)
+        )
 
     def template(self, stack: str) -> Mapping[str, Any]:
         """Return the template of a stack, by a call of its own. Raises `CloudError` NOT_FOUND."""
-
-        def read() -> Mapping[str, Any]:
-            with translated(f"read the template of stack {stack}"):
-                return dict(self._cloud.heat.stacks.template(stack_segments(stack)))
-
-        return self._once(f"template of {stack}", read)
+        return self._once(f"template of {stack}", lambda: template_of(self._cloud, stack))
 
     def _once(self, what: str, read: Callable[[], T]) -> T:
         if what not in self._kept:
@@ -192,37 +178,26 @@ class ProjectListing:
         return found  # type: ignore[no-any-return]  # by its key it is what read returned
 
     def _servers(self) -> dict[str, tuple[ServerState, ServerHost | None]]:
-        def read(page: dict[str, str]) -> dict[str, Any]:
-            return self._cloud.nova("GET", f"/servers/detail?{urlencode(page)}")
-
-        with translated("list the project's servers"):
-            rows = all_rows("servers", read)
+        rows = self._cloud.rows("Nova", "servers", "/servers/detail")
         return {str(row["id"]): (state_of(row), _host(row)) for row in rows}
 
     def _volumes(self) -> dict[str, ListedVolume]:
-        with translated("list the project's volumes"):
-            return {str(v.id): _listed(v) for v in self._cloud.volumes.volumes.list()}
+        return {str(v.id): _listed(v) for v in self._cloud.volumes.volumes.list()}
 
     def _volume(self, volume_id: str) -> ListedVolume | None:
-        try:
-            with translated(f"read volume {volume_id}"):
-                return _listed(self._cloud.volumes.volumes.get(segment(volume_id)))
-        except CloudError as error:
-            if error.code == "NOT_FOUND":
-                return None
-            raise
+        volumes = self._cloud.volumes.volumes
+        return if_there(lambda: _listed(volumes.get(segment(volume_id))))
 
     def _stacks(self) -> dict[str, ListedStack]:
-        with translated("list the project's stacks"):
-            found = [
-                ListedStack(
-                    str(each.id),
-                    str(each.stack_name),
-                    str(each.stack_status),
-                    f"{each.stack_status} {each.updated_time or each.creation_time}",
-                )
-                for each in self._cloud.heat.stacks.list()
-            ]
+        found = [
+            ListedStack(
+                str(each.id),
+                str(each.stack_name),
+                str(each.stack_status),
+                f"{each.stack_status} {each.updated_time or each.creation_time}",
+            )
+            for each in self._cloud.heat.stacks.list()
+        ]
         return {key: each for each in found for key in (each.name, each.id)}
 
 

@@ -25,7 +25,7 @@ from itertools import islice
 from typing import Any
 
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.errors import CloudError, if_there
 from mistral_failover.cloud.fields import Field
 from mistral_failover.cloud.url_paths import segment, url_path
 from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
@@ -168,13 +168,10 @@ class Evidence:
 
 def server_state(cloud: Cloud, server_id: str) -> ServerState:
     """Return a server's state; a server that does not exist (any more) is no error."""
-    try:
-        with translated(f"read server {server_id}"):
-            return state_of(cloud.read_nova(url_path("servers", server_id))["server"])
-    except CloudError as error:
-        if error.code == "NOT_FOUND":
-            return ServerState("", None, None, exists=False)
-        raise
+    found = if_there(lambda: cloud.read_nova(url_path("servers", server_id)))
+    if found is None:
+        return ServerState("", None, None, exists=False)
+    return state_of(found["server"])
 
 
 def state_of(row: Mapping[str, Any]) -> ServerState:
@@ -223,7 +220,8 @@ def stop(cloud: Cloud, server_id: str, limit: float) -> Evidence:
         else:
             reach("stop.before")
             with repeats.sending(f"stop server {server_id}"):
-                cloud.compute.stop_server(segment(server_id))
+                path = url_path("servers", server_id, "action")
+                cloud.send("Nova", "POST", path, {"os-stop": None})
             reach("stop.after")
         return ProbeResult(f"it is {seen}")
 
@@ -292,7 +290,8 @@ def delete_server(cloud: Cloud, server_id: str, limit: float) -> Evidence:
                 return ProbeResult(words, done=True, result=Evidence(False, "delete", words))
             reach("delete.before")
             with repeats.sending(f"delete server {server_id}"):
-                cloud.compute.delete_server(segment(server_id), ignore_missing=True)
+                path = url_path("servers", server_id)
+                if_there(lambda: cloud.send("Nova", "DELETE", path))
             reach("delete.after")
             asked = time.monotonic()
         return ProbeResult(f"it is {seen}")
@@ -307,15 +306,12 @@ def volumes_deleted_with(cloud: Cloud, server_id: str) -> list[str]:
     Raises `CloudError` when Nova cannot be asked, NOT_OFFERED if it does not show that;
     `LeaseLost`.
     """
-    try:
-        with translated(f"list the volumes of server {server_id}"):
-            server = cloud.nova("GET", url_path("servers", server_id))["server"]
-    except CloudError as error:
-        if error.code == "NOT_FOUND":
-            return []
-        raise
+    shown = if_there(lambda: cloud.read("Nova", url_path("servers", server_id)))
+    if shown is None:
+        return []
     # By the server, since a list of its attachments ends at Nova's ``[api] max_limit``.
-    along = [str(each["id"]) for each in VOLUMES.of(server) if DELETE_ON_TERMINATION.of(each)]
+    volumes = VOLUMES.of(shown["server"])
+    along = [str(each["id"]) for each in volumes if DELETE_ON_TERMINATION.of(each)]
     return [each for each in along if not _is_root(cloud, server_id, each)]
 
 
@@ -329,14 +325,9 @@ def attachment_shown(cloud: Cloud, server_id: str, volume_id: str) -> dict[str, 
     """Return what Nova shows of a volume on a server, None if it shows none. What may lead to a
     deletion is asked for in this way: a list ends at Nova's ``[api] max_limit``. Raises
     `CloudError`."""
-    try:
-        with translated(f"look for volume {volume_id} on server {server_id}"):
-            path = url_path("servers", server_id, "os-volume_attachments", volume_id)
-            return dict(cloud.nova("GET", path)["volumeAttachment"])
-    except CloudError as error:
-        if error.code == "NOT_FOUND":
-            return None
-        raise
+    path = url_path("servers", server_id, "os-volume_attachments", volume_id)
+    shown = if_there(lambda: cloud.read("Nova", path))
+    return None if shown is None else dict(shown["volumeAttachment"])
 
 
 def deletion_proof(cloud: Cloud, server_id: str) -> Evidence:
@@ -460,7 +451,7 @@ def is_detaching(cloud: Cloud, server_id: str) -> bool:
 def _events(cloud: Cloud, server_id: str, request_id: str) -> list[dict[str, Any]] | None:
     """Return what a compute service recorded of a request; None where the project may not see it,
     as below the microversion of `EVENTS`."""
-    shown = _recorded(cloud, server_id, url_path("servers", server_id, _ACTIONS, request_id))
+    shown = _recorded(cloud, url_path("servers", server_id, _ACTIONS, request_id))
     events = None if shown is None else EVENTS.if_shown(shown["instanceAction"])
     return None if events is None else list(events)
 
@@ -475,7 +466,7 @@ def _actions(cloud: Cloud, server_id: str) -> list[dict[str, Any]] | None:
     found: list[dict[str, Any]] = []
     page = path
     while True:
-        if (shown := _recorded(cloud, server_id, page)) is None:
+        if (shown := _recorded(cloud, page)) is None:
             return None
         rows = shown["instanceActions"]
         found += rows
@@ -484,11 +475,10 @@ def _actions(cloud: Cloud, server_id: str) -> list[dict[str, Any]] | None:
         page = f"{path}?marker={segment(rows[-1]['request_id'])}"
 
 
-def _recorded(cloud: Cloud, server_id: str, path: str) -> dict[str, Any] | None:
+def _recorded(cloud: Cloud, path: str) -> dict[str, Any] | None:
     """Return what a path below a server's actions shows; None where the project may not see it."""
     try:
-        with translated(f"read the actions of server {server_id}"):
-            return cloud.nova("GET", path)
+        return dict(cloud.read("Nova", path))
     except CloudError as error:
         if error.code not in ("NOT_FOUND", "FORBIDDEN", "BAD_REQUEST"):
             raise

@@ -1,371 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sessions: the rights of a call, and the guard in front of every call.
+"""Sessions: the rights of a call, from a request's token or an entry of clouds.yaml, which
+openstacksdk reads; nothing else of it is used.
 
-A session is made from the content of a request to Mistral. Its token is used as it is;
-``cloud.tokens`` determines its project and catalog, once for each token and process.
+A token is used as it is. A trust-scoped one must not be scoped again (Keystone answers 403), and,
+unless its roles are an administrator's, it may not even validate itself (403, since Keystone takes
+the trustee for the caller and the trustor for the subject; measured on Keystone 30). So this tries
+three ways in order; ``docs/authentication.md`` explains why each may be trusted:
+
+1. what Mistral's API learned when it validated the token, which comes with the request;
+2. the token's own validation;
+3. the catalog, which Keystone gives to any token that it still honours, and the project that the
+   request names, which Keystone shows to an ordinary token of that project only.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.request import getproxies
-from weakref import WeakKeyDictionary
 
-import requests
-import urllib3
-from keystoneauth1 import exceptions as keystone
-from keystoneauth1 import plugin
-from keystoneauth1.access import AccessInfo
-from keystoneauth1.discover import EndpointData
-from keystoneauth1.identity import BaseIdentityPlugin
+from keystoneauth1 import access, plugin
 from keystoneauth1.identity.access import AccessInfoPlugin
-from keystoneauth1.session import Session, TCPKeepAliveAdapter
+from keystoneauth1.session import Session
 from openstack import config as clouds
 from openstack.config import loader
 from openstack.config.cloud_region import CloudRegion
+from openstack.exceptions import ConfigException
 
-from mistral_failover.cloud.answers import bounded
-from mistral_failover.cloud.errors import (
-    SERVICES,
-    CloudError,
-    fate_by_status,
-    fate_without_answer,
-    translated,
-)
-from mistral_failover.cloud.guard import Guard, LeaseLost, Listener, RequestLog, Unguarded
-from mistral_failover.cloud.tokens import NO_RIGHTS, asked, carried, expired, foreign
-from mistral_failover.fault_points import reach
+from mistral_failover.cloud.errors import FOREIGN, NO_RIGHTS, CloudError, translate
+from mistral_failover.cloud.transport import Guard, GuardedSession, Unguarded
+from mistral_failover.cloud.url_paths import url_path
 from mistral_failover.settings import Settings
 
 EXPIRES_SOON = 60  # seconds before its expiry from which a validated token is validated again
-REQUEST_ID = "X-OpenStack-Request-ID"  # the header of the global request id
-_OVERLOADED = (429, 503, 504)  # HTTP statuses of a service that has too much to do
 _REMEMBERED = 256  # maximum number of tokens and cloud entries of one process
-
-
-class GuardedSession(Session):
-    """A keystoneauth session that asks its guard right before every HTTP call.
-
-    Every call includes repeats, redirects, discovery, and the fetching of a token, because the
-    transport asks. A call may last as long as both ``timeout`` (or the caller's own) and the guard
-    allow, connecting and waiting for the answer together.
-
-    A request that changes something is sent once, whatever a client library or the environment
-    configures: without an answer it may still take effect, and only a look shows whether it did.
-    Errors name the service that was asked. A guard that is a `Listener` hears which service is
-    overloaded, whatever a client library makes of the answer.
-
-    ``region_name`` is the region to look services up in, or None for the only one.
-    """
-
-    def __init__(
-        self,
-        *,
-        guard: Guard,
-        timeout: float,
-        auth: plugin.BaseAuthPlugin | None = None,
-        verify: bool | str = True,
-        cert: str | tuple[str, str] | None = None,
-        region_name: str | None = None,
-    ) -> None:
-        super().__init__(
-            auth=auth,
-            verify=_bundle() if verify is True else verify,
-            cert=cert,
-            timeout=timeout,
-            app_name="mistral-failover",
-        )
-        self.guard = guard
-        self.region_name = region_name
-        self._endpoints: dict[str, str | None] = {}
-        # With its trust, requests looks for proxies before each call. It would also send what
-        # ~/.netrc has for the host.
-        self.session.trust_env = bool(getproxies().keys() - {"no"})
-        for scheme in ("http://", "https://"):
-            super().mount(scheme, _GuardedTransport(guard))
-
-    def mount(self, scheme: str, adapter: requests.adapters.BaseAdapter) -> None:
-        """Send what begins with ``scheme`` over another transport, with the same guard."""
-        super().mount(scheme, _GuardedTransport(self.guard, adapter))
-
-    def get_endpoint(self, auth: plugin.BaseAuthPlugin | None = None, **wanted: Any) -> str | None:
-        """See keystoneauth, whose method reads the whole catalog for each request. What only the
-        catalog says is kept as long as the catalog. A service is asked for its versions again in
-        the next session: it may not have answered."""
-        known = self._known(auth)
-        if known is None:
-            return super().get_endpoint(auth, **wanted)
-        asks_service = any("version" in name and value for name, value in wanted.items())
-        urls = self._endpoints if asks_service else known.urls
-        key = repr(sorted(wanted.items()))
-        if key not in urls:
-            urls[key] = super().get_endpoint(auth, **wanted)
-        return urls[key]
-
-    def get_endpoint_data(
-        self, auth: plugin.BaseAuthPlugin | None = None, **wanted: Any
-    ) -> EndpointData | None:
-        """As `get_endpoint`. What a service that did not answer would have said is not kept."""
-        known = self._known(auth)
-        if known is None:
-            return super().get_endpoint_data(auth, **wanted)
-        key = repr(sorted(wanted.items()))
-        found = known.data.get(key)
-        if found is None:
-            found = super().get_endpoint_data(auth, **wanted)
-            if found is not None and found.max_microversion:
-                known.data[key] = found
-        return found
-
-    def _known(self, auth: plugin.BaseAuthPlugin | None) -> _Catalog | None:
-        """Return what is known of the catalog of an authentication; None if it has no catalog."""
-        chosen = auth or self.auth
-        if not isinstance(chosen, BaseIdentityPlugin):
-            return None
-        access = chosen.get_access(self)
-        try:
-            return _catalogs[access]
-        except KeyError:
-            return _catalogs.setdefault(access, _Catalog())
-
-    def request(self, url: str, method: str, **options: Any) -> Any:  # type: ignore[override]
-        """See keystoneauth's `Session.request`."""
-        if changes(method):
-            options |= {"connect_retries": 0, "status_code_retries": 0}
-        outer, _call.recorded = _call.recorded, "endpoint_filter" in options
-        try:
-            answer = super().request(url, method, **options)
-        except keystone.ClientException as error:
-            # A nested request, such as one to Keystone for a token, has reported its own error.
-            if not hasattr(error, "failover_service"):
-                service = self._service(url, options.get("endpoint_filter"))
-                error.failover_service = service  # type: ignore[attr-defined]
-                self._heard(service, getattr(error, "response", None), error)
-            raise
-        finally:
-            _call.recorded = outer
-        if answer.status_code in _OVERLOADED:
-            self._heard(self._service(url, options.get("endpoint_filter")), answer)
-        return answer
-
-    def _heard(
-        self,
-        service: str | None,
-        answer: requests.Response | None,
-        error: keystone.ClientException | None = None,
-    ) -> None:
-        """Tell the guard if a service answered that it is overloaded, or did not answer in time."""
-        if service is None or not isinstance(self.guard, Listener):
-            return
-        if answer is not None and answer.status_code in _OVERLOADED:
-            asked_for = answer.headers.get("Retry-After", "")
-            self.guard.overloaded(service, float(asked_for) if asked_for.isdecimal() else 0.0)
-        elif isinstance(error, keystone.ConnectTimeout):
-            self.guard.overloaded(service, 0.0)
-
-    def _service(self, url: str, endpoint: Mapping[str, Any] | None) -> str | None:
-        if endpoint and "service_type" in endpoint:
-            kind = str(endpoint["service_type"])
-            return SERVICES.get(kind, kind)
-        keystones = getattr(self.auth, "auth_url", None)
-        return SERVICES["identity"] if keystones and url.startswith(keystones) else None
-
-
-def changes(method: str) -> bool:
-    """Return whether a request with this HTTP method changes something."""
-    return method.upper() not in ("GET", "HEAD")
-
-
-def _bundle() -> str | bool:
-    """Return the file of certificates that the environment names, as requests reads it."""
-    return os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or True
-
-
-class _Catalog:
-    """What a catalog, and the versions behind it, said: URLs and endpoints by question."""
-
-    def __init__(self) -> None:
-        self.urls: dict[str, str | None] = {}
-        self.data: dict[str, EndpointData] = {}
-
-
-# By the authentication that brought it: the next one may bring another catalog.
-_catalogs: WeakKeyDictionary[AccessInfo, _Catalog] = WeakKeyDictionary()
-
-
-class _GuardedTransport(requests.adapters.BaseAdapter):
-    """Asks the guard, then sends: by default over the connections that all sessions of the process
-    share."""
-
-    def __init__(self, guard: Guard, over: requests.adapters.BaseAdapter | None = None) -> None:
-        super().__init__()
-        self._guard = guard
-        self._log = guard if isinstance(guard, RequestLog) else None
-        self._over = over
-
-    def send(  # type: ignore[override]  # requests calls it by these names
-        self, request: requests.PreparedRequest, timeout: float | None = None, **options: Any
-    ) -> requests.Response:
-        method = str(request.method).upper()
-        if self._guard.request_id is not None:
-            request.headers[REQUEST_ID] = self._guard.request_id
-        asked = f"{method} {str(request.path_url).partition('?')[0]}"
-        log = self._log if changes(method) and _call.recorded else None
-        began = _elapsed()
-        if log is None:
-            return self._sent(request, began + self._guard.permit(method), timeout, options)
-        permitted, number = log.ask(asked)
-        try:
-            answer = self._sent(request, began + permitted, timeout, options)
-        except Exception as error:
-            log.ended(number, fate_without_answer(error))
-            raise
-        log.ended(number, fate_by_status(asked, answer.status_code))
-        return answer
-
-    def _sent(
-        self,
-        request: requests.PreparedRequest,
-        ends: float,
-        timeout: float | None,
-        options: Mapping[str, Any],
-    ) -> requests.Response:
-        method = str(request.method).upper()
-        if changes(method):
-            reach("call.before")
-        # If the process was frozen after the permission, the permission may have expired: ask once
-        # more. The connection asks again when it sends.
-        _call.ends = ends
-        _call.method = method
-        _call.sent = self._over is not None  # which does not say
-        seconds = _call.rest()
-        if timeout is not None:
-            seconds = min(seconds, timeout)
-        _call.sends_until = _elapsed() + seconds
-        # For connecting and the beginning of the answer together. Each further read may take as
-        # long: an answer that comes in drops is not bounded by this.
-        total: Any = urllib3.Timeout(total=seconds)
-        try:
-            over = self._over or _Connections.shared
-            answer = over.send(request, timeout=total, **options)
-            if not options.get("stream"):
-                bounded(answer)
-        except requests.Timeout as error:
-            error.failover_seconds = seconds  # type: ignore[attr-defined]
-            raise
-        except requests.RequestException as error:
-            error.failover_sent = _call.sent  # type: ignore[attr-defined]
-            raise
-        if changes(method):
-            reach("call.after")
-        return answer
-
-    def close(self) -> None:
-        """Leave the shared connections open."""
-
-
-def _elapsed() -> float:
-    """Return seconds on a clock that also counts while the machine is suspended."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-class _CurrentCall(threading.local):
-    """The call that this thread is making."""
-
-    ends = math.inf  # when its permission expires, by the clock of `_elapsed`
-    method = ""
-    sends_until = math.inf
-    """Until when its bytes may leave: its record counts on that. Looking up a name has no limit."""
-    sent = False
-    """Whether some have left."""
-    recorded = False
-    """Whether it is recorded if it changes something: what a service's client sends, which names an
-    endpoint. A request for a token changes nothing that a later owner sees; agents and Mistral know
-    by its id a command or an execution that they have had."""
-
-    def begin_to_send(self) -> None:
-        """Raise `LeaseLost` or TimeoutError if nothing may be sent any more."""
-        self.rest()
-        if _elapsed() > self.sends_until:
-            raise TimeoutError("the time of this call is over before it was sent")
-        self.sent = True
-
-    def rest(self) -> float:
-        """Return the seconds that the permission lasts. Raises `LeaseLost` if it has expired."""
-        seconds = self.ends - _elapsed()
-        if seconds <= 0:
-            raise LeaseLost(f"the permission for this {self.method} has expired")
-        return seconds
-
-
-_call = _CurrentCall()
-
-
-class _GuardedConnection:
-    """A connection that asks right before the bytes leave. Looking up a name, connecting and TLS
-    take time, and a thread may wait for the processor, or be frozen, anywhere before."""
-
-    def send(self, data: Any) -> None:
-        connection: Any = self
-        if connection.sock is None and connection.auto_open:
-            connection.connect()
-        _call.begin_to_send()
-        super().send(data)  # type: ignore[misc]  # http.client's
-
-
-class _HTTPConnection(_GuardedConnection, urllib3.connection.HTTPConnection):
-    pass
-
-
-class _HTTPSConnection(_GuardedConnection, urllib3.connection.HTTPSConnection):
-    pass
-
-
-class _HTTPPool(urllib3.HTTPConnectionPool):
-    ConnectionCls = _HTTPConnection
-
-
-class _HTTPSPool(urllib3.HTTPSConnectionPool):
-    ConnectionCls = _HTTPSConnection
-
-
-_POOLS = {"http": _HTTPPool, "https": _HTTPSPool}
-
-
-class _Adapter(TCPKeepAliveAdapter):
-    """Makes such connections, also through a proxy."""
-
-    def init_poolmanager(self, *args: Any, **options: Any) -> None:
-        super().init_poolmanager(*args, **options)
-        self.poolmanager.pool_classes_by_scheme = _POOLS
-
-    def proxy_manager_for(self, proxy: str, **options: Any) -> urllib3.ProxyManager:
-        manager: urllib3.ProxyManager = super().proxy_manager_for(proxy, **options)
-        manager.pool_classes_by_scheme = _POOLS
-        return manager
-
-
-class _Connections:
-    """Kept-alive connections, shared because an operation's own session lives only seconds."""
-
-    shared: _Adapter
-
-    @classmethod
-    def renew(cls) -> None:
-        cls.shared = _Adapter(pool_connections=32, pool_maxsize=32)
-
-
-_Connections.renew()
-# A child process must not write into its parent's sockets.
-os.register_at_fork(after_in_child=_Connections.renew)
+UNTOLD = 300.0
+"""Seconds for which a token counts as valid if Keystone did not tell its expiry."""
+_SPARE = 60.0
 
 
 class _AuthenticationCache:
@@ -450,7 +126,7 @@ def refuse_other_clouds(security: Any) -> None:
         )
 
 
-def refusal(security: Any, settings: Settings) -> CloudError | None:
+def why_refused(security: Any, settings: Settings) -> CloudError | None:
     """Ask Keystone whether it still accepts the token of a request; return why not, or None.
 
     Services cache a token's validity for minutes, and answer 503 rather than 401 for some tokens
@@ -480,7 +156,7 @@ def _session_of_token(security: Any, guard: Guard, settings: Settings) -> Guarde
         usable=lambda known: not known.auth_ref.will_expire_soon(EXPIRES_SOON),
     )
     if said and said != proven.auth_ref.project_id:
-        raise foreign(said, proven.auth_ref.project_id)
+        raise _foreign(said, proven.auth_ref.project_id)
     return session
 
 
@@ -515,15 +191,14 @@ def _for_token(security: Any, guard: Guard, settings: Settings) -> tuple[Guarded
 def _prove(
     session: GuardedSession, auth_url: str, security: Any, said: str | None
 ) -> AccessInfoPlugin:
-    found = carried(security) or asked(session, auth_url, security.auth_token, said)
+    found = _carried(security) or asked(session, auth_url, security.auth_token, said)
     if found.will_expire_soon(0):
-        raise expired()
+        raise _expired()
     return AccessInfoPlugin(found, auth_url=auth_url)
 
 
 def _session_of_entry(name: str, guard: Guard, settings: Settings) -> GuardedSession:
-    with translated(f"read the entry {name} of clouds.yaml"):
-        region = _read_entry(name)
+    region = entry_of(name)
     verify, cert = region.get_requests_verify_args()
     # The key is the content, not the name: the file may change while this process runs.
     key = _key(name, json.dumps(region.config, sort_keys=True, default=str))
@@ -537,16 +212,21 @@ def _session_of_entry(name: str, guard: Guard, settings: Settings) -> GuardedSes
     )
 
 
-def _read_entry(name: str) -> CloudRegion:
+def entry_of(name: str) -> CloudRegion:
     """Return an entry of clouds.yaml. The files are parsed again only once one of them, or the
-    environment, has changed: parsing takes longer than a request to the cloud."""
+    environment, has changed: parsing takes longer than a request to the cloud. Raises `CloudError`
+    CONFIG."""
     own = [os.environ.get(f"OS_CLIENT_{kind}_FILE") for kind in ("CONFIG", "SECURE", "VENDOR")]
     files = (*loader.CONFIG_FILES, *loader.SECURE_FILES, *loader.VENDOR_FILES, *filter(None, own))
     environment = {key: value for key, value in os.environ.items() if key.startswith("OS_")}
     now = [environment, *((file, _version_of(file)) for file in files)]
     then, region = _read.get(name, (None, None))
     if region is None or now != then:
-        region = clouds.OpenStackConfig().get_one(cloud=name)
+        try:
+            region = clouds.OpenStackConfig().get_one(cloud=name)
+        except ConfigException as error:
+            words = f"Could not read the entry {name} of clouds.yaml: {error}"
+            raise CloudError("CONFIG", words) from None
         _read[name] = now, region
     return region
 
@@ -567,3 +247,110 @@ def _version_of(file: str) -> tuple[int, int, int] | None:
 def _key(*parts: Any) -> str:
     """Hash the parts, so that no secret is stored as a key."""
     return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()
+
+
+def _carried(security: Any) -> access.AccessInfo | None:
+    """Return what Mistral's API learned about the token, if the request carries it; a cron trigger
+    carries nothing.
+
+    Mistral calls it ``service_catalog``; it is the whole body of Keystone's answer.
+    """
+    body = getattr(security, "service_catalog", None)
+    if not isinstance(body, Mapping):
+        return None
+    if not {"catalog", "project", "expires_at"} <= body.keys():
+        return None
+    return access.create(body={"token": dict(body)}, auth_token=security.auth_token)
+
+
+def asked(session: Session, auth_url: str, token: str, project_id: str | None) -> access.AccessInfo:
+    """Ask Keystone about a token; ``project_id`` is the project that its request names.
+
+    Raises `CloudError` TOKEN_EXPIRED or TRUST_GONE when Keystone does not accept the token,
+    FORBIDDEN when it is not of that project, and what `translate` makes of other failures;
+    `LeaseLost`.
+    """
+    try:
+        answer = _get(session, auth_url + url_path("auth", "tokens"), token)
+    except FOREIGN as error:
+        failure = translate(error, "validate the token of the request", "Keystone")
+        if failure.http_status not in (401, 403, 404):
+            raise failure from None
+    else:
+        return access.create(resp=answer, auth_token=token)
+    catalog = _catalog(session, auth_url, token)
+    return _told_in_parts(session, auth_url, token, project_id, catalog)
+
+
+def _expired(status: int | None = None) -> CloudError:
+    """Return the error for a token that Keystone does not accept."""
+    return CloudError(
+        "TOKEN_EXPIRED", "Keystone does not accept the token of the request.", http_status=status
+    )
+
+
+def _catalog(session: Session, auth_url: str, token: str) -> Any:
+    """Return a token's catalog; a refusal here tells the reason more plainly than other calls
+    do."""
+    try:
+        return _get(session, auth_url + url_path("auth", "catalog"), token).json()["catalog"]
+    except FOREIGN as error:
+        failure = translate(error, "read the catalog with the token of the request", "Keystone")
+    if failure.http_status == 404 and "find trust" in failure.message:
+        words = "The trust of the request's token was deleted."
+    elif failure.http_status == 403:
+        words = (
+            "Keystone does not honour the trust of the request's token: its user is disabled, or "
+            "has lost a role that the trust delegates."
+        )
+    elif failure.http_status in (401, 404):
+        raise _expired(failure.http_status)
+    else:
+        raise failure
+    raise CloudError("TRUST_GONE", words, http_status=failure.http_status)
+
+
+def _told_in_parts(
+    session: Session, auth_url: str, token: str, project_id: str | None, catalog: Any
+) -> access.AccessInfo:
+    if project_id is None:
+        raise CloudError(
+            "FORBIDDEN", ("The request's token names no project, and neither does the request.")
+        )
+    try:
+        _get(session, auth_url + url_path("projects", project_id), token)
+    except FOREIGN as error:
+        doing = f"read project {project_id} with the token of the request"
+        failure = translate(error, doing, "Keystone")
+        if failure.code not in ("FORBIDDEN", "NOT_FOUND"):
+            raise failure from None
+        raise _foreign(project_id, None) from None
+    end = datetime.now(UTC) + timedelta(seconds=UNTOLD + _SPARE)
+    body = {
+        "methods": [],
+        "user": {},
+        "project": {"id": project_id},
+        "catalog": catalog,
+        "expires_at": end.isoformat(),
+    }
+    return access.create(body={"token": body}, auth_token=token)
+
+
+def _foreign(said: str, real: str | None) -> CloudError:
+    """Return the error for a request that names one project and carries a token of another."""
+    whose = f"project {real}" if real else "another one"
+    return CloudError(
+        "FORBIDDEN",
+        f"The request names project {said}, but its token belongs to {whose}.",
+        remedy="Call with a token of the project that owns the group.",
+    )
+
+
+def _get(session: Session, url: str, token: str) -> Any:
+    """Ask with a token about itself; neither the token nor the answer is logged."""
+    return session.get(
+        url,
+        headers={"X-Auth-Token": token, "X-Subject-Token": token},
+        authenticated=False,
+        log=False,
+    )

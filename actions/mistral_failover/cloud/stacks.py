@@ -278,11 +278,11 @@ def listing(cloud: Cloud, stack: str, depth: int) -> list[dict[str, Any]]:
             # Not as heatclient's objects: each asks the server again for an attribute that it
             # lacks, and their dicts are deep copies.
             path = f"/stacks/{stack_segments(address)}/resources"
-            answer = cloud.heat.http_client.get(path, params=params)
-            return list(answer.json()["resources"])
+            with translated(f"list the resources of stack {stack}", "Heat"):
+                answer = cloud.heat.http_client.get(path, params=params)
+                return list(answer.json()["resources"])
 
-        with translated(f"list the resources of stack {stack}"):
-            return cloud.shared(("resources", address, depth), rows)
+        return cloud.shared(("resources", address, depth), rows)
 
     # A deleted stack has no resources.
     return _ask_at_full_address(
@@ -294,8 +294,7 @@ def stack_shown(cloud: Cloud, stack: str) -> Any:
     """Return a stack as Heat shows it, without its outputs. Raises `CloudError`."""
 
     def question(address: str) -> Any:
-        with translated(f"read stack {stack}"):
-            return cloud.heat.stacks.get(stack_segments(address), resolve_outputs=False)
+        return cloud.heat.stacks.get(stack_segments(address), resolve_outputs=False)
 
     return _ask_at_full_address(
         cloud,
@@ -304,6 +303,12 @@ def stack_shown(cloud: Cloud, stack: str) -> Any:
         gone=lambda shown: bool(shown.stack_status.startswith("DELETE")),
         address=lambda shown: str(shown.identifier),
     )
+
+
+def template_of(cloud: Cloud, stack: str) -> dict[str, Any]:
+    """Return a stack's template as Heat shows it. ``stack``: a name, an id, or an address. Raises
+    `CloudError`."""
+    return dict(cloud.heat.stacks.template(stack_segments(stack)))
 
 
 def resource_of(item: dict[str, Any]) -> StackResource:

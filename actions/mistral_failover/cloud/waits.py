@@ -7,13 +7,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Hashable, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 from mistral_failover.cloud.errors import CloudError, Fate, translated
-from mistral_failover.cloud.guard import Guard, Listener, RequestLog
+from mistral_failover.cloud.transport import Guard, Listener, RequestLog
 from mistral_failover.settings import Settings
 
 R = TypeVar("R")
@@ -177,16 +178,6 @@ def slept(pauses: Pauses[R], sleep: Callable[[float], None] = time.sleep) -> R:
         sleep(pause)
 
 
-def wait_until(
-    probe: Callable[[], ProbeResult],
-    *,
-    sleep: Callable[[float], None] = time.sleep,
-    **options: Any,
-) -> Any:
-    """As `pauses_until`, with its ``options``, in this thread."""
-    return slept(pauses_until(probe, **options), sleep)
-
-
 ATTACH = "os-volume_attachments"
 """What the path of Nova's requests about volumes of a server has in it."""
 
@@ -220,6 +211,10 @@ class Caller(Protocol):
         """The guard that is asked before every call."""
         ...
 
+    def send(self, service: str, method: str, path: str, body: Any = None, **options: Any) -> Any:
+        """Send a service a plain request, and return the answer."""
+        ...
+
 
 class ResendPolicy:
     """Decides when a request that changes something may be sent.
@@ -239,7 +234,7 @@ class ResendPolicy:
     ) -> None:
         """``asks``: what the requests ask for, in the words of `outlives`. ``harmless``: they may
         be sent again while one of an earlier attempt may still take effect."""
-        self._settings = cloud.settings
+        self._cloud = cloud
         self.soon = outlives(cloud.settings, Fate.FAILED)
         self._asks = asks
         earlier = cloud.guard.unsettled() if isinstance(cloud.guard, RequestLog) else 0.0
@@ -259,19 +254,55 @@ class ResendPolicy:
         return self.open
 
     @contextmanager
-    def sending(self, doing: str, service: str = "") -> Iterator[None]:
-        """Send the request in this block. Raises `CloudError` as `translated` does; one whose
-        outcome is unknown is recorded first, so that the wait continues by looking."""
+    def sending(self, doing: str) -> Iterator[None]:
+        """Send the request in this block. ``doing``: as for `translated`. An error whose outcome is
+        unknown is recorded first, so that the wait continues by looking."""
         try:
-            with translated(doing, service, changes=True):
+            with translated(doing):
                 yield
         except CloudError as error:
             if error.unknown:
                 self.open, self.unanswered = False, error
                 fate = Fate.SILENT if error.code == "TIMEOUT" else Fate.FAILED
-                self._closed_until = self._clock() + outlives(self._settings, fate, self._asks)
+                lasts = outlives(self._cloud.settings, fate, self._asks)
+                self._closed_until = self._clock() + lasts
             raise
         self.answered()
+
+    def settled(self, state: str) -> ProbeResult:
+        """Return the end of a wait whose aim is reached, unless a request of an earlier attempt
+        could still take effect after it."""
+        return ProbeResult(state, done=True) if self.allow() else self.no_effect_yet(state)
+
+    def send(
+        self,
+        state: str,
+        doing: str,
+        service: str,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        busy: Mapping[int, str] = MappingProxyType({}),
+        **options: Any,
+    ) -> ProbeResult:
+        """Send a plain request, unless an earlier one may still take effect, and return the look.
+
+        ``state``: what the look saw; ``doing``: as for `translated`; what follows is as for
+        `Cloud.send`. ``busy``: the statuses with which the service refuses it for the
+        moment, and why, in words (empty: the service's own); then the next look decides again.
+        Raises `CloudError` for other refusals.
+        """
+        if not self.allow():
+            return self.no_effect_yet(state)
+        try:
+            with self.sending(doing):
+                self._cloud.send(service, method, path, body, **options)
+        except CloudError as error:
+            if (status := error.http_status) is None or status not in busy:
+                raise
+            return ProbeResult(f"{state}, and {busy[status] or error.message}")
+        return ProbeResult(f"{service} has just accepted the request")
 
     def answered(self) -> None:
         """Record that the service has accepted a request, by its answer or by what a look saw."""

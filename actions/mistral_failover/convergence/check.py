@@ -2,7 +2,7 @@
 """Check a ready node: whether it may be worked on, what to do, and which worker does it.
 
 Each function runs in one transaction and returns None if its compare-and-swap lost; the caller then
-reads everything again. ``docs/convergence.md`` lists the rules.
+reads everything again. ``tests/convergence/conftest.py`` lists the rules.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conclude an operation: record its outcome, and notify the nodes that wait for it.
 
-Each function runs in one transaction. ``docs/convergence.md`` lists the rules.
+Each function runs in one transaction. ``tests/convergence/conftest.py`` lists the rules.
 """
 
 from __future__ import annotations
@@ -144,11 +144,16 @@ def _retry_later(
     return Step(sentence, retry_at=wait.next_try)
 
 
-def stop_waiting(
-    tx: Transaction, definitions: Definitions, ready: Ready, error: Mapping[str, Any]
+def give_up(
+    tx: Transaction,
+    definitions: Definitions,
+    ready: Ready,
+    error: Mapping[str, Any],
+    *,
+    if_waiting: bool = False,
 ) -> Step:
-    """Fail a node that waits, as if the group's patience were over. One that does not wait, or that
-    a live worker tries again, is left alone."""
+    """Fail a node that no operation concludes, as if the group's patience were over. One that a
+    live worker holds is left alone; with ``if_waiting`` also one that waits for no service."""
     traversal, key = tx.traversal(ready.traversal_id), ready.node.key
     group = tx.lock_group(traversal.group_id, shared=False) if traversal else None
     state = tx.node(ready.traversal_id, ready.node)
@@ -158,12 +163,15 @@ def stop_waiting(
     if (
         group.current_traversal != traversal.id
         or state.status != NodeStatus.WAITING
-        or state.waiting_since is None
+        or state.remaining
+        or (if_waiting and state.waiting_since is None)
         or record.held_at(tx.now())
     ):
         return Step(f"{key} does not wait")
-    verb = VERB_OF[record.action]
-    what = operation_words_of(verb, record, definitions.group(tx, group).types.get(record.type))
+    what = f"check of {record.name}"  # without the definition, which may be why it failed
+    if if_waiting:
+        verb = VERB_OF[record.action]
+        what = operation_words_of(verb, record, definitions.group(tx, group).types.get(record.type))
     write_journal(tx, traversal, record, JournalKind.FAILED, f"{what}: {because(error)}")
     failed = Failed(what, error)
     nodes = fail(tx, definitions, group, traversal, ready.node, failed)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mistral_failover.convergence.check import LockRequest, check
-from mistral_failover.convergence.conclude import abandon, conclude, stop_waiting
+from mistral_failover.convergence.conclude import abandon, conclude, give_up
 from mistral_failover.convergence.definitions import Definitions
 from mistral_failover.convergence.errors import UnknownGroup
 from mistral_failover.convergence.ports import Store, Transaction
@@ -214,7 +214,14 @@ class Engine:
     def stop_waiting(self, ready: Ready, error: Mapping[str, Any]) -> Step:
         """Fail a node that waits, though the group's patience is not over: what it waits for cannot
         come. ``error``: its code, message and remedy. A node that does not wait is left alone."""
-        return self._store.atomically(lambda tx: stop_waiting(tx, self._definitions, ready, error))
+        return self._store.atomically(
+            lambda tx: give_up(tx, self._definitions, ready, error, if_waiting=True)
+        )
+
+    def give_up(self, ready: Ready, error: Mapping[str, Any]) -> Step:
+        """Fail a ready node that cannot even be checked. ``error``: its code, message and remedy.
+        One that a live worker holds is left alone."""
+        return self._store.atomically(lambda tx: give_up(tx, self._definitions, ready, error))
 
     def abandon(self, ticket: Ticket, reason: str, code: str = "LEASE_LOST") -> Step:
         """Give up an operation that this process may not continue, and its lock unless it is broken

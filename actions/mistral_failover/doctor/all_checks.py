@@ -61,6 +61,7 @@ def storm(examination: Examination) -> Iterable[Finding]:
 CHECKS: tuple[tuple[str, Check], ...] = (
     ("store", store.store),
     ("settings", store.settings),
+    ("defects", store.defects),
     ("rights", rights.token),
     ("trusts", trusts.trusts),
     ("services", rights.services),

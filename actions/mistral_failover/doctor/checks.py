@@ -17,7 +17,6 @@ from mistral_failover.cloud.clients import Cloud
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.mistral.api import Mistral, mistral_of
 from mistral_failover.runtime.deadlines import DeadlineGuard
-from mistral_failover.runtime.errors import describe
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
 from mistral_failover.store.transaction import ProjectTransaction
@@ -139,8 +138,8 @@ def carried_out(
     try:
         for each in check():
             found.append(Finding(name, each.level, each.sentence, each.remedy, group))
-    except Exception as error:  # noqa: BLE001 - what is wrong is what is looked for
-        facts = describe(error)
+    except Exception as error:  # what is wrong is what is looked for
+        facts = examination.request.caught(error, f"checking {name}")
         sentence = f"{facts['message'].rstrip('.')} [{facts['code']}]"
         found.append(Finding(name, "error", sentence, facts["remedy"], group))
     return found
@@ -166,7 +165,8 @@ def _names(examination: Examination, group: str | None) -> list[str]:
         return [group]
     try:
         return examination.reading(groups.names)[:GROUPS]
-    except Exception:  # noqa: BLE001 - the checks of the project have told
+    except Exception as error:  # the checks of the project have told
+        examination.request.caught(error, "listing the groups to check")
         return []
 
 

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping
 from shlex import quote
 
 from mistral_failover.alarms.admission import HOUR
-from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.servers import may_be_elsewhere, server_state
-from mistral_failover.cloud.stacks import stack_map
-from mistral_failover.cloud.url_paths import stack_segments
+from mistral_failover.cloud.stacks import stack_map, stack_shown
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.doctor.checks import ExaminedGroup, Finding, error, ok, warn
 from mistral_failover.groups import candidates, refresh_members
@@ -98,10 +97,7 @@ def stack(subject: ExaminedGroup) -> Iterable[Finding]:
     if subject.out_of_service:
         return
     name = subject.snapshot.group.stack
-    with translated(f"read stack {name}"):
-        found = subject.examination.cloud.heat.stacks.get(
-            stack_segments(name), resolve_outputs=False
-        )
+    found = stack_shown(subject.examination.cloud, name)
     status = str(found.stack_status)
     if status.endswith("_COMPLETE") and not status.startswith(("DELETE", "SUSPEND")):
         yield ok(f"stack {name} is {status}")

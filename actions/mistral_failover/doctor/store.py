@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the state store, the settings and the clocks."""
+"""Checks of the state store, the settings, the clocks, and of defects."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable
 
 from mistral_failover.doctor.checks import Examination, Finding, error, ok, warn
+from mistral_failover.store import defects as kept_defects
 from mistral_failover.store import schema
 
 SKEW = 2.0
@@ -45,6 +46,20 @@ def clocks(examination: Examination) -> Iterable[Finding]:
         examination.mistral.latest("failover.sweep")
         shown = examination.mistral.now.timestamp() + 0.5  # its answers tell whole seconds
         yield _compared("Mistral", max(before - shown, shown - time.time(), 0.0))
+
+
+def defects(examination: Examination) -> Iterable[Finding]:
+    """Check that no error occurred within a day that no code expects."""
+    request = examination.request
+    found = kept_defects.lately(request.store)
+    for each in found:
+        yield warn(
+            each.sentence,
+            'Look for "Defect while" in the logs of Mistral\'s executors and of the failover '
+            "server. If a plugin of yours failed, repair it; else report the traceback.",
+        )
+    if not found:
+        yield ok("no unexpected error within a day")
 
 
 def _compared(whose: str, off: float) -> Finding:

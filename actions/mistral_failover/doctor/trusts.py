@@ -49,7 +49,7 @@ def trusts(examination: Examination) -> Iterable[Finding]:
     auth: Any = examination.cloud.session.auth  # of a token, so Keystone's answer is known already
     access = auth.get_access(examination.cloud.session)
     if security.trust_id or access.trust_scoped or not access.role_names:
-        # A token of which Keystone does not tell the roles is a trust's: see cloud.tokens.
+        # A token of which Keystone does not tell the roles is a trust's: see cloud.session.
         yield from _own(examination, security.trust_id, access)
         return
     try:

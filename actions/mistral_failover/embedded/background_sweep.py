@@ -26,6 +26,7 @@ from mistral_failover.mistral.api import Mistral, mistral_for
 from mistral_failover.recovery import observe, retention, stuck_executions, sweep
 from mistral_failover.recovery.lift_fences import lift_fences
 from mistral_failover.runtime import process
+from mistral_failover.runtime.errors import caught
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request, own_project
 from mistral_failover.store import hooks, stalled_work
@@ -120,8 +121,9 @@ class BackgroundSweep:
                     self._mistral.client.start(WORKFLOW, description=why[:200])
                 else:  # a sweep would have done it
                     retention.forget(self._request())
-            except Exception:  # noqa: BLE001 - a service that is down now may be back at the next look
-                LOG.warning("The check for stalled work failed.", exc_info=True)
+            except Exception as error:  # a service that is down now may be back at the next look
+                facts = caught(error, "looking for stalled work")
+                LOG.warning("The check for stalled work failed: %s", facts["message"])
                 pause = max(pause, 1.0)
 
     def _request(self) -> Request:
@@ -147,8 +149,9 @@ class BackgroundSweep:
                         why = f"observed: {row['sentence']}"[:200]
                         self._mistral.client.start(heal["workflow"], heal["input"], description=why)
                 event_hooks.after(request)
-            except Exception:  # noqa: BLE001 - what is away now may be back at the next look
-                LOG.warning("A look at the groups failed.", exc_info=True)
+            except Exception as error:  # what is away now may be back at the next look
+                facts = caught(error, "observing the groups")
+                LOG.warning("A look at the groups failed: %s", facts["message"])
                 pause = max(pause, 1.0)
 
 

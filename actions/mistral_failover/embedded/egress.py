@@ -4,12 +4,13 @@
 Mistral looks up the host of a URL, compares the addresses with ``[action_std_http] denied_cidrs``
 and sends the request, which looks up the host again. A name that changes (DNS rebinding), a
 redirect, a proxy and ``std.email`` are not compared, nor is ``0.0.0.0``, which is this machine.
-Here each connection is made to an address that was compared.
+Here each connection is made to an address that was compared, and ends with the action's time.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import math
 import os
 import smtplib
 import socket
@@ -23,7 +24,15 @@ import urllib3
 from oslo_config import cfg
 from requests.adapters import HTTPAdapter
 
-from mistral_failover.cloud.answers import bounded
+from mistral_failover.cloud.transport import (
+    Connection,
+    bounded,
+    elapsed,
+    pools,
+    reading,
+    rest,
+    until,
+)
 
 _LOOPBACK = (ipaddress.ip_address("127.0.0.1"), ipaddress.ip_address("::1"))
 
@@ -75,12 +84,15 @@ def _meant(address: str) -> Iterator[ipaddress.IPv4Address | ipaddress.IPv6Addre
 
 
 def _request(method: str, url: str, **options: Any) -> requests.Response:
-    """Send a request as ``requests.request`` does, but without a proxy."""
+    """Send a request as ``requests.request`` does, but without a proxy. Its time limit is for all
+    of it together: redirects, and the answer to its end."""
     if options.pop("proxies", None):
         raise _not_allowed(
             "A proxy is not allowed: it could reach what this server may not. Remove proxies."
         )
-    with requests.Session() as session:
+    limits = options.get("timeout")
+    seconds = sum(filter(None, limits)) if isinstance(limits, tuple) else limits
+    with requests.Session() as session, until(elapsed() + (seconds or math.inf)):
         # Without the environment: its proxies, and the passwords of ~/.netrc.
         session.trust_env = False
         for scheme in ("http://", "https://"):
@@ -92,13 +104,13 @@ def _request(method: str, url: str, **options: Any) -> requests.Response:
         return session.request(method, url, **options)
 
 
-class _Connection:
+class _Connection(Connection):
     def _new_conn(self) -> socket.socket:
         """Connect to an address that was compared; TLS still verifies the name."""
         this: Any = self
         name, failure = this._dns_host, None
         for address in _permitted(name, this.port):
-            this._dns_host = address
+            this._dns_host, this.timeout = address, rest()
             try:
                 made: socket.socket = super()._new_conn()  # type: ignore[misc]  # urllib3's
             except urllib3.exceptions.NewConnectionError as error:
@@ -110,20 +122,7 @@ class _Connection:
         raise failure or OSError(f"{name} has no address")
 
 
-class _HTTPConnection(_Connection, urllib3.connection.HTTPConnection):
-    pass
-
-
-class _HTTPSConnection(_Connection, urllib3.connection.HTTPSConnection):
-    pass
-
-
-class _HTTPPool(urllib3.HTTPConnectionPool):
-    ConnectionCls = _HTTPConnection
-
-
-class _HTTPSPool(urllib3.HTTPSConnectionPool):
-    ConnectionCls = _HTTPSConnection
+_POOLS = pools(_Connection)
 
 
 class _Adapter(HTTPAdapter):
@@ -131,7 +130,7 @@ class _Adapter(HTTPAdapter):
 
     def init_poolmanager(self, *args: Any, **options: Any) -> None:
         super().init_poolmanager(*args, **options)
-        self.poolmanager.pool_classes_by_scheme = {"http": _HTTPPool, "https": _HTTPSPool}
+        self.poolmanager.pool_classes_by_scheme = _POOLS
 
     def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:  # type: ignore[override]
         from mistral.utils import egress
@@ -143,12 +142,22 @@ class _Adapter(HTTPAdapter):
 class _SMTP(smtplib.SMTP):
     """A connection of ``std.email``, which sets no limit of time."""
 
+    _end = math.inf
+
     def _get_socket(self, host: str, port: int, _limit: Any) -> socket.socket:
+        self._end = elapsed() + (cfg.CONF.action_std_http.default_timeout or math.inf)
         failure: OSError | None = None
-        for address in _permitted(host, port):
-            try:
-                limit = cfg.CONF.action_std_http.default_timeout or None
-                return socket.create_connection((address, port), limit, self.source_address)
-            except OSError as error:
-                failure = error
+        with until(self._end):
+            for address in _permitted(host, port):
+                try:
+                    return socket.create_connection((address, port), rest(), self.source_address)
+                except OSError as error:
+                    failure = error
         raise failure or OSError(f"{host} has no address")
+
+    def getreply(self) -> tuple[int, bytes]:
+        """See smtplib."""
+        with until(self._end):
+            if self.file is None and self.sock is not None:
+                self.file = reading(self.sock)
+            return super().getreply()

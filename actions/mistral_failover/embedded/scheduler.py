@@ -12,6 +12,8 @@ from typing import Any
 from mistral.scheduler import base
 from mistral.scheduler.default_scheduler import LOG, DefaultScheduler
 
+from mistral_failover.runtime.errors import caught
+
 
 class EmbeddedScheduler(DefaultScheduler):  # type: ignore[misc]
     """One for the process.
@@ -42,9 +44,10 @@ class EmbeddedScheduler(DefaultScheduler):  # type: ignore[misc]
         while not self._ending.wait(self._fixed_delay):
             try:
                 self._process_store_jobs()
-            except Exception:  # noqa: BLE001 - logged
+            except Exception as error:
                 # As in the base class: one failed look must not end all later ones.
-                LOG.exception("Reading the job store failed.")
+                facts = caught(error, "reading Mistral's job store")
+                LOG.warning("Reading the job store failed: %s", facts["message"])
 
 
 def install() -> None:

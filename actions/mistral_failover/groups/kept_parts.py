@@ -3,7 +3,7 @@
 remove.
 
 At any update, whatever it is about, Heat replaces resources that are marked as unhealthy: without
-stopping the application, and without a fence (``cloud.update_guard``).
+stopping the application, and without a fence (``cloud.heat_replacements``).
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
-from mistral_failover.cloud import update_guard
-from mistral_failover.cloud.guard import Unguarded
-from mistral_failover.cloud.update_guard import KeptParts
+from mistral_failover.cloud import heat_replacements
+from mistral_failover.cloud.heat_replacements import KeptParts
+from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.convergence.records import Action, Record, Status
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.goal import ATTACHMENT, fence_name
@@ -103,8 +103,8 @@ def addresses_of(records: Iterable[Record], types: Mapping[str, ResourceType]) -
 def refuse_marked(request: Request, snapshot: GroupSnapshot, but: Collection[str] = ()) -> None:
     """Refuse an update of the stack that would remove a volume of the group, or a member that has
     something of it and keeps it; ``but``: members that give it up before. Raises CloudError as
-    ``cloud.update_guard.refuse_marked``."""
+    ``cloud.heat_replacements.refuse_marked``."""
     keep = parts_to_keep(request, snapshot.state.id, snapshot.group.name)()
     staying = {server: name for server, name in keep.members.items() if name not in but}
     spared = replace(keep, members=staying)
-    update_guard.refuse_marked(request.cloud(Unguarded()), snapshot.group.stack, spared)
+    heat_replacements.refuse_marked(request.cloud(Unguarded()), snapshot.group.stack, spared)

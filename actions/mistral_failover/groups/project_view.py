@@ -13,8 +13,8 @@ from typing import Any
 from mistral_failover.agent.channel.interface import ChannelError, Heartbeat
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.project_listing import ProjectListing
+from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.convergence.records import Record
 from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
 from mistral_failover.model.text import plain

@@ -72,6 +72,13 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             "already, by the rule that holds them.",
             ("rule",),
         ),
+        "defects": Family(
+            "failover_defects",
+            "counter",
+            "Errors that no code expects, by what failed and by the exception. The traceback of "
+            "each is in the log.",
+            ("doing", "error"),
+        ),
         "traversals_started": Family(
             "failover_traversals_started", "counter", "Traversals started."
         ),

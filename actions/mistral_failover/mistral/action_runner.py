@@ -23,7 +23,7 @@ from mistral_failover.mistral.operation_documents import (
     outcome_of,
 )
 from mistral_failover.model.documents import load_json
-from mistral_failover.runtime.errors import ActionError, describe
+from mistral_failover.runtime.errors import ActionError, caught
 
 GROUP = "mistral.actions"
 
@@ -59,6 +59,6 @@ def run(name: str, operation: OperationDocument | IssuedOperation, context: Any)
         data, failure = load_json(
             json.dumps([result.data, result.error], allow_nan=False), "result"
         )
-    except Exception as error:  # noqa: BLE001 - a user's action may raise anything
-        return outcome_of(None, describe(error))
+    except Exception as error:  # a user's action may raise anything
+        return outcome_of(None, caught(error, f"running the operation {name}"))
     return outcome_of(data, failure)

@@ -18,8 +18,8 @@ from oslo_utils import timeutils
 
 from mistral_failover import private_files
 from mistral_failover.cloud.errors import CloudError, translate, translated
-from mistral_failover.cloud.guard import Guard, Unguarded
-from mistral_failover.cloud.session import GuardedSession, changes, session_for
+from mistral_failover.cloud.session import session_for
+from mistral_failover.cloud.transport import Guard, GuardedSession, Unguarded, changes
 from mistral_failover.mistral.client import (
     ENDED,
     MistralClient,

@@ -22,7 +22,7 @@ from keystoneauth1 import exceptions as keystone
 from keystoneauth1.adapter import Adapter
 from keystoneauth1.session import Session
 
-from mistral_failover.cloud.answers import bounded
+from mistral_failover.cloud.transport import bounded
 from mistral_failover.cloud.url_paths import is_segment, url_path
 from mistral_failover.mistral import in_process
 from mistral_failover.mistral.definitions import (

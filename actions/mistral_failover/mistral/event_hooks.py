@@ -18,7 +18,7 @@ from functools import partial
 from typing import TypedDict
 
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.convergence.records import JournalKind
 from mistral_failover.fault_points import reach
 from mistral_failover.mistral.api import Mistral, mistral_of
@@ -62,6 +62,9 @@ class EventDocument(TypedDict):
     at: float
 
 
+_NOT_NOTIFIED = "The workflow of %s could not be notified: %s"
+
+
 class EventSender:
     """Sends in a separate thread, one group after the other; one per process is enough."""
 
@@ -91,8 +94,9 @@ class EventSender:
                 group_id, request = self._waiting.popitem(last=False)
             try:
                 send(request, group_id, time.monotonic() + _LIMIT)
-            except Exception:  # noqa: BLE001 - the thread must not end; a sweep tries again
-                LOG.warning("The workflow of %s could not be notified.", group_id, exc_info=True)
+            except Exception as error:  # the thread must not end; a sweep tries again
+                facts = request.caught(error, "sending events to a workflow")
+                LOG.warning(_NOT_NOTIFIED, group_id, facts["message"])
 
 
 _sender = EventSender()
@@ -131,8 +135,9 @@ def send_last(request: Request, group_id: str) -> None:
     """Send a group's pending events, because the group is about to be deleted; never raises."""
     try:
         send(request, group_id, time.monotonic() + _LIMIT)
-    except Exception:  # noqa: BLE001 - a user's workflow must not prevent forgetting
-        LOG.warning("The workflow of %s could not be notified.", group_id, exc_info=True)
+    except Exception as error:  # a user's workflow must not prevent forgetting
+        facts = request.caught(error, "sending events to a workflow")
+        LOG.warning(_NOT_NOTIFIED, group_id, facts["message"])
 
 
 def send(request: Request, group_id: str, deadline: float) -> list[SentEvent]:

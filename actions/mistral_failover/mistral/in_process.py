@@ -84,7 +84,7 @@ def _answer(face: Face, request: Request, answer: Future[Response], end: float) 
         if _now() >= end:  # its caller may have lost the right to ask, e.g. a lease
             raise TimeoutError
         answer.set_result(respond(face, request))
-    except BaseException as error:  # noqa: BLE001 - the caller raises it
+    except BaseException as error:  # the caller raises it
         answer.set_exception(error)
     finally:
         _slots.release()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, TypedDict, cast
 
-from mistral_failover.cloud.tokens import NO_RIGHTS
+from mistral_failover.cloud.errors import NO_RIGHTS
 from mistral_failover.convergence.records import Lock, Node, Operation, Outcome, Ticket
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.group import Group

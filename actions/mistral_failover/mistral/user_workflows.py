@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import LeaseLost, NoLongerNeeded
+from mistral_failover.cloud.transport import LeaseLost, NoLongerNeeded
 from mistral_failover.cloud.waits import Pauses, ProbeResult, pauses_until
 from mistral_failover.convergence.records import Outcome
 from mistral_failover.fault_points import reach
@@ -24,7 +24,6 @@ from mistral_failover.mistral.api import Mistral, mistral_of
 from mistral_failover.mistral.client import ENDED
 from mistral_failover.mistral.operation_documents import OperationDocument, outcome_of
 from mistral_failover.model.ids import derived_id
-from mistral_failover.runtime.errors import describe
 from mistral_failover.runtime.lease_guard import LeaseGuard
 from mistral_failover.runtime.request import Request
 
@@ -151,8 +150,8 @@ def operate(
             limit,
             stale=lambda found: found.state == "CANCELLED",
         )
-    except Exception as error:  # noqa: BLE001 - whatever it is, the operation failed by it
-        return outcome_of(None, describe(error))
+    except Exception as error:  # whatever it is, the operation failed by it
+        return outcome_of(None, request.caught(error, "running an operation's workflow"))
     found = ended.found
     if found is None:
         return _failed(

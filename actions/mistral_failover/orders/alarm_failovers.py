@@ -21,7 +21,7 @@ from mistral_failover.model.order import Order
 from mistral_failover.model.verbs import FAILOVER
 from mistral_failover.orders import failover
 from mistral_failover.orders.answers import AlarmAnswer, AlarmBatch, AlarmBodyAnswer, Started
-from mistral_failover.runtime.errors import ActionError, describe, explained
+from mistral_failover.runtime.errors import ActionError, explained
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents
 from mistral_failover.store.incidents import OPERATOR, Incident
@@ -156,9 +156,9 @@ def _begun(request: Request, recorded: RecordedAlarm) -> AlarmAnswer:
 def _begun_or_refused(request: Request, recorded: RecordedAlarm) -> AlarmAnswer:
     try:
         return _begun(request, recorded)
-    except Exception as error:  # noqa: BLE001 - one group's error must not stop the others
+    except Exception as error:  # one group's error must not stop the others
         answer = _begun(request, replace(recorded, begin=None))
-        answer["error"] = describe(error)
+        answer["error"] = request.caught(error, "starting the failover of an alarm")
         return answer
 
 

@@ -10,7 +10,7 @@ from shlex import quote
 from types import MappingProxyType
 from typing import Any, cast
 
-from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.cloud.volumes import refuse_unmovable
 from mistral_failover.convergence.ports import Transaction
 from mistral_failover.fault_points import reach

@@ -14,7 +14,7 @@ from typing import TypedDict
 
 from mistral_failover.cloud import hosts, volumes
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import Guard
+from mistral_failover.cloud.transport import Guard
 from mistral_failover.model.rungs import HostRung
 from mistral_failover.model.text import counted
 from mistral_failover.orders import host_orders

@@ -28,11 +28,11 @@ from mistral_failover.orders.answers import (
     SelectionFacts,
     StartedOrder,
 )
-from mistral_failover.runtime.errors import ActionError, describe
+from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.remedies import start_command
 from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import find_by_short_id, unknown
-from mistral_failover.store import groups, incidents, totals
+from mistral_failover.store import counters, groups, incidents
 from mistral_failover.store.incidents import OPERATOR, HeldOfGroup, Incident
 from mistral_failover.store.transaction import ProjectTransaction
 
@@ -81,7 +81,7 @@ def list_held_alarms(request: Request, group: str | None, limit: int) -> HeldAla
 
     def read(tx: ProjectTransaction) -> HeldAlarms:
         total, found = incidents.held_alarms(tx, group_id, limit)
-        unlisted, at = totals.unlisted_of(tx)
+        unlisted, at = counters.unlisted_of(tx)
         rows = [_row(each) for each in found]
         return {"total": total, "unlisted": unlisted, "unlisted_at": at, "held": rows}
 
@@ -277,10 +277,9 @@ def admit_held(request: Request, selection: Selection, because: str, limit: int)
     for each in waiting[:limit]:
         try:
             admitted.append(admit(request, each.group, each.incident.id, BY_ALARM, because))
-        except Exception as error:  # noqa: BLE001 - one group's error must not stop the others
-            refused.append(
-                {"incident": each.incident.id, "group": each.group, "error": describe(error)}
-            )
+        except Exception as error:  # one group's error must not stop the others
+            facts = request.caught(error, "admitting a held alarm")
+            refused.append({"incident": each.incident.id, "group": each.group, "error": facts})
     left = max(0, len(waiting) - limit)
     return {"admitted": admitted, "refused": refused, "left": left, **found.answer()}
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from mistral_failover.cloud import hosts
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import Guard
+from mistral_failover.cloud.transport import Guard
 from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.resources.fence import devices
 from mistral_failover.resources.fence.devices import Devices

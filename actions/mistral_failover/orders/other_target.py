@@ -16,9 +16,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from mistral_failover.cloud.attaching import GONE
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.transport import Unguarded
+from mistral_failover.cloud.volumes import GONE
 from mistral_failover.convergence.errors import ConvergenceError
 from mistral_failover.convergence.ports import Transaction
 from mistral_failover.convergence.records import (

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from weakref import WeakKeyDictionary
 
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import Guard
 from mistral_failover.cloud.hosts import operator_cloud
+from mistral_failover.cloud.transport import Guard
 from mistral_failover.resources.fence import devices, lifting, power
 from mistral_failover.resources.fence.ceph import Cluster
 from mistral_failover.resources.fence.devices import Devices

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.cloud.volume_holders import volume_fingerprint
 from mistral_failover.convergence.records import JournalKind, TraversalStatus
 from mistral_failover.recovery.documents import TakenUp

@@ -44,7 +44,7 @@ from mistral_failover.model.heartbeats import SILENT
 from mistral_failover.model.observation import Presence
 from mistral_failover.orders.failover import traversal_of
 from mistral_failover.recovery.documents import JudgedAlarms, JudgedIncident
-from mistral_failover.runtime.errors import STORE, ActionError, describe
+from mistral_failover.runtime.errors import STORE, ActionError
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, observations
 from mistral_failover.store.incidents import HeldOfGroup, Incident
@@ -108,8 +108,8 @@ def retry_held(request: Request, group_id: str | None, end: float) -> JudgedAlar
                 found["released"] += rows or []
             elif judgement.step is HeldAlarmStep.HOLD and each.alarm.rule == AdmissionRule.STORM:
                 left -= _note(request, each.row, judgement)
-        except Exception as error:
-            facts = describe(error)
+        except Exception as error:  # one alarm must not stop the others
+            facts = request.caught(error, "judging a held alarm")
             if facts.get("service") == STORE:  # it is away, for the other alarms, too
                 raise
             found["unable"].append(f"{each.row.group}: {facts['message']}")
@@ -125,10 +125,11 @@ def _host_events(request: Request, end: float) -> list[str]:
             break
         try:
             intake.look_again(request, event)
-        except Exception as error:  # noqa: BLE001 - one event must not stop the others
+        except Exception as error:  # one event must not stop the others
+            facts = request.caught(error, "looking for the members of a host event")
             host, zone = event.fact.host, event.fact.zone
             where = f"host {host}" if host is not None else f"zone {zone}"
-            unable.append(f"{where}: {describe(error)['message']}")
+            unable.append(f"{where}: {facts['message']}")
     return unable
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from functools import partial
 from typing import TypeVar
 
@@ -41,7 +41,8 @@ from mistral_failover.recovery.retry_held_alarms import retry_held
 from mistral_failover.runtime.errors import describe, explained
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
-from mistral_failover.store import groups, incidents, stalled_work, totals, views
+from mistral_failover.store import groups, incidents, stalled_work, views
+from mistral_failover.store.counters import SWEEPS
 from mistral_failover.store.transaction import ProjectTransaction
 
 LOG = logging.getLogger(__name__)
@@ -53,8 +54,8 @@ BUSY = STALE / 2
 """Seconds for which a sweep leaves many admitted incidents to those who start them."""
 
 LASTS = 20.0
-"""Seconds that a sweep spends on each kind of work for which it asks the cloud; the next sweep
-continues. A service that hangs takes ten for one answer."""
+"""Seconds that a sweep spends on the starts of failovers, and on all other work for which it asks
+the cloud; the next sweep continues. A service that hangs takes ten for one answer."""
 
 T = TypeVar("T", stalled_work.Stalled, stalled_work.ChainWait)
 
@@ -65,7 +66,8 @@ def sweep(request: Request, group: str | None) -> Swept:
     group_id = group_snapshot(request, group).state.id if group else None
     unable: list[str] = []
     ended: list[EndedExecution] = []
-    waiting = request.store.reading(lambda tx: _waiting_for_chain(request, tx, group_id))
+    waits = partial(_waiting_for_chain, request, asked_for=group_id is not None)
+    waiting = request.store.reading(lambda tx: waits(tx, group_id))
     undriven = [each for each in waiting if each.chain is None]  # Mistral need not be asked
     try:
         mistral, deadline = mistral_of(request), time.monotonic() + stuck_executions.LIMIT
@@ -81,19 +83,25 @@ def sweep(request: Request, group: str | None) -> Swept:
             ended += _ended(request, mistral, deadline)
     except CloudError as error:
         unable.append(f"The request to Mistral failed: {describe(error)['message']}")
-    # First what asks the cloud, which may take long: what is taken up is protected from other
-    # sweeps for `sweep_after`, and its chain starts when this returns.
-    judged = _held_alarms(request, group_id)
+    # First what asks the cloud, which may take long. What is taken up without asking comes last:
+    # no other sweep takes it for `sweep_after`, and its chain starts when this returns.
+    end = time.monotonic() + LASTS
+    judged = _held_alarms(request, group_id, end)
     unable += judged["unable"]
     admitted = _incidents(request, group, unable)
-    still = partial(_still_waiting_for_chain, request)
-    taken_up = _taken_up(request, undriven, _undriven_row, still)
-    taken_up += _stalled(request, group_id)
-    taken_up += _reopened(request, group_id)
+    taken_up: list[TakenUp] = []
     try:
-        taken_up += retry_blocked(request, group_id, time.monotonic() + LASTS)
+        taken_up += retry_blocked(request, group_id, end)
     except CloudError as error:
         unable.append(f"blocked volumes: {describe(error)['message']}")
+    taken_up += _taken_up(
+        request,
+        undriven,
+        _undriven_row,
+        lambda tx, found: [each for each in waits(tx, found.group_id) if each == found],
+    )
+    taken_up += _stalled(request, group_id, {row["traversal"] for row in taken_up})
+    taken_up += _reopened(request, group_id)
     restarted = list(_with_chain(request, taken_up, unable))
     chains: dict[str | None, str | None] = {
         **{row["traversal"]: row["workflow"] for row in admitted["started"]},
@@ -131,8 +139,9 @@ def _with_chain(
     for row in rows:
         try:
             yield {**row, "workflow": chain_of(group_snapshot(request, row["group"]).group)}
-        except Exception as error:  # noqa: BLE001 - one group's error must not stop the others
-            unable.append(f"{row['group']}: {describe(error)['message']}")
+        except Exception as error:  # one group's error must not stop the others
+            facts = request.caught(error, "reading the chain of a group")
+            unable.append(f"{row['group']}: {facts['message']}")
 
 
 def _told(
@@ -145,8 +154,9 @@ def _told(
             event_hooks.send_soon(request, group_id)
             return []
         rows = event_hooks.send_all(request, group_id)
-    except Exception as error:  # noqa: BLE001 - a user's workflow must not stop a sweep
-        unable.append(f"events: {describe(error)['message']}")
+    except Exception as error:  # a user's workflow must not stop a sweep
+        facts = request.caught(error, "sending events to workflows")
+        unable.append(f"events: {facts['message']}")
         return []
     unable += [row["sentence"] for row in rows if row["event"] is None]
     return [row for row in rows if row["event"] is not None]
@@ -156,8 +166,9 @@ def _observed(request: Request, group: str | None, unable: list[str]) -> list[Ob
     """Observe the groups that are due. If an operator names a group, observe it at once."""
     try:
         return observe.observe(request, group, at_once=group is not None)
-    except Exception as error:  # noqa: BLE001 - a failed observation must not stop a sweep
-        unable.append(f"observation: {describe(error)['message']}")
+    except Exception as error:  # a failed observation must not stop a sweep
+        facts = request.caught(error, "observing the groups")
+        unable.append(f"observation: {facts['message']}")
         return []
 
 
@@ -165,36 +176,32 @@ def _forget(request: Request, unable: list[str]) -> None:
     """Delete old rows. Nothing waits for it, so a failure is only reported."""
     try:
         retention.forget(request)
-    except Exception as error:  # noqa: BLE001 - a failed deletion must not stop a sweep
-        unable.append(f"old rows: {describe(error)['message']}")
+    except Exception as error:  # a failed deletion must not stop a sweep
+        facts = request.caught(error, "deleting old rows")
+        unable.append(f"old rows: {facts['message']}")
 
 
 def _lift(request: Request) -> None:
     """Lift what fences left behind. Nothing waits for it, so a failure is only logged."""
     try:
         lift_fences(request)
-    except Exception:
-        LOG.exception("Fences of hosts could not be lifted")
+    except Exception as error:
+        facts = request.caught(error, "lifting the fences of hosts")
+        LOG.warning("Fences of hosts could not be lifted: %s", facts["message"])
 
 
 def _count(request: Request, swept: Swept) -> None:
     """Count the sweep, for the metrics."""
     found = any(rows for what, rows in swept.items() if what != "unable")
-    request.store.atomically(lambda tx: totals.swept(tx, found=found))
+    label = "yes" if found else "no"
+    request.store.atomically(lambda tx: tx.count(None, SWEEPS, label))
 
 
 def _waiting_for_chain(
-    request: Request, tx: ProjectTransaction, group_id: str | None
+    request: Request, tx: ProjectTransaction, group_id: str | None, *, asked_for: bool
 ) -> list[stalled_work.ChainWait]:
     quiet = request.runtime.settings.sweep_after
-    return stalled_work.chain_waits(tx, group_id, quiet)
-
-
-def _still_waiting_for_chain(
-    request: Request, tx: ProjectTransaction, found: stalled_work.ChainWait
-) -> list[stalled_work.ChainWait]:
-    """Return the traversal, unless another sweep or another chain has taken it over."""
-    return [each for each in _waiting_for_chain(request, tx, found.group_id) if each == found]
+    return stalled_work.chain_waits(tx, group_id, quiet, asked_for=asked_for)
 
 
 def _undriven_row(tx: ProjectTransaction, found: stalled_work.ChainWait) -> TakenUp:
@@ -246,12 +253,12 @@ def _unstarted(request: Request, tx: ProjectTransaction) -> list[Queued[incident
     ]
 
 
-def _held_alarms(request: Request, group_id: str | None) -> JudgedAlarms:
+def _held_alarms(request: Request, group_id: str | None, end: float) -> JudgedAlarms:
     """Judge held alarms again by the present evidence."""
     try:
-        return retry_held(request, group_id, time.monotonic() + LASTS)
-    except Exception as error:  # noqa: BLE001 - what cannot be judged must not stop a sweep
-        unable = f"held alarms: {describe(error)['message']}"
+        return retry_held(request, group_id, end)
+    except Exception as error:  # what cannot be judged must not stop a sweep
+        unable = f"held alarms: {request.caught(error, 'judging held alarms')['message']}"
         return {"released": [], "dismissed": [], "unable": [unable]}
 
 
@@ -285,8 +292,8 @@ def _incidents(request: Request, group: str | None, unable: list[str]) -> Admitt
                     "sentence": sentence,
                 }
             )
-        except Exception as error:  # noqa: BLE001 - one group's error must not stop the others
-            facts = describe(error)
+        except Exception as error:  # one group's error must not stop the others
+            facts = request.caught(error, "starting the failover of an alarm")
             sentence = f"the failover for {incident.sentence} cannot start: {explained(error)}"
             found["refused"].append(
                 {
@@ -323,18 +330,20 @@ def _tell_reopened(group_id: str, node: Ready, sentence: str, tx: ProjectTransac
     )
 
 
-def _stalled(request: Request, group_id: str | None) -> list[TakenUp]:
-    """Take over the traversals that no worker carries out."""
+def _stalled(request: Request, group_id: str | None, known: Set[str]) -> list[TakenUp]:
+    """Take over the traversals that no worker carries out, except those that this sweep has taken
+    over already."""
 
     def look(where: str | None, tx: ProjectTransaction) -> list[stalled_work.Stalled]:
-        return stalled(request.runtime, tx, where)
+        return stalled(request.runtime, tx, where, asked_for=group_id is not None)
 
     found = request.store.reading(partial(look, group_id))
+    found = [each for each in found if each.traversal_id not in known]
     return _taken_up(request, found, _stalled_row, lambda tx, each: look(each.group_id, tx))
 
 
 def stalled(
-    runtime: Runtime, tx: ProjectTransaction, group_id: str | None
+    runtime: Runtime, tx: ProjectTransaction, group_id: str | None, *, asked_for: bool = False
 ) -> list[stalled_work.Stalled]:
     """Return the traversals that no worker carries out, of the project or of one group.
 
@@ -342,7 +351,8 @@ def stalled(
     groups fail over, that can take minutes, and another chain for each would make it take longer.
     An operator who names a group wants another try.
     """
-    found = stalled_work.stalled(tx, group_id, runtime.settings.sweep_after)
+    quiet = runtime.settings.sweep_after
+    found = stalled_work.stalled(tx, group_id, quiet, asked_for=asked_for)
     if group_id is not None:
         return found
     busy = runtime.workers.busy

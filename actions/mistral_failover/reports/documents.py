@@ -203,9 +203,10 @@ class ProjectReport(TypedDict):
 
 
 class StatusReport(GroupReport):
-    """The status of a group. ``agents``: what each member's agent last reported, in words;
-    ``unstarted``: the alarms that were admitted and whose failover has not started, oldest
-    first."""
+    """The status of a group. ``defects``: the unexpected errors of the last day in the work of its
+    project, or of no single one, in sentences. ``agents``: what each member's agent last reported,
+    in words; ``unstarted``: the alarms that were admitted and whose failover has not started,
+    oldest first."""
 
     group: str
     failure: FailedStep | None
@@ -220,6 +221,7 @@ class StatusReport(GroupReport):
     service: ServiceState
     incidents: list[ReportedIncident]
     unstarted: list[ReportedIncident]
+    defects: list[str]
     agents: dict[str, str]
     definition: NotRequired[GroupDefinition]
     """If it was asked for."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.groups import candidates, refresh_members
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.model import assignment

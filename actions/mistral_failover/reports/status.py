@@ -61,11 +61,11 @@ from mistral_failover.reports.documents import (
 )
 from mistral_failover.runtime import rights
 from mistral_failover.runtime.deadlines import DeadlineGuard, within
-from mistral_failover.runtime.errors import ActionError, describe, masked
+from mistral_failover.runtime.errors import ActionError, masked
 from mistral_failover.runtime.remedies import confirm_command
 from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import find_by_short_id
-from mistral_failover.store import details, groups, incidents, observations, views
+from mistral_failover.store import defects, details, groups, incidents, observations, views
 from mistral_failover.store.incidents import Incident
 from mistral_failover.store.suspensions import Maintenance
 from mistral_failover.store.transaction import ProjectTransaction
@@ -130,6 +130,7 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
             "unstarted": [
                 _reported(each) for each in incidents.unstarted_of_group(tx, snapshot.state.id)
             ],
+            "defects": [],
             "agents": {},
             "now": now,
         }
@@ -137,6 +138,8 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
 
     # Of one moment: an admitted alarm is either unstarted or the cause of the traversal.
     snapshot, found, held = request.store.snapshot(read)
+    known = defects.lately(request.store)
+    found["defects"] = [each.sentence for each in known]
     if held:
         chain = chain_state(request, snapshot.group, held, ask=agents)
         found["chain"] = chain
@@ -315,8 +318,8 @@ def _agents(request: Request, snapshot: GroupSnapshot) -> dict[str, str]:
         return {}
     try:
         rows = within(ASK, lambda: agent_health.agents(request, snapshot.group.name))
-    except Exception as error:  # noqa: BLE001 - a status is told without the agents as well
-        return {"": str(describe(error)["message"])}
+    except Exception as error:  # a status is told without the agents as well
+        return {"": request.caught(error, "asking the agents for the status")["message"]}
     if rows is None:
         return {"": f"the agents did not answer within {ASK:.0f} s"}
     return {row["member"]: row["sentence"] for row in rows}

@@ -9,8 +9,8 @@ from shlex import quote
 from typing import Any
 
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.replacements import Replacement
-from mistral_failover.cloud.replacements import replace_member as replace_by_heat
+from mistral_failover.cloud.stack_updates import Replacement
+from mistral_failover.cloud.stack_updates import replace_member as replace_by_heat
 from mistral_failover.fault_points import reach
 from mistral_failover.groups import kept_parts, refresh_members
 from mistral_failover.groups.refresh_members import remember_members

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from mistral_failover.cloud.guard import LeaseLost
+from mistral_failover.cloud.transport import LeaseLost
 from mistral_failover.convergence.records import GroupState, Operation, Record, Ticket
 from mistral_failover.mistral.operation_documents import (
     IssuedOperation,

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mistral_failover.cloud import patches
+from mistral_failover.cloud import stack_updates
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.update_guard import KeptParts
+from mistral_failover.cloud.heat_replacements import KeptParts
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.project_view import ProjectView, shorter, unknown
 from mistral_failover.mistral.operation_documents import OperationDocument
@@ -23,7 +23,7 @@ def patch_stack(
     """PATCH the stack's parameters and follow the update to its end; refuse it if it would remove
     one of the servers or volumes to ``keep``."""
     with says_how_to_continue(operation["group"]):
-        patched = patches.patch_parameters(
+        patched = stack_updates.patch_parameters(
             context.cloud,
             operation["stack"],
             operation["properties"]["parameters"],
@@ -46,7 +46,7 @@ def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
         shown = view.listing.parameters(stack)
     except CloudError as error:
         return unknown(error)
-    drifted = patches.drifted(wanted.get("parameters", {}), shown)
+    drifted = stack_updates.drifted(wanted.get("parameters", {}), shown)
     if not drifted:
         view.found_well(record.id, version)
         return AS_RECORDED

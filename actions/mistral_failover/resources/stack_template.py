@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mistral_failover.cloud import patches
+from mistral_failover.cloud import stack_updates
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.update_guard import KeptParts
+from mistral_failover.cloud.heat_replacements import KeptParts
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.project_view import ProjectView, unknown
 from mistral_failover.mistral.operation_documents import OperationDocument
@@ -27,7 +27,7 @@ def patch_template(
     would remove one of the servers or volumes to ``keep``."""
     template = _chosen(operation["properties"])
     with says_how_to_continue(operation["group"]):
-        patched = patches.patch_template(
+        patched = stack_updates.patch_template(
             context.cloud, operation["stack"], template, operation["timeout"], keep
         )
     return {"physical_id": patched.stack, "attributes": {"status": patched.status}}
@@ -67,7 +67,7 @@ def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
         return unknown(error)
     except (ActionError, KeyError):
         return ObservedPresence(Presence.UNKNOWN, f"no template of stack {stack} is recorded")
-    if patches.same_template(wanted, shown):
+    if stack_updates.same_template(wanted, shown):
         view.found_well(record.id, version)
         return AS_RECORDED
     return ObservedPresence(

@@ -7,7 +7,7 @@ from typing import Any
 
 from mistral_failover.cloud import networks, servers
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.url_paths import url_path
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.project_view import ProjectView, unknown
@@ -127,8 +127,7 @@ def examine(subject: ExaminedResource) -> str:
 def _refuse_foreign_network(cloud: Cloud, port: networks.Port) -> None:
     """Refuse a network of another project: Neutron's default policy lets only a network's owner
     and administrators allow addresses on its ports."""
-    with translated(f"read network {port.network_id}", "Neutron"):
-        row = cloud.network.get(url_path("v2.0", "networks", port.network_id)).json()["network"]
+    row = cloud.read("Neutron", url_path("v2.0", "networks", port.network_id))["network"]
     if networks.PROJECT_ID.of(row) != cloud.project_id:
         raise CloudError(
             "FORBIDDEN",

@@ -9,12 +9,10 @@ from mistral_failover.agent.channel.interface import ChannelError
 from mistral_failover.agent.wire import Address
 from mistral_failover.alongside import alongside
 from mistral_failover.cloud import volumes
-from mistral_failover.cloud.attaching import GONE
-from mistral_failover.cloud.detaching import Release
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.heat_replacements import replacement_commands
+from mistral_failover.cloud.heat_replacements import replaced_volume, replacement_commands
 from mistral_failover.cloud.servers import server_state
-from mistral_failover.cloud.update_guard import replaced_volume
+from mistral_failover.cloud.volumes import GONE, Release
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.agent_health import silent
 from mistral_failover.groups.project_view import ProjectView, unknown

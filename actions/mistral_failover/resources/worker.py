@@ -26,7 +26,7 @@ from mistral_failover.model.group import Group
 from mistral_failover.model.types import OperationSpec, ResourceType
 from mistral_failover.runtime import rights
 from mistral_failover.runtime.budgets import Need
-from mistral_failover.runtime.errors import describe
+from mistral_failover.runtime.errors import DEFECTS
 from mistral_failover.runtime.lease_guard import LeaseGuard
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
@@ -103,7 +103,13 @@ class NodeWorker:
     def _checked(self, ready: Ready) -> Pauses[Step]:
         """Check a node, carry out its operation under its lock, conclude it."""
         runtime, since = self.request.runtime, elapsed()
-        step = runtime.engine.check(ready, self.request.owner)
+        try:
+            step = runtime.engine.check(ready, self.request.owner)
+        except Exception as error:
+            facts = self.request.caught(error, "checking a node")
+            if facts["code"] not in DEFECTS:
+                raise
+            return runtime.engine.give_up(ready, facts)
         if step.operation is not None:
             ticket = step.operation.ticket
             with runtime.leases.hold(ticket.lock, since) as lease:
@@ -111,7 +117,13 @@ class NodeWorker:
                     step.operation,
                     runtime.guard(lease, self.request.project_id, step.operation.unsettled),
                 )
-                step = self._concluded(ticket, outcome)
+                try:
+                    step = self._concluded(ticket, outcome)
+                except Exception as error:
+                    facts = self.request.caught(error, "concluding an operation")
+                    if facts["code"] not in DEFECTS:
+                        raise
+                    step = runtime.engine.conclude(ticket, Outcome(error=facts, unknown=True))
             down = (outcome.error or {}).get("code") == TARGET_DOWN  # a loop looks for another one
             if step.retry_at is not None and not down:
                 # The loop of failover.advance tries again, too, but the same outage may end it.
@@ -125,9 +137,11 @@ class NodeWorker:
         request = self.request
         try:
             document, spec = described(request, operation, self._goals)
-        except Exception as error:  # noqa: BLE001 - nothing was done yet, so it can be tried again
-            said = {**describe(error), "transient": True}
-            return Outcome(error=said, transient=True, unknown=True)
+        except Exception as error:  # nothing was done yet, so what may pass is tried again
+            facts = request.caught(error, "preparing an operation")
+            passes = facts["code"] not in DEFECTS
+            said = {**facts, "transient": True} if passes else facts
+            return Outcome(error=said, transient=passes, unknown=True)
         if spec.action is not None:
             issued = IssuedOperation(document, operation.ticket)
             return action_runner.run(spec.action, issued, request.context)

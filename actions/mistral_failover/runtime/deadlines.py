@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from typing import TypeVar
 
 from mistral_failover.cloud.errors import CloudError
@@ -27,7 +28,7 @@ class DeadlineGuard:
         return None
 
     def permit(self, method: str) -> float:  # noqa: ARG002 - the protocol's parameter
-        """See ``cloud.guard.Guard``. Raises CloudError TIMEOUT when the time is over."""
+        """See ``cloud.transport.Guard``. Raises CloudError TIMEOUT when the time is over."""
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise CloudError("TIMEOUT", "The time for this look is over.")
@@ -37,18 +38,14 @@ class DeadlineGuard:
 def within(seconds: float, function: Callable[[], T]) -> T | None:
     """Return the result of ``function``, or None if it takes longer; then it continues in a thread
     that no process waits for. Raises what it raises."""
-    box: list[T] = []
-    failed: list[BaseException] = []
+    answer: Future[T] = Future()
 
     def run() -> None:
         try:
-            box.append(function())
-        except BaseException as problem:  # noqa: BLE001 - it is raised below
-            failed.append(problem)
+            answer.set_result(function())
+        except BaseException as error:
+            answer.set_exception(error)
 
-    thread = threading.Thread(target=run, daemon=True, name="bounded")
-    thread.start()
-    thread.join(max(0.0, seconds))
-    if failed:
-        raise failed[0]
-    return box[0] if box else None
+    threading.Thread(target=run, daemon=True, name="bounded").start()
+    wait([answer], max(0.0, seconds))
+    return answer.result() if answer.done() else None

@@ -3,26 +3,19 @@
 
 from __future__ import annotations
 
-import functools
-import logging
-import re
-from collections.abc import Callable, Mapping
-from typing import Any, NotRequired, ParamSpec, TypedDict
+from collections.abc import Mapping
+from typing import Any, NotRequired, TypedDict
 
-from mistral_lib.actions import Result
 from oslo_utils import strutils
 from sqlalchemy import exc as sql
 
-from mistral_failover.cloud.errors import NO_CAUSE, cause, redact
+from mistral_failover.cloud.errors import NO_CAUSE, cause
+from mistral_failover.defects import code_of, defect
 from mistral_failover.model.errors import with_reasons
 from mistral_failover.model.text import clean
+from mistral_failover.redaction import redact
 from mistral_failover.store.database import READ_ONLY
 from mistral_failover.store.database import number as number_of
-
-LOG = logging.getLogger(__name__)
-_CODE = re.compile(r"[A-Z][A-Z0-9_]*")
-P = ParamSpec("P")
-
 
 STORE = "the state store"
 """The name of the database in messages."""
@@ -114,9 +107,8 @@ def describe(error: BaseException) -> ErrorFacts:
     """Return an exception as an action answers it, without secrets."""
     if isinstance(error, sql.SQLAlchemyError):
         return _of_the_store(error)
-    code = getattr(error, "code", None)
-    # Others have codes as well: HTTP's 404.
-    if not isinstance(code, str) or not _CODE.fullmatch(code):
+    code = code_of(error)
+    if code is None:
         return {
             "code": "UNEXPECTED",
             "message": masked(f"{type(error).__name__}: {error}"),
@@ -147,6 +139,23 @@ def describe(error: BaseException) -> ErrorFacts:
         patience = getattr(error, "patience", None)
         if isinstance(patience, int | float):
             facts["patience"] = patience
+    return facts
+
+
+DEFECTS = frozenset({"UNEXPECTED", "STORE_ERROR"})
+"""The codes of errors that no code expects: they are defects, and are not tried again as if a
+service were slow."""
+
+
+def caught(error: BaseException, doing: str, project_id: str = "") -> ErrorFacts:
+    """Return an exception as :func:`describe` does; one that no code expects is also logged with
+    its traceback, and counted. For every handler of all exceptions that does not raise.
+
+    ``doing``, ``project_id``: see ``defects.defect``.
+    """
+    facts = describe(error)
+    if facts["code"] in DEFECTS:
+        defect(error, doing, project_id)
     return facts
 
 
@@ -206,20 +215,3 @@ def _is_away(error: sql.DBAPIError) -> bool:
 def _number(error: sql.SQLAlchemyError) -> int | str | None:
     """Return the database's own number of an error: MySQL's number, or SQLite's name of it."""
     return number_of(error) or getattr(getattr(error, "orig", None), "sqlite_errorname", None)
-
-
-def answered(run: Callable[P, Any]) -> Callable[P, Any]:
-    """Make an action's ``run`` return ``Result(error=...)`` instead of raising, because Mistral
-    passes on an exception as one opaque string."""
-
-    @functools.wraps(run)
-    def wrapper(*args: P.args, **kwargs: P.kwargs) -> Any:
-        try:
-            return run(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - the boundary: nothing may pass
-            facts = describe(error)
-            if facts["code"] in ("UNEXPECTED", "STORE_ERROR"):
-                LOG.exception("An action failed unexpectedly")
-            return Result(error=facts)
-
-    return wrapper

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from sqlalchemy.exc import SQLAlchemyError
 
 from mistral_failover.cloud.errors import CloudError, Fate
-from mistral_failover.cloud.guard import HandedBack, LeaseLost
+from mistral_failover.cloud.transport import HandedBack, LeaseLost
 from mistral_failover.convergence.records import Lock
 from mistral_failover.convergence.waiting import named
 from mistral_failover.model.ids import derived_id
@@ -54,11 +54,11 @@ class LeaseGuard:
 
     @property
     def request_id(self) -> str:
-        """See ``cloud.guard.Guard``."""
+        """See ``cloud.transport.Guard``."""
         return request_id(self.lease.lock.resource_id, self.lease.lock.token)
 
     def permit(self, method: str) -> float:
-        """See ``cloud.guard.Guard``. Raises HandedBack as well."""
+        """See ``cloud.transport.Guard``. Raises HandedBack as well."""
         self._refuse_while_stopping()
         changes = method not in ("GET", "HEAD")
         if changes or self.lease.remaining() < self.lease.lock.lease / 3:
@@ -66,11 +66,11 @@ class LeaseGuard:
         return self._left()
 
     def unsettled(self) -> float:
-        """See ``cloud.guard.RequestLog``."""
+        """See ``cloud.transport.RequestLog``."""
         return self.lease.requests.unsettled()
 
     def ask(self, asked: str) -> tuple[float, int]:
-        """See ``cloud.guard.RequestLog``. Raises HandedBack as well."""
+        """See ``cloud.transport.RequestLog``. Raises HandedBack as well."""
         self._refuse_while_stopping()
         with self.lease.requests as requests:
             number = requests.add(asked, self.outlives(asked, Fate.SILENT))
@@ -82,8 +82,8 @@ class LeaseGuard:
                 raise
 
     def ended(self, number: int, fate: Fate) -> None:
-        """See ``cloud.guard.RequestLog``. Without the store the record stays: then the next owner
-        waits, though it need not."""
+        """See ``cloud.transport.RequestLog``. Without the store the record stays: then the next
+        owner waits, though it need not."""
         if fate is Fate.SILENT:
             return  # as it was recorded
         with self.lease.requests as requests:
@@ -106,11 +106,11 @@ class LeaseGuard:
         return left
 
     def overloaded(self, service: str, pause: float) -> None:
-        """See ``cloud.guard.Listener``."""
+        """See ``cloud.transport.Listener``."""
         self.on_overload(service, pause)
 
     def waits_for(self, error: CloudError | None) -> None:
-        """See ``cloud.guard.Listener``."""
+        """See ``cloud.transport.Listener``."""
         self.on_wait(error)
 
 
@@ -128,8 +128,8 @@ class WaitRecord:
         self._next = 0.0
 
     def __call__(self, error: CloudError | None) -> None:
-        """See ``cloud.guard.Listener.waits_for``. Nothing fails by it: without the store, the next
-        look tries again."""
+        """See ``cloud.transport.Listener.waits_for``. Nothing fails by it: without the store, the
+        next look tries again."""
         what = None if error is None else named(describe(error))
         with self._mutex:
             now = self._clock()

@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 import time
 
+from mistral_failover import defects
 from mistral_failover import settings as configuration
 from mistral_failover.cloud.errors import Fate
 from mistral_failover.cloud.waits import outlives
@@ -19,6 +20,7 @@ from mistral_failover.runtime.workers import Workers
 from mistral_failover.settings import Settings
 from mistral_failover.store import schema
 from mistral_failover.store.database import Database, UnsupportedDatabase
+from mistral_failover.store.defects import DefectRecorder
 from mistral_failover.store.leases import Lease, LeaseKeeper
 
 
@@ -54,6 +56,8 @@ class Runtime:
         except schema.SchemaUnknown as error:
             self.database.close()
             raise ActionError("SCHEMA_UNKNOWN", error.message, error.remedy) from None
+        self.defects = DefectRecorder(self.database)
+        defects.recorders.add(self.defects)
         self.definitions = Definitions()
         self.engine = Engine(self.database, lease=settings.lease, definitions=self.definitions)
         self.leases = LeaseKeeper(self.database)

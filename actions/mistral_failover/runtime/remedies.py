@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from shlex import quote
 
-from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import LeaseLost
-from mistral_failover.cloud.tokens import NO_RIGHTS
+from mistral_failover.cloud.errors import NO_RIGHTS, CloudError
+from mistral_failover.cloud.transport import LeaseLost
 
 
 def start_command(group: str, lost: str | None = None) -> str:

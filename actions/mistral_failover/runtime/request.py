@@ -19,11 +19,11 @@ from mistral_failover.agent.channel.interface import (
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.clients import Cloud, cloud_for
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import Guard
-from mistral_failover.cloud.session import refusal, refuse_other_clouds
+from mistral_failover.cloud.session import refuse_other_clouds, why_refused
+from mistral_failover.cloud.transport import Guard
 from mistral_failover.convergence.engine import Engine
 from mistral_failover.model.text import plain
-from mistral_failover.runtime.errors import ActionError
+from mistral_failover.runtime.errors import ActionError, ErrorFacts, caught
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.settings import Settings
 from mistral_failover.store.database import ProjectStore
@@ -109,10 +109,14 @@ class Request:
         """The cloud with this request's rights."""
         return cloud_for(self.context.security, guard=guard, settings=self.runtime.settings)
 
+    def caught(self, error: BaseException, doing: str) -> ErrorFacts:
+        """Return an exception as ``runtime.errors.caught`` does, as one in this project's work."""
+        return caught(error, doing, self.__dict__.get("project_id", ""))
+
     def refusal(self) -> CloudError | None:
         """Return why Keystone no longer accepts this request, TOKEN_EXPIRED or TRUST_GONE; None if
         it does, or cannot be asked."""
-        return refusal(self.context.security, self.runtime.settings)
+        return why_refused(self.context.security, self.runtime.settings)
 
     def channel(self, cloud: Cloud, guard: Guard) -> Channel:
         """Return the channel to the members' agents, guarded like the cloud."""

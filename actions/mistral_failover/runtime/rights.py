@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mistral_failover.cloud.tokens import NO_RIGHTS
+from mistral_failover.cloud.errors import NO_RIGHTS
 from mistral_failover.convergence.records import JournalKind, Outcome, Record, Status, Ticket
 from mistral_failover.convergence.sentences import because
 from mistral_failover.runtime.request import Request

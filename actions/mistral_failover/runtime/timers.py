@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import logging
 import threading
 import time
 from collections.abc import Callable
 
-LOG = logging.getLogger(__name__)
+from mistral_failover.runtime.errors import caught
 
 
 class Timers:
@@ -38,8 +37,8 @@ class Timers:
         while (function := self._next()) is not None:
             try:
                 function()
-            except Exception:
-                LOG.exception("What was to be done later failed")
+            except Exception as error:
+                caught(error, "doing what was put off")
 
     def _next(self) -> Callable[[], object] | None:
         """Wait for the next function that is due; None if none waits."""

@@ -20,6 +20,7 @@ from weakref import WeakValueDictionary
 
 from mistral_failover.convergence.records import Ready
 from mistral_failover.runtime.budgets import Budgets, Need, Queue
+from mistral_failover.runtime.errors import caught
 from mistral_failover.runtime.timers import Timers
 
 LOG = logging.getLogger(__name__)
@@ -207,8 +208,9 @@ class Workers:
             pause, nodes = self._worked(job)
             for node in nodes:
                 self.submit(job.group_id, node, job.work, job.needs)
-        except Exception:  # noqa: BLE001 - the thread and the budget must be released in any case
-            LOG.warning("Nodes that became ready are left to the next loop", exc_info=True)
+        except Exception as error:  # the thread and the budget must be released in any case
+            facts = caught(error, "putting the nodes that became ready into the pool")
+            LOG.warning("Nodes that became ready are left to the next loop: %s", facts["message"])
         finally:
             with self._lock:
                 if fresh:
@@ -252,8 +254,9 @@ class Workers:
             pause = next(job.steps)
         except StopIteration as end:
             return None, end.value
-        except Exception:  # noqa: BLE001 - the pool must survive whatever one node raises
-            LOG.warning("Node %s failed and was left unchanged", job.ready.node.key, exc_info=True)
+        except Exception as error:  # the pool must survive whatever one node raises
+            message = caught(error, "processing a node")["message"]
+            LOG.warning("Node %s was left unchanged: %s", job.ready.node.key, message)
             with self._lock:  # a loop puts it in again at once, and it may raise for ever
                 self._stopped.wait_for(lambda: self.stopping, REST)
             return None, ()

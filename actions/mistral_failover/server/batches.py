@@ -2,7 +2,8 @@
 """Work that is cheaper together: what many threads ask for at the same time is done as one batch.
 
 A thread that finds no batch under way does one for itself and for all that wait. So a single
-request waits for no other one, and batches grow with the load.
+request waits for no other one, and batches grow with the load. A batch that takes long delays the
+others for `PATIENCE`: then one of those that wait does the next batch beside it.
 """
 
 from __future__ import annotations
@@ -10,18 +11,21 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
+
+PATIENCE = 1.0
+"""Seconds for which a thread waits for a batch of others that has not taken its item."""
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
+@dataclass(eq=False)
 class _Waiting(Generic[T, R]):
-    def __init__(self, item: T) -> None:
-        self.item = item
-        self.answer: R | None = None
-        self.error: Exception | None = None
-        self.done = False
+    item: T
+    answer: Future[R] = field(default_factory=Future)
 
 
 class Batches(Generic[T, R]):
@@ -46,29 +50,39 @@ class Batches(Generic[T, R]):
         mine: _Waiting[T, R] = _Waiting(item)
         with self._lock:
             self._waiting.append(mine)
-        while not mine.done:
-            with self._turn:
-                if not mine.done:
-                    self._one_batch()
-        if mine.error is not None:
-            raise mine.error
-        return mine.answer  # type: ignore[return-value]  # it is done, without an error
+        while not mine.answer.done():
+            turn = self._turn.acquire(timeout=PATIENCE)
+            try:
+                batch = self._batch_with(mine)
+                if batch:
+                    self._do(batch)
+            finally:
+                if turn:
+                    self._turn.release()
+            if not batch:  # another thread is doing it
+                wait([mine.answer], PATIENCE)
+        return mine.answer.result()
 
-    def _one_batch(self) -> None:
+    def _batch_with(self, mine: _Waiting[T, R]) -> Sequence[_Waiting[T, R]]:
+        """Take the first of those that wait; none if ``mine`` waits no more."""
         with self._lock:
+            if mine not in self._waiting:
+                return ()
             weights = itertools.accumulate(self._weight(each.item) for each in self._waiting)
             number = max(1, sum(weight <= self._most for weight in weights))
             batch, self._waiting = self._waiting[:number], self._waiting[number:]
+        return batch
+
+    def _do(self, batch: Sequence[_Waiting[T, R]]) -> None:
         try:
             answers = self._work([each.item for each in batch])
-            for each, answer in zip(batch, answers, strict=True):
-                if isinstance(answer, Exception):
-                    each.error = answer
-                else:
-                    each.answer = answer
-        except Exception as error:  # noqa: BLE001 - each waiting thread gets it
+            pairs = list(zip(batch, answers, strict=True))
+        except BaseException as error:
             for each in batch:
-                each.error = error
-        finally:
-            for each in batch:
-                each.done = True
+                each.answer.set_exception(error)
+            return
+        for each, answer in pairs:
+            if isinstance(answer, Exception):
+                each.answer.set_exception(answer)
+            else:
+                each.answer.set_result(answer)

@@ -22,8 +22,8 @@ from mistral_failover.agent.broker import ERRORS, Broker, forget
 from mistral_failover.agent.channel.interface import ChannelContext, ChannelError, channel_for
 from mistral_failover.agent.channel.links import BrokerUnavailable
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.errors import CloudError, translated
-from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.doctor.rights import ROLE, lacking, listed
 from mistral_failover.embedded import access
 from mistral_failover.embedded.errors import EmbeddedError
@@ -193,10 +193,9 @@ def _cloud(options: Options) -> Iterator[StartProblem]:
             f"{name} holds the password of {found.user}, which gives all rights of that user",
             f"openstack application credential create failover --role {ROLE}",
         )
-    for service, ask in _SERVICES.items():
+    for read in _READS:
         try:
-            with translated(f"ask {service}"):
-                ask(cloud)
+            read(cloud)
         except CloudError as error:
             yield _grave(error)
     for lack in unmet(cloud, all_needs()):
@@ -216,15 +215,12 @@ def _clouds_file() -> Iterator[StartProblem]:
             yield StartProblem(False, "CLOUDS_FILE_OPEN", error.message, error.remedy)
 
 
-def _servers(cloud: Cloud) -> Any:
-    return next(iter(cloud.compute.servers(details=False, limit=1)), None)
-
-
-_SERVICES: dict[str, Callable[[Cloud], Any]] = {
-    "Heat": lambda cloud: next(iter(cloud.heat.stacks.list(limit=1)), None),
-    "Nova": _servers,
-    "Cinder": lambda cloud: cloud.volumes.volumes.list(limit=1, detailed=False),
-}
+_READS: tuple[Callable[[Cloud], Any], ...] = (
+    lambda cloud: next(iter(cloud.heat.stacks.list(limit=1)), None),
+    lambda cloud: cloud.read("Nova", "/servers", params={"limit": 1}),
+    lambda cloud: cloud.volumes.volumes.list(limit=1, detailed=False),
+)
+"""One of each service that every failover needs."""
 
 
 def _channel(options: Options) -> Iterator[StartProblem]:

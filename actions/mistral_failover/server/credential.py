@@ -12,14 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from openstack import config as clouds
-
 from mistral_failover import private_files
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.errors import CloudError, translated
-from mistral_failover.cloud.guard import Unguarded
-from mistral_failover.cloud.session import session_for
-from mistral_failover.cloud.tokens import NO_RIGHTS
+from mistral_failover.cloud.errors import NO_RIGHTS, CloudError, translated
+from mistral_failover.cloud.session import entry_of, session_for
+from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.model.documents import load_json
 from mistral_failover.settings import Settings
 
@@ -120,7 +117,6 @@ def _remembered(file: Path, key: str) -> str | None:
 
 def _key(name: str) -> str:
     """Identify the credential, without its secret."""
-    with translated(f"read the entry {name} of clouds.yaml"):
-        auth = clouds.OpenStackConfig().get_one(cloud=name).config.get("auth", {})
+    auth = entry_of(name).config.get("auth", {})
     said = {k: v for k, v in auth.items() if not any(word in k for word in _SECRET)}
     return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()

@@ -193,7 +193,7 @@ class AlarmReceiver:
             if any(each.is_host_event for each in alarms):
                 # Nova says which members are there, and that takes its time.
                 return AcceptedAlarms((), self._passed_on(inputs, signature))
-            with _unavailable_on_errors(partial(self._forget, queue, first)):
+            with self._unavailable_on_errors(partial(self._forget, queue, first)):
                 taken = self._decided(queue, alarms, signature)
         if not first:
             rules = [each.verdict.rule for each in taken.decisions]
@@ -220,6 +220,20 @@ class AlarmReceiver:
         if first := self._first_of_members(queue, alarms):
             return inputs, alarms, first
         raise _too_many()
+
+    @contextmanager
+    def _unavailable_on_errors(self, undo: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Refuse the request if something fails, mostly because the state store does not answer:
+        the sender is to try again. ``undo`` is called before that."""
+        try:
+            yield
+        except Refused:
+            raise
+        except Exception as error:  # the sender is to try again
+            facts = self._request.caught(error, "taking an alarm of the webhook")
+            LOG.error("An alarm could not be decided: %s", facts["message"])
+            undo()
+            raise _unavailable("the state store does not answer") from error
 
     def _first_of_members(
         self, queue: _SenderQueue, alarms: Sequence[Alarm]
@@ -250,7 +264,7 @@ class AlarmReceiver:
             return
         try:
             found: dict[str, set[tuple[str, str]]] = {}
-            with _unavailable_on_errors():
+            with self._unavailable_on_errors():
                 members = self._database.reading(groups.members_in)
             for each in members:
                 for name in (each.group, each.server_id):
@@ -291,7 +305,8 @@ class AlarmReceiver:
                         if index not in found.decisions
                     }
                     answers[number] = replace(found, decisions={**found.decisions, **new})
-            except Exception as error:  # noqa: BLE001 - one alarm's error must not stop others
+            except Exception as error:  # one alarm's error must not stop others
+                self._request.caught(error, "deciding on an alarm of the webhook")
                 answers[number] = error
         event_hooks.after(self._request)
         return answers
@@ -401,7 +416,7 @@ class AlarmReceiver:
         execution's id follows from the signature, so a repeat after a crash in between starts
         nothing twice."""
         identity = signature and derived_id("alarm", self._project, signature)
-        with _unavailable_on_errors():
+        with self._unavailable_on_errors():
             if signature is not None:
                 known = self._database.reading(lambda tx: deliveries.taken(tx, signature))
                 if known is not None:
@@ -470,20 +485,6 @@ class _RateLimit:
         """Take more tokens for a request that was allowed, or give some back."""
         with self._lock:
             self._left -= cost
-
-
-@contextmanager
-def _unavailable_on_errors(undo: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Refuse the request if something fails, mostly because the state store does not answer: the
-    sender is to try again. ``undo`` is called before that."""
-    try:
-        yield
-    except Refused:
-        raise
-    except Exception as error:
-        LOG.exception("An alarm could not be decided.")
-        undo()
-        raise _unavailable("the state store does not answer") from error
 
 
 def _about(

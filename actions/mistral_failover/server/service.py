@@ -26,11 +26,11 @@ from mistral_failover.embedded.server import EmbeddedMistral
 from mistral_failover.embedded.settings import LOCAL_HTTP
 from mistral_failover.lab.emulator.client import EmulatorClient, EmulatorError
 from mistral_failover.metrics.families import Numbers
+from mistral_failover.metrics.numbers import of_server
 from mistral_failover.metrics.server import MetricsServer
 from mistral_failover.mistral.client import MistralClient, MistralError
-from mistral_failover.reports.metrics import of_server
 from mistral_failover.runtime import process
-from mistral_failover.runtime.errors import ActionError, describe
+from mistral_failover.runtime.errors import ActionError, caught, describe
 from mistral_failover.runtime.request import Request
 from mistral_failover.server import (
     addresses,
@@ -221,7 +221,11 @@ def _metrics(stack: ExitStack, options: Options) -> str | None:
     addresses.check_free(addresses.Address("127.0.0.1", port), "--metrics-port")
 
     def ask() -> Numbers:
-        return of_server(process.runtime(), all_projects=everything)
+        try:
+            return of_server(process.runtime(), all_projects=everything)
+        except SQLAlchemyError as error:
+            facts = caught(error, "reading the metrics")
+            raise ActionError(facts["code"], facts["message"], facts["remedy"]) from None
 
     return stack.enter_context(MetricsServer(ask, port, names=options.names)).url
 

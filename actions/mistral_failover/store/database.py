@@ -24,7 +24,7 @@ from sqlalchemy.pool import StaticPool
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-from mistral_failover.store import hooks, project_scope
+from mistral_failover.store import counters, hooks, project_scope
 from mistral_failover.store.project_scope import Scope
 from mistral_failover.store.transaction import ProjectTransaction, SqlTransaction
 
@@ -225,6 +225,7 @@ class Database:
             with turn, engine.begin() as connection:
                 tx = transaction(connection)
                 answer = function(tx)
+                counters.write(tx)
             hooks.committed(tx.to_tell)
             return answer
 
@@ -248,6 +249,11 @@ class ProjectStore:
     def __init__(self, database: Database, project_id: str) -> None:
         self._database = database
         self.project_id = project_id
+
+    @property
+    def of_none(self) -> ProjectStore:
+        """The state database as seen by what is no project's: rows of the project ""."""
+        return ProjectStore(self._database, "")
 
     def atomically(self, function: Callable[[ProjectTransaction], T]) -> T:
         """See :meth:`Database.atomically`."""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The current state of groups, for the metrics. Each function runs in one transaction: of one
-project, or of every project for the metrics of all of them (``reports.metrics``)."""
+project, or of every project for the metrics of all of them (``metrics.numbers``)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from mistral_failover.model.decisions import Decision
+from mistral_failover.store.counters import SWEEPS
 from mistral_failover.store.session import Session
 from mistral_failover.store.tables import (
     groups,
@@ -20,7 +21,6 @@ from mistral_failover.store.tables import (
     totals,
     traversals,
 )
-from mistral_failover.store.totals import SWEEPS
 from mistral_failover.store.views import BLOCKED_SINCE
 
 HOUR = 3600.0

@@ -14,7 +14,6 @@ import sqlalchemy as sa
 
 from mistral_failover.convergence.records import Action, Status, TraversalStatus
 from mistral_failover.model.goal import Goal
-from mistral_failover.store import totals
 from mistral_failover.store.records import BIRTH
 from mistral_failover.store.session import ProjectSession, Session
 from mistral_failover.store.tables import goals, groups, operations, resources, traversals
@@ -159,7 +158,6 @@ def _forget(tx: ProjectSession, group_id: str, version: str, spared: Set[str]) -
         sa.or_(operations.c.resource_id.in_(left), operations.c.traversal_id.in_(ended)),
         operations.c.resource_id.not_in(still_there),
     )
-    totals.keep(tx, group_id, traversals.c.id.in_(ended), over)
     tx.execute(operations.delete().where(over))
     tx.execute(resources.delete().where(resources.c.id.in_(left)))
     tx.execute(traversals.delete().where(traversals.c.id.in_(ended)))

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from mistral_failover.convergence.records import Action, GroupState, Status
 from mistral_failover.model.canonical import version_of
 from mistral_failover.model.ids import group_id
-from mistral_failover.store import goals, hooks, totals
+from mistral_failover.store import goals, hooks
 from mistral_failover.store.session import ProjectSession, Session
 from mistral_failover.store.tables import goals as goal_table
 from mistral_failover.store.tables import (
@@ -23,14 +23,15 @@ from mistral_failover.store.tables import (
     traversals,
 )
 
-_STATE = sa.select(
+_STATES = sa.select(
     groups.c.id,
     groups.c.project_id,
     groups.c.name,
     groups.c.definition_version,
     groups.c.current_traversal,
     groups.c.last_complete_goal,
-).where(groups.c.id == sa.bindparam("group_id"))
+)
+_STATE = _STATES.where(groups.c.id == sa.bindparam("group_id"))
 _OF_TRAVERSAL = (
     sa.select(*_STATE.selected_columns)
     .join(traversals, traversals.c.group_id == groups.c.id)
@@ -131,6 +132,12 @@ def get(tx: Session, identity: str) -> GroupState | None:
     """Return a group by its id, in a transaction of any kind. It is read without a lock."""
     row = tx.connection.execute(_STATE, {"group_id": identity}).one_or_none()
     return GroupState(*row) if row else None
+
+
+def states(tx: Session) -> list[GroupState]:
+    """Return every group: of the transaction's project, or of every project in a transaction of
+    every project."""
+    return [GroupState(*row) for row in tx.connection.execute(_STATES)]
 
 
 def of_traversal(tx: Session, traversal_id: str) -> GroupState | None:
@@ -358,12 +365,11 @@ def declared_lost_since(tx: ProjectSession, identity: str, member: str, at: floa
 
 def forget(tx: ProjectSession, group_id: str) -> None:
     """Delete a group and everything that belongs to it: goals, traversals, records, operations,
-    incidents, journal. Its counts are kept.
+    incidents, journal.
 
     Its members stay, because agents remember their last epoch. If a group is defined again under
     this name, it continues from there and never sends a command with an old epoch.
     """
-    totals.keep_group(tx, group_id)
     of_group = sa.select(traversals.c.id).where(traversals.c.group_id == group_id)
     for table in reversed(metadata.sorted_tables):
         if "traversal_id" in table.c and "group_id" not in table.c:

@@ -13,7 +13,6 @@ from mistral_failover.model.alarm_fact import AlarmFact
 from mistral_failover.model.decisions import AdmissionRule, Decision
 from mistral_failover.model.order import Order
 from mistral_failover.store import groups as known_groups
-from mistral_failover.store import totals
 from mistral_failover.store.session import ProjectSession
 from mistral_failover.store.tables import groups, incidents
 
@@ -125,7 +124,16 @@ def add(tx: ProjectSession, incident: Incident) -> None:
     """Record a new incident, with the current time."""
     now, number = tx.now(), tx.number()
     times = {"decided_at": now, "first_at": now, "last_at": now}
+    _count(tx, incident.id, incident.decision, incident.rule, incident.source)
     tx.insert(incidents, **{**incident.__dict__, **times, "number": number, "said": number})
+
+
+def _count(
+    tx: ProjectSession, incident_id: str, decision: Decision, rule: AdmissionRule, source: str
+) -> None:
+    """Count a decision on an incident."""
+    whose = "person" if source == OPERATOR else "alarm"
+    tx.count(incident_id, "incidents", Decision(decision).value, AdmissionRule(rule).value, whose)
 
 
 def report_again(tx: ProjectSession, incident_id: str) -> None:
@@ -141,6 +149,7 @@ def _mark_latest_report(tx: ProjectSession, incident_id: str) -> None:
 
 def count_duplicate(tx: ProjectSession, incident_id: str, times: int = 1) -> None:
     """Count other incidents with the same fact. They are not a report in this series."""
+    tx.count(incident_id, "repeats", value=times)
     tx.execute(
         incidents.update()
         .where(incidents.c.id == incident_id)
@@ -172,6 +181,7 @@ def count_repeat(
     )
     if not counted:
         return None
+    tx.count(incident_id, "repeats", value=times)
     which = sa.select(
         incidents.c.duplicate_of,
         incidents.c.traversal_id,
@@ -204,7 +214,9 @@ def decide(
 ) -> None:
     """Replace the decision on an incident; with a ``fact`` also the fact and the order, and with a
     ``group_id`` also the group."""
-    totals.keep_decision(tx, incident_id, (decision, rule))
+    known_as = _decision_of(tx, incident_id)
+    if (decision, rule) != (known_as.decision, known_as.rule):
+        _count(tx, incident_id, decision, rule, known_as.source)
     known: dict[str, Any] = {} if fact is None else {"fact": fact, "order": order}
     if group_id is not None:
         known["group_id"] = group_id
@@ -304,8 +316,14 @@ def dismiss(
         .values(decision=Decision.DISMISSED, sentence=sentence, decided_at=tx.clock())
     )
     if dismissed:
-        totals.keep_dismissed(tx, incident_id)
+        known_as = _decision_of(tx, incident_id)
+        _count(tx, incident_id, Decision.DISMISSED, known_as.rule, known_as.source)
     return dismissed
+
+
+def _decision_of(tx: ProjectSession, incident_id: str) -> Any:
+    query = sa.select(incidents.c.decision, incidents.c.rule, incidents.c.source)
+    return tx.connection.execute(query.where(incidents.c.id == incident_id)).one()
 
 
 def link(

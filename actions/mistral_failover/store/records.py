@@ -20,6 +20,7 @@ from mistral_failover.convergence.records import (
     Ticket,
     Unsettled,
 )
+from mistral_failover.store.counters import count_time
 from mistral_failover.store.session import Session, after
 from mistral_failover.store.tables import ASKED, members, operations, resources
 
@@ -109,11 +110,20 @@ _THIS = sa.and_(
     operations.c.token == sa.bindparam("this_token"),
 )
 _OF_RECORD = operations.c.resource_id == sa.bindparam("this_record")
-_CLOSED = (
-    operations.update()
-    .where(_OF_RECORD, _THIS)
-    .values(unknowns=operations.c.unknowns + sa.bindparam("more_unknowns"))
+_CLOSED = operations.update().where(_OF_RECORD, _THIS)
+_CLOSING = (
+    sa.select(
+        operations.c.key,
+        operations.c.group_id,
+        operations.c.verb,
+        operations.c.started_at,
+        resources.c.type,
+    )
+    .join(resources, resources.c.id == operations.c.resource_id)
+    .where(_OF_RECORD)
 )
+_CLOSING_THIS = _CLOSING.where(_THIS)
+_CLOSING_ALL = _CLOSING.where(sa.or_(_THIS, operations.c.status == OperationStatus.UNKNOWN))
 # A success, which overtakes what is unknown of its record.
 _DONE = (
     operations.update()
@@ -138,6 +148,13 @@ def _renewed(now: sa.ColumnElement[float]) -> sa.Update:
 def _unsettled(now: sa.ColumnElement[float]) -> sa.Select[Any]:
     """Return the requests that may still take effect."""
     return _UNSETTLED.where(resources.c.settles_at > now)
+
+
+@functools.lru_cache(64)
+def _closing(now: sa.ColumnElement[float], ok: bool) -> sa.Select[Any]:
+    """Return the query of the operations that end by an outcome, and of the time: a success
+    overtakes what is unknown of its record."""
+    return (_CLOSING_ALL if ok else _CLOSING_THIS).add_columns(now)
 
 
 class Records(Session):
@@ -191,15 +208,14 @@ class Records(Session):
             )
         )
         if broken:
-            self.execute(
-                operations.update()
-                .where(
-                    operations.c.resource_id == record.id,
-                    operations.c.token == record.token,
-                    operations.c.status == OperationStatus.STARTED,
-                )
-                .values(status=OperationStatus.UNKNOWN, unknowns=operations.c.unknowns + 1)
+            running = (
+                operations.c.resource_id == record.id,
+                operations.c.token == record.token,
+                operations.c.status == OperationStatus.STARTED,
             )
+            for verb in self.connection.execute(sa.select(operations.c.verb).where(*running)):
+                self.count(record.group_id, "unknowns", record.type, verb[0])
+            self.execute(operations.update().where(*running).values(status=OperationStatus.UNKNOWN))
         return broken
 
     def renew(self, lock: Lock) -> bool:
@@ -282,12 +298,29 @@ class Records(Session):
             "this_record": ticket.node.resource_id,
         }
         now = self.clock()
+        closing = _closing(now, outcome.ok)
+        for row in self.connection.execute(closing, here).all():
+            self._count_end(row, ticket, outcome)
         if outcome.ok:
             self.change(_DONE, {**here, "this_result": result}, ended_at=now)
             return
-        # A try that is repeated because a service was away is no process that died.
-        here["more_unknowns"] = 1 if outcome.unknown and not outcome.transient else 0
         self.change(_CLOSED, here, status=_status(outcome), result=result, ended_at=now)
+
+    def _count_end(self, row: Any, ticket: Ticket, outcome: Outcome) -> None:
+        """Count the end of an operation: this one, or one that it overtakes. ``row``: as
+        :func:`_closing` reads it."""
+        labels = row.type, row.verb
+        if row.key != ticket.key:
+            self.count(row.group_id, "operations", *labels, OperationStatus.OVERTAKEN.value)
+        elif outcome.ok:
+            self.count(row.group_id, "operations", *labels, OperationStatus.DONE.value)
+            seconds = row[-1] - row.started_at
+            count_time(self, row.group_id, "operation_seconds", labels, seconds)
+        elif not outcome.unknown:
+            self.count(row.group_id, "operations", *labels, OperationStatus.FAILED.value)
+        elif not outcome.transient:
+            # A try that is repeated because a service was away is no process that died.
+            self.count(row.group_id, "unknowns", *labels)
 
     def insert_records(self, records: Iterable[Record], now: float) -> None:
         """Insert new records with the creation time ``now``."""

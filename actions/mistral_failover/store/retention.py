@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Delete old incidents, journal entries and plans by policy, a batch at a time.
 
-Each function runs in one transaction, deletes at most ``batch`` rows, and returns their number. The
-counts of deleted rows are kept. These rows are never deleted:
+Each function runs in one transaction, deletes at most ``batch`` rows, and returns their number.
+These rows are never deleted:
 
 - incidents that wait for an operator, or for their traversal to begin (admission limits their
   number);
@@ -19,7 +19,6 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from mistral_failover.model.decisions import Decision
-from mistral_failover.store import counting, totals
 from mistral_failover.store.incidents import LOOKS_FOR_MEMBERS, OPERATOR
 from mistral_failover.store.plans import REMEMBERED
 from mistral_failover.store.session import ProjectSession
@@ -89,7 +88,6 @@ def purge_incidents(tx: ProjectSession, *, keep: int, older_than: float, batch: 
     known = list(tx.connection.execute(found).scalars())
     rows = _locked(tx, incidents.c.id, known, over)
     these = incidents.c.id.in_(rows)
-    totals.add(tx, None, counting.of_incidents(tx, these) if rows else {})
     return tx.execute(incidents.delete().where(these)) if rows else 0
 
 
@@ -134,8 +132,6 @@ def _purge_entries(tx: ProjectSession, group: Any, keep: int, older_than: float,
     if not rows:
         return 0
     these = journal.c.id.in_(rows)
-    of_it = sa.select(groups.c.id).where(groups.c.id == group.id)
-    totals.add(tx, group.id, counting.of_journal(tx, of_it, these))
     return tx.execute(journal.delete().where(these))
 
 

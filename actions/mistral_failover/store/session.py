@@ -50,6 +50,10 @@ class Session:
     ) -> None:
         self.connection = connection
         self.clock = clock
+        self.counted: dict[tuple[str | None, str, tuple[str, ...]], float] = {}
+        """What the transaction counts, by owner, name and labels; see :meth:`count`."""
+        self.projects: dict[str, str] = {}
+        """The projects of the groups that the transaction has read."""
 
     def now(self) -> float:
         """Return the database's time, in seconds since the epoch."""
@@ -65,6 +69,15 @@ class Session:
         assert made is not None  # of one row
         self.connection.execute(_NUMBERED, {"made": made.id})
         return int(made.id)
+
+    def count(self, owner: str | None, name: str, *labels: str, value: float = 1.0) -> None:
+        """Count an event for the metrics, when the transaction is committed (``store.counters``).
+
+        ``owner``: the id of its group; in a transaction of one project any id of what it is about,
+        None if there is none.
+        """
+        key = owner, name, labels
+        self.counted[key] = self.counted.get(key, 0.0) + value
 
     def insert(self, table: sa.Table, **values: Any) -> None:
         """Insert one row."""

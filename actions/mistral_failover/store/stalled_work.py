@@ -89,16 +89,19 @@ class BlockedByVolume:
     due: bool
 
 
-def stalled(tx: ProjectSession, group_id: str | None, quiet: float) -> list[Stalled]:
+def stalled(
+    tx: ProjectSession, group_id: str | None, quiet: float, *, asked_for: bool = False
+) -> list[Stalled]:
     """Return the traversals with a ready node that no worker carries out, one row each.
 
     A lock whose lease is over means that its owner is dead. If the lock is free, a worker may be
     about to take it. So it counts only if the traversal has no journal entry for ``quiet`` seconds,
     or if the last entry says that a stopping process handed its work back. Neither counts within
     ``quiet`` seconds after a sweep took over the traversal, so that only one of two simultaneous
-    sweeps does so.
+    sweeps does so. That sweep's process may have died since: ``asked_for``, by an operator, it
+    counts at once.
     """
-    query = _stalled(tx.clock(), group_id is not None)
+    query = _stalled(tx.clock(), group_id is not None, asked_for)
     here = _here(tx, group_id) | {"quiet": quiet}
     found: dict[str, Stalled] = {}
     for row in tx.connection.execute(query, here):
@@ -115,15 +118,14 @@ def _here(tx: ProjectSession, group_id: str | None) -> dict[str, Any]:
 
 
 @functools.lru_cache(_BUILT)
-def _stalled(now: sa.ColumnElement[float], of_group: bool) -> sa.Select[Any]:
+def _stalled(now: sa.ColumnElement[float], of_group: bool, asked_for: bool) -> sa.Select[Any]:
     here = (journal.c.group_id == groups.c.id, journal.c.traversal_id == nodes.c.traversal_id)
-    heard = sa.exists().where(*here, journal.c.at > now - _QUIET)
-    swept = sa.exists().where(
-        *here, journal.c.at > now - _QUIET, journal.c.kind == JournalKind.SWEEP
-    )
+    lately, by_sweep = journal.c.at > now - _QUIET, journal.c.kind == JournalKind.SWEEP
+    heard = sa.exists().where(*here, lately, sa.not_(by_sweep))
+    swept = sa.exists().where(*here, lately, by_sweep)
     last = (
         sa.select(journal.c.kind)
-        .where(*here)
+        .where(*here, sa.not_(by_sweep))
         .order_by(journal.c.id.desc())
         .limit(1)
         .correlate(groups, nodes)
@@ -150,25 +152,27 @@ def _stalled(now: sa.ColumnElement[float], of_group: bool) -> sa.Select[Any]:
                 ),
                 resources.c.lease_until <= now,
             ),
-            sa.not_(swept),
             # While it waits for a service, a loop retries it in time.
             sa.or_(nodes.c.next_try.is_(None), nodes.c.next_try <= now - _QUIET),
         )
         .order_by(groups.c.name, nodes.c.node)
     )
+    query = query if asked_for else query.where(sa.not_(swept))
     return query.where(_ONE) if of_group else query
 
 
-def chain_waits(tx: ProjectSession, group_id: str | None, quiet: float) -> list[ChainWait]:
+def chain_waits(
+    tx: ProjectSession, group_id: str | None, quiet: float, *, asked_for: bool = False
+) -> list[ChainWait]:
     """Return the traversals in which every ready node waits for the chain to open the next stage,
-    without a journal entry for ``quiet`` seconds."""
-    query = _chain_waits(tx.clock(), group_id is not None)
+    without a journal entry for ``quiet`` seconds. ``asked_for``: as in :func:`stalled`."""
+    query = _chain_waits(tx.clock(), group_id is not None, asked_for)
     here = _here(tx, group_id) | {"quiet": quiet}
     return [ChainWait(*row) for row in tx.connection.execute(query, here)]
 
 
 @functools.lru_cache(_BUILT)
-def _chain_waits(now: sa.ColumnElement[float], of_group: bool) -> sa.Select[Any]:
+def _chain_waits(now: sa.ColumnElement[float], of_group: bool, asked_for: bool) -> sa.Select[Any]:
     waiting = (
         nodes.c.traversal_id == traversals.c.id,
         nodes.c.status == NodeStatus.WAITING,
@@ -194,6 +198,7 @@ def _chain_waits(now: sa.ColumnElement[float], of_group: bool) -> sa.Select[Any]
                     journal.c.group_id == groups.c.id,
                     journal.c.traversal_id == traversals.c.id,
                     journal.c.at > now - _QUIET,
+                    journal.c.kind != JournalKind.SWEEP if asked_for else sa.true(),
                 )
             ),
         )
@@ -240,7 +245,7 @@ def _confirmed_fences(of_group: bool) -> sa.Select[Any]:
 @dataclass(frozen=True)
 class TargetDown:
     """A node that waits because the ``server`` of its ``member`` can take nothing: ``why``, in
-    words. ``evidence`` and ``held`` as in ``cloud.volume_errors.target_down``; ``error``: of its
+    words. ``evidence`` and ``held`` as in ``cloud.volume_holders.target_down``; ``error``: of its
     latest try."""
 
     ready: Ready

@@ -148,15 +148,7 @@ class SyncPoints(Session):
             )
 
     def drop_sync_points(self, traversal_id: str) -> None:
-        """Delete the sync points of a traversal, and add their deferrals to it."""
-        deferred = sa.select(sa.func.coalesce(sa.func.sum(nodes.c.deferrals), 0)).where(
-            nodes.c.traversal_id == traversal_id
-        )
-        self.execute(
-            traversals.update()
-            .where(traversals.c.id == traversal_id)
-            .values(deferrals=traversals.c.deferrals + deferred.scalar_subquery())
-        )
+        """Delete the sync points of a traversal."""
         self.execute(edges.delete().where(edges.c.traversal_id == traversal_id))
         self.execute(nodes.delete().where(nodes.c.traversal_id == traversal_id))
 
@@ -209,12 +201,11 @@ class SyncPoints(Session):
         self.execute(
             nodes.update()
             .where(*_node_is(traversal_id, node.key))
-            .values(
-                deferred_to=holder,
-                deferred_at=self.clock(),
-                deferrals=nodes.c.deferrals + 1,
-            )
+            .values(deferred_to=holder, deferred_at=self.clock())
         )
+        of = sa.select(traversals.c.group_id).where(traversals.c.id == traversal_id)
+        if (group_id := self.connection.execute(of).scalar_one_or_none()) is not None:
+            self.count(group_id, "deferrals")
 
     def ready_nodes(self, traversal_id: str) -> list[Node]:
         return _parsed(self.connection.execute(_READY, {"this_traversal": traversal_id}))

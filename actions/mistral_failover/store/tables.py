@@ -215,7 +215,6 @@ traversals = _table(
     sa.Column("started_at", _Time, nullable=False),
     sa.Column("ended_at", _Time),
     sa.Column("back", sa.Boolean, nullable=False, server_default=sa.false()),
-    sa.Column("deferrals", sa.Integer, nullable=False, server_default="0"),
     sa.Column("through", sa.SmallInteger),
     _id("follows", index=True),
     _id(
@@ -275,7 +274,6 @@ nodes = _table(
     sa.Column("reason", _Reason),
     sa.Column("deferred_to", sa.String(255)),
     sa.Column("deferred_at", _Time),
-    sa.Column("deferrals", sa.Integer, nullable=False, server_default="0"),
     sa.Column("stage", sa.SmallInteger, nullable=False, server_default="0"),
     sa.Column("waiting_for", _Reason),
     sa.Column("waiting_since", _Time),
@@ -303,7 +301,6 @@ operations = _table(
     sa.Column("goal_version", sa.String(64), nullable=False),
     _one_of("status", OperationStatus),
     sa.Column("attempts", sa.Integer, nullable=False),
-    sa.Column("unknowns", sa.Integer, nullable=False, server_default="0"),
     sa.Column("owner", sa.String(255), nullable=False),
     sa.Column("token", sa.Integer, nullable=False),
     sa.Column("intent", PlainJson, nullable=False),

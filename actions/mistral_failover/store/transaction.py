@@ -25,6 +25,7 @@ from mistral_failover.convergence.records import (
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.text import clean
 from mistral_failover.store import goals as kept_goals
+from mistral_failover.store.counters import KINDS, count_time
 from mistral_failover.store.hooks import EVENTS
 from mistral_failover.store.records import COLUMNS, Records, read_record
 from mistral_failover.store.session import ProjectSession
@@ -89,6 +90,9 @@ _PARTS = (
     len(_TRAVERSAL_COLUMNS) + len(STATE_COLUMNS) + len(COLUMNS),
 )
 _STATUS = _TRAVERSAL_COLUMNS.index(traversals.c.status)
+_ENDING = sa.select(
+    traversals.c.group_id, traversals.c.back, traversals.c.started_at, traversals.c.ended_at
+)
 _next = traversals.alias()
 _FOLLOWED = (
     sa.select(*_TRAVERSAL_COLUMNS, _next.c.id.label("next"))
@@ -127,6 +131,7 @@ class SqlTransaction(Records, SyncPoints):
             return None
         *values, hook = row
         state = GroupState(*values)
+        self.projects[state.id] = state.project_id
         if hook is not None:
             self._hooked.add(state.id)
         return state
@@ -216,6 +221,7 @@ class SqlTransaction(Records, SyncPoints):
             started_at=now,
             number=self.number(),
         )
+        self.count(traversal.group_id, "traversals_started")
         self.insert_records(plan.new, now)
         for record_ids in _chunks(plan.kept):
             self.execute(
@@ -267,11 +273,24 @@ class SqlTransaction(Records, SyncPoints):
             replaceable = traversals.c.status == TraversalStatus.BLOCKED
         elif status == TraversalStatus.BLOCKED:
             replaceable = traversals.c.status == TraversalStatus.IN_PROGRESS
-        self.execute(
+        query = _ENDING.add_columns(self.clock()).where(traversals.c.id == traversal_id)
+        before = self.connection.execute(query).one_or_none() if ended is not None else None
+        changed = self.changed(
             traversals.update()
             .where(traversals.c.id == traversal_id, replaceable)
             .values(status=status, reason=reason, ended_at=ended, **changes)
         )
+        if changed and before is not None and before.ended_at is None:
+            self._count_outcome(before, status)
+
+    def _count_outcome(self, before: Any, status: TraversalStatus) -> None:
+        """Count the outcome of a traversal. ``before``: its :data:`_ENDING`, and the time."""
+        came_back = before.back and status == TraversalStatus.COMPLETE
+        outcome = "RETURNED" if came_back else TraversalStatus(status).value
+        self.count(before.group_id, "traversals", outcome)
+        if status != TraversalStatus.SUPERSEDED:
+            seconds = before[-1] - before.started_at
+            count_time(self, before.group_id, "traversal_seconds", (outcome,), seconds)
 
     def set_last_complete_goal(self, group_id: str, goal_version: str) -> None:
         self.execute(
@@ -306,6 +325,8 @@ class SqlTransaction(Records, SyncPoints):
     ) -> None:
         if kind in EVENTS and group_id in self._hooked:
             self.to_tell.add(group_id)
+        if kind in KINDS:
+            self.count(group_id, "journal", JournalKind(kind).value)
         self.insert(
             journal,
             group_id=group_id,

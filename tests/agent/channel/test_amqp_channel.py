@@ -12,7 +12,7 @@ from mistral_failover.agent.broker import Broker, wait
 from mistral_failover.agent.channel import amqp, conversation
 from mistral_failover.agent.channel.interface import ChannelContext, ChannelError, channel_for
 from mistral_failover.agent.local import MemoryChannel
-from mistral_failover.cloud.guard import LeaseLost, Unguarded
+from mistral_failover.cloud.transport import LeaseLost, Unguarded
 from support.channels import SECRET, Lease, command, failure, until
 from support.scripted_agent import ScriptedAgent
 

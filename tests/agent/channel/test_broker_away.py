@@ -19,8 +19,7 @@ from mistral_failover.agent.channel.interface import (
     ChannelError,
     channel_for,
 )
-from mistral_failover.cloud.guard import Unguarded
-from mistral_failover.cloud.session import GuardedSession
+from mistral_failover.cloud.transport import GuardedSession, Unguarded
 from mistral_failover.runtime.errors import describe
 from support.channels import command
 

@@ -16,7 +16,7 @@ from mistral_failover.agent.channel.interface import (
     channel_for,
 )
 from mistral_failover.agent.wire import Address
-from mistral_failover.cloud.guard import LeaseLost, Unguarded
+from mistral_failover.cloud.transport import LeaseLost, Unguarded
 from support.agents import SECRET, Node, shell, until
 
 EPOCH = 3

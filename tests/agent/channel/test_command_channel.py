@@ -14,7 +14,7 @@ from mistral_failover.agent.channel.interface import (
     channel_for,
 )
 from mistral_failover.agent.wire import Address
-from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.transport import Unguarded
 from support.waiting import until
 
 

@@ -13,7 +13,7 @@ from mistral_failover.agent.channel.interface import (
     channel_for,
 )
 from mistral_failover.agent.wire import Address
-from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.transport import Unguarded
 
 MEANS = ChannelContext(Session(), Unguarded())
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import re
-from pathlib import Path
 
 import pytest
 import yaml
@@ -15,6 +13,7 @@ from mistral_failover.agent.daemon import config
 from mistral_failover.agent.daemon.config_reader import ConfigError
 from mistral_failover.agent.wire import server_key
 from support.agents import GROUP_ID, GROUP_KEY, MEMBER_KEY, PROJECT, SERVER
+from support.pages import page, rows, section
 
 KEY = MEMBER_KEY.hex()
 PASSWORD = "Tr0ub4dor"
@@ -301,7 +300,5 @@ def secret_broker(tmp_path):
 
 
 def test_every_key_is_documented_and_no_other():
-    page = (Path(__file__).parents[3] / "docs" / "agent.md").read_text("utf-8")
-    cells = re.findall(r"^\| (`.*?) \|", page.split("## What happens when")[0], re.M)
-    documented = [key for cell in cells for key in re.findall(r"`(\w+)`", cell)]
+    documented = list(rows(section(page("reference"), "The agent's file")))
     assert sorted(documented) == sorted([*config._KEYS, *config._COMMAND_KEYS])

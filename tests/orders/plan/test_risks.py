@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from mistral_failover.actions import orders, suspensions
-from mistral_failover.cloud.guard import Unguarded
 from mistral_failover.cloud.servers import ServerState, server_state
+from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.cloud.volumes import attach
 from mistral_failover.model.alarm_fact import AlarmFact
 from mistral_failover.orders.plan import steps

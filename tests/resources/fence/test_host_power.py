@@ -21,7 +21,7 @@ import pytest
 from mistral_failover.cloud import hosts
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import HandedBack
+from mistral_failover.cloud.transport import HandedBack
 from mistral_failover.resources.fence import host_power, power
 from mistral_failover.store import host_fences
 from support.fencing import AGENT, PASSWORD, PROJECT, Fencing, since

@@ -11,8 +11,8 @@ from sqlalchemy.exc import OperationalError
 from mistral_failover.agent.channel.interface import ChannelError, Command, CommandResult, Heartbeat
 from mistral_failover.cloud import servers
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import LeaseLost
 from mistral_failover.cloud.servers import Evidence, ServerState
+from mistral_failover.cloud.transport import LeaseLost
 from mistral_failover.runtime.errors import ActionError, describe
 from support.fence_attempts import NOT_GONE, OFF, STILL_ON, Attempt, nova_has_it_in, observed
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mistral_failover.cloud.guard import HandedBack
+from mistral_failover.cloud.transport import HandedBack
 from mistral_failover.resources.fence import programs
 
 SECRET = "s3cret-of-the-board"

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import NoLongerNeeded, Unguarded
+from mistral_failover.cloud.transport import NoLongerNeeded, Unguarded
 from mistral_failover.resources.fence import watch
 from mistral_failover.resources.fence.watch import WatchfulGuard
 

@@ -10,7 +10,7 @@ import pytest
 
 from mistral_failover.agent.channel.interface import CommandResult
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import LeaseLost, NoLongerNeeded
+from mistral_failover.cloud.transport import LeaseLost, NoLongerNeeded
 from mistral_failover.mistral.api import Failure, Outcome
 from mistral_failover.model.ids import derived_id
 from support.fence_attempts import STILL_ON, Attempt, nova_has_it_in, observed

@@ -19,7 +19,7 @@ from mistral_failover.agent.broker import CALL, Broker, Unroutable, wait
 from mistral_failover.agent.channel.interface import ChannelError, Command, CommandResult
 from mistral_failover.agent.channel.links import BrokerUnavailable, Link, Links
 from mistral_failover.agent.wire import Address
-from mistral_failover.cloud.guard import Guard
+from mistral_failover.cloud.transport import Guard
 from mistral_failover.fault_points import reach
 from mistral_failover.model.text import clean
 

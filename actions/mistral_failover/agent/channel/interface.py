@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from keystoneauth1.session import Session
 
 from mistral_failover.agent.wire import Address
-from mistral_failover.cloud.guard import Guard
+from mistral_failover.cloud.transport import Guard
 
 # Scheme -> "module:class"; a class is called with (url, context).
 _AMQP = "mistral_failover.agent.channel.amqp:AmqpChannel"

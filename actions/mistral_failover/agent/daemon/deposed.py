@@ -15,6 +15,7 @@ from mistral_failover.agent.daemon.journal import Journal, ProcessIdentity
 from mistral_failover.agent.daemon.messages import OWN
 from mistral_failover.agent.daemon.settings import AgentConfig
 from mistral_failover.agent.daemon.worker import Program, Steps, drive
+from mistral_failover.defects import defect
 from mistral_failover.fault_points import reach
 
 LOG = logging.getLogger(__name__)
@@ -38,8 +39,8 @@ class DeposedCleanup:
         outcome. Return whether everything is stopped; if not, it is to be tried again."""
         try:
             failed = yield from self._attempt(epoch)
-        except Exception:
-            LOG.exception("The agent failed to stop what an earlier epoch left running")
+        except Exception as error:
+            defect(error, "the agent stopped what an earlier epoch left running")
             failed = "the agent failed"
         if self.cut_off.is_set():
             return False

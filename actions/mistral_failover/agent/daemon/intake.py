@@ -14,6 +14,7 @@ from mistral_failover.agent.broker import ERRORS, Broker, forget, reading_channe
 from mistral_failover.agent.daemon.backoff import Backoff
 from mistral_failover.agent.daemon.dispatcher import CommandDispatcher
 from mistral_failover.agent.wire import Address
+from mistral_failover.defects import defect
 
 LOG = logging.getLogger(__name__)
 
@@ -73,8 +74,8 @@ class Intake:
                         type(error).__name__,
                     )
                 told = True
-            except Exception:
-                LOG.exception("The agent failed while it read messages")
+            except Exception as error:
+                defect(error, "the agent read messages")
             if stop.is_set():
                 return
             if time.monotonic() - began > _SETTLED:

@@ -15,6 +15,7 @@ from mistral_failover.agent.broker import ERRORS, Broker, forget, wait
 from mistral_failover.agent.daemon.backoff import Backoff
 from mistral_failover.agent.daemon.outbox import Message, Outbox
 from mistral_failover.agent.wire import HEARTBEATS, Address
+from mistral_failover.defects import defect
 from mistral_failover.fault_points import reach
 
 LOG = logging.getLogger(__name__)
@@ -116,8 +117,8 @@ class ResultPublisher(threading.Thread):
                     pauses.reset()
                 else:
                     self._rest(pauses.next())
-            except Exception:
-                LOG.exception("The agent failed to send messages")
+            except Exception as error:
+                defect(error, "the agent sent messages")
                 self._end.wait(pauses.next())
 
     def finish(self, seconds: float) -> None:

@@ -22,6 +22,7 @@ from mistral_failover.agent.daemon.dispatcher import CommandDispatcher, Job, ela
 from mistral_failover.agent.daemon.journal import Journal, JournalEntry, ProcessIdentity, State
 from mistral_failover.agent.daemon.messages import Refused
 from mistral_failover.agent.daemon.settings import AgentConfig, CommandSpec
+from mistral_failover.defects import defect
 from mistral_failover.fault_points import reach
 
 LOG = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ def drive(steps: Steps[_T]) -> _T:
         while True:
             try:
                 ended = _run(program)
-            except Exception as error:  # noqa: BLE001 - the work's own handlers judge it
+            except Exception as error:  # the work's own handlers judge it
                 program = steps.throw(error)
             else:
                 program = steps.send(ended)
@@ -106,13 +107,15 @@ class Worker:
         request = job.request
         try:
             document = yield from self._outcome(job)
-        except Exception:
-            LOG.exception("%s (%s) failed in the agent", request.name, request.id)
+        except Exception as error:
+            LOG.error("%s (%s) failed in the agent", request.name, request.id)
+            defect(error, "the agent ran a command")
             document = self._after_a_failure(job)
         try:
             self._desk.end(job, document)
-        except Exception:
-            LOG.exception("The outcome of %s (%s) cannot be sent", request.name, request.id)
+        except Exception as error:
+            LOG.error("The outcome of %s (%s) cannot be sent", request.name, request.id)
+            defect(error, "the agent sent an outcome")
             # Its lane must become free; a sender that asks again gets the recorded outcome.
             self._desk.end(job, None)
 

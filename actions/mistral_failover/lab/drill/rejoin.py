@@ -10,7 +10,7 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 
 from mistral_failover.agent.channel.interface import Channel, ChannelError, Command, Heartbeat
 from mistral_failover.agent.wire import UNKNOWN_COMMAND, Address
-from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.lab.drill.scene import Scene, SceneError
 from mistral_failover.model.ids import group_id
 from mistral_failover.runtime.process import runtime

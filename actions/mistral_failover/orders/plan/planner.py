@@ -14,7 +14,7 @@ from shlex import join
 from typing import Any
 
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.convergence.dry_run import DryRunStep, dry_run_steps
 from mistral_failover.convergence.graph import plan_traversal
 from mistral_failover.convergence.records import GroupState
@@ -35,7 +35,7 @@ from mistral_failover.orders.plan.documents import PlanDocument, PlannedOrder
 from mistral_failover.orders.plan.preconditions import Preconditions
 from mistral_failover.orders.plan.risks import RiskContext, risks
 from mistral_failover.orders.verbs import verb_named
-from mistral_failover.runtime.errors import ActionError, describe
+from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import find_by_short_id, unknown
 from mistral_failover.store import groups, incidents, plans
@@ -168,7 +168,7 @@ def _compared(request: Request, kept: StoredPlan, state: GroupState) -> _PlanDra
     except CloudError:
         raise
     except Exception as error:
-        facts = describe(error)
+        facts = request.caught(error, "drawing a plan again")
         if facts["code"] == "UNEXPECTED" and not isinstance(error, operator_order.NothingToDo):
             raise
         why = str(error) if isinstance(error, operator_order.NothingToDo) else facts["message"]

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.cloud.volumes import resolve_volumes
 from mistral_failover.convergence.records import Record, Traversal
 from mistral_failover.groups import candidates

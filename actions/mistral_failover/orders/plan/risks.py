@@ -10,9 +10,9 @@ from shlex import quote
 
 from mistral_failover.alarms.admission import HOUR
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.errors import CloudError, translated
-from mistral_failover.cloud.guard import Unguarded
-from mistral_failover.cloud.url_paths import stack_segments
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.stacks import stack_shown
+from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.convergence.records import Record, TraversalStatus
 from mistral_failover.groups import agent_health
 from mistral_failover.groups.agent_health import sends_commands
@@ -296,8 +296,7 @@ def _agents(case: RiskContext) -> Iterator[Risk]:
 
 def _stack(case: RiskContext, cloud: Cloud) -> Iterator[Risk]:
     name = case.snapshot.group.stack
-    with translated(f"read stack {name}"):
-        stack = cloud.heat.stacks.get(stack_segments(name), resolve_outputs=False)
+    stack = stack_shown(cloud, name)
     action, _, status = stack.stack_status.partition("_")
     if status == TraversalStatus.IN_PROGRESS:
         yield risk(

@@ -6,12 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from mistral_failover.cloud import volume_errors
+from mistral_failover.cloud import volume_holders
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.volume_holders import MULTIATTACH, SERVER_ID, state_of, volume_of
-from mistral_failover.cloud.volume_move import boots_from
-from mistral_failover.cloud.volumes import resolve_volume
+from mistral_failover.cloud.volumes import boots_from, resolve_volume
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.goal import ATTACHMENT, Goal
 from mistral_failover.orders.plan.documents import PlanStep
@@ -66,7 +65,7 @@ def _of(volume: Any, name: str, ours: set[str]) -> Iterator[Trouble]:
     shared = bool(MULTIATTACH.of(volume))
     held = [attached for attached in volume.attachments if SERVER_ID.of(attached)]
     if volume.status.startswith("error"):
-        error = volume_errors.broken(volume)
+        error = volume_holders.broken(volume)
         yield error.code, f"{name}: {error.message}", error.remedy
     elif volume.status in _ON_ITS_WAY:
         yield (
@@ -76,10 +75,10 @@ def _of(volume: Any, name: str, ours: set[str]) -> Iterator[Trouble]:
             "help.",
         )
     if any(boots_from(volume, attached) for attached in held):
-        error = volume_errors.is_root(volume.id, held[0]["server_id"])
+        error = volume_holders.is_root(volume.id, held[0]["server_id"])
         yield error.code, f"{name}: {error.message}", error.remedy
     elif not shared and any(attached["server_id"] not in ours for attached in held):
-        error = volume_errors.in_use(volume)
+        error = volume_holders.in_use(volume)
         yield (
             error.code,
             (f"{name} is attached to a server that does not belong to the group"),

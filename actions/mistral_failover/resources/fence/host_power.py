@@ -66,7 +66,7 @@ def _watching(attempt: FenceAttempt, known: Devices) -> Callable[[Permit], tuple
     known. If Ceph, Cinder or Nova cannot be asked about a volume, its last answer counts; without
     any answer it contradicts nothing."""
     from mistral_failover.cloud.errors import CloudError
-    from mistral_failover.cloud.guard import LeaseLost
+    from mistral_failover.cloud.transport import LeaseLost
     from mistral_failover.resources.fence import ceph, power, storage
     from mistral_failover.resources.fence.watch import going
 

@@ -18,10 +18,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from mistral_failover.agent.channel.interface import ChannelError
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud import servers
-from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import LeaseLost, NoLongerNeeded
+from mistral_failover.cloud.errors import NO_RIGHTS, CloudError
 from mistral_failover.cloud.servers import Evidence
-from mistral_failover.cloud.tokens import NO_RIGHTS
+from mistral_failover.cloud.transport import LeaseLost, NoLongerNeeded
 from mistral_failover.convergence.records import Action, Record
 from mistral_failover.fault_points import reach
 from mistral_failover.mistral.operation_documents import OperationDocument
@@ -31,7 +30,7 @@ from mistral_failover.model.types import ResourceType
 from mistral_failover.resources.activation import stop_command
 from mistral_failover.resources.fence.rung import FenceAttempt, FenceRung, FenceTarget
 from mistral_failover.resources.operation_context import OperationContext
-from mistral_failover.runtime.errors import ActionError, masked
+from mistral_failover.runtime.errors import ActionError, caught, masked
 from mistral_failover.runtime.remedies import confirm_command
 from mistral_failover.store.groups import MemberRow
 
@@ -177,8 +176,9 @@ def _depose(tools: OperationContext, attempt: FenceAttempt) -> None:
         reach("depose.before")
         try:
             tools.channel.depose(address, member.epoch)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the ladder is to be climbed
+        except Exception as error:  # whatever it is, the ladder is to be climbed
             _raise_ours(error)
+            caught(error, "telling an agent that its epoch has ended")
             said = f"depose: {_words(error)}"
             if said not in attempt.tried and attempt.target.stops:  # else no agent is in question
                 attempt.tried.append(said)

@@ -27,9 +27,8 @@ from mistral_failover.agent.channel.interface import Channel, ChannelError, Hear
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud import hosts
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import Guard, Listener
-from mistral_failover.cloud.tokens import NO_RIGHTS
+from mistral_failover.cloud.errors import NO_RIGHTS, CloudError
+from mistral_failover.cloud.transport import Guard, Listener
 from mistral_failover.fault_points import reach
 from mistral_failover.resources.fence import agents
 from mistral_failover.resources.fence.agents import Power

@@ -67,11 +67,11 @@ class Quiesce(FenceRung):
         from mistral_failover.agent.channel.interface import ChannelError, Command
         from mistral_failover.agent.wire import Address
         from mistral_failover.cloud.errors import CloudError
-        from mistral_failover.cloud.guard import NoLongerNeeded
         from mistral_failover.cloud.servers import Evidence
+        from mistral_failover.cloud.transport import NoLongerNeeded
         from mistral_failover.model.ids import derived_id
         from mistral_failover.resources.commands import run_command
-        from mistral_failover.runtime.errors import ActionError
+        from mistral_failover.runtime.errors import ActionError, caught
 
         operation, member = attempt.operation, attempt.target.member
         if attempt.target.without_stop_command:
@@ -91,7 +91,8 @@ class Quiesce(FenceRung):
                 run_command(attempt.tools.channel, command)
             except (ActionError, ChannelError, CloudError, NoLongerNeeded, SQLAlchemyError):
                 raise
-            except Exception as error:  # noqa: BLE001 - no client of a broker holds a fence up
+            except Exception as error:  # no client of a broker holds a fence up
+                caught(error, "sending the stop commands of a fence")
                 said = f"the command channel failed ({type(error).__name__})"
                 return Evidence(False, self.kind, said)
         done = " and ".join(sorted({stop for _, stop in attempt.target.stops}))

@@ -25,7 +25,7 @@ from mistral_failover.model.text import counted
 from mistral_failover.resources.fence.rung import DeviceRung, Examined, FenceAttempt, Missing
 
 if TYPE_CHECKING:
-    from mistral_failover.cloud.guard import Guard
+    from mistral_failover.cloud.transport import Guard
     from mistral_failover.resources.fence.ceph import Cluster
     from mistral_failover.resources.fence.devices import Devices
     from mistral_failover.resources.fence.power import Unproven
@@ -268,9 +268,8 @@ def _ends(client: str, left: float, volume_id: str) -> Unproven:
 def name_id_of(attempt: FenceAttempt, known: Devices, volume_id: str) -> str:
     """Return the id in the name of a volume's image, as Cinder shows it to the operator; the
     volume's own id without a credential that Keystone accepts. Raises CloudError."""
-    from mistral_failover.cloud.errors import CloudError
+    from mistral_failover.cloud.errors import NO_RIGHTS, CloudError
     from mistral_failover.cloud.hosts import operator_cloud
-    from mistral_failover.cloud.tokens import NO_RIGHTS
     from mistral_failover.cloud.volumes import name_id
 
     runtime = attempt.tools.runtime

@@ -10,7 +10,7 @@ from contextlib import suppress
 from sqlalchemy.exc import SQLAlchemyError
 
 from mistral_failover.cloud.errors import CloudError, Fate
-from mistral_failover.cloud.guard import Guard, Listener, NoLongerNeeded, RequestLog
+from mistral_failover.cloud.transport import Guard, Listener, NoLongerNeeded, RequestLog
 
 LOOK = 1.0
 """Seconds at least between two looks into the state store."""
@@ -42,11 +42,11 @@ class WatchfulGuard:
 
     @property
     def request_id(self) -> str | None:
-        """See ``cloud.guard.Guard``."""
+        """See ``cloud.transport.Guard``."""
         return self._guard.request_id
 
     def permit(self, method: str) -> float:
-        """See ``cloud.guard.Guard``. Raises NoLongerNeeded."""
+        """See ``cloud.transport.Guard``. Raises NoLongerNeeded."""
         if method == "GET" and time.monotonic() - self._looked >= LOOK:
             self._looked = time.monotonic()
             # Without the store no more is known than a second ago; the next look may succeed.
@@ -56,26 +56,26 @@ class WatchfulGuard:
         return self._guard.permit(method)
 
     def unsettled(self) -> float:
-        """See ``cloud.guard.RequestLog``."""
+        """See ``cloud.transport.RequestLog``."""
         return self._guard.unsettled() if isinstance(self._guard, RequestLog) else 0.0
 
     def ask(self, asked: str) -> tuple[float, int]:
-        """See ``cloud.guard.RequestLog``."""
+        """See ``cloud.transport.RequestLog``."""
         if isinstance(self._guard, RequestLog):
             return self._guard.ask(asked)
         return self._guard.permit(asked.partition(" ")[0]), 0
 
     def ended(self, number: int, fate: Fate) -> None:
-        """See ``cloud.guard.RequestLog``."""
+        """See ``cloud.transport.RequestLog``."""
         if isinstance(self._guard, RequestLog):
             self._guard.ended(number, fate)
 
     def overloaded(self, service: str, pause: float) -> None:
-        """See ``cloud.guard.Listener``."""
+        """See ``cloud.transport.Listener``."""
         if isinstance(self._guard, Listener):
             self._guard.overloaded(service, pause)
 
     def waits_for(self, error: CloudError | None) -> None:
-        """See ``cloud.guard.Listener``."""
+        """See ``cloud.transport.Listener``."""
         if isinstance(self._guard, Listener):
             self._guard.waits_for(error)

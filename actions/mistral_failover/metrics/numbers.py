@@ -14,15 +14,15 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 from mistral_failover.agent.channel.interface import ChannelError
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.guard import Unguarded
+from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.groups.agent_health import sends_commands
 from mistral_failover.metrics.families import Numbers, Sample
 from mistral_failover.model.types import installed_types
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
-from mistral_failover.store import gauges, groups, stalled_work, totals
-from mistral_failover.store.counting import BUCKETS, SEPARATOR, STARTED, Counts
+from mistral_failover.store import counters, gauges, groups, stalled_work
+from mistral_failover.store.counters import BUCKETS, SEPARATOR, Counts
 from mistral_failover.store.database import Database, ProjectStore
 from mistral_failover.store.gauges import GroupGauges
 from mistral_failover.store.transaction import ProjectTransaction, SqlTransaction
@@ -46,6 +46,7 @@ _LABELS = {
     "unknowns": ("type", "verb"),
     "sweeps": ("found",),
     "unlisted": ("rule",),
+    "defects": ("doing", "error"),
 }
 _SENTENCES: dict[str, tuple[str, dict[str, str]]] = {
     "blocked": ("traversals", {"outcome": "BLOCKED"}),
@@ -87,7 +88,7 @@ def measured(request: Request, limit: int, *, all_projects: bool = False) -> Num
         now = tx.now()
         return _Snapshot(
             now,
-            totals.counters(tx),
+            counters.counters(tx),
             gauges.group_gauges(tx, now),
             gauges.held_alarms(tx),
             gauges.last_sweeps(tx),
@@ -164,8 +165,6 @@ def _count(table: _Table, counters: Counts) -> None:
     known = _types(counters)
     for (name, joined), count in sorted(counters.items()):
         said = joined.split(SEPARATOR) if joined else []
-        if name == STARTED:
-            continue
         if name == "journal":
             family, labels = _SENTENCES[joined]
             table.add(family, labels, count.value)
@@ -186,17 +185,16 @@ def _labels(names: Iterable[str], said: list[str], known: set[str]) -> dict[str,
     return found
 
 
-def _types(counters: Counts) -> set[str]:
+def _types(counted: Counts) -> set[str]:
     """Return the types that have labels of their own. A type that has one keeps it, so that no sum
-    falls: types are ordered by the start of their first operation, which the totals keep for
-    ever."""
+    falls: types are ordered by when they were counted first."""
     known = set(installed_types())
-    users = sorted(
-        (count.first_at, kind)
-        for (name, kind), count in counters.items()
-        if name == STARTED and kind not in known
-    )
-    return known | {kind for _, kind in users[:TYPES]}
+    first: dict[str, float] = {}
+    for (name, joined), count in counted.items():
+        kind = joined.partition(SEPARATOR)[0]
+        if name in ("operations", "unknowns") and kind not in known:
+            first[kind] = min(count.first_at, first.get(kind, count.first_at))
+    return known | set(sorted(first, key=lambda kind: (first[kind], kind))[:TYPES])
 
 
 def _stand(table: _Table, seen: _Snapshot, limit: int) -> None:
@@ -237,11 +235,11 @@ def _listen(
     by_id = {each.id: each for each in found}
 
     def read(tx: SqlTransaction) -> list[tuple[str, str, str]]:
-        commanding = []
-        for each in by_id:
-            state = groups.get(tx, each)
-            if state and sends_commands(request.runtime.definitions.group(tx, state)):
-                commanding.append(each)
+        commanding = [
+            state.id
+            for state in groups.states(tx)
+            if state.id in by_id and sends_commands(request.runtime.definitions.group(tx, state))
+        ]
         return gauges.with_servers(tx, commanding)
 
     addressed = store.reading(read)

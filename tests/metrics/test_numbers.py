@@ -13,12 +13,12 @@ from mistral_lib.actions.context import ActionContext
 from mistral_failover.actions import alarms, recovery, suspensions
 from mistral_failover.actions.reports import Metrics
 from mistral_failover.convergence.records import Outcome, Ready
-from mistral_failover.metrics.exposition import Latest
+from mistral_failover.metrics import numbers as metrics
 from mistral_failover.metrics.families import FAMILIES
-from mistral_failover.reports import metrics
-from mistral_failover.reports.metrics import of_server
+from mistral_failover.metrics.numbers import of_server
+from mistral_failover.metrics.server import Latest
 from mistral_failover.runtime.process import Runtime
-from mistral_failover.store.counting import BUCKETS, STARTED, Count
+from mistral_failover.store.counters import BUCKETS, Count
 from mistral_failover.store.tables import groups as group_table
 
 Families = dict[str, list[dict[str, Any]]]
@@ -133,10 +133,6 @@ def test_beyond_the_limit_the_types_that_were_used_later_are_one(
         ("operations", f"{kind}|create|done"): Count(1.0, at)
         for kind, at in [("c", 1.0), ("a", 3.0), ("b", 2.0), ("d", 4.0), ("fence", 9.0)]
     }
-    counters |= {
-        (STARTED, kind): Count(1.0, at)
-        for kind, at in [("c", 1.0), ("a", 3.0), ("b", 2.0), ("d", 4.0), ("fence", 9.0)]
-    }
     table = metrics._Table()
 
     metrics._count(table, counters)
@@ -145,25 +141,19 @@ def test_beyond_the_limit_the_types_that_were_used_later_are_one(
     assert rows == {"b": 1, "c": 1, "fence": 1, "other": 2}
 
 
-def test_what_was_begun_first_takes_no_label_from_another_one_when_it_ends(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """It had its label all the time, or the counts of the other one would fall."""
+def test_a_type_that_was_counted_first_keeps_its_label(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or its counts would fall."""
     monkeypatch.setattr(metrics, "TYPES", 1)
-    counters = {
-        ("operations", "quick|create|done"): Count(1.0, 2.0),
-        (STARTED, "slow"): Count(1.0, 1.0),
-        (STARTED, "quick"): Count(1.0, 2.0),
-    }
+    counters = {("operations", "quick|create|done"): Count(1.0, 2.0)}
 
     def values() -> dict[str, float]:
         table = metrics._Table()
         metrics._count(table, counters)
         return {row["labels"]["type"]: row["value"] for row in table.families["operations"]}
 
-    assert values() == {"other": 1}
-    counters["operations", "slow|create|done"] = Count(1.0, 1.0)
-    assert values() == {"other": 1, "slow": 1}
+    assert values() == {"quick": 1}
+    counters["operations", "a slow one|create|done"] = Count(1.0, 3.0)
+    assert values() == {"quick": 1, "other": 1}
 
 
 def test_sweeps_are_counted_and_the_last_one_is_remembered(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counters: exact after what happened, and the same whatever is forgotten afterwards."""
+"""Counters: exact after what happened, and the same whatever is deleted afterwards."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from hypothesis import strategies as st
 from mistral_failover.convergence.records import Operation, Outcome
 from mistral_failover.model.alarm_fact import AlarmFact
 from mistral_failover.model.decisions import AdmissionRule, Decision
-from mistral_failover.store import counting, goals, groups, incidents, totals
-from mistral_failover.store.counting import Counts
+from mistral_failover.store import counters as kept
+from mistral_failover.store import goals, groups, incidents
+from mistral_failover.store.counters import SWEEPS, Counts
 from mistral_failover.store.incidents import Incident
 from mistral_failover.store.transaction import ProjectTransaction
 from support.databases import KINDS, beside
 from support.samples import CHAIN, failing, sample_resource
 from support.simulation import LEASE, PROJECT, Simulation, away, failure
+from support.together import together
 
 NEVER = 1e12
 
@@ -28,7 +30,7 @@ def simulation(request: pytest.FixtureRequest) -> Simulation:
 
 def counters(simulation: Simulation, project: str | None = PROJECT) -> Counts:
     whole = simulation.database
-    return (whole.for_project(project) if project else whole).snapshot(totals.counters)
+    return (whole.for_project(project) if project else whole).reading(kept.counters)
 
 
 def values(simulation: Simulation, *names: str) -> dict[tuple[str, str], float]:
@@ -77,20 +79,6 @@ def test_walks_and_operations_are_counted_with_how_long_they_took(simulation: Si
         ("operation_seconds", "shared|create|3"): 1,
         ("operation_seconds_sum", "shared|create"): 7,
     }
-
-
-def test_a_type_is_known_from_its_first_operation_on_however_long_that_takes(
-    simulation: Simulation,
-) -> None:
-    simulation.define({"web": sample_resource(value=1)})
-    begun_at = simulation.clock.seconds
-    simulation.operation(simulation.start(simulation.goal()).ready[0])
-    simulation.clock.seconds += 60
-
-    assert values(simulation, "operations_started", "operations") == {
-        ("operations_started", "shared"): 1
-    }
-    assert counters(simulation)["operations_started", "shared"].first_at == begun_at
 
 
 def test_what_takes_longer_than_the_highest_bound_is_in_a_bucket_of_its_own(
@@ -206,7 +194,8 @@ def test_each_decision_on_an_alarm_counts_and_the_same_once_more_does_not(
 
 def test_sweeps_are_counted_by_whether_they_found_something(simulation: Simulation) -> None:
     for found in (True, False, False):
-        simulation.store.atomically(lambda tx: totals.swept(tx, found=found))  # noqa: B023
+        label = "yes" if found else "no"
+        simulation.store.atomically(lambda tx: tx.count(None, SWEEPS, label))  # noqa: B023
 
     assert values(simulation, "sweeps") == {("sweeps", "no"): 2, ("sweeps", "yes"): 1}
 
@@ -235,23 +224,29 @@ def test_a_group_that_is_deleted_takes_nothing_from_the_counters(simulation: Sim
     assert simulation.store.reading(groups.names) == []
 
 
-def test_what_is_forgotten_while_it_is_counted_is_counted_once(simulation: Simulation) -> None:
-    for number in range(3):
-        simulation.define({"web": sample_resource(value=number)})
-        simulation.converge(simulation.goal())
-    before = counters(simulation)
-    another = beside(simulation.kind, "forgetful").for_project(PROJECT)
+def test_what_is_rolled_back_is_not_counted(simulation: Simulation) -> None:
+    def fail(tx: ProjectTransaction) -> None:
+        tx.count(None, SWEEPS, "no")
+        raise RuntimeError
 
-    def count(tx: ProjectTransaction) -> Counts:
-        there = counting.there(tx)
-        forgotten = another.atomically(
-            lambda other: goals.purge(other, simulation.group_id, keep=0, older_than=NEVER)
-        )
-        assert forgotten
-        return counting.merged(there, totals.of(tx))
+    with pytest.raises(RuntimeError):
+        simulation.store.atomically(fail)
 
-    assert simulation.store.snapshot(count) == before
-    assert counters(simulation) == before
+    assert counters(simulation) == {}
+
+
+def test_events_of_many_threads_are_all_counted(simulation: Simulation) -> None:
+    simulation.define({"web": sample_resource(value=1)})
+    others = [beside(simulation.kind, f"other-{n}").for_project(PROJECT) for n in range(4)]
+
+    def count(number: int) -> None:
+        for _ in range(20):
+            others[number].atomically(lambda tx: tx.count(None, SWEEPS, "no"))
+            others[number].atomically(lambda tx: tx.count(simulation.group_id, SWEEPS, "no"))
+
+    together(4, count)
+
+    assert values(simulation, "sweeps") == {("sweeps", "no"): 160}
 
 
 STEPS = st.lists(

@@ -1,0 +1,600 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one transport below all clients: it decides whether a request may be sent, gives each
+exchange one end, and classifies the answer.
+
+*Permission.* An operation holds its resource's lock under a lease. A process that was paused, or
+that could not renew its lease in time, must not continue to call the cloud: another worker may have
+broken the lock. So the transport asks a `Guard` right before each call.
+
+*Time and size.* A limit of urllib3 or requests bounds each read. A service that sends its answer in
+drops would hold a call without limit. So a connection ends with the block `until`, whatever it is
+doing: connecting, TLS, sending, or reading a part of the answer.
+
+*Answers.* See :mod:`mistral_failover.cloud.errors`.
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import math
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol, runtime_checkable
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+from weakref import WeakKeyDictionary
+
+import requests
+import urllib3
+from keystoneauth1 import exceptions as keystone
+from keystoneauth1 import plugin
+from keystoneauth1.access import AccessInfo
+from keystoneauth1.discover import EndpointData
+from keystoneauth1.identity import BaseIdentityPlugin
+from keystoneauth1.session import Session, TCPKeepAliveAdapter
+
+from mistral_failover.cloud.errors import (
+    SERVICES,
+    CloudError,
+    Fate,
+    fate_of,
+    fate_without_answer,
+    is_foreign,
+    refusal,
+    translate,
+)
+from mistral_failover.fault_points import reach
+from mistral_failover.model.documents import MAX_JSON_BYTES, load_json
+from mistral_failover.model.errors import InvalidDocument
+
+REQUEST_ID = "X-OpenStack-Request-ID"  # the header of the global request id
+_OVERLOADED = (429, 503, 504)  # HTTP statuses of a service that has too much to do
+_PIECE = 64 * 1024
+
+
+class LeaseLost(CloudError):
+    """The lock is no longer ours, or too little of its lease remains: no call may start."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(
+            "LEASE_LOST",
+            message,
+            remedy="Nothing to do: the lock's new owner or the next sweep continues.",
+        )
+
+
+class HandedBack(LeaseLost):
+    """The process is stopping: it makes no more calls, and another process continues its work."""
+
+    def __init__(self) -> None:
+        super().__init__("the process is stopping and has released the operation")
+        self.code = "HANDED_BACK"
+
+
+class NoLongerNeeded(Exception):
+    """What an operation waits for has been decided elsewhere: the wait ends at once. It is no
+    `CloudError`, so nothing takes it for an answer of a service."""
+
+
+class Guard(Protocol):
+    """Permission to call the cloud."""
+
+    @property
+    def request_id(self) -> str | None:
+        """OpenStack's global request id of every call under this lock, ``req-<uuid>``. Services log
+        it, so an operation can be followed through their logs. None without a lock."""
+        ...
+
+    def permit(self, method: str) -> float:
+        """Return how many seconds a call that starts now may last: the lease less a margin.
+
+        ``method`` is the HTTP method, in upper case. Raises :class:`LeaseLost` when the lock is
+        gone or too little of the lease remains. Waits ask for "GET" before each pause; then a guard
+        may raise :class:`NoLongerNeeded`, too. Called from several threads.
+        """
+        ...
+
+
+@runtime_checkable
+class Listener(Protocol):
+    """A guard that hears how services answer."""
+
+    def overloaded(self, service: str, pause: float) -> None:
+        """Record that a service (Nova, Cinder, ...) answered that it has too much to do, or did
+        not answer in time. ``pause``: the seconds that it asked to wait, else 0. Called from
+        several threads."""
+        ...
+
+    def waits_for(self, error: CloudError | None) -> None:
+        """Record that a wait continues in spite of a transient error, since the service may return;
+        None: the wait got an answer. Called at each look, from several threads."""
+        ...
+
+
+@runtime_checkable
+class RequestLog(Protocol):
+    """A guard that records, before a request that changes something is sent, that it is.
+
+    A request without an answer may take effect long after its sender is gone. So the lock's next
+    owner has to know of it.
+    """
+
+    def unsettled(self) -> float:
+        """Return for how many seconds a request of an earlier attempt may still take effect; 0:
+        none can."""
+        ...
+
+    def ask(self, asked: str) -> tuple[float, int]:
+        """Permit a request, as ``permit`` does, and record it. ``asked``: its method and path.
+
+        Return the seconds that it may last, and a number for `ended`. Raises as ``permit``.
+        Called from several threads.
+        """
+        ...
+
+    def ended(self, number: int, fate: Fate) -> None:
+        """Record what a call came to. Never raises."""
+        ...
+
+
+class Unguarded:
+    """The guard of calls that belong to no operation: reads for operators, validation of tokens."""
+
+    def __init__(self, limit: float = 60.0) -> None:
+        """``limit``: seconds that any one call may last."""
+        self._limit = limit
+
+    @property
+    def request_id(self) -> str | None:
+        """None: each call has its own request id."""
+        return None
+
+    def permit(self, method: str) -> float:  # noqa: ARG002 - the protocol's parameter
+        """Return the limit, always."""
+        return self._limit
+
+
+class _End(threading.local):
+    """When the exchange of this thread ends, by the clock of `elapsed`."""
+
+    at = math.inf
+
+
+_end = _End()
+
+
+def elapsed() -> float:
+    """Return seconds on a clock that also counts while the machine is suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+@contextmanager
+def until(end: float) -> Iterator[None]:
+    """The exchanges of this thread in the block end at ``end``, by the clock of `elapsed`."""
+    outer, _end.at = _end.at, min(_end.at, end)
+    try:
+        yield
+    finally:
+        _end.at = outer
+
+
+def rest(end: float | None = None) -> float | None:
+    """Return the seconds until ``end``, or until this thread's exchange ends, as a socket's limit:
+    None if it has no end. Raises TimeoutError if it has ended."""
+    seconds = (_end.at if end is None else end) - elapsed()
+    if seconds <= 0:
+        raise TimeoutError("the time of this call is over")
+    return None if math.isinf(seconds) else seconds
+
+
+class _Reader(io.RawIOBase):
+    """Reads from a socket; every read ends with the exchange."""
+
+    def __init__(self, connection: socket.socket, raw: io.RawIOBase) -> None:
+        super().__init__()
+        self._socket, self._raw, self._end = connection, raw, _end.at
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        if (seconds := rest(self._end)) is not None:
+            self._socket.settimeout(seconds)
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+def reading(connection: socket.socket) -> io.BufferedReader:
+    """Return what reads from a socket until the exchange ends. Raises TimeoutError, as a read that
+    takes too long does."""
+    raw = connection.makefile("rb", buffering=0)
+    return io.BufferedReader(_Reader(connection, raw))
+
+
+class _Response(http.client.HTTPResponse):
+    def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
+        super().__init__(sock, *arguments, **options)
+        self.fp.close()
+        self.fp = reading(sock)
+
+
+class Connection:
+    """Ends with the exchange; a mixin of `http.client.HTTPConnection`."""
+
+    response_class = _Response
+
+    def connect(self) -> None:
+        """Connect, and agree on TLS."""
+        this: Any = self
+        if (seconds := rest()) is not None:
+            this.timeout = seconds
+        super().connect()  # type: ignore[misc]  # http.client's
+
+    def send(self, data: Any) -> None:
+        """Send a part of the request."""
+        this: Any = self
+        if this.sock is None and this.auto_open:
+            this.connect()
+        self.begin_to_send()
+        super().send(data)  # type: ignore[misc]  # http.client's
+
+    def begin_to_send(self) -> None:
+        """Called right before bytes leave. Raises TimeoutError if the time is over."""
+        this: Any = self
+        if (seconds := rest()) is not None:
+            this.sock.settimeout(seconds)
+
+
+def pools(mixin: type[Connection]) -> dict[str, type[urllib3.HTTPConnectionPool]]:
+    """Return urllib3's pools by scheme, of connections that are of this class, too."""
+    connection = type("HTTPConnection", (mixin, urllib3.connection.HTTPConnection), {})
+    secure = type("HTTPSConnection", (mixin, urllib3.connection.HTTPSConnection), {})
+    return {
+        "http": type("Pool", (urllib3.HTTPConnectionPool,), {"ConnectionCls": connection}),
+        "https": type("Pool", (urllib3.HTTPSConnectionPool,), {"ConnectionCls": secure}),
+    }
+
+
+class Answer(requests.Response):
+    """An answer whose JSON is read by `load_json`."""
+
+    def json(self, **_: Any) -> Any:
+        """Return the body. Raises `requests.JSONDecodeError` if it is no JSON, or breaks a
+        limit."""
+        try:
+            return load_json(self.content, "answer")
+        except InvalidDocument as error:
+            raise requests.JSONDecodeError(error.message, "", 0) from None
+
+
+def bounded(answer: requests.Response) -> requests.Response:
+    """Read an answer to its end, and make it an `Answer`.
+
+    Raises `requests.RequestException`: `requests.ReadTimeout` if the rest does not arrive in time;
+    also if it is longer than `MAX_JSON_BYTES`, as a short one may be when it is unpacked.
+    """
+    answer.__class__ = Answer
+    if answer._content is False:  # it was not read yet
+        body = bytearray()
+        try:
+            for piece in answer.iter_content(_PIECE):
+                body += piece
+                if len(body) > MAX_JSON_BYTES:
+                    answer.close()
+                    raise requests.exceptions.ContentDecodingError(
+                        f"the answer is longer than {MAX_JSON_BYTES // 1024**2} MiB"
+                    )
+        except requests.ConnectionError as error:  # what requests makes of it in a body
+            if any(isinstance(each, urllib3.exceptions.ReadTimeoutError) for each in error.args):
+                raise requests.ReadTimeout(*error.args) from None
+            raise
+        answer._content = bytes(body)
+    return answer
+
+
+class GuardedSession(Session):
+    """A keystoneauth session that asks its guard right before every HTTP call.
+
+    Every call includes repeats, redirects, discovery, and the fetching of a token, because the
+    transport asks. A call may last as long as both ``timeout`` (or the caller's own) and the guard
+    allow, connecting and waiting for the answer together.
+
+    A request that changes something is sent once, whatever a client library or the environment
+    configures: without an answer it may still take effect, and only a look shows whether it did.
+    What a service (of a type in the catalog) does not answer properly, or refuses, is raised as
+    `CloudError`, whichever client asks, and whatever it would make of the answer. A guard that is a
+    `Listener` hears which service is overloaded.
+
+    ``region_name`` is the region to look services up in, or None for the only one.
+    """
+
+    def __init__(
+        self,
+        *,
+        guard: Guard,
+        timeout: float,
+        auth: plugin.BaseAuthPlugin | None = None,
+        verify: bool | str = True,
+        cert: str | tuple[str, str] | None = None,
+        region_name: str | None = None,
+    ) -> None:
+        super().__init__(
+            auth=auth,
+            verify=_bundle() if verify is True else verify,
+            cert=cert,
+            timeout=timeout,
+            app_name="mistral-failover",
+        )
+        self.guard = guard
+        self.region_name = region_name
+        self._endpoints: dict[str, str | None] = {}
+        # With its trust, requests looks for proxies before each call. It would also send what
+        # ~/.netrc has for the host.
+        self.session.trust_env = bool(getproxies().keys() - {"no"})
+        for scheme in ("http://", "https://"):
+            super().mount(scheme, _GuardedTransport(guard))
+
+    def mount(self, scheme: str, adapter: requests.adapters.BaseAdapter) -> None:
+        """Send what begins with ``scheme`` over another transport, with the same guard."""
+        super().mount(scheme, _GuardedTransport(self.guard, adapter))
+
+    def get_endpoint(self, auth: plugin.BaseAuthPlugin | None = None, **wanted: Any) -> str | None:
+        """See keystoneauth, whose method reads the whole catalog for each request. What only the
+        catalog says is kept as long as the catalog. A service is asked for its versions again in
+        the next session: it may not have answered."""
+        known = self._known(auth)
+        if known is None:
+            return super().get_endpoint(auth, **wanted)
+        asks_service = any("version" in name and value for name, value in wanted.items())
+        urls = self._endpoints if asks_service else known.urls
+        key = repr(sorted(wanted.items()))
+        if key not in urls:
+            urls[key] = super().get_endpoint(auth, **wanted)
+        return urls[key]
+
+    def get_endpoint_data(
+        self, auth: plugin.BaseAuthPlugin | None = None, **wanted: Any
+    ) -> EndpointData | None:
+        """As `get_endpoint`. What a service that did not answer would have said is not kept."""
+        known = self._known(auth)
+        if known is None:
+            return super().get_endpoint_data(auth, **wanted)
+        key = repr(sorted(wanted.items()))
+        found = known.data.get(key)
+        if found is None:
+            found = super().get_endpoint_data(auth, **wanted)
+            if found is not None and found.max_microversion:
+                known.data[key] = found
+        return found
+
+    def _known(self, auth: plugin.BaseAuthPlugin | None) -> _Catalog | None:
+        """Return what is known of the catalog of an authentication; None if it has no catalog."""
+        chosen = auth or self.auth
+        if not isinstance(chosen, BaseIdentityPlugin):
+            return None
+        access = chosen.get_access(self)
+        try:
+            return _catalogs[access]
+        except KeyError:
+            return _catalogs.setdefault(access, _Catalog())
+
+    def request(self, url: str, method: str, **options: Any) -> Any:  # type: ignore[override]
+        """See keystoneauth's `Session.request`."""
+        endpoint = options.get("endpoint_filter")
+        service = self._service(url, endpoint)
+        classified = "service_type" in (endpoint or {})
+        if changes(method):
+            options |= {"connect_retries": 0, "status_code_retries": 0}
+        if classified:
+            options["raise_exc"] = False
+        outer, _call.recorded = _call.recorded, endpoint is not None
+        try:
+            answer = super().request(url, method, **options)
+        except keystone.ClientException as error:
+            # A nested request, such as one to Keystone for a token, has reported its own error.
+            if not hasattr(error, "failover_service"):
+                error.failover_service = service  # type: ignore[attr-defined]
+                self._heard(service, getattr(error, "response", None), error)
+            if not classified:
+                raise
+            doing = _request(url, method, service)
+            raise translate(error, doing, str(service), changes=changes(method)) from None
+        finally:
+            _call.recorded = outer
+        self._heard(service, answer)
+        if classified and (not answer.ok or is_foreign(answer)):
+            doing = _request(url, method, service)
+            raise refusal(answer, doing, str(service), changes=changes(method))
+        return answer
+
+    def _heard(
+        self,
+        service: str | None,
+        answer: requests.Response | None,
+        error: keystone.ClientException | None = None,
+    ) -> None:
+        """Tell the guard if a service answered that it is overloaded, or did not answer in time."""
+        if service is None or not isinstance(self.guard, Listener):
+            return
+        if answer is not None and answer.status_code in _OVERLOADED:
+            asked_for = answer.headers.get("Retry-After", "")
+            self.guard.overloaded(service, float(asked_for) if asked_for.isdecimal() else 0.0)
+        elif isinstance(error, keystone.ConnectTimeout):
+            self.guard.overloaded(service, 0.0)
+
+    def _service(self, url: str, endpoint: Mapping[str, Any] | None) -> str | None:
+        if endpoint and "service_type" in endpoint:
+            kind = str(endpoint["service_type"])
+            return SERVICES.get(kind, kind)
+        keystones = getattr(self.auth, "auth_url", None)
+        return SERVICES["identity"] if keystones and url.startswith(keystones) else None
+
+
+def _request(url: str, method: str, service: str | None) -> str:
+    """Return what a request is for, to complete "Could not ..."."""
+    path = urlsplit(url).path.strip("/")
+    return f"{'change' if changes(method) else 'read'} {path or 'what there is'} in {service}"
+
+
+def changes(method: str) -> bool:
+    """Return whether a request with this HTTP method changes something."""
+    return method.upper() not in ("GET", "HEAD")
+
+
+def _bundle() -> str | bool:
+    """Return the file of certificates that the environment names, as requests reads it."""
+    return os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or True
+
+
+class _Catalog:
+    """What a catalog, and the versions behind it, said: URLs and endpoints by question."""
+
+    def __init__(self) -> None:
+        self.urls: dict[str, str | None] = {}
+        self.data: dict[str, EndpointData] = {}
+
+
+# By the authentication that brought it: the next one may bring another catalog.
+_catalogs: WeakKeyDictionary[AccessInfo, _Catalog] = WeakKeyDictionary()
+
+
+class _GuardedTransport(requests.adapters.BaseAdapter):
+    """Asks the guard, then sends: by default over the connections that all sessions of the process
+    share."""
+
+    def __init__(self, guard: Guard, over: requests.adapters.BaseAdapter | None = None) -> None:
+        super().__init__()
+        self._guard = guard
+        self._log = guard if isinstance(guard, RequestLog) else None
+        self._over = over
+
+    def send(  # type: ignore[override]  # requests calls it by these names
+        self, request: requests.PreparedRequest, timeout: float | None = None, **options: Any
+    ) -> requests.Response:
+        method = str(request.method).upper()
+        if self._guard.request_id is not None:
+            request.headers[REQUEST_ID] = self._guard.request_id
+        asked = f"{method} {str(request.path_url).partition('?')[0]}"
+        log = self._log if changes(method) and _call.recorded else None
+        began = elapsed()
+        if log is None:
+            return self._sent(request, began + self._guard.permit(method), timeout, options)
+        permitted, number = log.ask(asked)
+        try:
+            answer = self._sent(request, began + permitted, timeout, options)
+        except Exception as error:
+            log.ended(number, fate_without_answer(error))
+            raise
+        log.ended(number, fate_of(asked, answer))
+        return answer
+
+    def _sent(
+        self,
+        request: requests.PreparedRequest,
+        ends: float,
+        timeout: float | None,
+        options: Mapping[str, Any],
+    ) -> requests.Response:
+        method = str(request.method).upper()
+        if changes(method):
+            reach("call.before")
+        # If the process was frozen after the permission, the permission may have expired: ask once
+        # more. The connection asks again when it sends.
+        _call.ends = ends
+        _call.method = method
+        _call.sent = self._over is not None  # which does not say
+        seconds = _call.rest()
+        if timeout is not None:
+            seconds = min(seconds, timeout)
+        total: Any = urllib3.Timeout(total=seconds)
+        try:
+            over = self._over or _Connections.shared
+            with until(elapsed() + seconds):
+                answer = over.send(request, timeout=total, **options)
+                if not options.get("stream"):
+                    bounded(answer)
+        except requests.Timeout as error:
+            error.failover_seconds = seconds  # type: ignore[attr-defined]
+            raise
+        except requests.RequestException as error:
+            error.failover_sent = _call.sent  # type: ignore[attr-defined]
+            raise
+        if changes(method):
+            reach("call.after")
+        return answer
+
+    def close(self) -> None:
+        """Leave the shared connections open."""
+
+
+class _CurrentCall(threading.local):
+    """The call that this thread is making."""
+
+    ends = math.inf  # when its permission expires, by the clock of `elapsed`
+    method = ""
+    sent = False
+    """Whether some have left."""
+    recorded = False
+    """Whether it is recorded if it changes something: what a service's client sends, which names an
+    endpoint. A request for a token changes nothing that a later owner sees; agents and Mistral know
+    by its id a command or an execution that they have had."""
+
+    def rest(self) -> float:
+        """Return the seconds that the permission lasts. Raises `LeaseLost` if it has expired."""
+        seconds = self.ends - elapsed()
+        if seconds <= 0:
+            raise LeaseLost(f"the permission for this {self.method} has expired")
+        return seconds
+
+
+_call = _CurrentCall()
+
+
+class _GuardedConnection(Connection):
+    """A connection that asks right before the bytes leave. Looking up a name, connecting and TLS
+    take time, and a thread may wait for the processor, or be frozen, anywhere before."""
+
+    def begin_to_send(self) -> None:
+        """See `Connection.begin_to_send`."""
+        _call.rest()
+        super().begin_to_send()
+        _call.sent = True
+
+
+_POOLS = pools(_GuardedConnection)
+
+
+class _Adapter(TCPKeepAliveAdapter):
+    """Makes such connections, also through a proxy."""
+
+    def init_poolmanager(self, *args: Any, **options: Any) -> None:
+        super().init_poolmanager(*args, **options)
+        self.poolmanager.pool_classes_by_scheme = _POOLS
+
+    def proxy_manager_for(self, proxy: str, **options: Any) -> urllib3.ProxyManager:
+        manager: urllib3.ProxyManager = super().proxy_manager_for(proxy, **options)
+        manager.pool_classes_by_scheme = _POOLS
+        return manager
+
+
+class _Connections:
+    """Kept-alive connections, shared because an operation's own session lives only seconds."""
+
+    shared: _Adapter
+
+    @classmethod
+    def renew(cls) -> None:
+        cls.shared = _Adapter(pool_connections=32, pool_maxsize=32)
+
+
+_Connections.renew()
+# A child process must not write into its parent's sockets.
+os.register_at_fork(after_in_child=_Connections.renew)
