@@ -20,6 +20,7 @@ from mistral_failover.fault_points import BROKER_POINTS, POINTS
 from mistral_failover.metrics import families
 from mistral_failover.model.rungs import rung_kinds
 from mistral_failover.model.types import installed_types
+from mistral_failover.model.verbs import verb_kinds
 from mistral_failover.store import tables
 
 FOLDER = "generated"
@@ -117,9 +118,14 @@ def _fault_points() -> str:
 
 
 def _installed() -> str:
-    """Return the page of the three registries that other packages can add to."""
-    lines = ["# Rungs, resource types and alarm sources", ""]
+    """Return the page of the registries that other packages can add to."""
+    lines = ["# Verbs, rungs, resource types and alarm sources", ""]
     lines += ["What is installed. How to add to it: [developing](../developing.md#adding-things)."]
+    lines += ["", "## Verbs", "", "| verb | action | inputs | what it may change |"]
+    lines.append("|---|---|---|---|")
+    for name, verb in verb_kinds().items():
+        inputs = ", ".join(f"`{each}`" for each in verb.given)
+        lines.append(f"| `{name}` | `{verb.action}` | {inputs} | {verb.changes} |")
     lines += ["", "## Rungs", "", "| kind | fields | limit | proof | if the host is dead |"]
     lines.append("|---|---|---|---|---|")
     for name, kind in rung_kinds().items():

@@ -17,12 +17,12 @@ from mistral_failover.actions import (
     members,
     operations,
     orders,
-    plans,
     recovery,
     reports,
     suspensions,
 )
-from mistral_failover.orders import failover
+from mistral_failover.model.order import Order
+from mistral_failover.orders.verbs import verb_named
 from mistral_failover.runtime.process import Runtime
 
 OPERATIONS = [
@@ -101,21 +101,21 @@ WRONG: list[tuple[type[Action], dict[str, Any], str, list[Any]]] = [
     (recovery.Report, {"traversal": "t"}, "group", TEXT),
     (recovery.Report, {"group": "g"}, "traversal", TEXT),
     (recovery.Sweep, {}, "group", OPTIONAL_TEXT),
-    (members.ConfirmFenced, {"member": "m", "because": "b"}, "group", TEXT),
-    (members.ConfirmFenced, {"group": "g", "because": "b"}, "member", TEXT),
-    (members.ConfirmFenced, {"group": "g", "member": "m"}, "because", TEXT),
+    (orders.ConfirmFenced, {"member": "m", "because": "b"}, "group", TEXT),
+    (orders.ConfirmFenced, {"group": "g", "because": "b"}, "member", TEXT),
+    (orders.ConfirmFenced, {"group": "g", "member": "m"}, "because", TEXT),
     (groups.Define, {"definition": {}}, "name", OPTIONAL_TEXT),
     (groups.Define, {"definition": {}}, "types", [{}, "type", 5]),
-    (plans.Plan, {}, "group", TEXT),
-    (plans.Plan, {"group": "g"}, "to", [5, ["a"]]),
-    (plans.Plan, {"group": "g"}, "lost", NAMES),
-    (plans.Plan, {"group": "g"}, "recovered", NAMES),
-    (plans.Plan, {"group": "g"}, "verb", [5, ["a"], "burn"]),
-    (plans.Plan, {"group": "g"}, "goal", [5, "c0ffee00"]),
-    (plans.Plan, {"group": "g", "verb": "rollback"}, "goal", [5, ["a"]]),
-    (plans.Plan, {"group": "g", "verb": "switchover"}, "role", [5, ["a"]]),
-    (plans.StartPlan, {}, "plan", TEXT),
-    (plans.StartPlan, {"plan": "p"}, "because", OPTIONAL_TEXT),
+    (orders.Plan, {}, "group", TEXT),
+    (orders.Plan, {"group": "g"}, "to", [5, ["a"]]),
+    (orders.Plan, {"group": "g"}, "lost", NAMES),
+    (orders.Plan, {"group": "g"}, "recovered", NAMES),
+    (orders.Plan, {"group": "g"}, "verb", [5, ["a"], "burn"]),
+    (orders.Plan, {"group": "g"}, "goal", [5, "c0ffee00"]),
+    (orders.Plan, {"group": "g", "verb": "rollback"}, "goal", [5, ["a"]]),
+    (orders.Plan, {"group": "g", "verb": "switchover"}, "role", [5, ["a"]]),
+    (orders.StartPlan, {}, "plan", TEXT),
+    (orders.StartPlan, {"plan": "p"}, "because", OPTIONAL_TEXT),
     (reports.Status, {}, "group", OPTIONAL_TEXT),
     (reports.History, {}, "group", OPTIONAL_TEXT),
     (reports.History, {"group": "g"}, "after", [-1, "1", True, None, 1.5]),
@@ -169,17 +169,22 @@ def test_a_file_that_is_no_type_is_an_invalid_document(
     assert groups.Define({}, types=given).run(context).error["code"] == "INVALID_DOCUMENT"
 
 
+def order_of(**given: Any) -> Order:
+    """The order of a failover with these inputs."""
+    return orders.read_order(verb_named("failover"), vars(orders.Begin("g", **given)))
+
+
 @pytest.mark.parametrize(
     ("given", "names"),
     [(None, ()), ("", ()), ([], ()), ("db_a", ("db_a",)), (["db_a", "db_b"], ("db_a", "db_b"))],
 )
 def test_one_name_or_a_list_of_names_may_be_given(given: Any, names: tuple[str, ...]) -> None:
-    assert failover.failover_order(None, None, given).recovered == names
+    assert order_of(recovered=given).recovered == names
 
 
 def test_an_unstated_lost_differs_from_no_member_lost() -> None:
-    assert failover.failover_order(None, None, None).lost is None
-    assert failover.failover_order(None, [], None).lost == ()
+    assert order_of().lost is None
+    assert order_of(lost=[]).lost == ()
 
 
 def test_an_operation_that_lacks_keys_is_told_which(state: Runtime, context: ActionContext) -> None:

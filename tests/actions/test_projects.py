@@ -16,10 +16,8 @@ from mistral_lib.actions.context import ActionContext
 from mistral_failover.actions import (
     alarms,
     groups,
-    members,
     operations,
     orders,
-    plans,
     recovery,
     reports,
 )
@@ -37,8 +35,8 @@ NAMING_A_GROUP: list[Action] = [
     orders.Begin("payments", lost=[]),
     recovery.Report("payments", "t"),
     recovery.Sweep("payments"),
-    members.ConfirmFenced("payments", "db_a", "sure"),
-    plans.Plan("payments"),
+    orders.ConfirmFenced("payments", "db_a", "sure"),
+    orders.Plan("payments"),
     reports.Status("payments"),
     reports.History("payments"),
 ]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.cli.replace import Replace
+from mistral_failover.cli.verbs import Replace
 
 
 def server(deployment: Any, group: str, member: str) -> str:

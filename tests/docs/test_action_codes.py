@@ -26,6 +26,8 @@ GOAL = {
     "VOLUME_IS_ROOT",
     "VOLUME_NOT_SHARED",
 }
+STARTED = {"NOT_ADMITTED", "NOT_AN_ALARM", "NOT_LOST"}
+"""What only a verb itself ends with: a plan derives its goal alone."""
 NOT_ENDED_WITH = {
     # An incident that could not be started is a row of `refused`.
     "failover.sweep": {*GOAL, "NOT_ADMITTED", "NOT_IN_SERVICE"},
@@ -44,9 +46,12 @@ NOT_ENDED_WITH = {
     # Nothing was enabled there.
     "failover.disable_pool_member": {"NO_POOL_MEMBER"},
     # Risks of the plan.
-    "failover.plan": {"VOLUME_ERROR", "VOLUME_IN_USE"},
+    "failover.plan": {"VOLUME_ERROR", "VOLUME_IN_USE", *STARTED},
+    "failover.start_plan": STARTED,
     # Why no other target is chosen: a sentence of the journal.
     "failover.advance": {*GOAL, "BAD_REQUEST", "NOT_OFFERED"},
+    # It starts no traversal.
+    "failover.confirm_fenced": {"CONTENDED"},
     # A rung that proves nothing, and says so in its observation.
     "failover.fence": {"NO_WORKFLOW"},
 }

@@ -11,8 +11,8 @@ import pytest
 from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.actions.members import NextMember, ReplaceMember
-from mistral_failover.actions.orders import Begin, Switchover
+from mistral_failover.actions.members import NextMember
+from mistral_failover.actions.orders import Begin, ReplaceMember, Switchover
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.stacks import stack_map
 from mistral_failover.cloud.transport import Unguarded

@@ -14,8 +14,7 @@ from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
 from mistral_failover.actions.groups import Define
-from mistral_failover.actions.members import ReplaceMember
-from mistral_failover.actions.orders import Begin, Switchover
+from mistral_failover.actions.orders import Begin, ReplaceMember, Switchover
 from mistral_failover.cloud import stack_updates
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError

@@ -7,22 +7,21 @@ import json
 
 import pytest
 
-from mistral_failover.model.decisions import OrderVerb
 from mistral_failover.model.order import Order
 
 ORDERS = [
-    (Order(OrderVerb.FAILOVER), False, {}),
-    (Order(OrderVerb.FAILOVER, lost=()), False, {"lost": []}),
-    (Order(OrderVerb.FAILOVER, lost=("db_a",), from_alarm=True), False, None),
-    (Order(OrderVerb.FAILOVER, to="db_b", recovered=("db_c",)), True, None),
-    (Order(OrderVerb.FAILOVER, to={"active": "db_b"}), True, {"to": {"active": "db_b"}}),
-    (Order(OrderVerb.SWITCHOVER, role="active"), False, {"role": "active"}),
-    (Order(OrderVerb.SWITCHOVER, to="db_b"), True, {"to": "db_b"}),
-    (Order(OrderVerb.FAILBACK), True, {}),
-    (Order(OrderVerb.ROLLBACK), True, {}),
-    (Order(OrderVerb.ROLLBACK, goal="abcdef0", plan="a plan"), True, None),
-    (Order(OrderVerb.REPLACE, member="db_a", server="s", resource="r"), False, None),
-    (Order(OrderVerb.REMOVE, lost=("db_a",)), False, {"lost": ["db_a"]}),
+    (Order("failover"), False, {}),
+    (Order("failover", lost=()), False, {"lost": []}),
+    (Order("failover", lost=("db_a",), from_alarm=True), False, None),
+    (Order("failover", to="db_b", recovered=("db_c",)), True, None),
+    (Order("failover", to={"active": "db_b"}), True, {"to": {"active": "db_b"}}),
+    (Order("switchover", role="active"), False, {"role": "active"}),
+    (Order("switchover", to="db_b"), True, {"to": "db_b"}),
+    (Order("failback"), True, {}),
+    (Order("rollback"), True, {}),
+    (Order("rollback", goal="abcdef0", plan="a plan"), True, None),
+    (Order("replace", member="db_a", server="s", resource="r"), False, None),
+    (Order("remove", lost=("db_a",)), False, {"lost": ["db_a"]}),
 ]
 
 

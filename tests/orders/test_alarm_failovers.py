@@ -14,7 +14,7 @@ from mistral_failover import fault_points
 from mistral_failover.actions import alarms, orders, recovery, reports
 from mistral_failover.convergence.records import Ready
 from mistral_failover.model.alarm_fact import AlarmFact
-from mistral_failover.model.decisions import Decision, OrderVerb
+from mistral_failover.model.decisions import Decision
 from mistral_failover.model.goal import render_goal
 from mistral_failover.model.order import Order
 from mistral_failover.orders import failover
@@ -193,15 +193,15 @@ def test_admitting_an_alarm_that_names_no_member_needs_a_name(
     [
         (
             {"lost": ["db_a"], "to": "db_b"},
-            Order(OrderVerb.FAILOVER, to="db_b", lost=("db_a",), from_alarm=True),
+            Order("failover", to="db_b", lost=("db_a",), from_alarm=True),
         ),
         (
             {"recovered": ["db_b"]},
-            Order(OrderVerb.FAILOVER, lost=("db_a",), recovered=("db_b",), from_alarm=True),
+            Order("failover", lost=("db_a",), recovered=("db_b",), from_alarm=True),
         ),
         (
             {"to": {"active": "db_b"}},
-            Order(OrderVerb.FAILOVER, to={"active": "db_b"}, lost=("db_a",), from_alarm=True),
+            Order("failover", to={"active": "db_b"}, lost=("db_a",), from_alarm=True),
         ),
     ],
 )
@@ -241,7 +241,7 @@ def test_what_a_person_orders_for_an_admitted_alarm_that_has_not_begun_counts(
 
     found = state.database.for_project(project).reading(lambda tx: incidents.get(tx, waiting["id"]))
     assert found is not None
-    assert found.order == Order(OrderVerb.FAILOVER, to="db_b", lost=("db_a",), from_alarm=True)
+    assert found.order == Order("failover", to="db_b", lost=("db_a",), from_alarm=True)
 
 
 def test_the_cooldown_counts_from_the_admission_of_what_was_held_before(
@@ -285,7 +285,7 @@ def test_what_a_person_is_starting_is_not_started_by_an_alarm_about_the_same(
         {},
         "ADMITTED",
         "by hand",
-        order=Order(OrderVerb.FAILOVER, lost=lost),
+        order=Order("failover", lost=lost),
     )
     state.database.atomically(lambda tx: incidents.add(tx, asked))
     state.engine.start(

@@ -12,7 +12,6 @@ import pytest
 from mistral_failover.convergence.records import GroupState
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.assignment import MemberFact
-from mistral_failover.model.decisions import OrderVerb
 from mistral_failover.model.errors import InvalidDocument, NoEligibleMember
 from mistral_failover.model.group import parse_group
 from mistral_failover.model.order import Order
@@ -22,7 +21,7 @@ from mistral_failover.runtime.errors import ActionError
 STATE = GroupState("g", "p", "payments", "v", None, None)
 A, B, C = (MemberFact(name, age) for name, age in (("db_a", 1.0), ("db_b", 2.0), ("db_c", 3.0)))
 SICK_B = MemberFact("db_b", 2.0, False, "its host is DOWN")
-failover = partial(Order, OrderVerb.FAILOVER)
+failover = partial(Order, "failover")
 FAILOVER = failover()
 
 

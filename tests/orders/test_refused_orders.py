@@ -11,7 +11,6 @@ from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.actions import alarms, orders, reports
 from mistral_failover.convergence.records import Ready
-from mistral_failover.model.decisions import OrderVerb
 from mistral_failover.model.goal import render_goal
 from mistral_failover.model.order import Order
 from mistral_failover.orders import operator_order
@@ -20,7 +19,7 @@ from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import incidents as store
 
-MOVE = Order(OrderVerb.SWITCHOVER)
+MOVE = Order("switchover")
 
 
 def incidents(context: ActionContext) -> list[dict[str, Any]]:

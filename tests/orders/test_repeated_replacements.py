@@ -10,8 +10,7 @@ import pytest
 from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.actions.members import ReplaceMember
-from mistral_failover.actions.orders import Begin
+from mistral_failover.actions.orders import Begin, ReplaceMember
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.stack_updates import Replacement
 from mistral_failover.cloud.transport import Unguarded

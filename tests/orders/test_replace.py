@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.actions.members import NextMember, ReplaceMember
-from mistral_failover.actions.orders import Begin, Rollback
+from mistral_failover.actions.members import NextMember
+from mistral_failover.actions.orders import Begin, ReplaceMember, Rollback
 from support.scaled_groups import ScaledGroup, emulated, of, shared, state
 
 __all__ = ["emulated", "of", "shared", "state"]

@@ -8,8 +8,7 @@ from collections.abc import Callable
 import pytest
 import sqlalchemy as sa
 
-from mistral_failover.actions.members import ConfirmFenced
-from mistral_failover.actions.orders import Begin
+from mistral_failover.actions.orders import Begin, ConfirmFenced
 from mistral_failover.store.tables import groups, members
 from support.scaled_groups import ScaledGroup, emulated, of, shared, state
 

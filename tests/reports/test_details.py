@@ -14,7 +14,6 @@ from mistral_lib.actions.context import ActionContext
 from mistral_failover.actions import alarms, reports, suspensions
 from mistral_failover.convergence.records import Outcome, Ready
 from mistral_failover.model.alarm_fact import AlarmFact
-from mistral_failover.model.decisions import OrderVerb
 from mistral_failover.model.ids import derived_id, group_id
 from mistral_failover.model.order import Order
 from mistral_failover.runtime.process import Runtime
@@ -148,7 +147,7 @@ def test_a_plan_is_found_by_its_id(
         derived_id("plan", project),
         project,
         identity,
-        Order(OrderVerb.FAILOVER, to="db_b"),
+        Order("failover", to="db_b"),
         "f",
         {},
         "0" * 64,

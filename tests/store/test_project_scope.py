@@ -28,7 +28,7 @@ from mistral_failover.convergence.records import (
     TraversalStatus,
 )
 from mistral_failover.model.alarm_fact import AlarmFact
-from mistral_failover.model.decisions import Decision, OrderVerb
+from mistral_failover.model.decisions import Decision
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.ids import group_id
 from mistral_failover.model.observation import Observation, ObservationMemory, Service
@@ -100,14 +100,12 @@ NAMED: dict[str, Any] = {
     "once": False,
     "observation": Observation(Service.DOWN),
     "outcome": Outcome(physical_id="x"),
-    "order": Order(OrderVerb.REMOVE),
+    "order": Order("remove"),
     "own_since": None,
     "owner": "theirs-owner",
     "asked_for": False,
     "physical_id": None,
-    "plan": StoredPlan(
-        "theirs-plan", "theirs", THEIRS, Order(OrderVerb.REMOVE), "f", {}, "theirs-goal"
-    ),
+    "plan": StoredPlan("theirs-plan", "theirs", THEIRS, Order("remove"), "f", {}, "theirs-goal"),
     "prefix": "theirs",
     "proof": "a proof",
     "reason": "changed",

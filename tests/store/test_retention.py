@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from mistral_failover.model.alarm_fact import AlarmFact
-from mistral_failover.model.decisions import Decision, OrderVerb
+from mistral_failover.model.decisions import Decision
 from mistral_failover.model.order import Order
 from mistral_failover.store import counters as kept
 from mistral_failover.store import incidents, plans, retention, tables
@@ -198,7 +198,7 @@ def test_events_that_the_groups_workflow_has_not_received_stay(
 
 
 def test_plans_go_a_day_after_they_expired(database: Database, group: str) -> None:
-    row: dict[str, Any] = {"project_id": MINE, "group_id": group, "order": Order(OrderVerb.REMOVE)}
+    row: dict[str, Any] = {"project_id": MINE, "group_id": group, "order": Order("remove")}
     row |= {"fingerprint": "", "world": {}, "goal_version": "v", "created_at": 0.0}
 
     def keep(tx: SqlTransaction) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from stevedore import ExtensionManager
 
-from mistral_failover.model import installed, rungs, types, validation
+from mistral_failover.actions import orders
+from mistral_failover.model import installed, rungs, types, validation, verbs
 
 Install = Callable[[Mapping[str, str], Mapping[str, str]], None]
 
@@ -61,6 +62,9 @@ def _look_again() -> None:
     for cached in (
         installed.installed,
         rungs.rung_kinds,
+        verbs.verb_kinds,
+        orders._verb_class,
+        orders._plan_class,
         types._installed,
         validation._grammar,
     ):

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.actions import base, orders, plans, reports
+from mistral_failover.actions import base, orders, reports
 from mistral_failover.actions import groups as group_actions
 from mistral_failover.actions.base import FailoverAction
 from mistral_failover.cloud.servers import server_state
@@ -110,11 +110,11 @@ class PlannedGroup:
 
     def plan(self, **inputs: Any) -> dict[str, Any]:
         """What failover.plan says."""
-        return dict(self.done(plans.Plan(self.name, **inputs)))
+        return dict(self.done(orders.Plan(self.name, **inputs)))
 
     def start(self, plan: str) -> dict[str, Any]:
         """Start a plan, and carry it on to where nothing is ready."""
-        answer = self.done(plans.StartPlan(plan))
+        answer = self.done(orders.StartPlan(plan))
         self.carry(answer)
         return dict(answer)
 

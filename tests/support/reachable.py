@@ -20,10 +20,12 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import mistral_failover
+from mistral_failover.model.verbs import verb_kinds
 
 _SOURCES = Path(mistral_failover.__file__).parent
 _IN_A_THREAD_OF_ITS_OWN = "NodeWorker"
 _BY_ENTRY_POINTS = {
+    "mistral_failover.orders.verbs.verb_named": "mistral_failover.verbs",
     "mistral_failover.resources.fence.ladder._climb": "mistral_failover.rungs",
     "mistral_failover.alarms.alarm.read": "mistral_failover.alarm_sources",
 }
@@ -32,9 +34,12 @@ _CODE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*")
 
 
 def actions() -> dict[str, str]:
-    """Each action's class, as ``module.Class``."""
+    """Each action's class, as ``module.Class``; of a verb's action the class of the verb."""
+    verbs = {verb.action: type(verb) for verb in verb_kinds().values()}
     return {
-        point.name: point.value.replace(":", ".")
+        point.name: f"{verbs[point.name].__module__}.{verbs[point.name].__name__}"
+        if point.name in verbs
+        else point.value.replace(":", ".").replace(".Plan", "._PlanAction")
         for point in entry_points(group="mistral.actions")
         if point.name.startswith("failover.")
     }

@@ -19,8 +19,7 @@ from mistral_failover.actions import base
 from mistral_failover.actions.alarms import Admit
 from mistral_failover.actions.base import FailoverAction
 from mistral_failover.actions.groups import Define
-from mistral_failover.actions.members import ReplaceMember
-from mistral_failover.actions.orders import Begin, Switchover
+from mistral_failover.actions.orders import Begin, ReplaceMember, Switchover
 from mistral_failover.actions.reports import History, Status
 from mistral_failover.lab.emulator.client import EmulatorClient
 from mistral_failover.lab.emulator.clouds import write_clouds_yaml

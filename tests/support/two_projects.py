@@ -10,7 +10,6 @@ from typing import Any
 import sqlalchemy as sa
 
 from mistral_failover.model.alarm_fact import AlarmFact
-from mistral_failover.model.decisions import OrderVerb
 from mistral_failover.model.ids import group_id
 from mistral_failover.model.observation import Observation, ObservationMemory, Service
 from mistral_failover.model.order import Order
@@ -194,7 +193,7 @@ def fill(connection: sa.Connection, project: str) -> None:
             id=f"{project}-plan",
             project_id=project,
             group_id=group,
-            order=Order(OrderVerb.FAILOVER),
+            order=Order("failover"),
             expires_at=NOW + 1,
         ),
         row(

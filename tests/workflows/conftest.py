@@ -15,7 +15,7 @@ from oslo_config import cfg
 
 from mistral_failover import settings as configuration
 from mistral_failover import workflows as shipped
-from mistral_failover.actions import doctor, groups, plans, recovery, reports
+from mistral_failover.actions import doctor, groups, orders, recovery, reports
 from mistral_failover.actions import members as member_actions
 from mistral_failover.convergence.records import Ready
 from mistral_failover.lab.emulator.client import EmulatorClient
@@ -251,7 +251,7 @@ class Protected:
 
     def plan(self, **facts: Any) -> dict[str, Any]:
         """What failover.plan says."""
-        return done(plans.Plan(self.name, **facts).run(context()))
+        return done(orders.Plan(self.name, **facts).run(context()))
 
     def traversals(self) -> list[str]:
         """The causes of the group's traversals, in order."""

@@ -12,7 +12,7 @@ import pytest
 from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.actions import groups, plans
+from mistral_failover.actions import groups, orders
 from mistral_failover.cloud import volume_holders
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.workers import Workers
@@ -438,7 +438,7 @@ def test_a_disk_that_a_server_boots_from_is_refused_before_anything_begins(
     assert server in run.output["error"]["message"]
     assert group.traversals() == []
     anonymous = ActionContext(SecurityContext(), ExecutionContext())
-    assert plans.Plan(group.name).run(anonymous).error["code"] == "VOLUME_IS_ROOT"
+    assert orders.Plan(group.name).run(anonymous).error["code"] == "VOLUME_IS_ROOT"
     operator.delete_server(server)
 
 

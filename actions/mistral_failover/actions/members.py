@@ -6,37 +6,11 @@ from __future__ import annotations
 from typing import Any
 
 from mistral_failover.actions.base import FailoverAction
-from mistral_failover.model.decisions import OrderVerb
-from mistral_failover.model.order import Order
 from mistral_failover.orders.answers import MemberInTurn
-from mistral_failover.orders.confirm_fenced import confirm_fenced
-from mistral_failover.orders.replace import (
-    LONGEST_PAUSE,
-    next_member,
-    replace_member,
-)
+from mistral_failover.orders.replace import LONGEST_PAUSE, next_member
 from mistral_failover.reports import members as member_report
-from mistral_failover.runtime.inputs import bad_input, names, optional_text, text, whole
+from mistral_failover.runtime.inputs import bad_input, names, text, whole
 from mistral_failover.runtime.request import Request
-
-
-class ConfirmFenced(FailoverAction):
-    """Record an operator's confirmation that a member no longer writes; the blocked failover
-    continues."""
-
-    def __init__(self, group: Any, member: Any, because: Any) -> None:
-        super().__init__()
-        self.group = group
-        self.member = member
-        self.because = because
-
-    def answer(self, request: Request) -> Any:
-        return confirm_fenced(
-            request,
-            text("group", self.group),
-            text("member", self.member),
-            text("because", self.because),
-        )
 
 
 class Members(FailoverAction):
@@ -48,35 +22,6 @@ class Members(FailoverAction):
 
     def answer(self, request: Request) -> Any:
         return member_report.members(request, text("group", self.group))
-
-
-class ReplaceMember(FailoverAction):
-    """Replace a member's server, after its roles were moved or the member was fenced."""
-
-    def __init__(
-        self,
-        group: Any,
-        member: Any = None,
-        server: Any = None,
-        resource: Any = None,
-        because: Any = None,
-    ) -> None:
-        super().__init__()
-        self.group = group
-        self.member = member
-        self.server = server
-        self.resource = resource
-        self.because = because
-
-    def answer(self, request: Request) -> Any:
-        wish = Order(
-            OrderVerb.REPLACE,
-            member=optional_text("member", self.member),
-            server=optional_text("server", self.server),
-            resource=optional_text("resource", self.resource),
-        )
-        because = optional_text("because", self.because) or "replaced by hand"
-        return replace_member(request, text("group", self.group), wish, because)
 
 
 class NextMember(FailoverAction):

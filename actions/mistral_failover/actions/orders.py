@@ -1,140 +1,161 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Actions that operators order. Each starts a traversal."""
+"""The actions of the verbs, and those that plan one and start a plan.
+
+The class of a verb's action has the name of the action: ``Begin`` carries out the verb whose action
+is ``failover.begin``. It is made from the verb's declaration when an entry point asks for it.
+"""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from inspect import Parameter, Signature
 from typing import Any
 
 from mistral_failover.actions.base import FailoverAction
-from mistral_failover.orders import failback, held_alarms, operator_order, rollback, switchover
-from mistral_failover.orders.failover import failover_order
+from mistral_failover.model.order import Order
+from mistral_failover.model.verbs import (
+    FAILOVER,
+    Form,
+    Input,
+    VerbKind,
+    plannable_inputs,
+    verb_kinds,
+)
+from mistral_failover.orders.plan import planner
+from mistral_failover.orders.verbs import Verb, verb_named
+from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.inputs import names, optional_text, text
 from mistral_failover.runtime.request import Request
 
 
-class Begin(FailoverAction):
-    """Give a group its next goal, as an operator asks for."""
+def __getattr__(name: str) -> Any:
+    """Return the action class of this name: of a verb, or ``Plan``."""
+    if name == "Plan":
+        return _plan_class()
+    for verb in verb_kinds().values():
+        if _class_name(verb) == name:
+            return _verb_class(verb.name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
-    def __init__(
-        self,
-        group: Any,
-        to: Any = None,
-        lost: Any = None,
-        recovered: Any = None,
-        incident: Any = None,
-        because: Any = None,
-        after: Any = None,
-    ) -> None:
+
+def _class_name(verb: VerbKind) -> str:
+    return verb.action.rpartition(".")[2].title().replace("_", "")
+
+
+class _DeclaredAction(FailoverAction):
+    """An action whose inputs are declared elsewhere: ``signature`` has them and their defaults."""
+
+    _signature: Signature
+
+    def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__()
-        self.group = group
-        self.to = to
-        self.lost = lost
-        self.recovered = recovered
-        self.incident = incident
-        self.because = because
-        self.after = after
+        bound = self._signature.bind(self, *given, **named)
+        bound.apply_defaults()
+        self.__dict__.update({name: bound.arguments[name] for name in list(bound.arguments)[1:]})
+
+
+class _VerbAction(_DeclaredAction):
+    """Carries out a verb."""
+
+    _verb: str
 
     def answer(self, request: Request) -> Any:
-        group = text("group", self.group)
-        because = optional_text("because", self.because) or "started by hand"
-        incident = optional_text("incident", self.incident)
-        order = failover_order(self.to, self.lost, self.recovered)
-        if incident is None:
-            after = optional_text("after", self.after)
-            return operator_order.failover_now(request, group, order, because, after)
-        return held_alarms.admit(request, group, incident, order, because)
+        verb, given = verb_named(self._verb), vars(self)
+        group = text("group", given["group"])
+        reader = optional_text if verb.because else text
+        because = reader("because", given["because"]) or verb.because
+        return verb.start(request, group, read_order(verb, given), because)
 
 
-class Switchover(FailoverAction):
-    """Move a role to another member as planned; if a step fails, everything is moved back."""
-
-    def __init__(
-        self,
-        group: Any,
-        to: Any = None,
-        role: Any = None,
-        holder: Any = None,
-        because: Any = None,
-    ) -> None:
-        super().__init__()
-        self.group = group
-        self.to = to
-        self.role = role
-        self.holder = holder
-        self.because = because
+class _PlanAction(_DeclaredAction):
+    """Show what a verb would do to a group now, without changing anything; or check an earlier plan
+    again."""
 
     def answer(self, request: Request) -> Any:
-        return switchover.switchover(
-            request,
-            text("group", self.group),
-            optional_text("to", self.to),
-            optional_text("role", self.role),
-            optional_text("because", self.because) or "switched over by hand",
-            holder=optional_text("holder", self.holder),
-        )
+        given = vars(self)
+        plan, group = optional_text("plan", given["plan"]), optional_text("group", given["group"])
+        if (plan is None) == (group is None):
+            raise ActionError(
+                "BAD_INPUT", "group: either a group or a plan is expected", "Give one of the two."
+            )
+        if plan is not None:
+            return planner.plan_again(request, plan)
+        verb = verb_named(optional_text("verb", given["verb"]) or FAILOVER, to_plan=True)
+        for name in plannable_inputs():
+            if given[name] not in (None, "", [], ()) and name not in verb.given:
+                raise ActionError(
+                    "BAD_INPUT",
+                    f"{name}: {verb.name} has no such input",
+                    f"Its inputs: {', '.join(verb.given)}.",
+                )
+        return planner.plan(request, text("group", group), read_order(verb, given))
 
 
-class Failback(FailoverAction):
-    """Move the roles home as planned, where their home can take them."""
+class StartPlan(FailoverAction):
+    """Start exactly what a plan says, if nothing it depends on has changed."""
 
-    def __init__(
-        self,
-        group: Any,
-        to: Any = None,
-        role: Any = None,
-        recovered: Any = None,
-        because: Any = None,
-    ) -> None:
+    def __init__(self, plan: Any, because: Any = None) -> None:
         super().__init__()
-        self.group = group
-        self.to = to
-        self.role = role
-        self.recovered = recovered
+        self.plan = plan
         self.because = because
 
     def answer(self, request: Request) -> Any:
-        return failback.failback(
-            request,
-            text("group", self.group),
-            optional_text("to", self.to),
-            optional_text("role", self.role),
-            names("recovered", self.recovered),
-            optional_text("because", self.because) or "failed back by hand",
-        )
+        because = optional_text("because", self.because)
+        return planner.start(request, text("plan", self.plan), because)
 
 
-class Rollback(FailoverAction):
-    """Return a group to an earlier goal: the last one that it reached, or the named one."""
-
-    def __init__(
-        self, group: Any, goal: Any = None, recovered: Any = None, because: Any = None
-    ) -> None:
-        super().__init__()
-        self.group = group
-        self.goal = goal
-        self.recovered = recovered
-        self.because = because
-
-    def answer(self, request: Request) -> Any:
-        return rollback.rollback(
-            request,
-            text("group", self.group),
-            optional_text("goal", self.goal),
-            names("recovered", self.recovered),
-            optional_text("because", self.because) or "rolled back by hand",
-        )
+@functools.cache
+def _verb_class(name: str) -> type[FailoverAction]:
+    verb = verb_named(name)
+    required = [name for name, each in verb.inputs.items() if each.required]
+    optional = [name for name in verb.inputs if name not in required]
+    (optional if verb.because else required).append("because")
+    members = {"_verb": name, "__doc__": verb.__doc__}
+    return _declared(_VerbAction, _class_name(verb), members, ["group", *required], optional)
 
 
-class Remove(FailoverAction):
-    """Give a group the goal that asks for nothing."""
+@functools.cache
+def _plan_class() -> type[FailoverAction]:
+    optional = ["group", "verb", *plannable_inputs(), "plan"]
+    return _declared(_PlanAction, "Plan", {"__doc__": _PlanAction.__doc__}, [], optional)
 
-    def __init__(self, group: Any, lost: Any = None, because: Any = None) -> None:
-        super().__init__()
-        self.group = group
-        self.lost = lost
-        self.because = because
 
-    def answer(self, request: Request) -> Any:
-        because = optional_text("because", self.because) or "removed by hand"
-        lost = names("lost", self.lost)
-        return rollback.remove(request, text("group", self.group), lost, because)
+def _declared(
+    base: type[_DeclaredAction],
+    name: str,
+    members: Mapping[str, Any],
+    required: Iterable[str],
+    optional: Iterable[str],
+) -> type[FailoverAction]:
+    """Return an action class with these inputs. Mistral reads them from the signature, and finds
+    the class by its module and name."""
+    either = Parameter.POSITIONAL_OR_KEYWORD
+    signature = Signature(
+        [
+            *(Parameter(each, either) for each in ("self", *required)),
+            *(Parameter(each, either, default=None) for each in optional),
+        ]
+    )
+
+    def init(self: _DeclaredAction, *given: Any, **named: Any) -> None:
+        base.__init__(self, *given, **named)
+
+    init.__signature__ = signature  # type: ignore[attr-defined]
+    own = {"__module__": __name__, "__init__": init, "_signature": signature}
+    return type(name, (base,), {**members, **own})
+
+
+def read_order(verb: Verb, given: Mapping[str, Any]) -> Order:
+    """Return the order of an action's inputs. Raises ActionError BAD_INPUT."""
+    read = {name: _read(name, each, given.get(name)) for name, each in verb.inputs.items()}
+    return Order.of(verb.name, {name: value for name, value in read.items() if value is not None})
+
+
+def _read(name: str, declared: Input, value: Any) -> Any:
+    if declared.form is Form.NAMES:
+        return None if value is None else names(name, value)
+    if declared.form is Form.TARGETS and isinstance(value, dict):
+        return {role: text(f"{name}.{role}", member) for role, member in value.items()}
+    reader: Callable[[str, Any], Any] = text if declared.required else optional_text
+    return reader(name, value)

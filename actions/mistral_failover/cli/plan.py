@@ -5,18 +5,26 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cliff.show import ShowOne
 
-from mistral_failover.cli import base, connection, order
+from mistral_failover.cli import base, connection
 from mistral_failover.cli.base import for_people, lasted, when
-from mistral_failover.model.decisions import OrderVerb
+from mistral_failover.model.verbs import (
+    FAILOVER,
+    Form,
+    Input,
+    plannable,
+    plannable_inputs,
+    takers,
+    verb_kind,
+)
 
 if TYPE_CHECKING:  # a command starts without the code of the actions
     from mistral_failover.orders.plan.documents import PlanDocument, PlanStep, Risk
 
-VERBS = tuple(each.value for each in OrderVerb)
 _LOST = ("down", "lost", "dead", "gone", "failed", "broken", "unreachable", "not responding")
 _RECOVERED = ("recovered", "well", "back", "up", "repaired", "healthy")
 _FILLING = frozenset({"is", "has", "was", "been", "again"})
@@ -113,31 +121,6 @@ def _risk(risk: Risk) -> str:
     return f"{risk['sentence']}. {risk['remedy']} [{risk['code']}]"
 
 
-class PlannableOrder(order.Order):
-    """An order whose plan can be shown first: its ``verb`` is that of ``failover plan``."""
-
-    verb = ""
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of every order, and --dry-run."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument(
-            "--dry-run",
-            action="store_true",
-            help="only show what would happen, step by step; change nothing",
-        )
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Show the plan, or start, follow and show."""
-        if parsed_args.dry_run:
-            inputs = self.inputs(parsed_args)
-            return show_plan(
-                self.app, parsed_args, group=parsed_args.group, verb=self.verb, **inputs
-            )
-        return super().take_action(parsed_args)
-
-
 class Plan(base.ActionCommand, ShowOne):
     """Show what would happen now, without changing anything.
 
@@ -163,53 +146,30 @@ class Plan(base.ActionCommand, ShowOne):
             ),
         )
         parser.add_argument(
-            "--verb", choices=VERBS, default=None, help="the order to plan (default failover)"
+            "--verb", choices=list(plannable()), help="the order to plan (default failover)"
         )
         add_facts(parser)
-        parser.add_argument(
-            "--role", metavar="ROLE", help="for a switchover or failback: the role to move"
-        )
-        parser.add_argument(
-            "--goal",
-            metavar="VERSION",
-            help=("for a rollback: the goal's version, or its first digits"),
-        )
-        parser.add_argument(
-            "--member", metavar="MEMBER", help=("for a replacement: the member to replace")
-        )
-        parser.add_argument(
-            "--resource",
-            metavar="NAME",
-            help="for a replacement: only this resource of the member's own stack",
-        )
+        for name in _more_inputs():
+            (first, *others) = takers(name)
+            words = f"for {first.name}: {first.given[name].words}"
+            words += "".join(f"; for {each.name}: {each.given[name].words}" for each in others)
+            declared = replace(first.given[name], words=words, positional=False, required=False)
+            add_input(parser, name, declared)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Query and format."""
         if (parsed_args.group is None) == (parsed_args.plan is None):
             raise connection.CommandLineWrong("Give a group, or --plan with a plan's id. [USAGE]")
-        inputs = {
-            name: getattr(parsed_args, name)
-            for name in ("group", "plan", "verb", "role", "goal", "member", "resource")
-        }
+        names = ("group", "plan", "verb", *_more_inputs())
+        inputs = {name: getattr(parsed_args, name) for name in names}
         return show_plan(self.app, parsed_args, **inputs, **given_facts(parsed_args))
 
 
 def add_facts(parser: argparse.ArgumentParser) -> None:
     """Add the options for the facts that an operator knows."""
-    parser.add_argument(
-        "--to", metavar="MEMBER", help="the member that takes over (default: the group's choice)"
-    )
-    parser.add_argument(
-        "--lost",
-        metavar="MEMBER",
-        action="append",
-        help=(
-            "a lost member; may be repeated; '' for none (default: none; for a plan: the holder "
-            "of a role)"
-        ),
-    )
-    add_recovered(parser)
+    for name, declared in verb_kind(FAILOVER).given.items():
+        add_input(parser, name, declared)
     parser.add_argument(
         "--fact",
         metavar="SENTENCE",
@@ -218,14 +178,24 @@ def add_facts(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_recovered(parser: argparse.ArgumentParser) -> None:
-    """Add the option for members that are healthy again."""
+def add_input(parser: argparse.ArgumentParser, name: str, declared: Input) -> None:
+    """Add the argument or the option for an input of a verb."""
+    if declared.positional:
+        nargs = None if declared.required else "?"
+        parser.add_argument(name, nargs=nargs, help=declared.words)
+        return
     parser.add_argument(
-        "--recovered",
-        metavar="MEMBER",
-        action="append",
-        help="a lost member that you confirm as healthy; may be repeated",
+        f"--{name.replace('_', '-')}",
+        metavar=declared.metavar,
+        required=declared.required,
+        action="append" if declared.form is Form.NAMES else "store",
+        help=declared.words,
     )
+
+
+def _more_inputs() -> list[str]:
+    """Return the inputs that verbs have besides those of a failover."""
+    return [name for name in plannable_inputs() if name not in verb_kind(FAILOVER).given]
 
 
 def given_facts(parsed_args: argparse.Namespace) -> dict[str, Any]:

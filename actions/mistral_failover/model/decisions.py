@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is decided about alarms and orders, by which rule, and what can be ordered."""
+"""What is decided about alarms and orders, and by which rule."""
 
 from __future__ import annotations
 
@@ -44,14 +44,3 @@ class AdmissionRule(StrEnum):
     """The storm guard held the alarm and let it go."""
     TOO_LATE = "too_late"
     """The alarm was admitted, but could not be started for long."""
-
-
-class OrderVerb(StrEnum):
-    """What an operator can order for a group, and plan."""
-
-    FAILOVER = "failover"
-    SWITCHOVER = "switchover"
-    FAILBACK = "failback"
-    REPLACE = "replace"
-    ROLLBACK = "rollback"
-    REMOVE = "remove"

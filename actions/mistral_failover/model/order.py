@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from mistral_failover.model.decisions import OrderVerb
 from mistral_failover.model.stored import Stored
+from mistral_failover.model.verbs import verb_kind
 
 
 @dataclass(frozen=True)
@@ -20,10 +20,10 @@ class Order(Stored):
     that are well again. ``goal``: the version to return to, or its first digits; None: the goal
     before. ``member``, ``server``, ``resource``: what is replaced. ``plan``: the id of the plan
     that is started with it. ``from_alarm``: an alarm reports the loss, so newly lost members are
-    replaced if the group wants that.
+    replaced if the group wants that. ``more``: the inputs that only this verb has.
     """
 
-    verb: OrderVerb
+    verb: str
     to: str | Mapping[str, str] | None = None
     role: str | None = None
     lost: tuple[str, ...] | None = None
@@ -34,19 +34,36 @@ class Order(Stored):
     resource: str | None = None
     plan: str | None = None
     from_alarm: bool = False
+    more: Mapping[str, Any] | None = None
 
     @property
     def pinned(self) -> bool:
         """Whether it says where the roles go: no other member may take them. A goal of before and
         the homes of the roles are members, too."""
-        return bool(self.to) or self.verb in (OrderVerb.ROLLBACK, OrderVerb.FAILBACK)
+        return bool(self.to) or verb_kind(self.verb).pins
+
+    @property
+    def member_to(self) -> str | None:
+        """The member that takes the roles, of a verb that names one for all of them."""
+        assert not isinstance(self.to, Mapping)
+        return self.to
+
+    def own(self, name: str) -> Any:
+        """Return an input that only this verb has; None if it was not given."""
+        return (self.more or {}).get(name)
 
     @property
     def inputs(self) -> dict[str, Any]:
         """The given inputs of the verb, as JSON. An empty ``lost`` is given: no member is lost."""
-        return {name: value for name, value in self.document().items() if name != "verb"}
+        given = self.document()
+        del given["verb"]
+        more = given.pop("more", {})
+        return {**given, **more}
 
     @classmethod
-    def read(cls, document: Mapping[str, Any]) -> Self:
-        """Return what a :meth:`document` holds. Raises ValueError for an unknown verb."""
-        return super().read({**document, "verb": OrderVerb(document["verb"])})
+    def of(cls, verb: str, inputs: Mapping[str, Any]) -> Self:
+        """Return an order with these inputs."""
+        fields = cls.__dataclass_fields__.keys()
+        more = {name: value for name, value in inputs.items() if name not in fields}
+        mine = {name: value for name, value in inputs.items() if name in fields}
+        return cls(verb, **mine, more=more or None)

@@ -15,9 +15,10 @@ from mistral_failover.alarms.alarm import Alarm
 from mistral_failover.alarms.intake import RecordedAlarm
 from mistral_failover.fault_points import reach
 from mistral_failover.groups.snapshot import GroupSnapshot
-from mistral_failover.model.decisions import Decision, OrderVerb
+from mistral_failover.model.decisions import Decision
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.order import Order
+from mistral_failover.model.verbs import FAILOVER
 from mistral_failover.orders import failover
 from mistral_failover.orders.answers import AlarmAnswer, AlarmBatch, AlarmBodyAnswer, Started
 from mistral_failover.runtime.errors import ActionError, explained
@@ -30,7 +31,7 @@ BATCH = 25
 """Failovers that one action starts at most. So the first ones do not wait for the last one, every
 executor gets its share, and no task of Mistral has more items: each time one of them ends, Mistral
 reads all."""
-BY_ALARM = Order(OrderVerb.FAILOVER, from_alarm=True)
+BY_ALARM = Order(FAILOVER, from_alarm=True)
 """What an alarm asks for."""
 LONGEST_REFUSAL = 1_000
 """The maximum number of characters that are kept of why a failover could not be started."""

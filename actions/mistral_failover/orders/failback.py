@@ -16,52 +16,26 @@ from shlex import quote
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model import assignment
 from mistral_failover.model.assignment import MemberFact
-from mistral_failover.model.decisions import OrderVerb
 from mistral_failover.model.errors import NoEligibleMember
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.order import Order
-from mistral_failover.orders import failover, operator_order, switchover
-from mistral_failover.orders.answers import StartedOrder
+from mistral_failover.orders import failover, switchover
 from mistral_failover.orders.failover import Derive
 from mistral_failover.orders.operator_order import AlreadyThere
 from mistral_failover.runtime.request import Request
 
 
-def failback(
-    request: Request,
-    group: str,
-    to: str | None,
-    role: str | None,
-    recovered: tuple[str, ...],
-    cause: str,
-) -> StartedOrder:
-    """Move the roles to their homes if these can take them: all roles, only ``role``, or only those
-    whose home is the member ``to``. Once for each execution.
+def goal_function(request: Request, order: Order, *, remember: bool) -> Derive:
+    """Return the function that derives the goal of a failback: all roles move to their homes if
+    these can take them, or only ``order.role``, or only those whose home is ``order.to``. The
+    ``recovered`` ones are lost members that the operator confirms as healthy. ``remember``: record
+    members that were replaced.
 
-    ``recovered``: lost members that the operator confirms as recovered. Return as
-    :func:`failover.begin`; if every role is at home, nothing starts, and the sentence says so.
-    Raises UnknownGroup, CloudError; NoEligibleMember if no role can go home, with the reason for
-    each home; ActionError BAD_INPUT for an unknown role, UNKNOWN_MEMBER, NOT_COMPLETE,
-    CANNOT_QUIESCE.
+    Raises CloudError; NoEligibleMember if no role can go home, with the reason for each home;
+    AlreadyThere if every role is at home; ActionError BAD_INPUT for an unknown role,
+    UNKNOWN_MEMBER, NOT_COMPLETE, CANNOT_QUIESCE.
     """
-    order = Order(OrderVerb.FAILBACK, to=to, role=role, recovered=recovered)
-    derive = goal_function(request, to, role, recovered)
-    return operator_order.start_order(request, group, derive, order, cause)
-
-
-def goal_function(
-    request: Request,
-    to: str | None,
-    role: str | None,
-    recovered: tuple[str, ...],
-    *,
-    remember: bool = True,
-) -> Derive:
-    """Return the function that derives the goal of a failback. ``remember``: record members that
-    were replaced.
-
-    Raises as :func:`failback`, and AlreadyThere.
-    """
+    to, role, recovered = order.member_to, order.role, order.recovered
 
     def derive(snapshot: GroupSnapshot) -> Goal:
         asked = list(snapshot.group.roles)

@@ -18,7 +18,6 @@ from mistral_failover.groups import candidates
 from mistral_failover.groups.refresh_members import depose, members_now, remember_members
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.model.assignment import MemberFact, assign_roles, passed_over
-from mistral_failover.model.decisions import OrderVerb
 from mistral_failover.model.errors import NoEligibleMember
 from mistral_failover.model.goal import ATTACHMENT, Goal, goal_resources, render_goal
 from mistral_failover.model.group import SHIPPED_CHAIN, Group
@@ -30,7 +29,6 @@ from mistral_failover.orders.answers import Started
 from mistral_failover.orders.old_goals import forget
 from mistral_failover.resources.worker import NodeWorker
 from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.inputs import names, optional_text, text
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import incidents
 from mistral_failover.store.transaction import ProjectTransaction
@@ -217,11 +215,21 @@ Derive = Callable[[GroupSnapshot], Goal]
 
 def goal_function(request: Request, order: Order, *, remember: bool = True) -> Derive:
     """Return the function that derives the goal of a failover. It reads the members from the cloud
-    only once. ``remember``: record members that were replaced. Raises as :func:`next_goal`, and
-    CloudError."""
+    only once. ``remember``: record members that were replaced.
+
+    Raises as :func:`next_goal`, and CloudError; ActionError CONTENDED if the order says ``after``
+    which traversal it comes, and the group has a newer one.
+    """
     seen: list[list[MemberFact]] = []
+    after = order.own("after")
 
     def derive(snapshot: GroupSnapshot) -> Goal:
+        if after not in (None, snapshot.state.current_traversal):
+            raise ActionError(
+                "CONTENDED",
+                f"{snapshot.group.name} got another order before this one",
+                f"Check its status: failover status {quote(snapshot.group.name)}",
+            )
         if not seen:
             lost, recovered = order.lost or (), order.recovered
             seen.append(
@@ -354,15 +362,3 @@ def _begun(
         return True, tx.goal(group_id, traversal.goal_version)
     incident = incidents.get(tx, incident_id)
     return incident is not None and incident.traversal_id == traversal_id, None
-
-
-def failover_order(to: Any, lost: Any, recovered: Any) -> Order:
-    """Return the order of an action's inputs. Raises ActionError BAD_INPUT."""
-    if isinstance(to, dict):
-        to = {role: text(f"to.{role}", member) for role, member in to.items()}
-    return Order(
-        OrderVerb.FAILOVER,
-        to=to if isinstance(to, dict) else optional_text("to", to),
-        lost=None if lost is None else names("lost", lost),
-        recovered=names("recovered", recovered),
-    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import logging
 import uuid
-from shlex import quote
 
 from sqlalchemy.exc import DBAPIError
 
@@ -14,12 +13,11 @@ from mistral_failover.fault_points import reach
 from mistral_failover.groups.snapshot import GroupSnapshot, locked
 from mistral_failover.model.alarm_fact import AlarmFact
 from mistral_failover.model.decisions import Decision
-from mistral_failover.model.goal import Goal
 from mistral_failover.model.ids import derived_id
 from mistral_failover.model.order import Order
 from mistral_failover.orders import failover
 from mistral_failover.orders.answers import StartedOrder
-from mistral_failover.runtime.errors import ActionError, describe, explained
+from mistral_failover.runtime.errors import describe, explained
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import incidents
 from mistral_failover.store.incidents import OPERATOR, Incident
@@ -38,28 +36,6 @@ class AlreadyThere(NothingToDo):
     def __init__(self, snapshot: GroupSnapshot, why: str) -> None:
         self.snapshot = snapshot
         super().__init__(f"{why}: nothing to do")
-
-
-def failover_now(
-    request: Request, group: str, order: Order, cause: str, after: str | None = None
-) -> StartedOrder:
-    """Start the failover that an operator orders. Raises what :func:`start_order` raises.
-
-    ``after``: the traversal to which the order belongs; if the group has a newer one, the order
-    fails with CONTENDED.
-    """
-    moving = failover.goal_function(request, order)
-
-    def derive(snapshot: GroupSnapshot) -> Goal:
-        if after is not None and snapshot.state.current_traversal != after:
-            raise ActionError(
-                "CONTENDED",
-                f"{group} got another order before this one",
-                f"Check its status: failover status {quote(group)}",
-            )
-        return moving(snapshot)
-
-    return start_order(request, group, derive, order, cause)
 
 
 def start_order(

@@ -33,11 +33,11 @@ from mistral_failover.groups import candidates
 from mistral_failover.groups.refresh_members import depose, members_now, remember_members
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot_in
 from mistral_failover.model.assignment import MemberFact, as_planned
-from mistral_failover.model.decisions import OrderVerb
 from mistral_failover.model.errors import InvalidDocument, NoEligibleMember
 from mistral_failover.model.goal import returns
 from mistral_failover.model.group import Group
 from mistral_failover.model.order import Order
+from mistral_failover.model.verbs import FAILOVER
 from mistral_failover.orders.failover import (
     next_goal,
     refuse_unmovable_new_volumes,
@@ -136,9 +136,7 @@ def _redirect(request: Request, found: _TargetDownSituation) -> _Refusal | None:
     lost = (member,) if found.fenced else ()
     others = _others(facts, found)
     try:
-        goal = next_goal(
-            replace(snapshot, roles=left), Order(OrderVerb.FAILOVER, lost=lost), others
-        )
+        goal = next_goal(replace(snapshot, roles=left), Order(FAILOVER, lost=lost), others)
     except NoEligibleMember as error:
         out = snapshot.lost | found.passed_over | {member}
         may_return = any(fact.name not in out and not fact.gone for fact in others)

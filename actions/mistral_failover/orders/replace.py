@@ -16,7 +16,7 @@ from mistral_failover.convergence.records import JournalKind
 from mistral_failover.groups import kept_parts
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.model.assignment import MemberFact, assign_roles
-from mistral_failover.model.decisions import Decision, OrderVerb
+from mistral_failover.model.decisions import Decision
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.order import Order
 from mistral_failover.model.replacement import (
@@ -85,12 +85,12 @@ def _ordered(request: Request, group: str, wish: Order, cause: str) -> Replaceme
             return _idle(group, name, server, chosen.moves, said)
         cause = f"{cause}: {chosen.sentence}"
         known = replace(wish, member=name, server=server)
-    derive = goal_function(request, known)
+    derive = goal_function(request, known, remember=True)
     answer = operator_order.start_order(request, group, derive, known, cause)
     return {**answer, "member": known.member, "server": known.server, "moves": []}
 
 
-def goal_function(request: Request, wish: Order, *, remember: bool = True) -> Derive:
+def goal_function(request: Request, wish: Order, *, remember: bool) -> Derive:
     """Return the function that derives the goal of a replacement. ``remember``: record members that
     were replaced.
 
@@ -170,7 +170,7 @@ def _ordered_before(request: Request, snapshot: GroupSnapshot) -> Order | None:
 
     def read(tx: ProjectTransaction) -> Order | None:
         found = incidents.get(tx, identity)
-        if found is None or found.order is None or found.order.verb != OrderVerb.REPLACE:
+        if found is None or found.order is None or found.order.verb != "replace":
             return None
         begun = found.traversal_id is not None or tx.traversal(traversal) is not None
         return found.order if begun or found.decision == Decision.ADMITTED else None

@@ -10,12 +10,10 @@ from __future__ import annotations
 from mistral_failover.convergence.traversals import present_goal, rollback_goal
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.assignment import require_eligible
-from mistral_failover.model.decisions import OrderVerb
 from mistral_failover.model.goal import Goal, empty_goal
 from mistral_failover.model.order import Order
 from mistral_failover.model.validation import did_you_mean
-from mistral_failover.orders import failover, operator_order
-from mistral_failover.orders.answers import StartedOrder
+from mistral_failover.orders import failover
 from mistral_failover.orders.failover import Derive
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
@@ -26,32 +24,9 @@ SHORTEST_PREFIX = 7
 """The shortest prefix of a goal's version, in hexadecimal digits."""
 
 
-def rollback(
-    request: Request, group: str, goal: str | None, recovered: tuple[str, ...], cause: str
-) -> StartedOrder:
-    """Give a group the goal back that it reached before, or the one of version ``goal`` (the first
-    digits are enough). Lost members stay lost, except the ``recovered`` ones.
-
-    Return as :func:`failover.begin`. Raises UnknownGroup, CloudError, NoEligibleMember,
-    InvalidDocument if a lost member held a role, ActionError UNKNOWN_GOAL and NOTHING_TO_RETURN_TO.
-    """
-    order = Order(OrderVerb.ROLLBACK, goal=goal, recovered=recovered)
-    derive = goal_function(request, goal, recovered)
-    return operator_order.start_order(request, group, derive, order, cause)
-
-
-def remove(request: Request, group: str, lost: tuple[str, ...], cause: str) -> StartedOrder:
-    """Give a group the empty goal: applications are quiesced, volumes are detached, and the
-    ``lost`` members are fenced. The group's definition and history stay.
-
-    Return as :func:`failover.begin`. Raises UnknownGroup, ActionError UNKNOWN_MEMBER.
-    """
-    order = Order(OrderVerb.REMOVE, lost=lost)
-    return operator_order.start_order(request, group, removal_goal_function(lost), order, cause)
-
-
 def removal_goal_function(lost: tuple[str, ...]) -> Derive:
-    """Return the function that derives the empty goal. Raises ActionError UNKNOWN_MEMBER."""
+    """Return the function that derives the empty goal: applications are quiesced, volumes are
+    detached, and the ``lost`` members are fenced. Raises ActionError UNKNOWN_MEMBER."""
 
     def nothing(snapshot: GroupSnapshot) -> Goal:
         for member in lost:
@@ -69,14 +44,15 @@ def removal_goal_function(lost: tuple[str, ...]) -> Derive:
     return nothing
 
 
-def goal_function(
-    request: Request, version: str | None, recovered: tuple[str, ...], *, remember: bool = True
-) -> Derive:
-    """Return the function that derives the goal of a rollback. ``remember``: record members that
-    were replaced.
+def goal_function(request: Request, order: Order, *, remember: bool) -> Derive:
+    """Return the function that derives the goal of a rollback: the goal that the group reached
+    before, or ``order.goal`` (the first digits of its version are enough). Lost members stay lost,
+    except the ``recovered`` ones. ``remember``: record members that were replaced.
 
-    Raises as :func:`rollback`.
+    Raises CloudError, NoEligibleMember, InvalidDocument if a lost member held a role, ActionError
+    UNKNOWN_GOAL, BAD_INPUT, NOTHING_TO_RETURN_TO.
     """
+    version, recovered = order.goal, order.recovered
 
     def derive(snapshot: GroupSnapshot) -> Goal:
         goal = request.store.reading(lambda tx: _goal(tx, snapshot, version, recovered))

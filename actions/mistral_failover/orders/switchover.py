@@ -19,12 +19,10 @@ from mistral_failover.groups import agent_health, kept_parts
 from mistral_failover.groups.failed_step import FailedStep, failed_step
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.assignment import MemberFact, as_planned, assign_roles
-from mistral_failover.model.decisions import OrderVerb
 from mistral_failover.model.errors import NoEligibleMember
 from mistral_failover.model.goal import Goal, goal_resources, render_goal
 from mistral_failover.model.order import Order
-from mistral_failover.orders import failover, operator_order
-from mistral_failover.orders.answers import StartedOrder
+from mistral_failover.orders import failover
 from mistral_failover.orders.failover import Derive
 from mistral_failover.orders.operator_order import AlreadyThere
 from mistral_failover.runtime import rights
@@ -50,40 +48,16 @@ ENDINGS = ("RETURNED", "FAILED", "BLOCKED", "OVERTAKEN")
 _NOT_UP = "To activate it: failover group activate {group}"
 
 
-def switchover(
-    request: Request,
-    group: str,
-    to: str | None,
-    role: str | None,
-    cause: str,
-    *,
-    holder: str | None = None,
-) -> StartedOrder:
-    """Move a role to the member ``to``, or to the group's choice; once for each execution.
-    ``holder``: the member that gives it up. If another member holds the role by then, it keeps it.
+def goal_function(request: Request, order: Order, *, remember: bool) -> Derive:
+    """Return the function that derives the goal of a planned move: ``order.role`` moves to the
+    member ``order.to``, or to the group's choice. ``holder`` is the member that gives it up: if
+    another one holds the role by then, it keeps it. ``remember``: record members that were
+    replaced.
 
-    Return as :func:`operator_order.start_order`; nothing starts if ``to`` already holds the role,
-    or if its holder is not ``holder``. Raises UnknownGroup, NoEligibleMember, CloudError,
-    InvalidDocument; ActionError BAD_INPUT for an unknown role, NOT_COMPLETE, CANNOT_QUIESCE.
+    Raises NoEligibleMember, CloudError, InvalidDocument; AlreadyThere; ActionError BAD_INPUT for an
+    unknown role, NOT_COMPLETE, CANNOT_QUIESCE.
     """
-    order = Order(OrderVerb.SWITCHOVER, to=to, role=role)
-    derive = goal_function(request, to, role, giver=holder)
-    return operator_order.start_order(request, group, derive, order, cause)
-
-
-def goal_function(
-    request: Request,
-    to: str | None,
-    role: str | None,
-    *,
-    giver: str | None = None,
-    remember: bool = True,
-) -> Derive:
-    """Return the function that derives the goal of a planned move. ``giver``: the member that must
-    hold the role now, None: any. ``remember``: record members that were replaced.
-
-    Raises as :func:`switchover`, and AlreadyThere.
-    """
+    to, role, giver = order.member_to, order.role, order.own("holder")
 
     def derive(snapshot: GroupSnapshot) -> Goal:
         moved = _role(snapshot, role)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mistral_failover.model.text import counted
+from mistral_failover.model.verbs import FAILOVER
 from mistral_failover.ui import drawing
 from mistral_failover.ui.action_client import ActionClient, ActionFailed
 from mistral_failover.ui.alarm import alarm_view
@@ -20,8 +21,8 @@ from mistral_failover.ui.group import group_view, held_alarm
 from mistral_failover.ui.groups import SORTS, GroupsView, Query, groups_view
 from mistral_failover.ui.history import episodes
 from mistral_failover.ui.levels import Level
-from mistral_failover.ui.orders import AT_ONCE, Order, chosen
-from mistral_failover.ui.plan import GroupPlan, PlanView, plan_view
+from mistral_failover.ui.orders import AT_ONCE, Order
+from mistral_failover.ui.plan import GroupPlan, PlanView, on_page, plan_fields, plan_view
 from mistral_failover.ui.timeline import timeline
 from mistral_failover.ui.topology import topology, topology_at
 from mistral_failover.ui.work import work_view
@@ -30,13 +31,6 @@ if TYPE_CHECKING:  # the page starts without the code of the actions
     from mistral_failover.orders.held_alarms import HeldAlarmRow
     from mistral_failover.reports.documents import IncidentDetails, TraversalDetails
 
-PLANNED: Mapping[str, tuple[str, ...]] = {
-    "failover": ("lost", "to", "recovered"),
-    "switchover": ("to",),
-    "failback": ("to", "recovered"),
-    "rollback": ("goal", "recovered"),
-}
-"""The verbs that the page can plan, each with the fields of the form that it takes."""
 HISTORY = 5.0
 """Seconds between two looks at a journal."""
 GOALS = 5.0
@@ -169,31 +163,28 @@ class Pages:
         group = _needed(given, "group")
         status = self._client.run_action("failover.status", group=group)
         goals = goal_rows(self._client.run_action("failover.goals", group=group))
-        verb, lost, to, goal = (given.get(name, "") for name in ("verb", "lost", "to", "goal"))
-        recovered = chosen(given, "recovered")
+        said = given.get("verb", "")
+        verb = on_page().get(said)
+        fields = plan_fields(status, goals, given)
         found: PlanView | None = None
         differences: tuple[str, ...] = ()
         refused: ActionFailed | None = None
+        if said and verb is None:
+            raise ActionFailed(f"{said} cannot be planned here.", "Use failover plan.", "USAGE")
         if verb:
-            if verb not in PLANNED:
-                raise ActionFailed(f"{verb} cannot be planned here.", "Use failover plan.", "USAGE")
-            every = {"lost": [lost] if lost else [], "to": to, "goal": goal, "recovered": recovered}
-            taken = {name: every[name] or None for name in PLANNED[verb]}
+            taken = {each.name: each.value for each in fields if each.name in verb.given}
             try:
-                answer = self._client.run_action("failover.plan", group=group, verb=verb, **taken)
+                answer = self._client.run_action("failover.plan", group=group, verb=said, **taken)
                 found = plan_view(answer)
             except ActionFailed as trouble:
                 refused = trouble  # the form stays, to ask for something else
-            if verb == "rollback" and goal:
+            if goal := taken.get("goal"):
                 differences = self._differences(group, goals, goal)
         content = {
             "group": group,
-            "members": [row["name"] for row in status["members"]],
-            "lost": status["lost"],
-            "goals": [row for row in goals if row.earlier],
-            "verbs": PLANNED,
-            "chosen": {"verb": verb or "failover", "lost": lost, "to": to, "goal": goal},
-            "recovered": recovered,
+            "verbs": on_page(),
+            "verb": said or FAILOVER,
+            "fields": fields,
             "plan": found,
             "differences": differences,
         }

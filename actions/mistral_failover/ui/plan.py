@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mistral_failover.cli.base import lasted, when
+from mistral_failover.model.verbs import Among, Form, VerbKind, plannable
+from mistral_failover.ui.goals import GoalRow
+from mistral_failover.ui.orders import chosen
 
 if TYPE_CHECKING:  # the page starts without the code of the actions
     from mistral_failover.orders.plan.documents import PlanDocument, PlanStep, Risk
@@ -54,6 +57,63 @@ class GroupPlan:
     group: str
     plan: PlanView | None
     refused: str
+
+
+@dataclass(frozen=True)
+class PlanField:
+    """A field of the form that asks for a plan: an input of verbs. ``choices``: values and their
+    labels; None: a text is typed. ``boxes``: any number of them can be ticked. ``names``: the input
+    is a list. ``filled``: what is filled in."""
+
+    name: str
+    label: str
+    unsaid: str
+    choices: Sequence[tuple[str, str]] | None
+    boxes: bool
+    names: bool
+    filled: Sequence[str]
+
+    @property
+    def value(self) -> Any:
+        """The input for the plan; None if nothing is filled in."""
+        if not self.filled:
+            return None
+        return list(self.filled) if self.names else self.filled[0]
+
+
+def on_page() -> Mapping[str, VerbKind]:
+    """Return the verbs that the page can plan."""
+    return {name: verb for name, verb in plannable().items() if verb.on_page}
+
+
+def plan_fields(
+    status: Mapping[str, Any], goals: Iterable[GoalRow], given: Mapping[str, str]
+) -> list[PlanField]:
+    """Return the fields for the inputs of all verbs that the page can plan."""
+    among = {
+        Among.MEMBERS: [(row["name"], row["name"]) for row in status["members"]],
+        Among.LOST: [(name, name) for name in status["lost"]],
+        Among.ROLES: [(name, name) for name in status["roles"]],
+        Among.GOALS: [(row.version, row.label) for row in goals if row.earlier],
+    }
+    fields: dict[str, PlanField] = {}
+    for verb in on_page().values():
+        for name, each in verb.given.items():
+            if name in fields:
+                continue
+            boxes = each.among is Among.LOST
+            filled = chosen(given, name) if boxes else [given[name]] if given.get(name) else []
+            takers = [kind.name for kind in on_page().values() if name in kind.given]
+            fields[name] = PlanField(
+                name,
+                f"{each.label or name} ({', '.join(takers)})",
+                each.unsaid,
+                among.get(each.among),
+                boxes,
+                each.form is Form.NAMES,
+                filled,
+            )
+    return list(fields.values())
 
 
 def plan_view(plan: PlanDocument) -> PlanView:

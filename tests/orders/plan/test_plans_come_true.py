@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mistral_lib.actions import Result
 
-from mistral_failover.actions import members, orders, plans, recovery
+from mistral_failover.actions import orders, recovery
 from support import plan_forecasts
 from support.driving import ready_nodes
 
@@ -81,7 +81,7 @@ VERBS = {
     "failover": orders.Begin,
     "switchover": orders.Switchover,
     "failback": orders.Failback,
-    "replace": members.ReplaceMember,
+    "replace": orders.ReplaceMember,
     "rollback": orders.Rollback,
     "remove": orders.Remove,
 }
@@ -125,7 +125,7 @@ def compare(group: Any, verb: str, inputs: dict[str, Any]) -> None:
     """Plan this, start it, and hold what happens against what the plan said."""
     written, seen, last = group.written(), group.seen(), group.last()
 
-    plan = group.ask(plans.Plan(group.name, verb=verb, **inputs))
+    plan = group.ask(orders.Plan(group.name, verb=verb, **inputs))
 
     assert group.changes(seen) == []
     assert group.written() == written

@@ -11,7 +11,7 @@ from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
 from mistral_failover.actions import groups as group_actions
-from mistral_failover.actions import orders, plans, recovery, reports
+from mistral_failover.actions import orders, recovery, reports
 from mistral_failover.model.alarm_fact import AlarmFact
 from mistral_failover.model.ids import derived_id
 from mistral_failover.orders.plan import planner, preconditions
@@ -42,14 +42,14 @@ def test_a_plan_starts_its_goal_and_the_record_says_by_which_plan(group: Any) ->
 
 def test_a_plan_that_is_run_again_meets_its_own_traversal(group: Any) -> None:
     plan = group.plan()["plan"]
-    first = group.done(plans.StartPlan(plan, because="db_a burns"))
+    first = group.done(orders.StartPlan(plan, because="db_a burns"))
 
-    again = group.done(plans.StartPlan(plan, because="db_a burns"))
+    again = group.done(orders.StartPlan(plan, because="db_a burns"))
 
     assert again["traversal"] == first["traversal"]
     assert again["workflow"] == first["workflow"] == "failover.converge"
     group.carry(again)
-    after = group.done(plans.StartPlan(plan))
+    after = group.done(orders.StartPlan(plan))
     assert after["traversal"] == first["traversal"]
     assert ready_nodes(group.state, after["traversal"]) == []
     assert [row for row in group.journal() if row["kind"] == "traversal"][-1]["sentence"] == (
@@ -61,7 +61,7 @@ def test_one_plan_that_is_started_twice_at_once_is_one_traversal(group: Any) -> 
     plan = group.plan()["plan"]
     before = len([row for row in group.journal() if row["kind"] == "traversal"])
 
-    answers = together(3, lambda _: group.done(plans.StartPlan(plan)))
+    answers = together(3, lambda _: group.done(orders.StartPlan(plan)))
 
     assert len({answer["traversal"] for answer in answers}) == 1
     group.carry(answers[0])
@@ -75,7 +75,7 @@ def test_of_two_plans_of_one_world_the_second_is_refused(group: Any) -> None:
 
     group.start(over["plan"])
 
-    assert refused(group.ask(plans.StartPlan(away["plan"]))) == "PLAN_STALE"
+    assert refused(group.ask(orders.StartPlan(away["plan"]))) == "PLAN_STALE"
     assert group.status()["roles"] == {"active": "db_b"}
 
 
@@ -144,7 +144,7 @@ def test_a_plan_of_another_world_is_refused_with_what_changed(
     change(group)
     last, seen = group.last(), group.seen()
 
-    answer = group.ask(plans.StartPlan(plan["plan"]))
+    answer = group.ask(orders.StartPlan(plan["plan"]))
 
     assert refused(answer) == "PLAN_STALE"
     assert words in answer.error["message"]
@@ -159,7 +159,7 @@ def test_an_alarm_that_was_dismissed_since_is_told(group: Any) -> None:
         lambda tx: incidents.dismiss(tx, alarm, "noise")
     )
 
-    answer = group.ask(plans.StartPlan(plan["plan"]))
+    answer = group.ask(orders.StartPlan(plan["plan"]))
 
     assert refused(answer) == "PLAN_STALE"
     assert f"alarm {alarm}" in answer.error["message"]
@@ -173,7 +173,7 @@ def test_a_volume_that_is_another_one_by_now_is_told(
     plan = group.plan(lost=["db_a"])
     monkeypatch.setattr(preconditions, "resolve_volumes", lambda *_: {"volume_0": "another"})
 
-    answer = group.ask(plans.StartPlan(plan["plan"]))
+    answer = group.ask(orders.StartPlan(plan["plan"]))
 
     assert refused(answer) == "PLAN_STALE"
     assert f"volume_0 was volume {volume}, and is now another" in answer.error["message"]
@@ -188,7 +188,7 @@ def test_nothing_is_moved_to_a_member_that_an_alarm_says_is_lost(group: Any, ver
         target = "db_a"
     say(group, "ADMITTED", target)
 
-    answer = group.ask(plans.Plan(group.name, verb=verb, to=target))
+    answer = group.ask(orders.Plan(group.name, verb=verb, to=target))
 
     assert refused(answer) == "NO_ELIGIBLE_MEMBER"
     assert f"{target} may be lost" in str(answer.error)
@@ -201,7 +201,7 @@ def test_a_member_more_that_can_take_a_role_is_told(protect: Callable[..., Any])
     plan = group.plan(lost=["db_a"], to="db_b")
     group.replace("db_c")
 
-    answer = group.ask(plans.StartPlan(plan["plan"]))
+    answer = group.ask(orders.StartPlan(plan["plan"]))
 
     assert refused(answer) == "PLAN_STALE"
     assert "db_c can now take a role" in answer.error["message"]
@@ -215,7 +215,7 @@ def test_one_member_less_that_can_take_a_role_is_told_with_the_reason(
     plan = group.plan(lost=["db_a"], to="db_b")
     group.stop("db_c")
 
-    answer = group.ask(plans.StartPlan(plan["plan"]))
+    answer = group.ask(orders.StartPlan(plan["plan"]))
 
     assert "db_c can no longer take a role: its server is" in answer.error["message"]
 
@@ -226,7 +226,7 @@ def test_work_that_got_on_since_is_told(protect: Callable[..., Any]) -> None:
     plan = group.plan(verb="remove")
     group.carry(begun, most=1)
 
-    answer = group.ask(plans.StartPlan(plan["plan"]))
+    answer = group.ask(orders.StartPlan(plan["plan"]))
 
     assert refused(answer) == "PLAN_STALE"
     assert "was INIT_COMPLETE, and is now CREATE_COMPLETE" in answer.error["message"]
@@ -235,9 +235,9 @@ def test_work_that_got_on_since_is_told(protect: Callable[..., Any]) -> None:
 def test_a_plan_that_is_read_again_says_whether_it_still_holds(group: Any) -> None:
     plan = group.plan(verb="switchover")
 
-    same = group.done(plans.Plan(plan=plan["plan"]))
+    same = group.done(orders.Plan(plan=plan["plan"]))
     group.order(orders.Switchover(group.name))
-    other = group.done(plans.Plan(plan=plan["plan"]))
+    other = group.done(orders.Plan(plan=plan["plan"]))
 
     assert same == plan
     assert any("has received a goal" in each for each in other["changed"])
@@ -247,7 +247,7 @@ def test_a_plan_ends_after_its_time(group: Any, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(planner, "LIFETIME", -1.0)
     plan = group.plan()["plan"]
 
-    assert refused(group.ask(plans.StartPlan(plan))) == "PLAN_EXPIRED"
+    assert refused(group.ask(orders.StartPlan(plan))) == "PLAN_EXPIRED"
 
 
 def test_a_plan_that_was_started_in_time_may_be_run_again_after_it(
@@ -258,7 +258,7 @@ def test_a_plan_that_was_started_in_time_may_be_run_again_after_it(
     now = group.status()["now"]
     monkeypatch.setattr(planner, "_late", lambda request, kept: now)
 
-    assert group.done(plans.StartPlan(plan))["traversal"] == begun["traversal"]
+    assert group.done(orders.StartPlan(plan))["traversal"] == begun["traversal"]
 
 
 def test_a_plan_of_another_project_is_unknown(group: Any) -> None:
@@ -268,25 +268,25 @@ def test_a_plan_of_another_project_is_unknown(group: Any) -> None:
         ExecutionContext(workflow_execution_id="x"),
     )
 
-    for action in (plans.StartPlan(plan), plans.Plan(plan=plan)):
+    for action in (orders.StartPlan(plan), orders.Plan(plan=plan)):
         assert refused(action.run(stranger)) == "UNKNOWN_ID"
-    assert refused(plans.Plan(plan=plan[:8]).run(stranger)) == "UNKNOWN_ID"
-    assert refused(group.ask(plans.StartPlan("no-such-plan"))) == "UNKNOWN_ID"
+    assert refused(orders.Plan(plan=plan[:8]).run(stranger)) == "UNKNOWN_ID"
+    assert refused(group.ask(orders.StartPlan("no-such-plan"))) == "UNKNOWN_ID"
 
 
 def test_of_a_plan_s_id_the_first_digits_do(group: Any) -> None:
     plan = group.plan()["plan"]
 
-    again = group.done(plans.Plan(plan=plan[:8]))
-    begun = group.done(plans.StartPlan(plan[:8]))
+    again = group.done(orders.Plan(plan=plan[:8]))
+    begun = group.done(orders.StartPlan(plan[:8]))
 
     assert again["plan"] == plan
-    assert group.done(plans.StartPlan(plan))["traversal"] == begun["traversal"]
+    assert group.done(orders.StartPlan(plan))["traversal"] == begun["traversal"]
 
 
 def test_a_planned_move_keeps_its_promise_to_return(group: Any) -> None:
     plan = group.plan(verb="switchover")
-    begun = group.done(plans.StartPlan(plan["plan"]))
+    begun = group.done(orders.StartPlan(plan["plan"]))
     group.cloud.api_fault("attach", "error", status=400)
 
     group.carry(begun)
@@ -309,6 +309,6 @@ def test_the_plans_of_a_group_are_bounded_and_the_latest_are_kept(
 
     codes = [
         answer.error["code"] if isinstance(answer, Result) else "kept"
-        for answer in (group.ask(plans.Plan(plan=plan)) for plan in made)
+        for answer in (group.ask(orders.Plan(plan=plan)) for plan in made)
     ]
     assert codes == ["UNKNOWN_ID", "UNKNOWN_ID", "kept", "kept"]

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
-from mistral_failover.model.decisions import OrderVerb
 from mistral_failover.model.rungs import Rung
 from mistral_failover.model.types import Verb
 
@@ -50,7 +49,7 @@ class Risk(TypedDict):
 class PlannedOrder(TypedDict):
     """What an order would do now; see :class:`PlanDocument`."""
 
-    verb: OrderVerb
+    verb: str
     group: str
     sentence: str
     inputs: Mapping[str, Any]

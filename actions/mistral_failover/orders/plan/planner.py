@@ -23,10 +23,10 @@ from mistral_failover.groups import refresh_members
 from mistral_failover.groups import snapshot as group_snapshots
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.model.canonical import version_of
-from mistral_failover.model.decisions import OrderVerb
 from mistral_failover.model.goal import Goal, returns
 from mistral_failover.model.ids import derived_id
 from mistral_failover.model.order import Order
+from mistral_failover.model.verbs import FAILOVER
 from mistral_failover.orders import failover, operator_order
 from mistral_failover.orders.answers import StartedOrder
 from mistral_failover.orders.plan import preconditions
@@ -34,7 +34,7 @@ from mistral_failover.orders.plan import steps as plan_steps
 from mistral_failover.orders.plan.documents import PlanDocument, PlannedOrder
 from mistral_failover.orders.plan.preconditions import Preconditions
 from mistral_failover.orders.plan.risks import RiskContext, risks
-from mistral_failover.orders.plan.verbs import derive
+from mistral_failover.orders.verbs import verb_named
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import find_by_short_id, unknown
@@ -263,7 +263,7 @@ def _kept(request: Request, drawn: _PlanDraft, asked: Order) -> StoredPlan:
 
 
 def _draw(request: Request, snapshot: GroupSnapshot, asked: Order) -> _PlanDraft:
-    goal = derive(request, asked)(snapshot)
+    goal = verb_named(asked.verb, to_plan=True).derive(request, asked, remember=False)(snapshot)
     lost = goal.document["lost"]
     found = preconditions.read_preconditions(
         request, snapshot, frozenset(lost), preconditions.volumes_of(goal)
@@ -316,7 +316,7 @@ def _sentence(snapshot: GroupSnapshot, goal: Goal, asked: Order) -> str:
     now = "now " if snapshot.reached or not held else "moving to "
     now += " and ".join(held) or "nothing active"
     unsaid = ""
-    if asked.verb == OrderVerb.FAILOVER and asked.lost is None and snapshot.reached and held:
+    if asked.verb == FAILOVER and asked.lost is None and snapshot.reached and held:
         taken = " and ".join(sorted(set(snapshot.roles.values())))
         unsaid = f"; {taken} counts as lost, because the request names no lost member"
     return f"{asked.verb} of {snapshot.group.name}: {where(goal)}{of} ({now}){unsaid}{back}"
@@ -344,7 +344,7 @@ def _nothing(snapshot: GroupSnapshot, asked: Order, sentence: str) -> PlanDocume
 
 def _plan_command(group: str, kept: StoredPlan) -> str:
     """Return the command that plans for a group again with the inputs of a kept plan."""
-    verb = [] if kept.order.verb == OrderVerb.FAILOVER else ["--verb", kept.order.verb]
+    verb = [] if kept.order.verb == FAILOVER else ["--verb", kept.order.verb]
     options = [word for name, value in kept.order.inputs.items() for word in _options(name, value)]
     return join(["failover", "plan", group, *verb, *options])
 
@@ -353,4 +353,4 @@ def _options(name: str, value: Any) -> Iterator[str]:
     # A mapping of roles to members cannot be typed. An empty list of lost members means none.
     values = [] if isinstance(value, dict) else value if isinstance(value, list) else [value]
     for each in values or ([""] if value == [] else []):
-        yield from (f"--{name}", str(each))
+        yield from (f"--{name.replace('_', '-')}", str(each))
