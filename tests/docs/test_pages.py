@@ -123,7 +123,7 @@ def test_every_function_that_is_named_exists() -> None:
     def missing(_: str, text: str) -> Iterator[str]:
         for path, name in re.findall(r"`([\w/]+\.py):(\w+)`", text):
             file = SOURCES / path
-            if not re.search(rf"^(?:def|class) {name}\b", file.read_text("utf-8"), re.M):
+            if not re.search(rf"^\s*(?:def|class) {name}\b", file.read_text("utf-8"), re.M):
                 yield f"{path}:{name}"
 
     assert in_pages(missing) == []

@@ -9,14 +9,21 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from mistral_failover.cloud.guard import LeaseLost
 
 from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.transport import LeaseLost
 from mistral_failover.convergence.records import Outcome
 from mistral_failover.model import types
-from mistral_failover.resources import modules, worker
+from mistral_failover.resources import activation, modules, worker
+from mistral_failover.runtime.errors import caught
 
 OPERATION: Any = {"resource": {"type": "house"}}
+REQUEST: Any = SimpleNamespace(
+    cloud=lambda guard: None,
+    channel=lambda cloud, guard: None,
+    refusal=lambda: None,
+    caught=caught,
+)
 
 
 class Guard:
@@ -43,12 +50,9 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Outcome]:
     """Return what has an operation carried out by a function, and returns its outcome."""
 
     def run(does: Callable[[], Any], error: Exception | None = None) -> Outcome:
-        request: Any = SimpleNamespace(
-            cloud=lambda guard: None, channel=lambda cloud, guard: None, refusal=lambda: None
-        )
         guard: Any = Guard(error)
         monkeypatch.setattr(modules, "operation", lambda _type, _name: lambda _c, _o: does())
-        return worker.carried_out(request, guard, "own", OPERATION)
+        return worker.carried_out(REQUEST, guard, "own", OPERATION)
 
     return run
 
@@ -99,16 +103,21 @@ def test_nothing_is_done_without_a_lease(run: Callable[..., Outcome]) -> None:
 
 @pytest.mark.parametrize(
     ("resource_type", "function"),
-    [("unknown", "attach_volume"), ("volume_attachment", "unknown"), ("alarm", "observe")],
+    [("unknown", "unknown"), ("volume_attachment", "unknown"), ("alarm", "observe")],
 )
 def test_a_function_that_no_package_has_is_named(resource_type: str, function: str) -> None:
     operation: Any = {"resource": {"type": resource_type}}
+    no_guard: Any = None
 
-    outcome = worker.carried_out(None, None, function, operation)  # type: ignore[arg-type]
+    outcome = worker.carried_out(REQUEST, no_guard, function, operation)
 
     assert outcome.error is not None
     assert outcome.error["code"] == "UNKNOWN_FUNCTION"
     assert f"{function} of the type {resource_type}" in outcome.error["message"]
+
+
+def test_a_copy_of_a_shipped_type_under_another_name_has_its_functions() -> None:
+    assert modules.operation("quick_activation", "activate") is activation.activate
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from mistral_lib.actions import Action, Result
+from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext
 from sqlalchemy.exc import OperationalError
 
@@ -19,10 +19,9 @@ from mistral_failover.actions import doctor, reports
 from mistral_failover.convergence.engine import Engine
 from mistral_failover.convergence.records import Ready
 from mistral_failover.defects import defect
-from mistral_failover.mistral import action_runner
 from mistral_failover.model.stages import Stage
 from mistral_failover.recovery import advance
-from mistral_failover.resources import worker
+from mistral_failover.resources import modules, worker
 from mistral_failover.runtime.errors import ActionError, caught
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
@@ -38,24 +37,20 @@ DATA = {
 }
 
 
-class Broken(Action):
-    """An operation's action with a defect."""
+class Broken:
+    """An operation with a defect."""
 
     calls = 0
 
-    def __init__(self, operation: dict[str, Any]) -> None:
-        super().__init__()
-
-    def run(self, context: Any) -> Any:
-        type(self).calls += 1
+    @classmethod
+    def operate(cls, *_: Any) -> dict[str, Any]:
+        cls.calls += 1
         raise TypeError(f"unsupported operand: token {SECRET}")
 
 
-class Done(Broken):
+def done(*_: Any) -> dict[str, Any]:
     """One without."""
-
-    def run(self, context: Any) -> Any:
-        return {"physical_id": "p"}
+    return {"physical_id": "p"}
 
 
 def raising_once(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -78,11 +73,12 @@ def always(*_args: Any, **_kwargs: Any) -> Any:
 @pytest.fixture
 def broken(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """A defect at one place in the life of a node."""
-    monkeypatch.setattr(action_runner, "action_class", lambda _name: Done)
+    monkeypatch.setattr(modules, "operation", lambda _type, _name: done)
+    monkeypatch.setattr(worker, "under_lease", lambda _request, _guard: None)
     monkeypatch.setattr(Broken, "calls", 0)
     match request.param:
         case "the operation":
-            monkeypatch.setattr(action_runner, "action_class", lambda _name: Broken)
+            monkeypatch.setattr(modules, "operation", lambda _type, _name: Broken.operate)
         case "its preparation":
             monkeypatch.setattr(worker, "operation_document", always)
         case "the check of its node":

@@ -57,12 +57,17 @@ Examine = Callable[[ExaminedResource], str]
 
 
 def operation(resource_type: str, function: str) -> Operate:
-    """Return a function that the file of a type names. Raises ActionError UNKNOWN_FUNCTION."""
-    offered: tuple[Any, ...] = getattr(installed(RESOURCES).get(resource_type), "OPERATIONS", ())
-    for each in offered:
-        if each.__name__ == function:
-            found: Operate = each
-            return found
+    """Return a function that the file of a type names: of the type's own module, or else of another
+    one, as a copy of a shipped type under a name of its own has it.
+
+    Raises ActionError UNKNOWN_FUNCTION.
+    """
+    modules = installed(RESOURCES)
+    for module in (modules.get(resource_type), *modules.values()):
+        for each in getattr(module, "OPERATIONS", ()):
+            if each.__name__ == function:
+                found: Operate = each
+                return found
     raise ActionError(
         "UNKNOWN_FUNCTION",
         f"no installed package has the function {function} of the type {resource_type}",
