@@ -23,6 +23,7 @@ from mistral_failover.store.transaction import ProjectTransaction
 
 ASK = 5.0
 """Seconds after which no further agent is asked, however many members there are."""
+_COMMANDED = "activate"
 _COMMANDS = ("start", "stop")
 """The properties of an activation that name commands."""
 
@@ -167,7 +168,8 @@ def _sentence(member: MemberRow, beat: Heartbeat | None) -> str:
 
 def sends_commands(group: Group) -> bool:
     """Return whether agents start or stop anything of a group."""
-    return any(spec.type == ACTIVATION for spec in group.resources.values())
+    kinds = [group.types[spec.type] for spec in group.resources.values()]
+    return any(spec.function == _COMMANDED for kind in kinds for spec in kind.operations.values())
 
 
 def commands_of(group: Group, roles: Iterable[str] | None = None) -> frozenset[str]:
