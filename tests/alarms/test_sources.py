@@ -162,6 +162,13 @@ def test_what_is_said_beside_a_body_counts_more_than_what_it_says() -> None:
     assert (one(host).is_host_event, one(host, member="db_b").is_host_event) == (True, False)
 
 
+def test_a_secret_in_what_is_said_beside_an_alarm_is_masked() -> None:
+    alarm = one(SIGNAL, because="see password='hunter2'")
+
+    assert "hunter2" not in f"{alarm.because} {alarm.sentence}"
+    assert alarm.because.startswith("see password=")
+
+
 # -- what fires
 
 

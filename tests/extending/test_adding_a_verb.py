@@ -17,6 +17,7 @@ from mistral_failover.actions import orders
 from mistral_failover.cli import osc
 from mistral_failover.cli.main import FailoverApp
 from mistral_failover.cli.verbs import VerbCommand
+from mistral_failover.model.verbs import verb_kinds
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import incidents
 from support.commands import failover
@@ -166,6 +167,7 @@ def test_its_command_starts_the_plan_because_it_has_no_workflow(
 def test_the_web_page_plans_it(opened: Opened) -> None:
     answers = Answers(plan=plan(verb="drain"), status=status())
 
+    assert opened(answers).get("/plan?group=payments").status_code == 200, "nothing chosen yet"
     page = opened(answers).get("/plan?group=payments&verb=drain&member=db_a&rack=r-1").text
 
     about = {"group": "payments", "verb": "drain", "member": "db_a", "rack": "r-1"}
@@ -173,6 +175,25 @@ def test_the_web_page_plans_it(opened: Opened) -> None:
     assert "<option selected>drain</option>" in page
     assert "Empty (drain)" in page
     assert '<input name="rack" value="r-1">' in page
+
+
+@pytest.mark.parametrize(
+    ("declared", "why"),
+    [
+        ("plannable = False", "neither a workflow nor a plan"),
+        ('inputs = {"plan": Input("a plan")}', "input plan"),
+        ('action = "house.begin"', "ends like that of failover"),
+    ],
+)
+def test_one_that_can_not_work_is_left_out_and_named(
+    install: Install, caplog: pytest.LogCaptureFixture, declared: str, why: str
+) -> None:
+    lines = DRAIN.replace('    changes = "moves all roles of a member"', f"    {declared}\n")
+    assert lines != DRAIN
+    install({"house_odd.py": lines}, {"mistral_failover.verbs": "odd = house_odd:Drain"})
+
+    assert "odd" not in verb_kinds()
+    assert why in caplog.text
 
 
 def test_the_documentation_lists_it() -> None:

@@ -18,7 +18,7 @@ from mistral_failover.model.verbs import (
     FAILOVER,
     Form,
     Input,
-    VerbKind,
+    class_name,
     plannable_inputs,
     verb_kinds,
 )
@@ -34,13 +34,9 @@ def __getattr__(name: str) -> Any:
     if name == "Plan":
         return _plan_class()
     for verb in verb_kinds().values():
-        if _class_name(verb) == name:
+        if class_name(verb) == name:
             return _verb_class(verb.name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def _class_name(verb: VerbKind) -> str:
-    return verb.action.rpartition(".")[2].title().replace("_", "")
 
 
 class _DeclaredAction(FailoverAction):
@@ -112,7 +108,7 @@ def _verb_class(name: str) -> type[FailoverAction]:
     optional = [name for name in verb.inputs if name not in required]
     (optional if verb.because else required).append("because")
     members = {"_verb": name, "__doc__": verb.__doc__}
-    return _declared(_VerbAction, _class_name(verb), members, ["group", *required], optional)
+    return _declared(_VerbAction, class_name(verb), members, ["group", *required], optional)
 
 
 @functools.cache

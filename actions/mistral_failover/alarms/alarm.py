@@ -214,7 +214,7 @@ def _heard(alarm: Alarm, group: str | None, member: str | None, because: str | N
         sentence=masked(sentence),
         group=group or alarm.group,
         member=member or alarm.member,
-        because=because or "",
+        because=masked(because) if because else "",
     )
 
 

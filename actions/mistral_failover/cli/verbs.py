@@ -72,7 +72,8 @@ class VerbCommand(order.Order):
             self.ask(parsed_args)
         if not self.workflow:
             self.workflow = "failover.start_plan"
-            self._plan = self.run_action("failover.plan", **base.given(asked))["plan"]
+            if self._plan is None:  # otherwise the one that was shown is started
+                self._plan = self.run_action("failover.plan", **base.given(asked))["plan"]
             if self._plan is None:  # nothing to do, and the plan says why
                 return plan.show_plan(self.app, parsed_args, **asked)
         return super().take_action(parsed_args)
@@ -80,8 +81,11 @@ class VerbCommand(order.Order):
     def ask(self, parsed_args: argparse.Namespace) -> None:
         """Show what would happen, and ask. Raises CommandFailed."""
         asked = {"group": parsed_args.group, "verb": self.verb.name, **self.inputs(parsed_args)}
-        sys.stderr.write(clean(plan.steps_of(self.run_action("failover.plan", **asked))))
+        shown = self.run_action("failover.plan", **asked)
+        sys.stderr.write(clean(plan.steps_of(shown)))
         base.confirm("Do that", yes=False)
+        if not self.workflow:
+            self._plan = shown["plan"]
 
 
 class Replace(VerbCommand):

@@ -64,6 +64,11 @@ class Order(Stored):
     def of(cls, verb: str, inputs: Mapping[str, Any]) -> Self:
         """Return an order with these inputs."""
         fields = cls.__dataclass_fields__.keys()
-        more = {name: value for name, value in inputs.items() if name not in fields}
+        # As JSON has it, so that a plan that is read again holds the same.
+        more = {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in inputs.items()
+            if name not in fields
+        }
         mine = {name: value for name, value in inputs.items() if name in fields}
         return cls(verb, **mine, more=more or None)

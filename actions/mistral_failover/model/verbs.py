@@ -7,17 +7,21 @@ name. Its command, its action, plans, the web page and the documentation use :fu
 """
 
 import functools
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
 from mistral_failover.model.installed import installed
 
+LOG = logging.getLogger(__name__)
 VERBS = "mistral_failover.verbs"
 """The group of the entry points."""
 FAILOVER = "failover"
 """The verb of a plan that names none."""
+_TAKEN = frozenset({"because", "from_alarm", "group", "more", "plan", "verb"})
+"""What an order, its plan and its action have besides the inputs of the verb."""
 
 
 class Form(StrEnum):
@@ -120,9 +124,33 @@ class _NotInstalled(VerbKind):
 
 @functools.cache
 def verb_kinds() -> Mapping[str, VerbKind]:
-    """Return every installed verb by its name, the failover first."""
-    kinds = {name: kind(name) for name, kind in installed(VERBS).items()}
+    """Return every installed verb by its name, the failover first. One that cannot work beside the
+    others is left out, which is logged as an error."""
+    kinds: dict[str, VerbKind] = {}
+    for name, kind in installed(VERBS).items():
+        verb = kind(name)
+        if why := ", ".join(_faults(verb, kinds.values())):
+            LOG.error("The verb %s is ignored: %s", name, why)
+        else:
+            kinds[name] = verb
     return {FAILOVER: kinds[FAILOVER], **kinds}
+
+
+def class_name(verb: VerbKind) -> str:
+    """Return the name of the class of a verb's action."""
+    return verb.action.rpartition(".")[2].title().replace("_", "")
+
+
+def _faults(verb: VerbKind, others: Iterable[VerbKind]) -> Iterator[str]:
+    if not (verb.workflow or verb.plannable):
+        yield "it has neither a workflow nor a plan that could be started"
+    for name in sorted(_TAKEN & verb.inputs.keys()):
+        yield f"its input {name} has a name that every order uses"
+    for other in others:
+        if class_name(verb) == class_name(other):
+            yield f"its action ends like that of {other.name}"
+        if type(verb).__name__ == type(other).__name__:
+            yield f"its class is called like that of {other.name}"
 
 
 def verb_kind(name: str) -> VerbKind:
