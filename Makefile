@@ -2,9 +2,11 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-# A module of tests/, or of the checkout.
-TOOL   := PYTHONPATH=tests:. $(BIN)/python -m
-MACHINES := FAILOVER_CLOUD_MACHINES=yes $(TOOL) testcloud
+# A module of tests/. Not by PYTHONPATH: what it starts, such as the build of a package, would have
+# it, too.
+PROGRAM := $(abspath $(BIN))/python -m
+TOOL   := cd tests && $(PROGRAM)
+MACHINES := cd tests && FAILOVER_CLOUD_MACHINES=yes $(PROGRAM) testcloud
 STAMP  := $(VENV)/.installed
 
 # Tests start thousands of programs: each starts in half the time if Python keeps what it compiled.
@@ -127,7 +129,7 @@ bench-cloud: $(STAMP)
 
 mutants: $(STAMP)
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[mutants]'
-	$(TOOL) bench.mutants
+	$(TOOL) bench.mutants $(MODULES)
 
 # What cloud-up does first, and machines-up too; nothing is started.
 cloud-install: $(STAMP)

@@ -146,7 +146,7 @@ def _clock(memcached: socket.socket) -> int:
 
 
 def real_rig() -> RealRig:
-    """The rig of the test cloud, which must be up: ``python -m testcloud up``."""
+    """The rig of the test cloud, which must be up: ``make cloud-up``."""
     cloud = settings.load()
     found = yaml.safe_load(cloud.clouds_yaml.read_text(encoding="utf-8"))["clouds"]
     processes = Processes(cloud)

@@ -304,7 +304,7 @@ HOST_DIED = Play(
 )
 PROTECTED = Play("protected", protect, prepare=take_out_of_service)
 TAKEN_OVER = Play(
-    "taken over", alarm("db_a", "crash"), preceding=(Fault("conclude.before", "exception"),)
+    "taken over", alarm("db_a", "crash"), preceding=(Fault("conclude.before", "lose"),)
 )
 
 _CRASH = (

@@ -239,6 +239,20 @@ def test_what_this_package_has_no_use_for_is_closed(
     assert {answered(api, token, method, resource, b"{}") for method in ("GET", "POST")} == {403}
 
 
+@pytest.mark.parametrize(
+    "query", ["skip_validation", "skip_validation=true", "a=b&skip_validation="]
+)
+def test_no_client_has_its_definition_taken_unchecked(
+    mistral: TestEngine, api: tuple[str, int], query: str
+) -> None:
+    token = mistral.token_file.read_text("ascii").strip()
+    definition = (
+        b"version: '2.0'\nodd:\n  tasks:\n    one: {action: std.noop, on-success: [nowhere]}\n"
+    )
+
+    assert answered(api, token, "POST", f"workflows?{query}", definition, "text/plain") == 403
+
+
 def answered(
     api: tuple[str, int],
     token: str,

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mistral_failover.cloud.transport import LeaseLost
+
 HELD_AT_MOST = 60.0  # seconds
 ENDED, GO = ".ended", ".go"
 MARKS = frozenset({ENDED, GO})
@@ -30,8 +32,9 @@ MARKS = frozenset({ENDED, GO})
 class Fault:
     """What happens to a process: at the nth time that it reaches the point.
 
-    ``mode``: kill (SIGKILL), freeze (SIGSTOP), stop (SIGTERM), exception, or hold: the thread
-    stands there until the test lets it go on.
+    ``mode``: kill (SIGKILL), freeze (SIGSTOP), stop (SIGTERM), exception, lose (it finds that its
+    lease is lost, and leaves its lock as it is), or hold: the thread stands there until the test
+    lets it go on.
     """
 
     point: str
@@ -76,7 +79,7 @@ class FaultPlan:
 
 
 class Injected(Exception):
-    """What a bug or a database that went away could raise."""
+    """What a bug could raise."""
 
 
 class FaultInjector:
@@ -128,6 +131,10 @@ class FaultInjector:
     def exception(self, point: str, mark: Path) -> None:
         """Raise."""
         raise Injected(f"injected at {point}")
+
+    def lose(self, point: str, mark: Path) -> None:
+        """Find that the lease is lost."""
+        raise LeaseLost(f"injected at {point}")
 
     def hold(self, point: str, mark: Path) -> None:
         """Stand here until the test says so; the process's other threads go on."""

@@ -18,7 +18,7 @@ def main() -> int:
         print(USAGE, file=sys.stderr)
         return 2
     try:
-        install(Path(".broker"), print)
+        install(Path(__file__).parents[2] / ".broker", print)
     except CloudError as error:
         print(f"{error}\n{error.remedy}", file=sys.stderr)
         return 1

@@ -25,7 +25,7 @@ def program(name: str) -> str:
     found = shutil.which(name, path=PLACES)
     if found is None:
         raise CloudError(
-            "PACKAGES_MISSING", f"There is no {name}.", "As root: python -m testcloud install"
+            "PACKAGES_MISSING", f"There is no {name}.", "As root: make cloud-install"
         )
     return found
 

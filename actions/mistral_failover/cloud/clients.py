@@ -127,7 +127,8 @@ class RequestCoalescer:
             if not request.done:
                 self._send(question, request, send, limit)
             if request.error is not None:
-                raise request.error.with_traceback(None)
+                error = request.error
+                raise error.copy() if isinstance(error, CloudError) else error.with_traceback(None)
             answer: T = request.answer
             return answer
         finally:
@@ -180,7 +181,8 @@ class RequestCoalescer:
         except (LeaseLost, NoLongerNeeded):
             raise
         except Exception as failure:
-            error = failure
+            # A copy, before the sender adds to it.
+            error = failure.copy() if isinstance(failure, CloudError) else failure
             lasted = time.monotonic() - (request.sent or 0.0)
             late = isinstance(failure, CloudError) and failure.code == "TIMEOUT"
             private = late and lasted < limit
@@ -243,8 +245,8 @@ class Cloud:
         ``microversion``, as keystoneauth has them."""
         if body is not None:
             options["json"] = body
-        if service == "Nova":
-            options.setdefault("microversion", self._known_microversion)
+        if service == "Nova" and "microversion" not in options:
+            options["microversion"] = self._known_microversion
         answer: requests.Response = self._adapter(service).request(path, method, **options)
         return answer
 

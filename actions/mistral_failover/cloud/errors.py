@@ -206,6 +206,12 @@ class CloudError(Exception):
         error._said = redact(said)
         return error
 
+    def copy(self) -> CloudError:
+        """Return the same error, for another caller who may add to it."""
+        made = type(self).__new__(type(self), *self.args)
+        made.__dict__.update(self.__dict__)
+        return made
+
     def because(self, doing: str) -> None:
         """Say what the request was for, once, in place of the request itself."""
         if self._said is not None:
@@ -259,7 +265,12 @@ def translate(
     name = _service(exc) or service
     answer = getattr(exc, "response", None)
     if answer is not None and answer.status_code >= HTTPStatus.MULTIPLE_CHOICES:
-        return refusal(answer, doing, name, changes=changes)
+        failure = refusal(answer, doing, name, changes=changes)
+        if failure.code == "NOT_FOUND" and name == SERVICES["identity"] != service:
+            # It does not know the credential; that says nothing about what was asked for.
+            failure.code = "TOKEN_EXPIRED"
+            failure.remedy = REMEDIES[failure.code]
+        return failure
     code, (detail, sent) = _code_without_answer(exc), cause(exc)
     secure = not isinstance(exc, keystone.SSLError)
     transient = secure and code in (*_TRANSIENT, _UNANSWERED)

@@ -32,7 +32,14 @@ from openstack.config import loader
 from openstack.config.cloud_region import CloudRegion
 from openstack.exceptions import ConfigException
 
-from mistral_failover.cloud.errors import FOREIGN, NO_RIGHTS, CloudError, translate
+from mistral_failover.cloud.errors import (
+    FOREIGN,
+    NO_RIGHTS,
+    CloudError,
+    is_foreign,
+    refusal,
+    translate,
+)
 from mistral_failover.cloud.transport import Guard, GuardedSession, Unguarded
 from mistral_failover.cloud.url_paths import url_path
 from mistral_failover.settings import Settings
@@ -274,7 +281,7 @@ def asked(session: Session, auth_url: str, token: str, project_id: str | None) -
         answer = _get(session, auth_url + url_path("auth", "tokens"), token)
     except FOREIGN as error:
         failure = translate(error, "validate the token of the request", "Keystone")
-        if failure.http_status not in (401, 403, 404):
+        if failure.transient or failure.http_status not in (401, 403, 404):
             raise failure from None
     else:
         return access.create(resp=answer, auth_token=token)
@@ -296,6 +303,8 @@ def _catalog(session: Session, auth_url: str, token: str) -> Any:
         return _get(session, auth_url + url_path("auth", "catalog"), token).json()["catalog"]
     except FOREIGN as error:
         failure = translate(error, "read the catalog with the token of the request", "Keystone")
+    if failure.transient:
+        raise failure
     if failure.http_status == 404 and "find trust" in failure.message:
         words = "The trust of the request's token was deleted."
     elif failure.http_status == 403:
@@ -348,9 +357,12 @@ def _foreign(said: str, real: str | None) -> CloudError:
 
 def _get(session: Session, url: str, token: str) -> Any:
     """Ask with a token about itself; neither the token nor the answer is logged."""
-    return session.get(
+    answer = session.get(
         url,
         headers={"X-Auth-Token": token, "X-Subject-Token": token},
         authenticated=False,
         log=False,
     )
+    if is_foreign(answer):
+        raise refusal(answer, "ask Keystone about the token of the request", "Keystone")
+    return answer

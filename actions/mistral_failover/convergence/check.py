@@ -13,6 +13,7 @@ from typing import Any
 
 from mistral_failover.convergence.conclude import (
     Failed,
+    break_dead_lock,
     fail,
     report,
     write_journal,
@@ -100,7 +101,7 @@ def check(
     if record.owner is not None:
         if record.held_at(tx.now()):
             return _defer_to_owner(tx, ready, record)
-        _break_lock(tx, traversal, record)
+        break_dead_lock(tx, traversal, record)
         return None
     resource_type = definitions.group(tx, group).types[record.type]
     checked = _CheckedNode(group, traversal, state, record, resource_type, view.epoch)
@@ -133,14 +134,6 @@ def _defer_to_owner(tx: Transaction, ready: Ready, seen: Record) -> Step | None:
         f"{record.owner} is working on {record.name} (lease: {left:.0f} s left); when it is done, "
         "this is triggered again"
     )
-
-
-def _break_lock(tx: Transaction, traversal: Traversal, record: Record) -> None:
-    """Break a dead owner's lock, unless another worker did."""
-    if tx.break_dead_lock(record, f"its owner {record.owner} died during the operation"):
-        sentence = f"{record.name}: broke the lock of {record.owner}, which is dead"
-        write_journal(tx, traversal, record, JournalKind.STEAL, sentence, broken=True)
-        reach("check.stolen")
 
 
 def _check_free(

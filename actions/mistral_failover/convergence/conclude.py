@@ -144,6 +144,14 @@ def _retry_later(
     return Step(sentence, retry_at=wait.next_try)
 
 
+def break_dead_lock(tx: Transaction, traversal: Traversal, record: Record) -> None:
+    """Break a dead owner's lock, unless another worker did."""
+    if tx.break_dead_lock(record, f"its owner {record.owner} died during the operation"):
+        sentence = f"{record.name}: broke the lock of {record.owner}, which is dead"
+        write_journal(tx, traversal, record, JournalKind.STEAL, sentence, broken=True)
+        reach("check.stolen")
+
+
 def give_up(
     tx: Transaction,
     definitions: Definitions,
@@ -168,6 +176,8 @@ def give_up(
         or record.held_at(tx.now())
     ):
         return Step(f"{key} does not wait")
+    if record.owner is not None:
+        break_dead_lock(tx, traversal, record)  # nobody looks at this node again
     what = f"check of {record.name}"  # without the definition, which may be why it failed
     if if_waiting:
         verb = VERB_OF[record.action]

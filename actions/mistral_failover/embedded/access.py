@@ -10,7 +10,8 @@ it, in this order:
    this API, ``Origin`` and ``Sec-Fetch-Site`` name no other site.
 2. The token is in ``X-Auth-Token``, else 401. A caller whose ``X-Auth-Token`` is a cloud's, for the
    actions, sends it as ``Authorization: Bearer`` instead.
-3. The path is none that this package has no use for, else 403.
+3. The path is none that this package has no use for, and every definition is checked (no
+   ``skip_validation``), else 403.
 4. The body is JSON, or plain text where Mistral reads definitions, else 415.
 5. A JSON body is an object, else 400: to anything else Mistral answers 500.
 
@@ -28,6 +29,7 @@ from collections.abc import Callable, Collection, Iterable
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 from mistral_failover import private_files
 from mistral_failover.embedded.errors import EmbeddedError
@@ -145,6 +147,8 @@ class AccessControl:
                 "This server has no code sources, dynamic actions, event triggers or members of "
                 "workflows."
             )
+        if "skip_validation" in parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True):
+            return HTTPStatus.FORBIDDEN, "This server checks every definition."
         if not _readable(environ):
             return HTTPStatus.UNSUPPORTED_MEDIA_TYPE, (
                 "Send the body as application/json; definitions of workflows, workbooks and "

@@ -16,6 +16,7 @@ from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.model.goal import ACTIVATION
 from mistral_failover.model.group import Group
 from mistral_failover.model.heartbeats import FIRST, SILENT
+from mistral_failover.model.types import Provides
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
 from mistral_failover.store.groups import MemberRow
@@ -169,7 +170,12 @@ def _sentence(member: MemberRow, beat: Heartbeat | None) -> str:
 def sends_commands(group: Group) -> bool:
     """Return whether agents start or stop anything of a group."""
     kinds = [group.types[spec.type] for spec in group.resources.values()]
-    return any(spec.function == _COMMANDED for kind in kinds for spec in kind.operations.values())
+    return any(
+        spec.function == _COMMANDED
+        for kind in kinds
+        if kind.provides is Provides.APPLICATION
+        for spec in kind.operations.values()
+    )
 
 
 def commands_of(group: Group, roles: Iterable[str] | None = None) -> frozenset[str]:

@@ -145,6 +145,7 @@ def load_type(source: str | bytes | Mapping[str, Any]) -> ResourceType:
     :raises InvalidDocument: when it breaks the grammar.
     """
     document = read_document(source, "type file")
+    _refuse_actions(document)
     check_grammar("type", document)
     properties: dict[str, Any] = document.get("properties", {})
     additional = document.get("additional_properties", False)
@@ -235,6 +236,17 @@ def _property_schema(spec: Mapping[str, Any], path: str) -> dict[str, Any]:
     """Return the JSON schema of a property's entry, without our own words."""
     check_grammar("property", spec, path)
     return {key: value for key, value in spec.items() if key not in ("required", "immutable")}
+
+
+def _refuse_actions(document: Mapping[str, Any]) -> None:
+    operations = document.get("operations")
+    for name, spec in operations.items() if isinstance(operations, Mapping) else ():
+        if isinstance(spec, Mapping) and "action" in spec:
+            raise InvalidDocument(
+                f"operations.{name}.action",
+                "no operation is a single action",
+                "Name a workflow with one task that calls the action.",
+            )
 
 
 def _operations(given: Mapping[str, Any]) -> dict[Verb, OperationSpec]:

@@ -57,13 +57,14 @@ Examine = Callable[[ExaminedResource], str]
 
 
 def operation(resource_type: str, function: str) -> Operate:
-    """Return a function that the file of a type names: of the type's own module, or else of another
-    one, as a copy of a shipped type under a name of its own has it.
+    """Return a function that the file of a type names: of the type's own module. A type without
+    one, such as a copy of a shipped type under a name of its own, has those of all others.
 
     Raises ActionError UNKNOWN_FUNCTION.
     """
     modules = installed(RESOURCES)
-    for module in (modules.get(resource_type), *modules.values()):
+    own = modules.get(resource_type)
+    for module in modules.values() if own is None else (own,):
         for each in getattr(module, "OPERATIONS", ()):
             if each.__name__ == function:
                 found: Operate = each

@@ -111,5 +111,5 @@ def _unreachable(error: Unreachable) -> Exception:
         "CLOUD_UNREACHABLE",
         503,
         f"The cloud did not say what is true of the server: {error}.",
-        "python -m testcloud status",
+        "make cloud-status",
     )

@@ -78,10 +78,10 @@ def _compute_down(emulation: Emulation, host: Host) -> None:
 
 def _power_off(emulation: Emulation, host: Host) -> None:
     host.stop_reports()
-    host.powered = False
     for guest in emulation.state.guests.values():
         if guest.host == host.name:
             guests.lose_power(emulation, guest, "power loss")
+    host.powered = False  # last: what the agents said until then was heard
 
 
 def _revive_host(emulation: Emulation, host: Host) -> None:
