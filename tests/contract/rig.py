@@ -267,10 +267,14 @@ class Rig(ABC):
             }
         )
         cloud = cloud_for(security, guard=guard or Unguarded(), settings=self.settings)
-        for service, adapter in (("octavia", "balancing"), ("designate", "naming")):
-            if service in self.places:
-                there = Adapter(cloud.session, endpoint_override=self.places[service])
-                setattr(cloud, adapter, there)
+        usual = cloud._adapter
+
+        def adapter(service: str, **more: Any) -> Adapter:
+            found = usual(service, **more)
+            found.endpoint_override = self.places.get(service.lower())
+            return found
+
+        cloud._adapter = adapter  # type: ignore[method-assign]
         return cloud
 
     # What there is.

@@ -155,6 +155,7 @@ def test_keys_needed_inside_a_mapping_are_said_with_all_of() -> None:
         ("operations/create", DELETE, "operations", "create is missing", "workflow"),
         ("operations/create", {}, "operations", "create is missing", "workflow"),
         ("operations/remove", {}, "operations.remove", "unknown key", "delete"),
+        ("operations/create/action", "x", "operations.create.action", "action", "Name a workflow"),
         ("operations/update", DELETE, "operations", "kind, mask, routes, server", "immutable"),
         ("operations/update", {"timeout": 3}, "operations.update", "exactly one", "add"),
         ("operations/update/workflow", "acme.x", "operations.update", "exactly one", "Keep"),
