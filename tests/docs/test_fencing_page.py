@@ -38,7 +38,8 @@ DECISIVE = {
     "returns": [
         "proven by confirm: an operator confirmed it: the power of its host is off",
         "Done: db_b is active",
-        "the agent on db_a learns that it was deposed: epoch 1 has ended (nothing ran)",
+        "the agent on db_a learns that it was deposed: epoch 1 has ended "
+        "(stopped before epoch 2 began: pg-stop)",
         "a command of epoch 1 reaches db_a late: OLD_EPOCH, it did not run",
     ],
 }
