@@ -5,7 +5,17 @@ from __future__ import annotations
 
 import re
 
-_HIDING = "password|passwd|admin_?pass|secret|api_?key"
+# What oslo.utils hides, and what else a service may call so. An agent has no oslo.utils.
+_NAMES = (
+    *("password", "passwd", "passphrase", "secret", "sys_pswd"),
+    *("admin_?pass", "new_pass", "api_?key", "auth_token"),
+    *("encrypted_key", "fernetkey", "private_key", "sslkey", "migrationsshkey"),
+    *("barbicansimplecryptokek", "designaterndckey", "heatauthencryptionkey", "keystonecredential"),
+    *("octaviaheartbeatkey", "pacemakerremoteauthkey", "rabbitcookie", "swifthashsuffix"),
+    *("ceph[a-z]*key", "cephclusterfsid", "configdrive"),
+)
+_HIDING = rf"(?:{'|'.join(_NAMES)})(?:_uuid|\d+)?"
+_NAMED = rf"(?:{_HIDING}|token)"
 _SECRETS = [
     (re.compile(r"gAAAA[\w\-=]{16,}"), "***"),  # a Fernet token
     (re.compile(r"eyJ[\w\-]{8,}\.[\w\-]{8,}\.[\w\-]{8,}"), "***"),  # a JWS token
@@ -15,9 +25,14 @@ _SECRETS = [
     (re.compile(r"(?i)(trust(?:[_-]id)?[\"']?\s*[:=]\s*[\"']?)[0-9a-f]{32}"), r"\1***"),
     (re.compile(r"(?i)(\bbearer[\s:=]+[\"']?)[\w\-.~+/]{8,}=*"), r"\1***"),
     # In quotes it may have blanks.
-    (re.compile(rf"(?i)((?:{_HIDING})[\"']?\s*[:=]\s*\")[^\"]+"), r"\1***"),
-    (re.compile(rf"(?i)((?:{_HIDING})[\"']?\s*[:=]\s*')[^']+"), r"\1***"),
-    (re.compile(rf"(?i)((?:{_HIDING})[\"']?\s*[:=]\s*[\"']?)[^\s\"',}}]+"), r"\1***"),
+    (re.compile(rf"(?i)({_NAMED}[\"']?\s*[:=]\s*\")[^\"]+"), r"\1***"),
+    (re.compile(rf"(?i)({_NAMED}[\"']?\s*[:=]\s*')[^']+"), r"\1***"),
+    (re.compile(rf"(?i)({_HIDING}[\"']?\s*[:=]\s*[\"']?)[^\s\"',}}]+"), r"\1***"),
+    # "token: expired" is a sentence, "token=expired" is none.
+    (re.compile(r"(?i)(token\s*=\s*)[^\s\"',}&]+"), r"\1***"),
+    # Options of programs, and elements of XML.
+    (re.compile(rf"(?i)(--[\w-]*{_NAMED}\s+)[^\s\"']+"), r"\1***"),
+    (re.compile(rf"(?i)(<[\w-]*{_NAMED}>)[^<]+"), r"\1***"),
     # Of EC2 (the alarm URLs of a stack), S3 and the webhook; in queries, headers and JSON.
     (re.compile(r"(?i)(signature[\"']?\s*[:=]\s*[\"']?)[\w\-.~+/%]{16,}=*"), r"\1***"),
     # The webhook's address with its token.

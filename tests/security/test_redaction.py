@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pytest
+from oslo_utils import strutils
 
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.redaction import redact
@@ -43,6 +44,28 @@ def test_a_secret_is_masked_and_the_rest_stays(text: str, secret: str, rest: str
         assert secret not in shown
         assert rest in shown
         assert "***" in shown
+
+
+@pytest.mark.parametrize("key", sorted(strutils._SANITIZE_KEYS))
+@pytest.mark.parametrize(
+    "form",
+    [
+        "{key}={value}",
+        "{key} = '{value}'",
+        '{key} = "{value}"',
+        "--{key} {value}",
+        "--{key}={value}",
+        "{{'{key}': '{value}'}}",
+        '{{"my_{key}": "{value}"}}',
+        "<{key}>{value}</{key}>",
+    ],
+)
+def test_a_value_that_openstack_hides_is_hidden_without_its_libraries(key: str, form: str) -> None:
+    """An agent has none of them, and the traceback of a defect goes through no other mask."""
+    text = form.format(key=key, value="s3cr3t") + " was refused"
+
+    assert "s3cr3t" not in redact(text)
+    assert redact(text).endswith(" was refused")
 
 
 def test_what_is_no_secret_stays() -> None:
