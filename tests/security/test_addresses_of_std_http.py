@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from oslo_config import cfg
 
-from mistral_failover.embedded import boot, settings
+from mistral_failover.embedded import boot, egress, settings
 from mistral_failover.server import credential, service
 from mistral_failover.server.options import Options
 from support.trickling import trickling
@@ -259,6 +259,36 @@ def test_an_answer_in_drops_ends_with_the_time_of_the_action(
         run(url=f"http://{OUTSIDE}:{port}/", **given)
     cfg.CONF.clear_override("default_timeout", group="action_std_http")
     assert time.monotonic() - began < 5
+
+
+def test_an_address_that_does_not_answer_leaves_time_for_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As of a name with an IPv6 address that leads nowhere. To connect has its own limit."""
+    look_up, silent = socket.getaddrinfo, "127.0.0.3"
+
+    def two(host: str, *args: Any, **named: Any) -> Any:
+        hosts = [silent, OUTSIDE] if host == "two.example.org" else [host]
+        return [row for each in hosts for row in look_up(each, *args, **named)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", two)
+    with http.server.HTTPServer((OUTSIDE, 0), Outside) as there, socket.socket() as full:
+        port = there.server_address[1]
+        full.bind((silent, port))
+        full.listen(0)
+        with ExitStack() as waiting:
+            for _ in range(2):  # what more comes gets no answer
+                client = waiting.enter_context(socket.socket())
+                client.setblocking(False)
+                client.connect_ex((silent, port))
+            serving = threading.Thread(target=there.handle_request, daemon=True)
+            serving.start()
+            answer = egress._request(
+                "GET", f"http://two.example.org:{port}/", timeout=(0.3, 5), allow_redirects=False
+            )
+        serving.join()
+
+    assert answer.status_code < 400
 
 
 def test_an_email_goes_to_a_server_that_is_not_denied(inside: Trusting) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One error class for every failure in the cloud, and the one classification of answers.
 
-The transport (:mod:`mistral_failover.cloud.session`) classifies each exchange once, below all
+The transport (:mod:`mistral_failover.cloud.transport`) classifies each exchange once, below all
 clients: what a service refuses and what does not come about become a `CloudError`, with a stable
 code, a sentence, a remedy, and whether a retry may help. The status decides, then what only the
 service's words tell (`_BY_TEXT`: Nova, Cinder and Heat have no codes of their own for it).

@@ -153,7 +153,11 @@ def template_replacements(
     not show what becomes of each of its parts. Raises `CloudError`.
     """
     update = cloud.heat.stacks.preview_update
-    said = update(stack_segments(stack), existing=True, template=template)
+    try:
+        said = update(stack_segments(stack), existing=True, template=template)
+    except CloudError as error:
+        error.unknown = False  # a PATCH by its method, which changes nothing
+        raise
     changes = said["resource_changes"]
     gone = {row["resource_name"] for key in ("replaced", "deleted") for row in changes[key]}
     updated = {row["resource_name"] for row in changes["updated"]}

@@ -8,7 +8,9 @@ broken the lock. So the transport asks a `Guard` right before each call.
 
 *Time and size.* A limit of urllib3 or requests bounds each read. A service that sends its answer in
 drops would hold a call without limit. So a connection ends with the block `until`, whatever it is
-doing: connecting, TLS, sending, or reading a part of the answer.
+doing: connecting, TLS, sending, or reading a part of the answer. Two things are not bounded: to
+look up a name, and each further address of a name that does not answer takes as long as the first
+one. Nothing is sent after the end.
 
 *Answers.* See :mod:`mistral_failover.cloud.errors`.
 """
@@ -212,6 +214,11 @@ class _Reader(io.RawIOBase):
         super().close()
 
 
+def least(*limits: float | None) -> float | None:
+    """Return the shortest of some limits in seconds; None is none."""
+    return min((each for each in limits if each is not None), default=None)
+
+
 def reading(connection: socket.socket) -> io.BufferedReader:
     """Return what reads from a socket until the exchange ends. Raises TimeoutError, as a read that
     takes too long does."""
@@ -234,8 +241,7 @@ class Connection:
     def connect(self) -> None:
         """Connect, and agree on TLS."""
         this: Any = self
-        if (seconds := rest()) is not None:
-            this.timeout = seconds
+        this.timeout = least(this.timeout, rest())
         super().connect()  # type: ignore[misc]  # http.client's
 
     def send(self, data: Any) -> None:

@@ -28,6 +28,7 @@ from mistral_failover.cloud.transport import (
     Connection,
     bounded,
     elapsed,
+    least,
     pools,
     reading,
     rest,
@@ -104,16 +105,23 @@ def _request(method: str, url: str, **options: Any) -> requests.Response:
         return session.request(method, url, **options)
 
 
+_NOT_CONNECTED = (
+    urllib3.exceptions.NewConnectionError,
+    urllib3.exceptions.ConnectTimeoutError,
+)
+
+
 class _Connection(Connection):
     def _new_conn(self) -> socket.socket:
         """Connect to an address that was compared; TLS still verifies the name."""
         this: Any = self
-        name, failure = this._dns_host, None
+        name, limit, failure = this._dns_host, this.timeout, None
         for address in _permitted(name, this.port):
-            this._dns_host, this.timeout = address, rest()
+            # One address that does not answer must not use up the time of the others.
+            this._dns_host, this.timeout = address, least(limit, rest())
             try:
                 made: socket.socket = super()._new_conn()  # type: ignore[misc]  # urllib3's
-            except urllib3.exceptions.NewConnectionError as error:
+            except _NOT_CONNECTED as error:
                 failure = error
             else:
                 return made

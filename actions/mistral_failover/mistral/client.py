@@ -215,7 +215,7 @@ class MistralClient:
         try:
             return self._ask("GET", path, params=query)
         except keystone.NotFound as error:
-            if _of_mistral(error):
+            if _of_mistral(error) and _has_mistral_s_shape(error):
                 return None
             raise self._failure(error, "GET") from None
         except _FAILURES as error:
