@@ -48,11 +48,14 @@ recorders: WeakSet[Recorder] = WeakSet()
 """Those of this process. Without one, as in an agent, defects are only logged."""
 
 
-def defect(error: BaseException, doing: str, project_id: str = "") -> None:
+def defect(
+    error: BaseException, doing: str, project_id: str = "", *, to_log_only: bool = False
+) -> None:
     """Log an unexpected error with its traceback, without secrets, and have it counted.
 
     ``doing``: what failed, a constant text that completes "Defect while ...". An error that is
-    raised again and caught once more is logged and counted once.
+    raised again and caught once more is logged and counted once. ``to_log_only``: it is one of the
+    recorder, which would record it without end.
     """
     if getattr(error, _SEEN, False):
         return  # raised again, and caught by the next one
@@ -60,6 +63,8 @@ def defect(error: BaseException, doing: str, project_id: str = "") -> None:
         setattr(error, _SEEN, True)
     described = traceback.TracebackException.from_exception(error)
     LOG.error("Defect while %s:\n%s", doing, redact("".join(described.format()).rstrip()))
+    if to_log_only:
+        return
     found = Defect(project_id, doing, type(error).__name__, _place(described))
     for each in list(recorders):
         each.record(found)

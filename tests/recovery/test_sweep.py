@@ -5,6 +5,7 @@ that no worker works on."""
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -348,6 +349,61 @@ def test_a_group_whose_file_can_not_be_read_any_more_does_not_keep_a_sweep_from_
     assert found["chains"] == [{"traversal": ready.traversal_id, "workflow": "failover.converge"}]
     (sentence,) = (each for each in found["unable"] if "accounts" in each)
     assert sentence.startswith("accounts: fence")
+
+
+def defective(*_args: Any, **_more: Any) -> Any:
+    raise TypeError("unsupported operand")
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        ((sweeping, "retry_held"), "held alarms"),
+        ((sweeping, "_incidents"), "admitted alarms"),
+        ((sweeping, "retry_blocked"), "blocked volumes"),
+        ((sweeping, "mistral_of"), "The request to Mistral failed"),
+        ((sweeping, "_reopened"), "confirmed fences"),
+        ((sweeping, "chain_of"), "payments"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else None,
+)
+def test_a_defect_in_one_part_of_a_sweep_does_not_stop_the_others(
+    started: Callable[..., Ready],
+    context: ActionContext,
+    monkeypatch: pytest.MonkeyPatch,
+    part: tuple[Any, str],
+    said: str,
+) -> None:
+    ready = [started(), started("accounts")]
+    monkeypatch.setattr(*part, defective)
+
+    swept = recovery.Sweep().run(context)
+
+    taken = {row["traversal"] for row in swept["restarted"]}
+    if part[1] != "chain_of":
+        assert taken == {each.traversal_id for each in ready}
+    assert any(each.startswith(said) for each in swept["unable"]), swept["unable"]
+
+
+def test_starts_that_take_long_leave_time_for_blocked_volumes(
+    begun: Ready, context: ActionContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = []
+    monkeypatch.setattr(sweeping, "LASTS", 5.0)
+
+    def slow(*_: Any) -> Any:
+        time.sleep(0.2)
+        return {"started": [], "held": [], "refused": []}
+
+    monkeypatch.setattr(sweeping, "_incidents", slow)
+    monkeypatch.setattr(
+        sweeping, "retry_blocked", lambda _request, _group, end: ends.append(end) or []
+    )
+    before = time.monotonic()
+
+    recovery.Sweep().run(context)
+
+    assert ends[0] >= before + 0.2 + sweeping.LASTS - 0.05
 
 
 def test_many_ready_nodes_of_a_traversal_are_one_chain(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import OperationalError, ProgrammingError
 
 from mistral_failover import defects
 from mistral_failover.actions import doctor, reports
@@ -26,6 +26,7 @@ from mistral_failover.runtime.errors import ActionError, caught
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.timers import Timers
+from mistral_failover.store import defects as defects_in_store
 from support.waiting import until
 
 SECRET = "gAAAAABmSecretSecretSecretSecret"
@@ -137,11 +138,67 @@ def test_it_is_counted_and_shown_to_those_whose_work_it_was(
         each for each in found if each["check"] == "defects" and "a test" in each["sentence"]
     ]
     assert shown["level"] == "warn"
-    (counted,) = reports.Metrics().run(context)["families"]["defects"]
-    assert counted["value"] == 2
-    assert counted["labels"] == {"doing": "judging a test", "error": "TypeError"}
+    label = {"doing": "judging a test", "error": "TypeError"}
+    rows = reports.Metrics().run(context)["families"]["defects"]
+    assert [each["value"] for each in rows if each["labels"] == label] == [2]
     others = doctor.Doctor().run(context_of("another project"))["findings"]
     assert not [each for each in others if "judging a test" in each["sentence"]]
+
+
+def test_one_of_no_project_is_in_the_metrics_of_each(
+    state: Runtime, context: ActionContext
+) -> None:
+    caught(TypeError("odd"), "keeping some lease")
+    assert state.defects.settle(30)
+
+    rows = reports.Metrics().run(context)["families"]["defects"]
+    assert [each["value"] for each in rows if "some lease" in each["labels"]["doing"]] == [1]
+
+
+def test_what_can_not_be_recorded_keeps_no_other_from_it(
+    state: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = defects_in_store._count
+
+    def count(found: defects.Defect, *more: Any) -> None:
+        if found.doing == "an odd one":
+            raise ValueError("no such column")
+        real(found, *more)
+
+    monkeypatch.setattr(defects_in_store, "_count", count)
+    for doing in ("an odd one", "an ordinary one"):
+        caught(TypeError("odd"), doing)
+        assert state.defects.settle(30)
+
+    shown = defects_in_store.lately(state.database.for_project("any"))
+    assert [each.doing for each in shown if each.doing.endswith("one")] == ["an ordinary one"]
+
+
+def test_a_statement_that_the_store_does_not_take_is_not_repeated(
+    state: Runtime,
+    context: ActionContext,
+    started: Callable[..., Ready],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tries = []
+    real = Engine.conclude
+
+    def conclude(*given: Any) -> Any:
+        tries.append(given)
+        if len(tries) == 1:
+            raise ProgrammingError("UPDATE", {}, Exception(1054, "unknown column"))
+        return real(*given)
+
+    monkeypatch.setattr(modules, "operation", lambda _type, _name: done)
+    monkeypatch.setattr(worker, "under_lease", lambda _request, _guard: None)
+    monkeypatch.setattr(Engine, "conclude", conclude)
+
+    ready = started(resources=DATA)
+    answer = advance.advance(Request(state, context), ready.traversal_id, Stage.END, hold=False)
+
+    assert isinstance(answer, Result)
+    assert "STORE_ERROR" in answer.error["message"]
+    assert len(tries) == 2, "the outcome, and that it could not be recorded"
 
 
 @pytest.mark.parametrize(

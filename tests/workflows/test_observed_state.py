@@ -82,6 +82,33 @@ def test_a_group_that_cannot_be_read_any_more_does_not_hide_the_others(
     assert serving.name in [row["group"] for row in rows]
 
 
+def test_a_defect_that_concerns_one_group_does_not_hide_the_others(
+    serving: Any,
+    protect: Callable[..., Any],
+    operator: Operator,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    other = protect()
+    other.activate()
+    detach(serving, operator)
+    real = observe_module._look
+
+    def look(view: Any, facts: Any, alarms: Any) -> Any:
+        if facts.group.name == other.name:
+            raise TypeError("unsupported operand")
+        return real(view, facts, alarms)
+
+    def due(*_: Any) -> list[str]:
+        return [group_id(DEFAULT_PROJECT, each.name) for each in (other, serving)]
+
+    monkeypatch.setattr(observe_module, "_look", look)
+    monkeypatch.setattr(observations, "due", due)
+
+    rows = recovery.Observe().run(ActionContext(SecurityContext(), ExecutionContext()))
+
+    assert serving.name in [row["group"] for row in rows]
+
+
 # -- alarms that would not notice a failure
 
 

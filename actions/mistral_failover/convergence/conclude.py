@@ -177,7 +177,7 @@ def give_up(
     ):
         return Step(f"{key} does not wait")
     if record.owner is not None:
-        break_dead_lock(tx, traversal, record)  # nobody looks at this node again
+        break_dead_lock(tx, traversal, record)  # no check looks at this node again
     what = f"check of {record.name}"  # without the definition, which may be why it failed
     if if_waiting:
         verb = VERB_OF[record.action]

@@ -24,6 +24,7 @@ from mistral_failover.runtime.request import Request
 from mistral_failover.store import counters, gauges, groups, stalled_work
 from mistral_failover.store.counters import BUCKETS, SEPARATOR, Counts
 from mistral_failover.store.database import Database, ProjectStore
+from mistral_failover.store.defects import NAME as DEFECTS
 from mistral_failover.store.gauges import GroupGauges
 from mistral_failover.store.transaction import ProjectTransaction, SqlTransaction
 
@@ -63,6 +64,9 @@ _ZEROES: list[tuple[str, dict[str, str]]] = [
     *(("sweeps", {"found": found}) for found in ("yes", "no")),
     *(_SENTENCES[kind] for kind in ("steal", "handed_back", "sweep", "ended")),
     *((name, {}) for name in ("repeats", "traversals_started", "deferrals")),
+    # Their labels are not known before: an alert adds up over them.
+    ("unlisted", {"rule": ""}),
+    ("defects", {"doing": "", "error": ""}),
     ("incidents", {"decision": "ADMITTED", "rule": "", **_ALARM}),
     ("incidents", {"decision": "HELD", "rule": "storm", **_ALARM}),
 ]
@@ -104,11 +108,18 @@ def measured(request: Request, limit: int, *, all_projects: bool = False) -> Num
     for family, labels in _ZEROES:
         table.add(family, labels, 0)
     _count(table, seen.counters)
+    if not all_projects:
+        _count(table, request.store.of_none.reading(_defects))
     _stand(table, seen, limit)
     for project, count in lying.items():
         table.add("left_lying", {"project": project}, count)
     _listen(table, request, store, seen.groups[:limit])
     return {"now": seen.now, "bounds": list(BUCKETS), "families": table.families}
+
+
+def _defects(tx: ProjectTransaction) -> Counts:
+    """Return the defects in what is no single project's work: each project is concerned."""
+    return {key: count for key, count in counters.counters(tx).items() if key[0] == DEFECTS}
 
 
 @dataclass(frozen=True)

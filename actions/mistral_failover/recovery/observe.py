@@ -45,6 +45,7 @@ from mistral_failover.model.observation import (
 )
 from mistral_failover.recovery.documents import Heal, ObservedGroup, SameGoalInput
 from mistral_failover.resources.modules import observer
+from mistral_failover.runtime.errors import DEFECTS
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, observations, suspensions, views
 from mistral_failover.store.groups import MemberRow
@@ -107,31 +108,46 @@ def observe(request: Request, group: str | None, *, at_once: bool = False) -> li
     as_before: list[str] = []
     for each in due:
         try:
-            facts = database.reading(partial(_facts, request, each, begun))
+            found = _observed(request, view, each, begun)
         except InvalidDocument as error:  # it needs a package that is gone
             if group_id is not None:
                 raise
             LOG.warning("Group %s is not observed: %s", each, error)
             continue
-        if facts is None:
+        except Exception as error:
+            known = request.caught(error, "observing a group")
+            if group_id is not None or known["code"] not in DEFECTS:
+                raise
+            continue  # a defect that concerns one group must not stop the others
+        if found is None:
             continue
-        view.begin(facts.memory.well, _servers(facts))
-        alarms = _alarms(view, facts)
-        seen = _look(view, facts, alarms)
-        memory = replace(
-            facts.memory,
-            well=dict(view.well),
-            hosts=_hosts(view, facts),
-            zones=_zones(view, facts),
-            heard=_heard(view, facts, begun),
-            alarmed=facts.memory.alarmed or bool(alarms),
-        )
-        if _is_as_before(facts, seen, memory):
+        if _is_as_before(*found):
             as_before.append(each)
-        elif row := database.atomically(partial(_save, facts, seen, memory, begun)):
+        elif row := database.atomically(partial(_save, *found, begun)):
             rows.append(row)
     database.atomically(lambda tx: observations.seen_again(tx, as_before, begun))
     return rows
+
+
+def _observed(
+    request: Request, view: ProjectView, group_id: str, begun: float
+) -> tuple[_RestingGroup, Observation, ObservationMemory] | None:
+    """Look at a group; None if it is not at rest any more."""
+    facts = request.store.reading(partial(_facts, request, group_id, begun))
+    if facts is None:
+        return None
+    view.begin(facts.memory.well, _servers(facts))
+    alarms = _alarms(view, facts)
+    seen = _look(view, facts, alarms)
+    memory = replace(
+        facts.memory,
+        well=dict(view.well),
+        hosts=_hosts(view, facts),
+        zones=_zones(view, facts),
+        heard=_heard(view, facts, begun),
+        alarmed=facts.memory.alarmed or bool(alarms),
+    )
+    return facts, seen, memory
 
 
 def observe_once(request: Request, group_id: str) -> Observation | None:

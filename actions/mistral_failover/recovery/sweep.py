@@ -10,11 +10,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
 
 from mistral_failover.alarms.storm import Queued, in_order
-from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import JournalKind, Ready
 from mistral_failover.fault_points import reach
 from mistral_failover.groups.snapshot import group_snapshot, group_snapshot_in
@@ -38,7 +38,7 @@ from mistral_failover.recovery.documents import (
 from mistral_failover.recovery.lift_fences import lift_fences
 from mistral_failover.recovery.retry_blocked_volumes import retry_blocked
 from mistral_failover.recovery.retry_held_alarms import retry_held
-from mistral_failover.runtime.errors import describe, explained
+from mistral_failover.runtime.errors import explained
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, stalled_work, views
@@ -54,8 +54,8 @@ BUSY = STALE / 2
 """Seconds for which a sweep leaves many admitted incidents to those who start them."""
 
 LASTS = 20.0
-"""Seconds that a sweep spends on the starts of failovers, and on all other work for which it asks
-the cloud; the next sweep continues. A service that hangs takes ten for one answer."""
+"""Seconds that a sweep spends on held alarms, on the starts of failovers, and on blocked volumes,
+each; the next sweep continues. A service that hangs takes ten for one answer."""
 
 T = TypeVar("T", stalled_work.Stalled, stalled_work.ChainWait)
 
@@ -69,7 +69,8 @@ def sweep(request: Request, group: str | None) -> Swept:
     waits = partial(_waiting_for_chain, request, asked_for=group_id is not None)
     waiting = request.store.reading(lambda tx: waits(tx, group_id))
     undriven = [each for each in waiting if each.chain is None]  # Mistral need not be asked
-    try:
+    part = partial(_part, request, unable)
+    with part("The request to Mistral failed"):
         mistral, deadline = mistral_of(request), time.monotonic() + stuck_executions.LIMIT
         if mistral is None:
             sentence = "Mistral is not reachable: [failover] mistral_url is not set"
@@ -81,37 +82,43 @@ def sweep(request: Request, group: str | None) -> Swept:
         )
         if mistral is not None and group_id is None:
             ended += _ended(request, mistral, deadline)
-    except CloudError as error:
-        unable.append(f"The request to Mistral failed: {describe(error)['message']}")
     # First what asks the cloud, which may take long. What is taken up without asking comes last:
     # no other sweep takes it for `sweep_after`, and its chain starts when this returns.
-    end = time.monotonic() + LASTS
-    judged = _held_alarms(request, group_id, end)
-    unable += judged["unable"]
-    admitted = _incidents(request, group, unable)
+    judged: JudgedAlarms = {"released": [], "dismissed": [], "unable": []}
+    with part("held alarms"):
+        judged = retry_held(request, group_id, time.monotonic() + LASTS)
+        unable += judged["unable"]
+    admitted: AdmittedIncidents = {"started": [], "held": [], "refused": []}
+    with part("admitted alarms"):
+        admitted = _incidents(request, group, unable)
     taken_up: list[TakenUp] = []
-    try:
-        taken_up += retry_blocked(request, group_id, end)
-    except CloudError as error:
-        unable.append(f"blocked volumes: {describe(error)['message']}")
-    taken_up += _taken_up(
-        request,
-        undriven,
-        _undriven_row,
-        lambda tx, found: [each for each in waits(tx, found.group_id) if each == found],
-    )
-    taken_up += _stalled(request, group_id, {row["traversal"] for row in taken_up})
-    taken_up += _reopened(request, group_id)
+    with part("blocked volumes"):
+        taken_up += retry_blocked(request, group_id, time.monotonic() + LASTS)
+    with part("chains"):
+        again = partial(_waiting_again, waits)
+        taken_up += _taken_up(request, undriven, _undriven_row, again, unable)
+    with part("stalled traversals"):
+        known = {row["traversal"] for row in taken_up}
+        taken_up += _stalled(request, group_id, known, unable)
+    with part("confirmed fences"):
+        taken_up += _reopened(request, group_id)
     restarted = list(_with_chain(request, taken_up, unable))
     chains: dict[str | None, str | None] = {
         **{row["traversal"]: row["workflow"] for row in admitted["started"]},
         **{row["traversal"]: row["workflow"] for row in restarted},
     }
-    observed = [] if chains else _observed(request, group, unable)
-    told = _told(request, group_id, unable, urgent=bool(chains))
+    observed: list[ObservedGroup] = []
+    told: list[SentEvent] = []
+    if not chains:
+        with part("observation"):  # of a group that an operator names, at once
+            observed = observe.observe(request, group, at_once=group is not None)
+    with part("events"):
+        told = _told(request, group_id, unable, urgent=bool(chains))
     if group is None and not chains:
-        _forget(request, unable)
-        _lift(request)
+        with part("old rows"):
+            retention.forget(request)
+        with part("fences of hosts"):
+            lift_fences(request)
     swept: Swept = {
         **admitted,
         "released": judged["released"],
@@ -126,9 +133,19 @@ def sweep(request: Request, group: str | None) -> Swept:
         "heals": [row["heal"] for row in observed if row["heal"]],
         "unable": unable,
     }
-    _count(request, swept)
+    with part("metrics"):
+        _count(request, swept)
     reach("sweep.after")
     return swept
+
+
+@contextmanager
+def _part(request: Request, unable: list[str], what: str) -> Iterator[None]:
+    """Do one part of a sweep. What fails is reported, and stops no other part."""
+    try:
+        yield
+    except Exception as error:
+        unable.append(f"{what}: {request.caught(error, 'sweeping')['message']}")
 
 
 def _with_chain(
@@ -137,11 +154,8 @@ def _with_chain(
     """Yield these rows with the chain of each group. A group that cannot be read, because it was
     deleted just now or needs a package that is gone, does not stop the others."""
     for row in rows:
-        try:
+        with _part(request, unable, row["group"]):
             yield {**row, "workflow": chain_of(group_snapshot(request, row["group"]).group)}
-        except Exception as error:  # one group's error must not stop the others
-            facts = request.caught(error, "reading the chain of a group")
-            unable.append(f"{row['group']}: {facts['message']}")
 
 
 def _told(
@@ -149,45 +163,12 @@ def _told(
 ) -> list[SentEvent]:
     """Send the events that dead processes did not send. ``urgent``: nodes wait for a worker, and a
     failover must not wait for a user's workflow."""
-    try:
-        if urgent:
-            event_hooks.send_soon(request, group_id)
-            return []
-        rows = event_hooks.send_all(request, group_id)
-    except Exception as error:  # a user's workflow must not stop a sweep
-        facts = request.caught(error, "sending events to workflows")
-        unable.append(f"events: {facts['message']}")
+    if urgent:
+        event_hooks.send_soon(request, group_id)
         return []
+    rows = event_hooks.send_all(request, group_id)
     unable += [row["sentence"] for row in rows if row["event"] is None]
     return [row for row in rows if row["event"] is not None]
-
-
-def _observed(request: Request, group: str | None, unable: list[str]) -> list[ObservedGroup]:
-    """Observe the groups that are due. If an operator names a group, observe it at once."""
-    try:
-        return observe.observe(request, group, at_once=group is not None)
-    except Exception as error:  # a failed observation must not stop a sweep
-        facts = request.caught(error, "observing the groups")
-        unable.append(f"observation: {facts['message']}")
-        return []
-
-
-def _forget(request: Request, unable: list[str]) -> None:
-    """Delete old rows. Nothing waits for it, so a failure is only reported."""
-    try:
-        retention.forget(request)
-    except Exception as error:  # a failed deletion must not stop a sweep
-        facts = request.caught(error, "deleting old rows")
-        unable.append(f"old rows: {facts['message']}")
-
-
-def _lift(request: Request) -> None:
-    """Lift what fences left behind. Nothing waits for it, so a failure is only logged."""
-    try:
-        lift_fences(request)
-    except Exception as error:
-        facts = request.caught(error, "lifting the fences of hosts")
-        LOG.warning("Fences of hosts could not be lifted: %s", facts["message"])
 
 
 def _count(request: Request, swept: Swept) -> None:
@@ -202,6 +183,14 @@ def _waiting_for_chain(
 ) -> list[stalled_work.ChainWait]:
     quiet = request.runtime.settings.sweep_after
     return stalled_work.chain_waits(tx, group_id, quiet, asked_for=asked_for)
+
+
+def _waiting_again(
+    waits: Callable[[ProjectTransaction, str | None], list[stalled_work.ChainWait]],
+    tx: ProjectTransaction,
+    found: stalled_work.ChainWait,
+) -> list[stalled_work.ChainWait]:
+    return [each for each in waits(tx, found.group_id) if each == found]
 
 
 def _undriven_row(tx: ProjectTransaction, found: stalled_work.ChainWait) -> TakenUp:
@@ -251,15 +240,6 @@ def _unstarted(request: Request, tx: ProjectTransaction) -> list[Queued[incident
     return [
         Queued(each, priorities.get(each.group_id or "", 0), now - each.first_at) for each in found
     ]
-
-
-def _held_alarms(request: Request, group_id: str | None, end: float) -> JudgedAlarms:
-    """Judge held alarms again by the present evidence."""
-    try:
-        return retry_held(request, group_id, end)
-    except Exception as error:  # what cannot be judged must not stop a sweep
-        unable = f"held alarms: {request.caught(error, 'judging held alarms')['message']}"
-        return {"released": [], "dismissed": [], "unable": [unable]}
 
 
 def _incidents(request: Request, group: str | None, unable: list[str]) -> AdmittedIncidents:
@@ -330,7 +310,9 @@ def _tell_reopened(group_id: str, node: Ready, sentence: str, tx: ProjectTransac
     )
 
 
-def _stalled(request: Request, group_id: str | None, known: Set[str]) -> list[TakenUp]:
+def _stalled(
+    request: Request, group_id: str | None, known: Set[str], unable: list[str]
+) -> Iterator[TakenUp]:
     """Take over the traversals that no worker carries out, except those that this sweep has taken
     over already."""
 
@@ -339,7 +321,9 @@ def _stalled(request: Request, group_id: str | None, known: Set[str]) -> list[Ta
 
     found = request.store.reading(partial(look, group_id))
     found = [each for each in found if each.traversal_id not in known]
-    return _taken_up(request, found, _stalled_row, lambda tx, each: look(each.group_id, tx))
+    yield from _taken_up(
+        request, found, _stalled_row, lambda tx, each: look(each.group_id, tx), unable
+    )
 
 
 def stalled(
@@ -371,7 +355,8 @@ def _taken_up(
     found: Sequence[T],
     row: Callable[[ProjectTransaction, T], TakenUp],
     again: Callable[[ProjectTransaction, T], Sequence[T]],
-) -> list[TakenUp]:
+    unable: list[str],
+) -> Iterator[TakenUp]:
     """Record that a sweep takes over traversals. Each transaction locks the group and looks
     ``again`` first, so that only one of two simultaneous sweeps does so."""
 
@@ -379,10 +364,9 @@ def _taken_up(
         tx.lock_group(each.group_id, shared=False)
         return [row(tx, now) for now in again(tx, each)]
 
-    rows: list[TakenUp] = []
     for each in found:
-        rows += request.store.atomically(partial(take, each))
-    return rows
+        with _part(request, unable, each.group):
+            yield from request.store.atomically(partial(take, each))
 
 
 def _out_of_service(request: Request, incident: incidents.Incident) -> str | None:

@@ -30,7 +30,7 @@ from mistral_failover.resources import modules
 from mistral_failover.resources.operation_context import under_lease
 from mistral_failover.runtime import rights
 from mistral_failover.runtime.budgets import Need
-from mistral_failover.runtime.errors import DEFECTS
+from mistral_failover.runtime.errors import DEFECTS, describe
 from mistral_failover.runtime.lease_guard import LeaseGuard
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
@@ -186,11 +186,16 @@ def _asked(of_type: ResourceType) -> tuple[str, ...]:
     return (*of_type.services, *(("Mistral",) if is_workflow else ()))
 
 
+def _is_outage(error: BaseException) -> bool:
+    return isinstance(error, SQLAlchemyError) and describe(error)["code"] not in DEFECTS
+
+
 def _insisted(request: Request, ticket: Ticket, outcome: Outcome) -> Step:
     """Conclude, and retry while the lease may last: only this worker knows the outcome, and a short
-    outage of the database must not make it unknown."""
+    outage of the database must not make it unknown. What the database does not take is no outage.
+    """
     for attempt in tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(SQLAlchemyError),
+        retry=tenacity.retry_if_exception(_is_outage),
         stop=tenacity.stop_after_delay(ticket.lock.lease),
         wait=tenacity.wait_random_exponential(multiplier=0.1, max=2.0),
         reraise=True,

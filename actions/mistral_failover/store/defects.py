@@ -11,9 +11,9 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import InterfaceError, OperationalError, TimeoutError
 
-from mistral_failover.defects import Defect
+from mistral_failover.defects import Defect, defect
 from mistral_failover.store import counters
 from mistral_failover.store.counters import SEPARATOR
 from mistral_failover.store.database import Database, ProjectStore
@@ -88,11 +88,13 @@ class DefectRecorder:
             try:
                 store = self._database.for_project(found.project_id)
                 store.atomically(partial(_count, found, number))
-            except SQLAlchemyError as error:
+            except (OperationalError, InterfaceError, TimeoutError) as error:
                 LOG.warning("A defect cannot be recorded yet: %s", type(error).__name__)
                 with self._changed:
                     self._waiting[found] += number
                 time.sleep(_AGAIN)
+            except Exception as error:
+                defect(error, "recording a defect", to_log_only=True)
 
 
 def lately(store: ProjectStore) -> list[KnownDefect]:

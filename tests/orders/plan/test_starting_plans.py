@@ -79,6 +79,17 @@ def test_of_two_plans_of_one_world_the_second_is_refused(group: Any) -> None:
     assert group.status()["roles"] == {"active": "db_b"}
 
 
+def test_what_is_there_already_makes_a_plan_stale_and_is_no_defect(
+    group: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    there, over = group.plan(verb="switchover", to="db_b"), group.plan(verb="switchover")
+
+    group.start(over["plan"])
+
+    assert refused(group.ask(orders.StartPlan(there["plan"]))) == "PLAN_STALE"
+    assert "Defect" not in caplog.text
+
+
 def define_anew(group: Any) -> None:
     definition = group.done(reports.Status(group.name, definition=True))["definition"]
     definition = definition.get("document", definition)

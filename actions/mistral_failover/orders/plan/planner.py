@@ -35,7 +35,7 @@ from mistral_failover.orders.plan.documents import PlanDocument, PlannedOrder
 from mistral_failover.orders.plan.preconditions import Preconditions
 from mistral_failover.orders.plan.risks import RiskContext, risks
 from mistral_failover.orders.verbs import verb_named
-from mistral_failover.runtime.errors import ActionError
+from mistral_failover.runtime.errors import DEFECTS, ActionError
 from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import find_by_short_id, unknown
 from mistral_failover.store import groups, incidents, plans
@@ -168,10 +168,12 @@ def _compared(request: Request, kept: StoredPlan, state: GroupState) -> _PlanDra
     except CloudError:
         raise
     except Exception as error:
-        facts = request.caught(error, "drawing a plan again")
-        if facts["code"] == "UNEXPECTED" and not isinstance(error, operator_order.NothingToDo):
+        if isinstance(error, operator_order.NothingToDo):
+            why = str(error)
+        elif (facts := request.caught(error, "drawing a plan again"))["code"] in DEFECTS:
             raise
-        why = str(error) if isinstance(error, operator_order.NothingToDo) else facts["message"]
+        else:
+            why = facts["message"]
         lost = kept.world["lost"]
         found = preconditions.read_preconditions(
             request, snapshot, frozenset(lost), kept.world["volumes"]
