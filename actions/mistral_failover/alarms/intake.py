@@ -259,7 +259,7 @@ def judge(
     situation = AdmissionContext(
         group=snapshot.group.name,
         member=member,
-        in_service=bool(snapshot.roles),
+        in_service=snapshot.in_service,
         strangers=subject.strangers,
         known=before is not None and before.decision != Decision.HELD,
         lost=lost,

@@ -279,7 +279,7 @@ def service_state(
     the last traversal says nothing about the result of that traversal; while it runs, none from
     before it made what serves. Then what the engine knows is judged in its place.
     """
-    if not engine.roles:
+    if not engine.roles and not engine.missing:
         return ServiceState(Service.OUT_OF_SERVICE, (), engine.ended_at, None)
     if engine.missing:
         down_before = stored is not None and stored.service == Service.DOWN

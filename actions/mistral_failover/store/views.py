@@ -297,6 +297,15 @@ def count_journal_entries(
     return int(tx.connection.execute(query).scalar_one())
 
 
+def last_of_kind(tx: ProjectSession, traversal_id: str, kind: JournalKind) -> float | None:
+    """Return when the journal got its last entry of this kind about a traversal; None: it has
+    none."""
+    query = sa.select(sa.func.max(journal.c.at)).where(
+        journal.c.traversal_id == traversal_id, journal.c.kind == kind
+    )
+    return tx.connection.execute(query).scalar_one_or_none()
+
+
 def ended_at(tx: ProjectSession, traversal_id: str) -> float | None:
     """Return when a traversal ended; None: it has not."""
     query = sa.select(traversals.c.ended_at).where(traversals.c.id == traversal_id)
