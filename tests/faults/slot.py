@@ -22,13 +22,19 @@ import mistral_failover.workflows
 import pytest
 
 from faults import child
-from mistral_failover.embedded.address import known_to_actions
 from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.embedded.process import MistralProcess
+from mistral_failover.embedded.server import known_to_actions
 from mistral_failover.embedded.settings import LOCAL_HTTP
-from mistral_failover.lab.drill.audit import State, Violation, audit, no_secrets, read_state
-from mistral_failover.lab.drill.leaked_secrets import Secrets
-from mistral_failover.lab.emulator.clouds import write_clouds_yaml
+from mistral_failover.lab.drill.audit import (
+    Secrets,
+    State,
+    Violation,
+    audit,
+    no_secrets,
+    read_state,
+)
+from mistral_failover.lab.emulator.client import write_clouds_yaml
 from mistral_failover.lab.emulator.server import EmulatedCloud
 from mistral_failover.mistral.client import MistralError
 from mistral_failover.runtime.request import DEFAULT_PROJECT

@@ -214,7 +214,7 @@ WITHOUT_SECRETS = {
     "agent/local.py": "the emulated agents' own notes",
     "cli/alarms.py": "the body of an alarm",
     "cli/files.py": "group files",
-    "cli/registry.py": "workflow files",
+    "cli/workflows.py": "workflow files",
     "cli/connection.py": "where a server runs",
     "embedded/process.py": "the output of a process",
     "embedded/server.py": "workflow files, the lock",

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PrivateFormat
 from mistral_failover import private_files
 from mistral_failover.cli import connection
 from mistral_failover.embedded.errors import EmbeddedError
-from mistral_failover.lab.emulator.clouds import write_clouds_yaml
+from mistral_failover.lab.emulator.client import write_clouds_yaml
 from mistral_failover.lab.emulator.server import EmulatedCloud
 from mistral_failover.mistral.client import MistralError
 from mistral_failover.server import (

@@ -14,9 +14,8 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from mistral_failover.embedded.address import known_to_actions
 from mistral_failover.embedded.errors import EmbeddedError
-from mistral_failover.embedded.server import EmbeddedMistral
+from mistral_failover.embedded.server import EmbeddedMistral, known_to_actions
 
 
 def serve(argv: Sequence[str] | None = None) -> int:

@@ -34,10 +34,10 @@ from urllib.parse import parse_qs
 from mistral_failover import private_files
 from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.embedded.wsgi import Application, Environ
+from mistral_failover.http_server import RefusalLog
 from mistral_failover.loopback import foreign
 from mistral_failover.model.documents import load_json
 from mistral_failover.model.errors import InvalidDocument
-from mistral_failover.refusals import RefusalLog
 
 _REFUSALS = RefusalLog(logging.getLogger(__name__), "The API")
 TOKEN_FILE = "api-token"  # noqa: S105 - its name

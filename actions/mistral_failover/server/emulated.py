@@ -11,8 +11,7 @@ from pathlib import Path
 
 from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.lab.drill import examples
-from mistral_failover.lab.emulator.client import EmulatorClient, EmulatorError
-from mistral_failover.lab.emulator.clouds import write_clouds_yaml
+from mistral_failover.lab.emulator.client import EmulatorClient, EmulatorError, write_clouds_yaml
 
 CLOUD = "emulated"
 """Its entry in the clouds.yaml that this module writes."""

@@ -19,10 +19,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 import mistral_failover.workflows
 from mistral_failover.agent.systemd import Notifier
-from mistral_failover.embedded.address import known_to_actions
 from mistral_failover.embedded.background_sweep import BackgroundSweep
 from mistral_failover.embedded.errors import EmbeddedError
-from mistral_failover.embedded.server import EmbeddedMistral
+from mistral_failover.embedded.server import EmbeddedMistral, known_to_actions
 from mistral_failover.embedded.settings import LOCAL_HTTP
 from mistral_failover.lab.emulator.client import EmulatorClient, EmulatorError
 from mistral_failover.metrics.families import Numbers
