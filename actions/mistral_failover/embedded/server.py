@@ -23,8 +23,8 @@ from oslo_config import cfg
 from mistral_failover import private_files
 from mistral_failover import settings as configuration
 from mistral_failover.embedded import access, boot, settings, unix_socket
-from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.embedded.wsgi import WsgiFace
+from mistral_failover.errors import CodedError
 from mistral_failover.http_server import BACKLOG, HttpServer
 from mistral_failover.mistral import in_process
 from mistral_failover.mistral.client import MistralClient
@@ -108,10 +108,10 @@ class EmbeddedMistral:
     def url(self) -> str:
         """The API's base, ``http://127.0.0.1:PORT/v2``, or ``unix:PATH``.
 
-        :raises EmbeddedError: ``NOT_RUNNING`` before the start, after the stop, without API.
+        :raises CodedError: ``NOT_RUNNING`` before the start, after the stop, without API.
         """
         if self._url is None:
-            raise EmbeddedError(
+            raise CodedError(
                 "NOT_RUNNING", ("the embedded Mistral has no running API"), "call start() first"
             )
         return self._url
@@ -138,7 +138,7 @@ class EmbeddedMistral:
     def start(self) -> Self:
         """Start everything; returns when the API answers.
 
-        :raises EmbeddedError: ``STATE_DIR_IN_USE`` (another process works on the directory),
+        :raises CodedError: ``STATE_DIR_IN_USE`` (another process works on the directory),
             ``STATE_DIR_OPEN`` (another user may enter it), ``TOKEN_NOT_PRIVATE``,
             ``TOKEN_UNREADABLE``, ``ALREADY_RUNNING`` (one Mistral a process),
             ``WRONG_SERVICE_BACKEND``; of a unix socket as ``unix_socket.bound``.
@@ -172,7 +172,7 @@ class EmbeddedMistral:
         """Register the workflows of the files, or update those whose text has changed.
 
         :returns: the names that were new or changed, in the files' order.
-        :raises EmbeddedError: ``WORKFLOW_INVALID``, naming the file.
+        :raises CodedError: ``WORKFLOW_INVALID``, naming the file.
         """
         from mistral_failover.embedded import definitions
 
@@ -198,7 +198,7 @@ class EmbeddedMistral:
         triggers it again.
 
         :param state: ``CANCELLED`` or ``ERROR``. :returns: the ids of the executions that were
-        ended. :raises EmbeddedError: ``BAD_STATE`` for another state.
+        ended. :raises CodedError: ``BAD_STATE`` for another state.
         """
         with self.context():
             return _end_unfinished(self._inherited, state)
@@ -232,7 +232,7 @@ class EmbeddedMistral:
 
     def _claim_process(self, stack: contextlib.ExitStack) -> None:
         if not _ACTIVE.acquire(blocking=False):
-            raise EmbeddedError(
+            raise CodedError(
                 "ALREADY_RUNNING",
                 "a Mistral is already running in this process",
                 "stop it first, or start the second one in another process",
@@ -249,7 +249,7 @@ class EmbeddedMistral:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as e:
-            raise EmbeddedError(
+            raise CodedError(
                 "STATE_DIR_IN_USE",
                 f"another process runs Mistral on {self._dir}",
                 "stop that process, or choose another directory",
@@ -384,12 +384,12 @@ def _end_unfinished(ids: Collection[str], state: str) -> list[str]:
     Clients that wait for them must see an end. Rows are written directly, in one transaction:
     Mistral's own stop would run the on-error tasks of parents, which is unwanted work.
 
-    :raises EmbeddedError: ``BAD_STATE``.
+    :raises CodedError: ``BAD_STATE``.
     """
     from mistral.db.v2 import api as db_api
 
     if state not in ("CANCELLED", "ERROR"):
-        raise EmbeddedError(
+        raise CodedError(
             "BAD_STATE",
             (f"{state} is not a final state for a stale execution"),
             "use CANCELLED or ERROR",

@@ -20,6 +20,7 @@ from sqlalchemy import exc as sql
 from mistral_failover.cloud.errors import NO_CAUSE, NO_RIGHTS, CloudError, cause
 from mistral_failover.cloud.transport import LeaseLost
 from mistral_failover.defects import code_of, defect
+from mistral_failover.errors import CodedError
 from mistral_failover.model.errors import with_reasons
 from mistral_failover.model.text import clean
 from mistral_failover.redaction import redact
@@ -60,7 +61,7 @@ class ErrorFacts(TypedDict):
     """The seconds for which it is waited out. Without it: as long as the group allows."""
 
 
-class ActionError(Exception):
+class ActionError(CodedError):
     """A refusal or failure of an action itself. ``blocked``: it can continue only after an operator
     has helped.
 
@@ -79,10 +80,7 @@ class ActionError(Exception):
         service: str = "",
         detail: str = "",
     ) -> None:
-        super().__init__(f"{message.rstrip('.')}. {remedy}")
-        self.code = code
-        self.message = message
-        self.remedy = remedy
+        super().__init__(code, message, remedy)
         self.blocked = blocked
         self.transient = transient
         self.service = service

@@ -22,13 +22,14 @@ from mistral_failover.cloud.errors import Fate
 from mistral_failover.cloud.waits import outlives
 from mistral_failover.convergence.definitions import Definitions
 from mistral_failover.convergence.engine import Engine
+from mistral_failover.errors import CodedError
 from mistral_failover.runtime.budgets import Budgets
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.lease_guard import LeaseGuard, WaitRecord
 from mistral_failover.runtime.workers import Workers
 from mistral_failover.settings import Settings
 from mistral_failover.store import schema
-from mistral_failover.store.database import Database, UnsupportedDatabase
+from mistral_failover.store.database import Database
 from mistral_failover.store.defects import DefectRecorder
 from mistral_failover.store.leases import Lease, LeaseKeeper
 
@@ -56,15 +57,12 @@ class Runtime:
             )
         self.settings = settings
         self.eager = eager
-        try:
-            self.database = Database(settings.database)
-        except UnsupportedDatabase as error:
-            raise ActionError(error.code, error.message, error.remedy) from None
+        self.database = Database(settings.database)
         try:
             schema.upgrade(self.database)
-        except schema.SchemaUnknown as error:
+        except CodedError:
             self.database.close()
-            raise ActionError("SCHEMA_UNKNOWN", error.message, error.remedy) from None
+            raise
         self.defects = DefectRecorder(self.database)
         defects.recorders.add(self.defects)
         self.definitions = Definitions()

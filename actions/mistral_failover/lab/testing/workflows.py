@@ -196,7 +196,7 @@ class Workflows:
 
         :param source: a path, or YAML text (anything of more than one line).
         :returns: the names.
-        :raises EmbeddedError: ``WORKFLOW_INVALID`` with Mistral's reason.
+        :raises CodedError: ``WORKFLOW_INVALID`` with Mistral's reason.
         """
         if isinstance(source, str) and "\n" in source:
             return self._engine.load(source, TEXT)
