@@ -81,9 +81,7 @@ def _filled(request: Request, snapshot: GroupSnapshot) -> Goal:
     return goal
 
 
-def _snapshot(
-    request: Request, tx: ProjectTransaction, traversal_id: str
-) -> GroupSnapshot | None:
+def _snapshot(request: Request, tx: ProjectTransaction, traversal_id: str) -> GroupSnapshot | None:
     """Return the group whose current traversal has made room; None if it has not, or another one is
     current."""
     traversal = tx.traversal(traversal_id)

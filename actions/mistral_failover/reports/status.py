@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from shlex import quote
 from typing import Any
@@ -33,6 +33,7 @@ from mistral_failover.model.observation import (
     Presence,
     keeps_from_roles,
     service_state,
+    unheld,
 )
 from mistral_failover.model.operation_words import operation_words
 from mistral_failover.model.rungs import rung_kind
@@ -521,7 +522,7 @@ def _service(
         traversal["ended_at"] if traversal else None,
         snapshot.reached,
         max((made[each.id] for each in serving if each.id in made and _exists(each)), default=None),
-        (*_unheld(snapshot.vacant), *_missing(serving, snapshot.lost)),
+        (*unheld(snapshot.vacant), *_missing(serving, snapshot.lost)),
     )
     kept = observations.of_group(tx, snapshot.state.id)
     found = (
@@ -540,12 +541,6 @@ def _service(
             if each.observed.presence is Presence.GONE and each.name in snapshot.roles.values()
         ),
     }
-
-
-def _unheld(vacant: Iterable[str]) -> Iterator[str]:
-    """Yield a clause for each role that no member holds."""
-    for role in vacant:
-        yield f"no member holds {role}"
 
 
 def _known_members(
