@@ -88,6 +88,7 @@ NAMED: dict[str, Any] = {
     "key": "theirs-resource-started",
     "kinds": ("pause", "maintenance"),
     "lease": 30.0,
+    "level": False,
     "lifetime": 10.0,
     "lock": LOCK,
     "member": "a",
