@@ -32,9 +32,9 @@ from mistral_failover.reports.durations import critical_path, stage_of, stages
 from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import find_by_short_id
 from mistral_failover.store import details, groups, incidents, plans, views
-from mistral_failover.store.details import LedgerRow, Match, MetLock, TraversalBrief
+from mistral_failover.store.details import LedgerRow, Match, TraversalBrief
 from mistral_failover.store.transaction import ProjectTransaction
-from mistral_failover.store.views import ChainRow, TraversalStep
+from mistral_failover.store.views import ChainRow, DeferredRow, TraversalStep
 
 SENTENCES = 500
 """Maximum entries of a traversal's journal; the latest are shown."""
@@ -177,7 +177,7 @@ def _traversal(request: Request, tx: ProjectTransaction, match: Match) -> _Found
     goal = tx.goal(found["group_id"], found["goal_version"])
     begun = incidents.get(tx, found["incident_id"] or "")
     history = views.history(tx, found["group_id"], limit=SENTENCES, traversal_id=match.id)
-    met = _deferrals(details.deferrals(tx, match.id), operations)
+    met = _deferrals(views.deferred(tx, [match.id], waiting=False), operations)
     waited = [row["seconds"] for row in met if row["seconds"] is not None]
     graph = views.graph(tx, match.id)
     held = views.chain(tx, match.id) if ended is None else None
@@ -345,7 +345,7 @@ def _operation_row(
     }
 
 
-def _deferrals(met: Iterable[MetLock], operations: Iterable[LedgerRow]) -> list[Deferral]:
+def _deferrals(met: Iterable[DeferredRow], operations: Iterable[LedgerRow]) -> list[Deferral]:
     """Add to each row how long the operation waited: until the next operation on the resource
     began, None if there is none."""
     begun: dict[str, list[float]] = {}

@@ -33,7 +33,7 @@ from mistral_failover.model.ids import derived_id, group_id
 from mistral_failover.model.types import Verb
 from mistral_failover.runtime.process import runtime
 from mistral_failover.runtime.request import Request
-from mistral_failover.store import groups, views
+from mistral_failover.store import details, groups, views
 from mistral_failover.store.incidents import OPERATOR
 from mistral_failover.store.transaction import ProjectTransaction
 from mistral_failover.store.views import JournalRow
@@ -294,7 +294,9 @@ class DrillRun:
             return None, None
         activated = [
             operation["ended_at"]
-            for operation in self._scene.read(lambda tx: views.operations_of(tx, traversal["id"]))
+            for operation in self._scene.read(
+                lambda tx: details.operations_of(tx, traversal_id=traversal["id"])
+            )
             if operation["verb"] == Verb.CREATE
             and self._type_of(status, operation["resource_id"]) == "activation"
             and operation["ended_at"] is not None
@@ -325,7 +327,7 @@ def measure(scene: Scene, group: str, traversal_id: str) -> float:
         for row in state.resources
     }
     graph = scene.read(lambda tx: views.graph(tx, traversal_id))
-    operations = scene.read(lambda tx: views.operations_of(tx, traversal_id))
+    operations = scene.read(lambda tx: details.operations_of(tx, traversal_id=traversal_id))
     drawn: nx.DiGraph[str] = nx.node_link_graph(graph, edges="edges")
     return critical_path(drawn, operations, by_id, scene.cloud.critical())
 

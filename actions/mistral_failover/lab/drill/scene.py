@@ -50,6 +50,8 @@ SWEEP_INTERVAL = 1.0
 
 # The emulated compute service stops a guest within two seconds, where it lives. A user is not shown
 # that it died, so for a dead host the rung's whole limit is waited for.
+_PAUSE = 0.1
+_RECOVERED = 120.0  # seconds within which no work may be in progress any more
 _QUICK = {"kind": "stop", "limit": 10}
 
 
@@ -262,17 +264,17 @@ class Scene:
                 named[f"the key of {key.parent.name}"] = key.read_text(encoding="ascii").strip()
         return Secrets(frozenset(cloud["tokens"]), named)
 
-    def recover(self, pause: float = 0.1, limit: float = 120) -> int:
+    def recover(self) -> int:
         """Wait until no work is in progress any more: this Mistral sweeps by itself. For locks of a
         dead process, this waits until their leases expire. Returns :meth:`swept`."""
-        deadline = time.monotonic() + limit
+        deadline = time.monotonic() + _RECOVERED
         while time.monotonic() < deadline:
             unstarted = self.read(lambda tx: stalled_work.unstarted(tx, 0.0))
             names = self.action("failover.status")["groups"]
             if not unstarted and not any(self._under_way(name) for name in names):
                 return self.swept()
-            time.sleep(pause)
-        raise SceneError(f"work was still in progress after {limit} s of sweeping")
+            time.sleep(_PAUSE)
+        raise SceneError(f"work was still in progress after {_RECOVERED:.0f} s of sweeping")
 
     def swept(self) -> int:
         """Return how many nodes the sweeps have triggered since this scene was set up."""
