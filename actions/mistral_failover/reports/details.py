@@ -34,7 +34,7 @@ from mistral_failover.runtime.short_ids import find_by_short_id
 from mistral_failover.store import details, groups, incidents, plans, views
 from mistral_failover.store.details import LedgerRow, Match, TraversalBrief
 from mistral_failover.store.transaction import ProjectTransaction
-from mistral_failover.store.views import ChainRow, DeferredRow, TraversalStep
+from mistral_failover.store.views import ChainRow, DeferredRow
 
 SENTENCES = 500
 """Maximum entries of a traversal's journal; the latest are shown."""
@@ -110,15 +110,13 @@ def _in_words(row: LedgerRow) -> str:
 def _incident(request: Request, tx: ProjectTransaction, match: Match) -> _Found:
     incident = incidents.get(tx, match.id)
     assert incident is not None  # it was found in this transaction
-    traversals = (
-        details.traversals_of(tx, match.group_id, incident_id=match.id)
-        if match.group_id is not None
-        else []
-    )
-    first = incident.traversal_id
-    if first is not None and first not in [each["id"] for each in traversals]:
-        counted = views.traversal(tx, first)  # it is counted on another incident
-        traversals += [_brief(counted)] if counted else []
+    traversals: list[TraversalBrief] = []
+    if match.group_id is not None:
+        traversals += details.traversals_of(tx, match.group_id, incident_id=match.id)
+        first = incident.traversal_id
+        if first is not None and first not in [each["id"] for each in traversals]:
+            # It is counted on another incident.
+            traversals += details.traversals_of(tx, match.group_id, traversal_id=first)
     operations = _operations_of(tx, [each["id"] for each in traversals])
     children = _children(request, tx, match.id)
     waits = incident.decision == Decision.HELD or any(child["turn"] for child in children)
@@ -363,15 +361,3 @@ def _deferrals(met: Iterable[DeferredRow], operations: Iterable[LedgerRow]) -> l
             }
         )
     return rows
-
-
-def _brief(traversal: TraversalStep) -> TraversalBrief:
-    return {
-        "id": traversal["id"],
-        "status": traversal["status"],
-        "reason": traversal["reason"],
-        "cause": traversal["cause"],
-        "started_at": traversal["started_at"],
-        "ended_at": traversal["ended_at"],
-        "goal": traversal["goal_version"],
-    }

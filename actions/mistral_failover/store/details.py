@@ -25,6 +25,8 @@ from mistral_failover.store.tables import (
     traversals,
 )
 
+TRAVERSALS = 20
+"""Maximum traversals of an incident or a goal; the latest are shown."""
 LOCKS_BROKEN = (JournalKind.STEAL, JournalKind.BROKEN)
 """The kinds of journal entries about a lock that was taken from its owner."""
 
@@ -152,9 +154,10 @@ def traversals_of(
     *,
     incident_id: str | None = None,
     goal_version: str | None = None,
-    limit: int = 20,
+    traversal_id: str | None = None,
 ) -> list[TraversalBrief]:
-    """Return the traversals of a group that an incident caused, or to a goal, the oldest first."""
+    """Return the latest traversals of a group that an incident caused, or to a goal, or the one
+    with an id, the oldest first."""
     query = sa.select(
         traversals.c.id,
         traversals.c.goal_version.label("goal"),
@@ -168,7 +171,10 @@ def traversals_of(
         query = query.where(traversals.c.incident_id == incident_id)
     if goal_version is not None:
         query = query.where(traversals.c.goal_version == goal_version)
-    return tx.rows(TraversalBrief, query.order_by(traversals.c.number.desc()).limit(limit))[::-1]
+    if traversal_id is not None:
+        query = query.where(traversals.c.id == traversal_id)
+    query = query.order_by(traversals.c.number.desc()).limit(TRAVERSALS)
+    return tx.rows(TraversalBrief, query)[::-1]
 
 
 def locks(

@@ -26,8 +26,9 @@ from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.lab.drill import examples
 from mistral_failover.lab.drill.audit import AT_REST, Violation, read_state
 from mistral_failover.lab.drill.critical import CriticalPathTime, critical_path
+from mistral_failover.lab.drill.guest import DrillError
 from mistral_failover.lab.drill.scenarios import SCENARIOS, SLOW
-from mistral_failover.lab.drill.scene import CLOUD, Scene, SceneError
+from mistral_failover.lab.drill.scene import CLOUD, Scene
 from mistral_failover.model.goal import FENCE_TYPE
 from mistral_failover.model.ids import derived_id, group_id
 from mistral_failover.model.types import Verb
@@ -365,7 +366,7 @@ class ActiveActiveRun(DrillRun):
         deadline = time.monotonic() + _BOOT_LIMIT
         while not self._scene.cloud.guests()[server]["answers"]:
             if time.monotonic() > deadline:
-                raise SceneError(f"{member} did not boot within {_BOOT_LIMIT:.0f} s")
+                raise DrillError(f"{member} did not boot within {_BOOT_LIMIT:.0f} s")
             time.sleep(_PAUSE)
 
     # A drill that was killed over its failback does not see any more how the failover went.
@@ -384,7 +385,7 @@ class ActiveActiveRun(DrillRun):
 def deposed(scene: Scene, group: str, member: str, server: str, epoch: int) -> Heartbeat:
     """Wait until a guest that came back reports the result of being deposed, in ``epoch``.
 
-    Raises SceneError if it does not within a minute.
+    Raises DrillError if it does not within a minute.
     """
     to = _address(scene, group, member, server)
     deadline = time.monotonic() + _DEPOSED_LIMIT
@@ -393,7 +394,7 @@ def deposed(scene: Scene, group: str, member: str, server: str, epoch: int) -> H
         if said is not None and said.epoch >= epoch and _is_quiet(said):
             return said
         time.sleep(_PAUSE)
-    raise SceneError(f"{member} did not report within {_DEPOSED_LIMIT:.0f} s that it was deposed")
+    raise DrillError(f"{member} did not report within {_DEPOSED_LIMIT:.0f} s that it was deposed")
 
 
 def _is_quiet(said: Heartbeat) -> bool:

@@ -26,6 +26,7 @@ from mistral_failover.embedded.server import EmbeddedMistral, known_to_actions
 from mistral_failover.embedded.settings import LOCAL_HTTP
 from mistral_failover.lab.drill import agent_files, examples
 from mistral_failover.lab.drill.audit import Secrets, Violation, audit, password_of, read_state
+from mistral_failover.lab.drill.guest import DrillError
 from mistral_failover.lab.drill.guests import Guests
 from mistral_failover.lab.drill.scenarios import as_it_is
 from mistral_failover.lab.emulator.client import EmulatorClient, write_clouds_yaml
@@ -53,10 +54,6 @@ SWEEP_INTERVAL = 1.0
 _PAUSE = 0.1
 _RECOVERED = 120.0  # seconds within which no work may be in progress any more
 _QUICK = {"kind": "stop", "limit": 10}
-
-
-class SceneError(Exception):
-    """The scene could not be set up."""
 
 
 class Scene:
@@ -141,7 +138,7 @@ class Scene:
         know the commands of only one example.
 
         An earlier drill may have been killed here: every step uses what exists or is still being
-        created. The group is defined last. Raises SceneError if that drill had fewer volumes, or
+        created. The group is defined last. Raises DrillError if that drill had fewer volumes, or
         another example.
         """
         file = example.group if self.guests is None else agent_files.GROUP_FILE
@@ -165,7 +162,7 @@ class Scene:
         self.cloud.create_stack(name, template, adopt=True)
         missing = sorted(set(template["resources"]) - set(self.cloud.resources(name)))
         if missing:
-            raise SceneError(
+            raise DrillError(
                 f"{self.state_dir} belongs to a killed drill, but its stack lacks "
                 f"{', '.join(missing)}: run with the options of that drill, or remove the "
                 "directory"
@@ -274,7 +271,7 @@ class Scene:
             if not unstarted and not any(self._under_way(name) for name in names):
                 return self.swept()
             time.sleep(_PAUSE)
-        raise SceneError(f"work was still in progress after {_RECOVERED:.0f} s of sweeping")
+        raise DrillError(f"work was still in progress after {_RECOVERED:.0f} s of sweeping")
 
     def swept(self) -> int:
         """Return how many nodes the sweeps have triggered since this scene was set up."""
