@@ -11,7 +11,9 @@ from mistral_failover.alongside import alongside
 from mistral_failover.cloud import volumes
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.heat_replacements import replaced_volume, replacement_commands
+from mistral_failover.cloud.project_listing import ListedVolume
 from mistral_failover.cloud.servers import server_state
+from mistral_failover.cloud.volume_states import TAKEN, state_named
 from mistral_failover.cloud.volumes import GONE, Release
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.agent_health import silent
@@ -184,12 +186,20 @@ def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
     if volume is None:
         return ObservedPresence(Presence.GONE, f"volume {volume_id} no longer exists")
     if server_id in volume.servers:
-        if volume.status == "in-use":
-            return AS_RECORDED
-        return ObservedPresence(
-            Presence.UNKNOWN,
-            f"volume {volume_id} is attached, but Cinder reports it as {volume.status}",
-        )
+        return _attached(volume)
     where = " and ".join(f"server {each}" for each in sorted(volume.servers)) or "no server"
     words = f"volume {volume_id} is {volume.status} and attached to {where}, not to {server_id}"
     return ObservedPresence(Presence.CHANGED if volume.servers else Presence.GONE, words)
+
+
+def _attached(volume: ListedVolume) -> ObservedPresence:
+    """The guest goes on using it in each state but those of an attachment that begins or ends; a
+    failover could not take it in some."""
+    if volume.status == "in-use":
+        return AS_RECORDED
+    meaning = state_named(volume.status)
+    if meaning is None or volume.status in TAKEN:
+        words = f"volume {volume.id} is attached, but Cinder reports it as {volume.status}"
+        return ObservedPresence(Presence.UNKNOWN, words)
+    words = f"volume {volume.id} {meaning.clause} ({volume.status}), so it could not move now"
+    return ObservedPresence(Presence.PRESENT, words)
