@@ -166,7 +166,7 @@ def refuse_busy(cloud: Cloud, stack: str, names: Collection[str]) -> None:
     `CloudError` VOLUME_BUSY, VOLUME_ERROR.
     """
     for name, volume_id in sorted(resolve_volumes(cloud, stack, names).items()):
-        volume = if_there(partial(volume_of, cloud, volume_id)) if volume_id else None
+        volume = None if volume_id is None else if_there(partial(volume_of, cloud, volume_id))
         if volume is not None and volume.status not in USABLE:
             error = volume_holders.in_state(cloud, volume)
             error.message, error.blocked = f"{name}: {error.message}", False

@@ -28,8 +28,7 @@ from mistral_failover.orders import failover
 from mistral_failover.orders.failover import Derive
 from mistral_failover.orders.operator_order import AlreadyThere
 from mistral_failover.runtime import rights
-from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.remedies import start_command
+from mistral_failover.runtime.errors import ActionError, start_command
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import incidents, views
 from mistral_failover.store.transaction import ProjectTransaction

@@ -33,10 +33,9 @@ from mistral_failover.resources.operation_context import (
     refuse_unproven,
     says_how_to_leave_a_dead_host,
 )
-from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.remedies import says_how_to_continue, start_command
-from mistral_failover.store import attached_volumes
-from mistral_failover.store.attached_volumes import AttachedVolume
+from mistral_failover.runtime.errors import ActionError, says_how_to_continue, start_command
+from mistral_failover.store import views
+from mistral_failover.store.views import AttachedVolume
 
 
 def attach_volume(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
@@ -76,7 +75,7 @@ def attach_volume(context: OperationContext, operation: OperationDocument) -> di
 def _formerly(context: OperationContext, operation: OperationDocument) -> AttachedVolume | None:
     group_id, resource = operation["group_id"], operation["resource"]
     known = context.request.store.reading(
-        lambda tx: attached_volumes.volumes(tx, group_id, resource["type"], resource["name"])
+        lambda tx: views.attached_volumes(tx, group_id, resource["type"], resource["name"])
     )
     return known.get(resource["name"])
 
