@@ -32,11 +32,11 @@ from openstack.config import loader
 from openstack.config.cloud_region import CloudRegion
 from openstack.exceptions import ConfigException
 
+from mistral_failover.cloud.answers import why_foreign
 from mistral_failover.cloud.errors import (
     FOREIGN,
     NO_RIGHTS,
     CloudError,
-    is_foreign,
     refusal,
     translate,
 )
@@ -363,6 +363,6 @@ def _get(session: Session, url: str, token: str) -> Any:
         authenticated=False,
         log=False,
     )
-    if is_foreign(answer):
+    if why_foreign(answer):
         raise refusal(answer, "ask Keystone about the token of the request", "Keystone")
     return answer

@@ -9,7 +9,7 @@ from typing import Any
 import requests
 import yaml
 
-from mistral_failover.cloud.transport import bounded
+from mistral_failover.cloud.answers import bounded
 from mistral_failover.model.documents import load_yaml_1_1
 
 

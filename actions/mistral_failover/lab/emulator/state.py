@@ -455,7 +455,7 @@ class ApiFault:
     """An injected fault of a named operation, for its next `times` uses."""
 
     operation: str
-    fault: str  # error | lost | hold | fail | stuck | cancel
+    fault: str  # one of `faults.API_FAULTS`
     status: int = 503
     seconds: float = 0.0
     times: int = 1

@@ -128,6 +128,8 @@ def endpoint(
             if callable(operation):
                 name = operation(call)
             fault = await _injected(service, call, name)
+            if fault is not None and fault.fault == "gateway":
+                return _by_gateway(fault)
             if service.authenticated and not public:
                 authenticate(call, service)
             if service.prepare is not None:
@@ -192,7 +194,7 @@ def _refused(call: Call, status: int, message: str) -> ApiError:
 
 async def _injected(service: Service, call: Call, operation: str) -> ApiFault | None:
     """Applies the first matching fault; returns one that affects the answer."""
-    kinds = ("error", "lost", "mute", "drop", "hold")
+    kinds = ("error", "gateway", "lost", "mute", "drop", "hold")
     fault = take_fault(call.emulation, operation, kinds)
     if fault is None:
         return None
@@ -203,6 +205,11 @@ async def _injected(service: Service, call: Call, operation: str) -> ApiFault | 
         words = fault.says or f"Injected fault of {operation}."
         raise ApiError(fault.status, service.error(fault.status, words))
     return fault
+
+
+def _by_gateway(fault: ApiFault) -> Response:
+    kind = "application/json" if fault.says.startswith(("{", "[")) else "text/html"
+    return Response(fault.says, fault.status, media_type=kind)
 
 
 class _Broken(Response):
