@@ -84,7 +84,7 @@ class Bench:
         history = self.demo.action("failover.history", group=stack.name, limit=200)
         last = [row for row in history if row["kind"] == "complete"][-1]
         walk = self.demo.action("failover.show", id=last["traversal_id"])
-        # The files are there, the application runs: the last of the activations is what a user feels.
+        # The files are there, the application runs: a user feels the last of the activations.
         activated = max(
             row["ended_at"]
             for row in walk["operations"]

@@ -28,8 +28,7 @@ from mistral_failover.cloud.transport import GuardedSession, Unguarded
 from mistral_failover.convergence.loop import run
 from mistral_failover.convergence.records import Operation, Outcome
 from mistral_failover.lab.drill import examples
-from mistral_failover.lab.emulator.client import EmulatorClient
-from mistral_failover.lab.emulator.clouds import write_clouds_yaml
+from mistral_failover.lab.emulator.client import EmulatorClient, write_clouds_yaml
 from mistral_failover.lab.emulator.server import EmulatedCloud
 from mistral_failover.model.goal import render_goal
 from mistral_failover.model.group import parse_group

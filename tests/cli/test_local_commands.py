@@ -64,5 +64,5 @@ def test_a_local_command_imports_no_heavy_package() -> None:
 def test_a_command_does_not_import_the_others() -> None:
     ((_, _, commands),) = imported_by("agent list --help")
 
-    assert "mistral_failover.cli.agents" in commands
+    assert "mistral_failover.cli.members" in commands
     assert not commands & {"mistral_failover.cli.capacity", "mistral_failover.cli.drill"}

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 import yaml
 
-from mistral_failover.cli import connection, osc, registry
-from mistral_failover.cli.registry import Registry
+from mistral_failover.cli import connection, osc, workflows
+from mistral_failover.cli.workflows import Registry
 from mistral_failover.lab.drill import examples
-from mistral_failover.lab.emulator.clouds import write_clouds_yaml
+from mistral_failover.lab.emulator.client import write_clouds_yaml
 from mistral_failover.lab.emulator.server import EmulatedCloud
 from support.deployments import create_example
 
@@ -89,7 +89,7 @@ def test_what_a_workflow_launches_is_in_its_own_namespace(
     region = OpenStackConfig(config_files=[str(file)], load_envvars=False).get_one(cloud="emulated")
     client = connection.in_the_cloud(region)
     own = Registry(client, "own")
-    for name, text in registry.definitions([]).items():
+    for name, text in workflows.read_definitions([]).items():
         own.install(name, text, None)
     create_example(deployment.cloud, "market")
     inputs = {"name": "market", "definition": examples.group(1, "market")}

@@ -16,7 +16,7 @@ import pytest
 from cliff.commandmanager import CommandManager
 
 import mistral_failover
-from mistral_failover.runtime.remedies import start_command
+from mistral_failover.runtime.errors import start_command
 
 PACKAGE = Path(mistral_failover.__file__).parent
 DANGEROUS = "failover.failover"

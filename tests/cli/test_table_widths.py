@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from cliff.lister import Lister
 
-from mistral_failover.cli.base import worded
-from mistral_failover.cli.table import FittingTable
+from mistral_failover.cli.base import FittingTable, worded
 from support.commands import failover
 
 LISTS = {

@@ -12,7 +12,7 @@ import pytest
 
 from mistral_failover.cli import connection
 from mistral_failover.cli.main import FailoverApp
-from mistral_failover.lab.emulator.clouds import write_clouds_yaml
+from mistral_failover.lab.emulator.client import write_clouds_yaml
 from support.commands import failover
 
 EMBEDDED, TYPED, MEANT = "http://embedded/v2", "http://typed/v2", "http://variable/v2"

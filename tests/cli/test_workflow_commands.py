@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mistral_failover import workflows
-from mistral_failover.cli import registry
+from mistral_failover.cli.workflows import Registry, Text
 from mistral_failover.mistral.client import MistralClient
 
 OWN = """\
@@ -169,17 +169,17 @@ def test_an_administrators_other_projects_are_let_alone(deployment: Any, tmp_pat
         command = "UPDATE workflow_definitions_v2 SET project_id = 'other' WHERE namespace = ?"
         database.execute(command, [name])
     mine = {
-        each: registry.Text("a file", OWN.replace("house.greet", each), True)
+        each: Text("a file", OWN.replace("house.greet", each), True)
         for each in ("house.greet", "house.wave")
     }
 
-    def known() -> registry.Registry:
-        return registry.Registry(client, name)
+    def known() -> Registry:
+        return Registry(client, name)
 
     removed = [known().remove(each) for each in mine if known().mine(each)]
     before = {each.name: each.state for each in known().compare(mine)}
     done = [known().install(each, file, None) for each, file in mine.items()]
-    changed = registry.Text("a file", OWN.replace("hello", "hello again"), True)
+    changed = Text("a file", OWN.replace("hello", "hello again"), True)
     updated = known().install("house.greet", changed, None)
     theirs = [row for row in client.workflows(namespace=name) if row["project_id"] == "other"]
     own = [known().remove(each) for each in mine if known().mine(each)]

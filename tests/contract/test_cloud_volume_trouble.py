@@ -14,6 +14,7 @@ from contract.rig import UNKNOWN_ID, Rig
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.volume_holders import holders_of, volume_fingerprint
+from mistral_failover.cloud.volume_states import STATES, TAKEN
 from mistral_failover.cloud.volumes import Release, attach, detach
 
 OFF = Release(off="a person confirmed it", fenced=True)
@@ -84,6 +85,10 @@ def held(rig: Rig, two: Two, volume: str) -> str:
 def own(rig: Rig) -> Cloud:
     """The adapters with demo's own token."""
     return made_brisk(rig.connect(trust=False))
+
+
+BUSY = sorted(set(STATES) - TAKEN - {"reverting"})
+"""The states that an administrator may give a volume, in which Nova moves nothing."""
 
 
 # -- what no server has
@@ -268,6 +273,51 @@ def test_a_detach_on_which_no_compute_service_works_is_requested_again(
     detach(cloud, held, two.a, limit(rig))
 
     assert rig.holders(held) == []
+
+
+# -- what Cinder is doing with it, each state with what ends it
+
+
+@pytest.mark.parametrize("status", BUSY)
+def test_a_volume_with_which_cinder_is_busy_is_not_attached(
+    rig: Rig, cloud: Cloud, admin: Api, demo: Api, two: Two, volume: str, status: str
+) -> None:
+    assert admin.reset_volume(volume, status).status_code == 202
+
+    if status != "downloading":  # Cinder reserves that one: it is waited for all the same
+        asked = {"volumeAttachment": {"volumeId": volume}}
+        answer = demo.nova("POST", f"/servers/{two.a}/os-volume_attachments", asked)
+        assert answer.status_code == 400, answer.text
+    error = blocked(attach, cloud, volume, two.a, limit(rig))
+
+    assert error.code == ("VOLUME_ERROR" if STATES[status].broken else "VOLUME_BUSY")
+    assert status in error.message
+    assert STATES[status].remedy.format(volume=volume) in error.remedy
+    assert ("--state available" in error.remedy) == STATES[status].broken
+    assert holders_of(cloud, volume) == []
+    admin.reset_volume(volume, "available")
+    assert volume_fingerprint(cloud, volume, two.a) != (error.about or {})["sight"]
+
+
+@pytest.mark.parametrize("status", sorted(set(BUSY) - {"deleting"}))
+def test_a_volume_with_which_cinder_is_busy_stays_attached_and_is_not_called_free(
+    rig: Rig, cloud: Cloud, admin: Api, demo: Api, two: Two, held: str, status: str
+) -> None:
+    assert admin.reset_volume(held, status).status_code == 202
+
+    answer = demo.nova("DELETE", f"/servers/{two.a}/os-volume_attachments/{held}")
+    assert answer.status_code == 400, answer.text
+    error = blocked(detach, cloud, held, two.a, limit(rig), OFF)
+
+    assert error.code == ("VOLUME_ERROR" if STATES[status].broken else "VOLUME_BUSY")
+    assert status in error.message
+    assert "--state available" not in error.remedy
+    assert ("--state in-use" in error.remedy) == STATES[status].broken
+    assert rig.holders(held) == [two.a]
+    if not STATES[status].broken:  # the guest has it, whatever Cinder does with it
+        assert attach(cloud, held, two.a, limit(rig))["server_id"] == two.a
+    admin.reset_volume(held, "in-use")
+    detach(cloud, held, two.a, limit(rig))
 
 
 # -- the disk that a server boots from

@@ -33,8 +33,7 @@ from mistral_failover.cloud.volume_holders import KEEPING, LEFT_DEVICES
 from mistral_failover.doctor.all_checks import CHECKS, GROUP_CHECKS
 from mistral_failover.fault_points import BROKER_POINTS, POINTS
 from mistral_failover.lab.drill import audit
-from mistral_failover.lab.testing.run import Run
-from mistral_failover.lab.testing.workflows import Workflows
+from mistral_failover.lab.testing.workflows import Run, Workflows
 from mistral_failover.mistral import operation_documents
 from mistral_failover.model.group import INTERNAL_TYPES
 from mistral_failover.model.rungs import rung_kinds

@@ -82,5 +82,5 @@ def test_what_a_docstring_names_exists() -> None:
 
 def test_a_name_that_does_not_exist_is_found() -> None:
     module = ModuleType("a_module")
-    assert leads_somewhere(module, "runtime.timers.Timers.after", "")
-    assert not leads_somewhere(module, "runtime.timers.Timers.before", "")
+    assert leads_somewhere(module, "runtime.workers.Timers.after", "")
+    assert not leads_somewhere(module, "runtime.workers.Timers.before", "")

@@ -17,7 +17,7 @@ from mistral_failover.doctor.fences import fences
 from mistral_failover.lab.emulator.server import EmulatedCloud
 from mistral_failover.lab.emulator.state import stable_hex
 from mistral_failover.runtime.request import Request
-from mistral_failover.store import blocked_clients
+from mistral_failover.store import host_fences
 from support.emulated import Pair, cloud, connect, emulated, emulator, pair
 from support.fencing import (
     PASSWORD,
@@ -179,7 +179,7 @@ def test_a_client_that_ceph_does_not_block_for_long_is_named(
     stored = Stored(fencing, pair, tmp_path)
     stored.cluster(until={} if left is None else {SUSPECT: time.time() + left})
     stored.configure()
-    record = partial(blocked_clients.record, client=SUSPECT, volume_id=pair.volume)
+    record = partial(host_fences.record_blocked, client=SUSPECT, volume_id=pair.volume)
     fencing.runtime.database.atomically(record)
 
     found = [each for each in check() if SUSPECT in each.sentence]

@@ -26,9 +26,9 @@ def test_a_process_that_is_on_eventlet_already_is_told_so():
     assert (
         run(
             "from oslo_service import backend; backend.init_backend(backend.BackendType.EVENTLET)\n"
-            "from mistral_failover.embedded import boot, errors\n"
+            "from mistral_failover import errors; from mistral_failover.embedded import boot\n"
             "try: boot.init()\n"
-            "except errors.EmbeddedError as e: print(e.code)"
+            "except errors.CodedError as e: print(e.code)"
         )
         == "WRONG_SERVICE_BACKEND"
     )

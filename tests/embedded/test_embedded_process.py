@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import requests
 
-from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.embedded.process import MistralProcess
+from mistral_failover.errors import CodedError
 from mistral_failover.mistral import client as client_module
 from mistral_failover.mistral.client import MistralClient, MistralError
 from support.waiting import until
@@ -235,7 +235,7 @@ def test_a_workflow_reaches_neither_this_machine_nor_the_metadata_service(
 
 
 def test_a_state_directory_has_one_process(server):
-    with pytest.raises(EmbeddedError) as caught:
+    with pytest.raises(CodedError) as caught:
         MistralProcess(server.state_dir).start()
     assert caught.value.code == "DID_NOT_START"
     assert "STATE_DIR_IN_USE" in caught.value.message
@@ -244,14 +244,14 @@ def test_a_state_directory_has_one_process(server):
 def test_a_script_ends_by_itself_with_its_own_exit_code(tmp_path, files):
     script = """
 import sys, warnings
-from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.errors import CodedError
 from mistral_failover.embedded.server import EmbeddedMistral
 with EmbeddedMistral(sys.argv[1], log_file=sys.argv[1] + "/mistral.log") as mistral:
     print(mistral.install_workflows(sys.argv[2:]), mistral.install_workflows(sys.argv[2:]))
     print(mistral.client.run("greet")["output"])
     try:
         EmbeddedMistral(sys.argv[1] + "/other").start()
-    except EmbeddedError as e:
+    except CodedError as e:
         print(e.code)
 with mistral:
     print(mistral.client.run("greet")["state"], len(mistral.client.executions()))
@@ -299,13 +299,13 @@ def test_what_a_killed_process_left_running_can_be_found_and_ended(tmp_path, fil
 
     script = """
 import json, sys
-from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.errors import CodedError
 from mistral_failover.embedded.server import EmbeddedMistral
 with EmbeddedMistral(sys.argv[1]) as mistral:
     own = mistral.client.start("hang")["id"]
     try:
         mistral.cancel_stale("SUCCESS")
-    except EmbeddedError as e:
+    except CodedError as e:
         code = e.code
     stale = mistral.stale_executions()
     ended = mistral.cancel_stale()

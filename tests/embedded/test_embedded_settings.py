@@ -8,8 +8,8 @@ import pytest
 import sqlalchemy
 
 from mistral_failover.embedded import settings, sqlite
-from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.embedded.server import EmbeddedMistral
+from mistral_failover.errors import CodedError
 
 
 def build(**kwargs: object) -> settings.Settings:
@@ -19,7 +19,7 @@ def build(**kwargs: object) -> settings.Settings:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "localhost", "::", ""])  # noqa: S104
 def test_it_listens_on_loopback_only(host, tmp_path):
-    with pytest.raises(EmbeddedError) as caught:
+    with pytest.raises(CodedError) as caught:
         EmbeddedMistral(tmp_path, host=host)
     assert caught.value.code == "LOOPBACK_ONLY"
 
@@ -40,7 +40,7 @@ def test_any_ipv4_loopback_address_will_do(host):
     ],
 )
 def test_what_keeps_the_api_safe_cannot_be_overridden(name):
-    with pytest.raises(EmbeddedError) as caught:
+    with pytest.raises(CodedError) as caught:
         build(overrides={name: "x"})
     assert caught.value.code == "SETTING_PINNED"
 

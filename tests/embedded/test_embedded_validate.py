@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mistral_failover.embedded import workflow_style
-from mistral_failover.embedded.validate import Problem, main, validate
+from mistral_failover.embedded.validate import Problem, call_depth, main, validate
 
 GOOD = """\
 version: '2.0'
@@ -159,7 +158,7 @@ def test_deeply_nested_expressions_are_against_the_house_rules(check):
     ],
 )
 def test_call_depth_counts_calls_within_calls(expression, depth):
-    assert workflow_style.call_depth(expression) == depth
+    assert call_depth(expression) == depth
 
 
 def chain(*tasks: tuple[str, str], hold: str = "true") -> str:

@@ -11,10 +11,9 @@ from typing import Any
 from faults.nurse import Nurse
 from faults.slot import LEASE, Fault, Slot, until
 from faults.watch import Watch
-from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.errors import CodedError
 from mistral_failover.lab.drill import examples
 from mistral_failover.lab.drill.audit import AT_REST
-from mistral_failover.mistral.client import MistralError
 
 LIMIT = 90.0  # seconds within which a group must have come to rest
 SWEEP_EVERY = 1.0  # seconds, at least
@@ -98,7 +97,7 @@ class Drill:
         it has begun."""
         try:
             return str(self.slot.victim.client.start(workflow, inputs)["id"])
-        except (EmbeddedError, MistralError) as error:
+        except CodedError as error:
             if error.code not in ("MISTRAL_UNREACHABLE", "NOT_RUNNING"):
                 raise
             return ""

@@ -11,10 +11,9 @@ from typing import Any
 from faults.drill import Drill
 from faults.plays import APPLICATION, CRASH, DELETED, MODES, MOVED, WIDE
 from faults.slot import LEASE, Child, Fault, Slot
-from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.errors import CodedError
 from mistral_failover.fault_points import POINTS
 from mistral_failover.lab.emulator.client import EmulatorError
-from mistral_failover.mistral.client import MistralError
 
 SPAN = 4.0  # seconds in which everybody speaks
 # A start command without an answer is waited for as long as the type activation says (300 s).
@@ -89,7 +88,7 @@ class Schedule(Drill):
                 continue
             try:
                 process.client.start(workflow, inputs)
-            except (EmbeddedError, MistralError):
+            except CodedError:
                 continue
             return
 

@@ -22,15 +22,20 @@ import mistral_failover.workflows
 import pytest
 
 from faults import child
-from mistral_failover.embedded.address import known_to_actions
-from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.embedded.process import MistralProcess
+from mistral_failover.embedded.server import known_to_actions
 from mistral_failover.embedded.settings import LOCAL_HTTP
-from mistral_failover.lab.drill.audit import State, Violation, audit, no_secrets, read_state
-from mistral_failover.lab.drill.leaked_secrets import Secrets
-from mistral_failover.lab.emulator.clouds import write_clouds_yaml
+from mistral_failover.errors import CodedError
+from mistral_failover.lab.drill.audit import (
+    Secrets,
+    State,
+    Violation,
+    audit,
+    no_secrets,
+    read_state,
+)
+from mistral_failover.lab.emulator.client import write_clouds_yaml
 from mistral_failover.lab.emulator.server import EmulatedCloud
-from mistral_failover.mistral.client import MistralError
 from mistral_failover.runtime.request import DEFAULT_PROJECT
 from mistral_failover.store import groups, incidents, schema
 from mistral_failover.store.database import Database
@@ -253,7 +258,7 @@ class Slot:
         """Whether a Mistral is alive and awake, and nothing is under way in it."""
         try:
             return not mistral.frozen() and not mistral.client.executions(state="RUNNING", limit=1)
-        except (EmbeddedError, MistralError):
+        except CodedError:
             return False
 
     def secrets(self) -> list[Violation]:

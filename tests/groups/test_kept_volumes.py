@@ -22,7 +22,7 @@ from mistral_failover.groups.kept_parts import volumes_of
 from mistral_failover.lab.emulator.server import EmulatedCloud
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
-from mistral_failover.store.attached_volumes import AttachedVolume
+from mistral_failover.store.views import AttachedVolume
 from support.agents import until
 from support.scaled_groups import (
     ACTIVE,

@@ -47,6 +47,7 @@ WELL = [member("db_a"), member("db_b")]
     ("members", "resources", "service"),
     [
         (WELL, [], Service.SERVING),
+        (WELL, [resource(ObservedPresence(Presence.PRESENT, "busy"))], Service.DEGRADED),
         (WELL, [resource(AS_RECORDED)], Service.SERVING),
         ([member("db_a", GONE), member("db_b")], [], Service.DOWN),
         ([member("db_b")], [], Service.DOWN),

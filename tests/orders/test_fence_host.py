@@ -19,7 +19,7 @@ from mistral_failover.cloud import volumes
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.lab.emulator.server import EmulatedCloud
 from mistral_failover.lab.emulator.state import stable_hex
-from mistral_failover.store import blocked_clients, groups, host_fences
+from mistral_failover.store import groups, host_fences
 from support.emulated import Pair, cloud, connect, emulated, emulator, pair
 from support.fencing import PASSWORD, Fencing, Machines, clouds_of_an_operator, runtime_for
 from support.storage import STANDBY, SUSPECT, Stored, changes
@@ -274,7 +274,7 @@ def test_ceph_blocks_the_clients_on_the_host_and_no_others(stored: Stored, run: 
     assert found["proof"] == "Ceph blocks 1 client"
     assert stored.state["blocklist"] == [SUSPECT]
     assert stored.state["watchers"][stored.image] == [STANDBY]
-    recorded = stored.fencing.runtime.database.reading(blocked_clients.everywhere)
+    recorded = stored.fencing.runtime.database.reading(host_fences.all_blocked)
     assert [(each.client, each.volume_id) for each in recorded] == [(SUSPECT, stored.pair.volume)]
     assert not stored.fencing.forced_down(), "the host may live; only its clients are blocked"
 

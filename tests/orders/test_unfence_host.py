@@ -27,7 +27,7 @@ from mistral_failover.recovery import lift_fences
 from mistral_failover.resources.fence import lifting, power
 from mistral_failover.resources.fence.ceph import Cluster
 from mistral_failover.runtime.request import DEFAULT_PROJECT
-from mistral_failover.store import blocked_clients, host_fences
+from mistral_failover.store import host_fences
 from mistral_failover.store.tables import host_fences as table
 from support.emulated import Pair, cloud, connect, emulated, emulator, pair
 from support.fencing import PROJECT, Fencing, Machines, clouds_of_an_operator, runtime_for
@@ -207,14 +207,14 @@ def test_a_client_is_recorded_before_the_cluster_blocks_it(stored: Stored) -> No
     """So a process that dies in between leaves nothing that is never lifted."""
     stored.cluster(SUSPECT)
     seen: list[list[str]] = []
-    recorded = blocked_clients.record
+    recorded = host_fences.record_blocked
 
     def record(tx: Any, client: str, volume_id: str) -> None:
         seen.append(blocked(stored))
         recorded(tx, client, volume_id)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocked_clients, "record", record)
+        patch.setattr(host_fences, "record_blocked", record)
         assert stored.prove().proven
 
     assert seen == [[]]
@@ -552,7 +552,7 @@ def test_a_client_that_a_fence_blocks_while_its_block_is_lifted_stays_blocked(
     lift = Cluster.unblock
 
     def and_a_fence(cluster: Cluster, client: str) -> None:
-        record = partial(blocked_clients.record, client=client, volume_id="another")
+        record = partial(host_fences.record_blocked, client=client, volume_id="another")
         stored.fencing.runtime.database.atomically(record)
         lift(cluster, client)
 

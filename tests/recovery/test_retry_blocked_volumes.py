@@ -13,7 +13,7 @@ from mistral_failover.actions import reports as report_actions
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import Ready
 from mistral_failover.mistral.operation_documents import outcome_of
-from mistral_failover.recovery import retry_blocked_volumes
+from mistral_failover.recovery import sweep
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
 from mistral_failover.store.tables import operations
@@ -40,7 +40,7 @@ def sight(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             raise seen["now"]
         return str(seen["now"])
 
-    monkeypatch.setattr(retry_blocked_volumes, "volume_fingerprint", look)
+    monkeypatch.setattr(sweep, "volume_fingerprint", look)
     monkeypatch.setattr(Request, "cloud", lambda *_: None)
     return seen
 

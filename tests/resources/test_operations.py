@@ -25,8 +25,7 @@ from mistral_failover.convergence.records import Outcome, Record
 from mistral_failover.mistral.operation_documents import outcome_of
 from mistral_failover.resources import activation, port, volume_attachment
 from mistral_failover.resources.operation_context import OperationContext, sharing
-from mistral_failover.runtime.errors import ActionError, describe
-from mistral_failover.runtime.remedies import says_how_to_continue
+from mistral_failover.runtime.errors import ActionError, describe, says_how_to_continue
 
 MEMBER = {"name": "db_a", "server_id": "s-a", "epoch": 3}
 PROPERTIES = {"member": "db_a", "start": "pg-start", "stop": "pg-stop", "device": "/dev/vdb"}

@@ -25,7 +25,7 @@ from mistral_failover.resources import modules, worker
 from mistral_failover.runtime.errors import ActionError, caught
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
-from mistral_failover.runtime.timers import Timers
+from mistral_failover.runtime.workers import Timers
 from mistral_failover.store import defects as defects_in_store
 from support.waiting import until
 
@@ -241,7 +241,7 @@ def test_it_names_the_innermost_place_in_this_package() -> None:
 
     (one,) = found
     assert (one.project_id, one.doing, one.error) == ("", "putting something off", "TypeError")
-    assert one.place.startswith("runtime/timers.py:")
+    assert one.place.startswith("runtime/workers.py:")
 
 
 def test_a_thread_that_it_happens_in_goes_on(caplog: pytest.LogCaptureFixture) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mistral_failover.embedded import boot
-from mistral_failover.runtime import executor_stop
+from mistral_failover.runtime import process
 
 
 @pytest.fixture
@@ -19,17 +19,17 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> Any:
     boot.init()  # before anything of Mistral's is imported
     from mistral.executors.executor_server import ExecutorServer
 
-    monkeypatch.setattr(executor_stop, "_done", False)
+    monkeypatch.setattr(process, "_done", False)
     for name in ("start", "stop"):  # without what an executor of this process has put around them
         unwrapped = inspect.unwrap(getattr(ExecutorServer, name))
         monkeypatch.setattr(ExecutorServer, name, unwrapped)
-    assert ExecutorServer.__module__ == executor_stop._SERVER
+    assert ExecutorServer.__module__ == process._SERVER
     return ExecutorServer
 
 
 def wrap(hand_back: Callable[[float], bool]) -> None:
     """Wrap the class, as a process does once."""
-    executor_stop.hand_back_with_the_executor(hand_back, lambda: None)
+    process.hand_back_with_the_executor(hand_back, lambda: None)
 
 
 class Messages:

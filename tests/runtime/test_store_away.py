@@ -15,6 +15,7 @@ import pymysql
 import pytest
 import sqlalchemy as sa
 
+from mistral_failover.errors import CodedError
 from mistral_failover.runtime import process
 from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.process import Runtime
@@ -212,7 +213,7 @@ def test_a_store_that_is_there_and_refuses_is_nothing_to_wait_for(
 
 @pytest.mark.parametrize("kind", ["postgresql", "oracle", "mssql"])
 def test_an_executor_refuses_a_database_that_is_not_supported(kind: str) -> None:
-    with pytest.raises(ActionError) as refused:
+    with pytest.raises(CodedError) as refused:
         Runtime(Settings(database=f"{kind}://user:hunter2@db.example.org/failover"))
 
     facts = describe(refused.value)

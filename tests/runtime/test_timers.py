@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 from queue import SimpleQueue
 
-from mistral_failover.runtime.timers import Timers
+from mistral_failover.runtime.workers import Timers
 
 
 def test_functions_are_called_in_the_order_of_their_times() -> None:

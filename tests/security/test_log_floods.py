@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 
-from mistral_failover import refusals
+from mistral_failover import http_server
 from mistral_failover.embedded import access
+from mistral_failover.http_server import REFUSAL_EACH, REFUSAL_REASONS, RefusalLog
 from mistral_failover.lab.testing.engine import TestEngine
 from mistral_failover.metrics import server as metrics
-from mistral_failover.refusals import EACH, REASONS, RefusalLog
 from mistral_failover.ui import access as pages
 from mistral_failover.ui import serving as ui
 
@@ -85,7 +85,7 @@ def test_the_next_line_says_how_many_there_were(caplog: pytest.LogCaptureFixture
     log = RefusalLog(logging.getLogger("a"), "The webhook", lambda: now[0])
     for reason, peer in (("TOO_MANY", "::1"), ("OTHER", ""), *[("TOO_MANY", "::2")] * 7):
         log.refused(reason, peer)
-    now[0] = EACH
+    now[0] = REFUSAL_EACH
 
     log.refused("TOO_MANY", "::3")
 
@@ -99,8 +99,8 @@ def test_the_next_line_says_how_many_there_were(caplog: pytest.LogCaptureFixture
 def test_the_reasons_are_bounded_too() -> None:
     log = RefusalLog(logging.getLogger("a"), "It", lambda: 0.0)
 
-    lines = [log.due(str(number)) for number in range(10 * REASONS)]
+    lines = [log.due(str(number)) for number in range(10 * REFUSAL_REASONS)]
 
-    assert sum(each is not None for each in lines) == REASONS + 1
-    assert len(log._last) == REASONS + 1
-    assert refusals.EACH == 60.0
+    assert sum(each is not None for each in lines) == REFUSAL_REASONS + 1
+    assert len(log._last) == REFUSAL_REASONS + 1
+    assert http_server.REFUSAL_EACH == 60.0

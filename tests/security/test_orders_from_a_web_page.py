@@ -21,7 +21,7 @@ import pytest
 
 from mistral_failover.embedded import access
 from mistral_failover.embedded.access import AccessControl
-from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.errors import CodedError
 from mistral_failover.lab.testing.engine import TestEngine
 from mistral_failover.mistral.client import MistralClient, MistralError
 
@@ -317,7 +317,7 @@ def test_a_token_that_others_may_read_or_write_is_refused(tmp_path: Path, mode: 
     file = tmp_path / access.TOKEN_FILE
     file.chmod(mode)
 
-    with pytest.raises(EmbeddedError) as refused:
+    with pytest.raises(CodedError) as refused:
         access.token(tmp_path)
 
     assert refused.value.code == "TOKEN_NOT_PRIVATE"
@@ -330,7 +330,7 @@ def test_a_token_that_is_a_link_to_another_file_is_refused(tmp_path: Path) -> No
     (tmp_path / "elsewhere").chmod(0o600)
     (tmp_path / access.TOKEN_FILE).symlink_to(tmp_path / "elsewhere")
 
-    with pytest.raises(EmbeddedError) as refused:
+    with pytest.raises(CodedError) as refused:
         access.token(tmp_path)
 
     assert refused.value.code == "TOKEN_NOT_PRIVATE"
@@ -342,7 +342,7 @@ def test_a_token_that_could_be_guessed_is_refused(tmp_path: Path, text: str) -> 
     file.touch(mode=0o600)
     file.write_text(text, encoding="utf-8")
 
-    with pytest.raises(EmbeddedError) as refused:
+    with pytest.raises(CodedError) as refused:
         access.token(tmp_path)
 
     assert (refused.value.code, f"rm {file}" in refused.value.remedy) == ("TOKEN_UNREADABLE", True)

@@ -23,7 +23,7 @@ from mistral_failover.agent.daemon.config_reader import ConfigError
 from mistral_failover.cli import connection
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.embedded import access
-from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.errors import CodedError
 from mistral_failover.mistral import api
 from mistral_failover.resources.fence import ceph, devices
 from mistral_failover.resources.fence.power import Unproven
@@ -128,7 +128,7 @@ def _ceph(file: Path) -> Any:
 
 def _clouds_file(file: Path) -> None:
     for found in checks._clouds_file():
-        raise EmbeddedError(found.code, found.message, found.remedy)
+        raise CodedError(found.code, found.message, found.remedy)
 
 
 READERS: dict[str, tuple[Callable[[Path], Any], type[Exception], str]] = {
@@ -149,15 +149,15 @@ READERS: dict[str, tuple[Callable[[Path], Any], type[Exception], str]] = {
         SECRET,
     ),
     "ceph.keyring": (_ceph, Unproven, SECRET),
-    "the webhook's secret": (secret.read, EmbeddedError, SECRET),
+    "the webhook's secret": (secret.read, CodedError, SECRET),
     "--config-file": (
         options.read_settings,
-        EmbeddedError,
+        CodedError,
         "[failover]\ncommand_channel = amqp://u:p@h/v\n",
     ),
-    "--database-file": (options.read_url, EmbeddedError, "mysql+pymysql://u:p@h/db"),
-    "clouds.yaml": (_clouds_file, EmbeddedError, "clouds: {}"),
-    "api-token": (lambda f: access.token(f.parent), EmbeddedError, SECRET),
+    "--database-file": (options.read_url, CodedError, "mysql+pymysql://u:p@h/db"),
+    "clouds.yaml": (_clouds_file, CodedError, "clouds: {}"),
+    "api-token": (lambda f: access.token(f.parent), CodedError, SECRET),
     "--mistral-token-file": (connection._token_in, connection.CommandFailed, SECRET),
     "the agent's file": (config.load, ConfigError, AGENT),
     "key_file": (
@@ -214,7 +214,7 @@ WITHOUT_SECRETS = {
     "agent/local.py": "the emulated agents' own notes",
     "cli/alarms.py": "the body of an alarm",
     "cli/files.py": "group files",
-    "cli/registry.py": "workflow files",
+    "cli/workflows.py": "workflow files",
     "cli/connection.py": "where a server runs",
     "embedded/process.py": "the output of a process",
     "embedded/server.py": "workflow files, the lock",

@@ -15,9 +15,8 @@ import pytest
 
 from mistral_failover import private_files
 from mistral_failover.agent.daemon import journal_file
-from mistral_failover.agent.daemon.journal_file import JournalError
 from mistral_failover.embedded import access
-from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.errors import CodedError
 from mistral_failover.lab.drill.scene import Scene
 from mistral_failover.server import state_dir
 
@@ -54,7 +53,7 @@ def test_a_directory_that_others_may_enter_is_refused_by_whatever_starts_there(
     folder.mkdir()
     folder.chmod(bits)
 
-    with pytest.raises(EmbeddedError) as refused:
+    with pytest.raises(CodedError) as refused:
         STARTS[what](folder)
 
     assert refused.value.code == "STATE_DIR_OPEN"
@@ -82,7 +81,7 @@ def test_a_directory_of_another_user_is_refused(
 ) -> None:
     give_away(tmp_path)
 
-    with pytest.raises(EmbeddedError) as refused:
+    with pytest.raises(CodedError) as refused:
         access.make_private(tmp_path)
 
     assert refused.value.code == "STATE_DIR_OPEN"
@@ -128,11 +127,11 @@ def test_a_link_in_the_place_of_a_lock_or_a_journal_is_not_followed(tmp_path: Pa
     for name in ("server.lock", "lock", "journal.sqlite"):
         (folder / name).symlink_to(victim)
 
-    with pytest.raises(EmbeddedError) as server:
+    with pytest.raises(CodedError) as server:
         _server(folder)
-    with pytest.raises(JournalError) as held:
+    with pytest.raises(CodedError) as held:
         journal_file.hold_folder(folder)
-    with pytest.raises(JournalError) as opened:
+    with pytest.raises(CodedError) as opened:
         journal_file.open_file(folder)
 
     for said in (str(server.value), str(held.value), str(opened.value)):
@@ -148,7 +147,7 @@ def test_a_journal_s_folder_of_another_user_is_refused(
     if me == 0:
         os.chown(tmp_path, 12345, -1)
 
-    with pytest.raises(JournalError, match="belongs to another user"):
+    with pytest.raises(CodedError, match="belongs to another user"):
         journal_file.make_folder(tmp_path)
 
 

@@ -19,8 +19,8 @@ import pytest
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.transport import GuardedSession, LeaseLost, Unguarded
 from mistral_failover.embedded import access, unix_socket
-from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.embedded.wsgi import WsgiFace
+from mistral_failover.errors import CodedError
 from mistral_failover.http_server import HttpServer
 from mistral_failover.mistral.api import Mistral
 from mistral_failover.mistral.client import MistralClient, MistralError
@@ -39,11 +39,11 @@ def folder() -> Iterator[Path]:
         yield Path(made)
 
 
-def refused(path: Path) -> EmbeddedError:
+def refused(path: Path) -> CodedError:
     """Why the server does not listen there; --check says the same."""
-    with pytest.raises(EmbeddedError) as started:
+    with pytest.raises(CodedError) as started:
         unix_socket.bound(path).close()
-    with pytest.raises(EmbeddedError) as checked:
+    with pytest.raises(CodedError) as checked:
         addresses.check_free(addresses.UnixSocket(path))
     assert str(started.value) == str(checked.value)
     return started.value
@@ -107,7 +107,7 @@ def test_of_two_that_start_at_once_on_a_dead_socket_one_listens(folder: Path) ->
         ready.wait()
         try:
             found.append(unix_socket.bound(path))
-        except EmbeddedError as error:
+        except CodedError as error:
             found.append(error.code)
 
     threads = [threading.Thread(target=start) for _ in range(8)]

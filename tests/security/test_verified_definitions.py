@@ -15,11 +15,12 @@ from keystoneauth1 import exceptions as keystone
 
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.transport import GuardedSession, Unguarded
+from mistral_failover.errors import CodedError
 from mistral_failover.lab.testing.engine import TestEngine
 from mistral_failover.mistral import shipped_workflows
 from mistral_failover.mistral.api import Mistral
 from mistral_failover.mistral.client import MistralClient, MistralError
-from mistral_failover.mistral.definitions import UNAUTHENTICATED, Definition, Shadowed, trusted
+from mistral_failover.mistral.definitions import UNAUTHENTICATED, Definition, trusted
 
 MINE, THEIRS, OTHERS = "mine", "evil", "others"  # Mistral on SQLite finds "evil" first
 NAME, USERS = "failover.sweep", "payments.notify"
@@ -270,7 +271,7 @@ def test_a_project_s_own_comes_before_the_operator_s() -> None:
 
     assert trusted(NAME, found) == MINE
     assert trusted(NAME, found[:2]) == UNAUTHENTICATED
-    with pytest.raises(Shadowed):
+    with pytest.raises(CodedError):
         trusted(NAME, found[1:2])
     assert trusted(USERS, found[1:2]) is None
     assert trusted(NAME, []) is None

@@ -24,8 +24,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PrivateFormat
 
 from mistral_failover import private_files
 from mistral_failover.cli import connection
-from mistral_failover.embedded.errors import EmbeddedError
-from mistral_failover.lab.emulator.clouds import write_clouds_yaml
+from mistral_failover.errors import CodedError
+from mistral_failover.lab.emulator.client import write_clouds_yaml
 from mistral_failover.lab.emulator.server import EmulatedCloud
 from mistral_failover.mistral.client import MistralError
 from mistral_failover.server import (
@@ -47,7 +47,7 @@ Private = Callable[[str, str], Path]
 ANYWHERE = "0.0.0.0"  # noqa: S104 - it is what must be refused
 
 
-def code(error: pytest.ExceptionInfo[EmbeddedError]) -> str:
+def code(error: pytest.ExceptionInfo[CodedError]) -> str:
     assert error.value.remedy
     return error.value.code
 
@@ -57,7 +57,7 @@ def code(error: pytest.ExceptionInfo[EmbeddedError]) -> str:
 
 @pytest.mark.parametrize("address", ["0.0.0.0:8989", "192.0.2.7:8989", "[::1]:8989", "[::]:1"])
 def test_the_api_stays_on_this_machine(address: str) -> None:
-    with pytest.raises(EmbeddedError) as refused:
+    with pytest.raises(CodedError) as refused:
         addresses.check_api(Address.parse(address))
     assert code(refused) == "LOOPBACK_ONLY"
     assert "ssh -L" in refused.value.remedy
@@ -66,7 +66,7 @@ def test_the_api_stays_on_this_machine(address: str) -> None:
 @pytest.mark.parametrize(("tls", "known"), [(False, False), (True, False), (False, True)])
 def test_the_webhook_listens_elsewhere_only_with_tls_and_a_secret(tls: bool, known: bool) -> None:
     for host in (ANYWHERE, "192.0.2.7", "[::]"):
-        with pytest.raises(EmbeddedError) as refused:
+        with pytest.raises(CodedError) as refused:
             addresses.check_webhook(Address.parse(f"{host}:8990"), tls=tls, secret=known)
         assert code(refused) == "TLS_AND_SECRET_NEEDED"
         assert ("--tls-cert" in refused.value.message) is not tls
@@ -84,7 +84,7 @@ def test_an_address_is_an_ip_address_and_a_port(text: str) -> None:
 def test_a_port_that_is_taken_is_named() -> None:
     with addresses.bound(Address("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-        with pytest.raises(EmbeddedError) as refused:
+        with pytest.raises(CodedError) as refused:
             addresses.check_free(Address("127.0.0.1", port), "--webhook-listen")
     assert code(refused) == "PORT_TAKEN"
     assert "another port with --webhook-listen." in refused.value.remedy
@@ -92,7 +92,7 @@ def test_a_port_that_is_taken_is_named() -> None:
 
 
 def test_an_address_of_another_machine_can_not_be_used() -> None:
-    with pytest.raises(EmbeddedError) as refused:
+    with pytest.raises(CodedError) as refused:
         addresses.check_free(Address("192.0.2.7", 0))
     assert code(refused) == "ADDRESS_UNUSABLE"
 
@@ -136,13 +136,13 @@ def test_a_token_does_not_give_the_secret_away(private: Private) -> None:
 
 @pytest.mark.parametrize("text", ["", "\n\n", "x" * 31, "x" * 40 + "\nshort\n"])
 def test_a_short_secret_is_refused(private: Private, text: str) -> None:
-    with pytest.raises(EmbeddedError) as refused:
+    with pytest.raises(CodedError) as refused:
         secret.read(private("secret", text))
     assert code(refused) == "SECRET_TOO_SHORT"
 
 
 def test_no_secret_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(EmbeddedError) as refused:
+    with pytest.raises(CodedError) as refused:
         secret.read(tmp_path / "none")
     assert code(refused) == "SECRET_UNREADABLE"
 
@@ -185,7 +185,7 @@ def test_two_servers_do_not_share_a_state_directory(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"
     with (
         state_dir.claimed(folder),
-        pytest.raises(EmbeddedError) as refused,
+        pytest.raises(CodedError) as refused,
         state_dir.claimed(folder),
     ):
         raise AssertionError("it was claimed twice")
@@ -216,7 +216,7 @@ def test_variables_count_as_options_and_do_not_win_over_the_command_line() -> No
     ["lease", "[failover]\nleese = 10", "[failover]\nlease\n", "[failover]\nlease = long\n"],
 )
 def test_a_file_that_says_nothing_that_is_known_is_refused(private: Private, text: str) -> None:
-    with pytest.raises(EmbeddedError) as refused:
+    with pytest.raises(CodedError) as refused:
         read_settings(private("conf", text))
     assert code(refused) == "CONFIG"
 
@@ -225,7 +225,7 @@ def test_files_with_passwords_are_private(private: Private) -> None:
     file = private("conf", "[failover]\ndatabase = mysql://u:p@h/db\n")
     file.chmod(0o644)
     for read in (read_settings, read_url):
-        with pytest.raises(EmbeddedError) as refused:
+        with pytest.raises(CodedError) as refused:
             read(file)
         assert f"chmod 600 {file}" in refused.value.remedy
         assert "u:p" not in str(refused.value)
@@ -399,7 +399,7 @@ def test_a_state_directory_in_use_is_found(options: Options) -> None:
 def test_a_state_directory_that_is_none_is_found(options: Options, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
-    with pytest.raises(EmbeddedError) as refused:
+    with pytest.raises(CodedError) as refused:
         state_dir.check_free(file)
     assert code(refused) == "STATE_DIR_UNUSABLE"
 
@@ -424,7 +424,7 @@ def test_a_port_for_metrics_that_is_none_or_taken_is_refused_before_anything_beg
                 metrics_port=port,
             )
             assert found(worse) == found(options) | {told: True}
-            with pytest.raises(EmbeddedError) as refused, service.running(worse):
+            with pytest.raises(CodedError) as refused, service.running(worse):
                 raise AssertionError("it runs")
             assert code(refused) == told
             assert not (options.state_dir / "mistral.sqlite").exists()
@@ -536,7 +536,7 @@ def test_a_database_of_another_kind_is_refused_before_mistral_starts(
     worse = replace(options, settings={**options.settings, "database": url})
 
     (row,) = checks.run_checks(worse)
-    with pytest.raises(EmbeddedError) as refused, service.running(worse):
+    with pytest.raises(CodedError) as refused, service.running(worse):
         raise AssertionError("it runs")
 
     assert (row.grave, row.code) == (True, "CONFIG")

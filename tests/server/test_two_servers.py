@@ -12,9 +12,8 @@ import pytest
 
 from bench import databases
 from mistral_failover.lab.drill import examples
-from mistral_failover.lab.drill.audit import audit, read_state
-from mistral_failover.lab.drill.leaked_secrets import Secrets, password_of
-from mistral_failover.lab.emulator.clouds import write_clouds_yaml
+from mistral_failover.lab.drill.audit import Secrets, audit, password_of, read_state
+from mistral_failover.lab.emulator.client import write_clouds_yaml
 from mistral_failover.lab.emulator.server import EmulatedCloud
 from mistral_failover.server import secret
 from mistral_failover.store.database import Database

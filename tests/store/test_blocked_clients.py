@@ -9,7 +9,7 @@ from functools import partial
 from mistral_failover.convergence.records import Traversal
 from mistral_failover.model.alarm_fact import AlarmFact
 from mistral_failover.model.decisions import Decision
-from mistral_failover.store import blocked_clients, incidents
+from mistral_failover.store import host_fences, incidents
 from mistral_failover.store.database import Database
 from mistral_failover.store.incidents import Incident
 from support.samples import no_nodes
@@ -21,11 +21,11 @@ def begin(database: Database, traversal: Traversal) -> None:
 
 def block(database: Database, *clients: str) -> None:
     for client in clients:
-        database.atomically(partial(blocked_clients.record, client=client, volume_id="v"))
+        database.atomically(partial(host_fences.record_blocked, client=client, volume_id="v"))
 
 
 def counted(database: Database, traversal: str) -> list[str]:
-    found = database.reading(lambda tx: blocked_clients.since(tx, traversal))
+    found = database.reading(lambda tx: host_fences.blocked_since(tx, traversal))
     return [each.client for each in found]
 
 

@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from bench.databases import MariaDb
-from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.errors import CodedError
 from mistral_failover.mistral.client import MistralClient
 from mistral_failover.runtime import process
 from mistral_failover.runtime.errors import describe
@@ -168,7 +168,7 @@ def test_a_store_whose_clock_is_another_is_refused_at_the_start(
     (found,) = (each for each in checks.run_checks(options) if each.code == "CLOCKS_DIFFER")
     assert found.grave
     monkeypatch.setattr(process, "runtime", lambda: Store(address.database()))
-    with pytest.raises(EmbeddedError) as refused:
+    with pytest.raises(CodedError) as refused:
         service._store()
     assert refused.value.code == "CLOCKS_DIFFER"
 

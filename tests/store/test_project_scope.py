@@ -35,9 +35,8 @@ from mistral_failover.model.observation import Observation, ObservationMemory, S
 from mistral_failover.model.order import Order
 from mistral_failover.model.types import Verb
 from mistral_failover.store import schema, tables
-from mistral_failover.store.blocked_clients import BlockedClient
 from mistral_failover.store.database import Database
-from mistral_failover.store.host_fences import Claim
+from mistral_failover.store.host_fences import BlockedClient, Claim
 from mistral_failover.store.incidents import Incident
 from mistral_failover.store.plans import StoredPlan
 from mistral_failover.store.project_scope import OF_NO_PROJECT, OutOfProject
@@ -134,7 +133,7 @@ NAMED: dict[str, Any] = {
 OF_FUNCTION: dict[str, dict[str, Any]] = {
     "details.broken_by_hand": {"resource_id": "theirs-resource"},
     "host_fences.record_nova_report": {"seen": "10:00"},
-    "id_lookup.matches": {"said": "theirs-traversal"},
+    "details.matches": {"said": "theirs-traversal"},
     "counters.count_time": {"owner": "mine", "name": "seconds", "labels": ()},
     "counters.lately": {"name": "sweeps", "since": 0.0},
     "suspensions.suspend": {"kind": "pause", "said": {"by": "me", "because": "", "since": 0.0}},

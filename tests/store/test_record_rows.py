@@ -12,7 +12,7 @@ import pytest
 
 from mistral_failover.convergence.records import Action, Lock, Node, Outcome, Record, Status, Ticket
 from mistral_failover.model.types import Verb
-from mistral_failover.store import attached_volumes, groups
+from mistral_failover.store import groups, views
 from mistral_failover.store.database import Database
 from mistral_failover.store.tables import operations, resources
 from mistral_failover.store.transaction import ProjectTransaction, SqlTransaction
@@ -404,7 +404,7 @@ def test_a_volume_is_known_by_its_latest_record_also_where_two_are_of_one_moment
         database.atomically(lambda tx: tx.insert_record(made, 1_000_000.0))  # noqa: B023
 
     found = database.for_project("elsewhere").reading(
-        lambda tx: attached_volumes.volumes(tx, "g", "volume")
+        lambda tx: views.attached_volumes(tx, "g", "volume")
     )
 
     assert found["data"].volume_id == order[1]

@@ -18,7 +18,7 @@ import pytest
 import sqlalchemy as sa
 
 from mistral_failover.convergence.records import JournalKind
-from mistral_failover.runtime.errors import ActionError
+from mistral_failover.errors import CodedError
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.settings import Settings
 from mistral_failover.store import schema
@@ -203,7 +203,7 @@ def test_the_next_version_keeps_the_rows_and_this_version_refuses_its_store(
     every = ("groups", *OWNED, *OUTLIVING)
     assert _count(blank, *every) == dict.fromkeys(every, 1)
     assert schema.revisions(blank) == ("0002_next", "0001_first")
-    with pytest.raises(schema.SchemaUnknown):
+    with pytest.raises(CodedError):
         schema.upgrade(blank)
 
 
@@ -219,7 +219,7 @@ def test_a_store_of_another_version_is_refused_and_not_changed(
         known.create(connection)
         connection.execute(known.insert().values(version_num=revision))
 
-    with pytest.raises(ActionError) as raised:
+    with pytest.raises(CodedError) as raised:
         Runtime(replace(Settings(), database=blank.url.render_as_string(hide_password=False)))
 
     assert raised.value.code == "SCHEMA_UNKNOWN"

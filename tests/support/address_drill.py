@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from mistral_failover.lab.drill import examples, rejoin
+from mistral_failover.lab.drill import examples, run
 from mistral_failover.lab.drill.guest import ADDRESSES
 from mistral_failover.lab.drill.scene import Scene
 from mistral_failover.lab.emulator.client import EmulatorClient
@@ -151,7 +151,7 @@ def run_drill(scene: Scene) -> ClientObservations:
     status = scene.action("failover.status", group=GROUP)
     epoch = next(row["epoch"] for row in status["members"] if row["name"] == "db_a")
     Operator(scene.cloud).start_server(server)
-    rejoin.deposed(scene, GROUP, "db_a", server, epoch)
+    run.deposed(scene, GROUP, "db_a", server, epoch)
     done(scene, "failover", lost=[], recovered=["db_a"])
     with moving(scene, client, seen, "switchover"):
         done(scene, "switchover")

@@ -7,8 +7,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from mistral_failover.lab.testing.run import Run
-from mistral_failover.lab.testing.workflows import Workflows
+from mistral_failover.lab.testing.workflows import Run, Workflows
 
 
 def start_as(security: SimpleNamespace, name: str, inputs: dict[str, Any]) -> str:

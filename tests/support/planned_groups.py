@@ -22,8 +22,7 @@ from mistral_failover.actions.base import FailoverAction
 from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.groups import agent_health
-from mistral_failover.lab.emulator.client import EmulatorClient
-from mistral_failover.lab.emulator.clouds import write_clouds_yaml
+from mistral_failover.lab.emulator.client import EmulatorClient, write_clouds_yaml
 from mistral_failover.lab.emulator.server import EmulatedCloud
 from mistral_failover.model.ids import group_id
 from mistral_failover.runtime.process import Runtime

@@ -19,7 +19,7 @@ for name in (
     "mistral.rpc.oslo",
     "mistral.services.periodic_server",
     "mistral_failover.embedded.definitions",
-    "mistral_failover.embedded.scheduler",
+    "mistral_failover.embedded.services",
     "faults.child",
     "broker.agent",
     "broker.executor",

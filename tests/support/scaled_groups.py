@@ -21,8 +21,7 @@ from mistral_failover.actions.base import FailoverAction
 from mistral_failover.actions.groups import Define
 from mistral_failover.actions.orders import Begin, ReplaceMember, Switchover
 from mistral_failover.actions.reports import History, Status
-from mistral_failover.lab.emulator.client import EmulatorClient
-from mistral_failover.lab.emulator.clouds import write_clouds_yaml
+from mistral_failover.lab.emulator.client import EmulatorClient, write_clouds_yaml
 from mistral_failover.lab.emulator.server import EmulatedCloud
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.settings import Settings

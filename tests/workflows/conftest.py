@@ -18,12 +18,10 @@ from mistral_failover import workflows as shipped
 from mistral_failover.actions import doctor, groups, orders, recovery, reports
 from mistral_failover.actions import members as member_actions
 from mistral_failover.convergence.records import Ready
-from mistral_failover.lab.emulator.client import EmulatorClient
-from mistral_failover.lab.emulator.clouds import write_clouds_yaml
+from mistral_failover.lab.emulator.client import EmulatorClient, write_clouds_yaml
 from mistral_failover.lab.emulator.server import EmulatedCloud
 from mistral_failover.lab.testing.engine import TestEngine
-from mistral_failover.lab.testing.run import Run
-from mistral_failover.lab.testing.workflows import Workflows
+from mistral_failover.lab.testing.workflows import Run, Workflows
 from mistral_failover.runtime import process
 from mistral_failover.runtime.process import Runtime
 from support.activation import activate, done

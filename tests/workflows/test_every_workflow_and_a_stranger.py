@@ -20,8 +20,7 @@ from mistral_failover.actions import alarms, suspensions
 from mistral_failover.convergence.records import Lock, Node, Ticket
 from mistral_failover.lab.emulator.client import EmulatorClient
 from mistral_failover.lab.emulator.server import EmulatedCloud
-from mistral_failover.lab.testing.run import Run
-from mistral_failover.lab.testing.workflows import Workflows
+from mistral_failover.lab.testing.workflows import Run, Workflows
 from mistral_failover.mistral.operation_documents import ticket_document
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import DEFAULT_PROJECT

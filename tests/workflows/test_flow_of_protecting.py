@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from mistral_lib.actions import Result
 
-from mistral_failover.lab.testing.run import Run
-from mistral_failover.lab.testing.workflows import Workflows
+from mistral_failover.lab.testing.workflows import Run, Workflows
 
 GONE = {"status": "COMPLETE", "reason": ""}
 STUCK = Result(error={"code": "FAILED", "message": "it does not stop", "remedy": "look"})

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from mistral_lib.actions import Result
 
-from mistral_failover.lab.testing.run import Run
-from mistral_failover.lab.testing.workflows import Workflows
+from mistral_failover.lab.testing.workflows import Run, Workflows
 
 RETURNED = Result(error={"code": "RETURNED", "message": "it came back", "remedy": ""})
 COMPLETE = {"status": "COMPLETE", "reason": ""}

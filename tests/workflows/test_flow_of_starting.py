@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from mistral_lib.actions import Result
 
-from mistral_failover.lab.testing.run import Run
-from mistral_failover.lab.testing.workflows import Workflows
+from mistral_failover.lab.testing.workflows import Run, Workflows
 
 COMPLETE = {"status": "COMPLETE", "reason": ""}
 STAGES = ["fence", "quiesce", "move_volumes", "activate", "update_stack", "end"]

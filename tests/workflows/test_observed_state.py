@@ -285,6 +285,24 @@ def test_a_volume_that_was_detached_by_hand_is_seen(serving: Any, operator: Oper
     assert reasons[0].startswith("data on db_a: volume ")
 
 
+@pytest.mark.parametrize("status", ["backing-up", "error_extending"])
+def test_a_volume_that_its_guest_uses_but_that_could_not_move_is_a_flaw(
+    serving: Any, operator: Operator, status: str
+) -> None:
+    operator.set_volume(volume_of(serving), status)
+
+    observe(serving)
+
+    word, reasons = service(serving)
+    assert word == "DEGRADED"
+    assert status in reasons[0]
+    assert "could not move now" in reasons[0]
+    answer = doctor.Doctor(serving.name).run(ActionContext(SecurityContext(), ExecutionContext()))
+    (found,) = (row for row in answer["findings"] if row["check"] == "volumes")
+    assert found["level"] == ("error" if status.startswith("error") else "warn")
+    assert "--state available" not in found["remedy"]
+
+
 def test_a_volume_that_was_deleted_is_seen(serving: Any, operator: Operator) -> None:
     detach(serving, operator)
     operator.delete_volume(volume_of(serving))

@@ -24,8 +24,7 @@ from mistral_failover.lab.drill import audit
 from mistral_failover.lab.emulator.client import EmulatorClient
 from mistral_failover.lab.emulator.server import EmulatedCloud
 from mistral_failover.lab.emulator.state import stable_hex, token_key
-from mistral_failover.lab.testing.run import Run
-from mistral_failover.lab.testing.workflows import Workflows
+from mistral_failover.lab.testing.workflows import Run, Workflows
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.store import groups
 from mistral_failover.store.tables import metadata

@@ -193,6 +193,37 @@ def test_a_group_that_is_under_way_can_not_be_moved(up: Any) -> None:
     up.ended(other).assert_succeeded()
 
 
+@pytest.mark.parametrize(
+    ("status", "code"), [("backing-up", "VOLUME_BUSY"), ("error_extending", "VOLUME_ERROR")]
+)
+def test_a_volume_that_can_not_move_now_is_refused_while_the_application_runs(
+    up: Any, status: str, code: str
+) -> None:
+    volume = up.cloud.resources(up.name)["data_volume"]["physical_resource_id"]
+    Operator(up.cloud).set_volume(volume, status)
+
+    run = switch(up).assert_failed_with(code)
+
+    assert status in run.output["error"]["message"]
+    assert "--state available" not in run.output["error"]["remedy"]
+    assert up.runs_on() == ["db_a"]
+    Operator(up.cloud).set_volume(volume, "in-use")
+    switch(up).assert_succeeded()
+
+
+def test_a_backup_that_begins_during_the_move_does_not_keep_the_application_stopped(
+    slowly: Any,
+) -> None:
+    volume = slowly.cloud.resources(slowly.name)["data_volume"]["physical_resource_id"]
+    execution = slowly.start("switchover", group=slowly.name)
+    slowly.wait_until_told("Stop database on db_a: started")
+    Operator(slowly.cloud).set_volume(volume, "backing-up")
+
+    slowly.ended(execution).assert_failed_with("RETURNED")
+
+    assert at(slowly) == (["db_a"], ["db_a"])
+
+
 def test_a_target_that_can_not_serve_is_refused_with_the_reason(up: Any) -> None:
     stop(up, "db_b")
 

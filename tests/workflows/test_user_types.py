@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.lab.testing.run import Run
+from mistral_failover.lab.testing.workflows import Run
 from support.packages import Install
 
 TICKET = {

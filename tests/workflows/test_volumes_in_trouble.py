@@ -14,6 +14,7 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 
 from mistral_failover.actions import groups, orders
 from mistral_failover.cloud import volume_holders
+from mistral_failover.cloud.volume_states import STATES
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.workers import Workers
 from mistral_failover.store.tables import operations
@@ -407,6 +408,26 @@ def test_a_volume_in_error_waits_for_an_administrator(
 
     assert "VOLUME_ERROR" in run.output["error"]["message"]
     assert f"openstack volume set --state in-use {volume}" in run.output["error"]["message"]
+    operator.set_volume(volume, "in-use")
+    group.run("sweep").assert_succeeded()
+    is_on(group, "db_b")
+
+
+@pytest.mark.parametrize("status", ["backing-up", "retyping"])
+def test_a_volume_with_which_cinder_is_busy_is_waited_for(
+    make: Callable[..., Any], operator: Operator, status: str
+) -> None:
+    group = make()
+    volume = volume_of(group)
+    operator.set_volume(volume, status)
+
+    run = group.run("on_alarm", **group.fails("crash")).assert_failed_with("BLOCKED")
+
+    assert "VOLUME_BUSY" in run.output["error"]["message"]
+    assert STATES[status].remedy.format(volume=volume) in run.output["error"]["message"]
+    assert "volume set" not in run.output["error"]["message"]
+    group.run("sweep").assert_succeeded()
+    assert group.status()["status"] == "BLOCKED", "it has not passed yet"
     operator.set_volume(volume, "in-use")
     group.run("sweep").assert_succeeded()
     is_on(group, "db_b")

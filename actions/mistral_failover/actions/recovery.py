@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from mistral_failover.actions.base import FailoverAction
-from mistral_failover.mistral import launch
+from mistral_failover.mistral import executions
 from mistral_failover.recovery import advance, observe, sweep
 from mistral_failover.runtime.inputs import flag, optional_text, stage, text
 from mistral_failover.runtime.request import Request
@@ -24,7 +24,7 @@ class Launch(FailoverAction):
 
     def answer(self, request: Request) -> Any:
         because = optional_text("because", self.because) or "asked for by another workflow"
-        return launch.launch(request, text("workflow", self.workflow), self.input, because)
+        return executions.launch(request, text("workflow", self.workflow), self.input, because)
 
 
 class Advance(FailoverAction):

@@ -434,13 +434,13 @@ class Sign(Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Sign. Raises CommandFailed."""
-        from mistral_failover.embedded.errors import EmbeddedError
+        from mistral_failover.errors import CodedError
         from mistral_failover.server import secret
 
         file = parsed_args.secret_file or Path(connection.server_facts(self.app)["secret_file"])
         try:
             known = secret.read(file)
-        except EmbeddedError as error:
+        except CodedError as error:
             here = error.code == "SECRET_NOT_PRIVATE"
             remedy = error.remedy if here else "Copy the secret of the server's webhook into it."
             raise CommandFailed(f"{error.message}. {remedy} [{error.code}]") from None

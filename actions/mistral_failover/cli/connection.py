@@ -213,7 +213,7 @@ def server_used(app: Any) -> dict[str, Any] | None:
 def _facts_of(region: Any) -> dict[str, Any] | None:
     """Return what the ``failover server`` announces that an entry of clouds.yaml names, None if it
     names none. Raises CommandFailed."""
-    from mistral_failover.lab.emulator.clouds import STATE_KEY
+    from mistral_failover.lab.emulator.client import STATE_KEY
 
     state = region.config.get(STATE_KEY)
     return _facts_in(Path(state)) if state else None

@@ -22,7 +22,7 @@ from mistral_failover.cli.progress import Progress
 LATENCIES = ("measured", "parallel", "zero")
 FAULTS = ("crash", "hang", "app", "slow", "host", "confirmed", "returns")
 RECOVERABLE = ("crash", "hang", "app")
-"""The faults from which a member can recover, as in ``drill.active_active.FAULTS``."""
+"""The faults from which a member can recover, as in ``lab.drill.run.FAULTS``."""
 DEFAULT_DIR = Path("drill-state")
 _DONE = "done"
 _TERMINATED = 128 + signal.SIGTERM
@@ -129,8 +129,7 @@ class Drill(ShowOne):
         for handler in logging.getLogger().handlers:
             handler.setLevel(logging.ERROR)  # Mistral's own log goes to the state directory
         # Imported here, because every other command would wait a second for these imports.
-        from mistral_failover.lab.drill.active_active import ActiveActiveRun
-        from mistral_failover.lab.drill.run import DrillRun
+        from mistral_failover.lab.drill.run import ActiveActiveRun, DrillRun
         from mistral_failover.lab.drill.scene import Scene
 
         stream = sys.stdout if parsed_args.formatter == "table" else sys.stderr

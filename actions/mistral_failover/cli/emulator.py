@@ -183,13 +183,13 @@ def _server(facts: dict[str, Any], group: str, member: str) -> str:
 def _alarm(cloud: EmulatorClient, facts: dict[str, Any], server: str) -> str:
     """Have the cloud post Aodh's alarm to the webhook, as a sender that cannot sign; return its
     name."""
-    from mistral_failover.embedded.errors import EmbeddedError
+    from mistral_failover.errors import CodedError
     from mistral_failover.server import secret
 
     try:
         token = secret.read(Path(facts["secret_file"])).token
-    except EmbeddedError as error:
-        raise connection.CommandFailed(f"{error}") from None
+    except CodedError as error:
+        raise connection.CommandFailed(f"{error} [{error.code}]") from None
     headers = {"Authorization": f"Bearer {token}"}
     cloud.alarm(facts["webhook"], server, alarm_name=_ALARM, headers=headers)
     return _ALARM

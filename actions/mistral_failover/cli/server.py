@@ -176,8 +176,7 @@ class Server(FittedOutput, Lister):
         """Run, check, or print; see the class. Raises CommandFailed."""
         # Imported here, because every other command would wait for these imports.
         from mistral_failover.cloud.errors import CloudError
-        from mistral_failover.embedded.errors import EmbeddedError
-        from mistral_failover.mistral.client import MistralError
+        from mistral_failover.errors import CodedError
 
         self._grave = False
         try:
@@ -190,7 +189,7 @@ class Server(FittedOutput, Lister):
             if parsed_args.ui_orders and parsed_args.ui is None:
                 raise connection.CommandFailed("--ui-orders needs --ui", "Give both. [USAGE]")
             _serve(options, parsed_args.ui, orders=parsed_args.ui_orders)
-        except (EmbeddedError, CloudError, MistralError) as error:
+        except (CodedError, CloudError) as error:
             raise connection.CommandFailed(
                 f"{error.message.rstrip('.')}. {error.remedy} [{error.code}]"
             ) from None

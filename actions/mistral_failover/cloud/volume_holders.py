@@ -33,6 +33,7 @@ from mistral_failover.cloud.servers import (
     volumes_deleted_with,
 )
 from mistral_failover.cloud.url_paths import segment, url_path
+from mistral_failover.cloud.volume_states import set_to, state_named
 from mistral_failover.cloud.waits import ResendPolicy
 from mistral_failover.fault_points import reach
 
@@ -322,38 +323,42 @@ def goes_along(server_id: str, volumes: Sequence[str], *, newest: str) -> CloudE
     )
 
 
-def broken(volume: Any) -> CloudError:
-    """The volume is in an error state, which only an administrator may end."""
-    wanted = "in-use" if volume.attachments else "available"
-    lost = " Its deletion has begun: check first whether its data still exists."
-    return CloudError(
-        "VOLUME_ERROR",
-        f"Volume {volume.id} is not usable: {state_of(volume)}",
-        remedy=(
-            "Find the cause (openstack volume message list, cinder-volume's "
-            f"log).{lost if volume.status == 'error_deleting' else ''} Then, as an administrator: "
-            f"openstack volume set --state {wanted} {volume.id}."
-        ),
-        blocked=True,
-    )
+def in_state(cloud: Cloud, volume: Any, *servers: str) -> CloudError:
+    """Nova neither attaches nor detaches the volume in its present state, which is none of
+    `USABLE`.
+
+    ``servers``: those that may have the volume; Nova is asked for each, if the advice is to set
+    the state. Raises `CloudError` if Cinder or Nova cannot be asked.
+    """
+    state = state_named(volume.status)
+    if state is None:
+        raise ValueError(f"volume {volume.id} is {volume.status}")
+    words = f"Volume {volume.id} {state.clause}: {state_of(volume)}"
+    remedy = state.remedy.format(volume=volume.id)
+    if not state.broken:
+        return CloudError("VOLUME_BUSY", words, remedy=remedy, blocked=True)
+    in_cinder = bool(volume.attachments) or bool(holders_of(cloud, volume.id))
+    attached = in_cinder or any(listed_by_nova(cloud, s, volume.id) for s in servers)
+    command = set_to(volume.id, attached=attached, recorded=attached is in_cinder)
+    remedy = f"{remedy} To set the state, as an administrator: {command}."
+    return CloudError("VOLUME_ERROR", words, remedy=remedy, blocked=True)
 
 
 def stuck(volume: Any, known: Sequence[VolumeHolder], seconds: float) -> CloudError:
     """The volume is being attached or detached, and makes no progress."""
     if known:
         whose = f"by {' and '.join(str(claim) for claim in known)}, which Nova knows"
-        state = "in-use --attached"
         look = f"nova-compute's log on the host of server {known[0].server_id}"
     else:
         whose = "without a request: neither Cinder nor Nova has an attachment"
-        state = "available --detached"
-        look = "cinder-api's log"
+        look = "that no server lists it (openstack server volume list SERVER), and cinder-api's log"
+    command = set_to(volume.id, attached=bool(known), recorded=False)
     return CloudError(
         "VOLUME_STUCK",
         f"Volume {volume.id} has made no progress for {seconds:.0f} s: {state_of(volume)}, {whose}",
         remedy=(
             f"Check {look}. When no request works on the volume any more, as an administrator: "
-            f"openstack volume set --state {state} {volume.id}."
+            f"{command}."
         ),
         blocked=True,
     )
@@ -452,7 +457,7 @@ def called_free(volume: Any) -> CloudError:
     return CloudError(
         "VOLUME_DISPUTED",
         f"Volume {volume.id} was set to available by force, but it is not: {state_of(volume)}",
-        remedy=f"As an administrator: openstack volume set --state in-use {volume.id}.",
+        remedy=f"As an administrator: {set_to(volume.id, attached=True)}.",
         blocked=True,
     )
 
@@ -489,15 +494,5 @@ def not_shared(volume: Any, members: Sequence[str]) -> CloudError:
             "Give each member its own volume, or use a volume of a type that is multi-attach "
             "(openstack volume type set --property multiattach='<is> True' TYPE)."
         ),
-        retryable=False,
-    )
-
-
-def not_usable(volume: Any) -> CloudError:
-    """The volume is in a state that does not allow attaching it."""
-    return CloudError(
-        "CONFLICT",
-        f"Could not use volume {volume.id}: {state_of(volume)}",
-        remedy="Wait until its present action has ended (a deletion, a transfer).",
         retryable=False,
     )

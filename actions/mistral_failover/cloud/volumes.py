@@ -44,23 +44,14 @@ from mistral_failover.cloud.volume_holders import (
     volume_fingerprint,
     volume_of,
 )
+from mistral_failover.cloud.volume_states import TAKEN, USABLE, VolumeState, state_named
 from mistral_failover.cloud.waits import ATTACH, ProbeResult, ResendPolicy
 from mistral_failover.fault_points import reach
 
 LOG = logging.getLogger(__name__)
 ATTEMPTS = 3  # requests of one call that Nova accepts and then does not carry out
-TAKEN = ("reserved", "attaching", "detaching")  # by an attachment; without one it is stuck
 _LETS_GO = 6  # after so many patiences a compute service has detached what is not there
-MOVING = (
-    *TAKEN,
-    "creating",
-    "downloading",
-    "uploading",
-    "backing-up",
-    "restoring-backup",
-    "extending",
-    "maintenance",
-)
+_BRIEFLY = 6  # after so many patiences it is said in which state the volume is, and what ends it
 _NAMED_HOLDER = re.compile(r"attached to instances: ([0-9a-f-]{36})")
 GONE = "gone"
 """The evidence of a TARGET_DOWN that never ends: Nova says that the server does not exist."""
@@ -174,6 +165,20 @@ def refuse_unmovable(cloud: Cloud, stack: str, wanted: Mapping[str, Collection[s
             raise volume_holders.not_shared(volume, sorted(members))
 
 
+def refuse_busy(cloud: Cloud, stack: str, names: Collection[str]) -> None:
+    """Refuse volumes that Nova would not detach now, so that no application is stopped for them.
+
+    ``names``: as for :func:`resolve_volume`; a missing volume is not refused here. Raises
+    `CloudError` VOLUME_BUSY, VOLUME_ERROR.
+    """
+    for name, volume_id in sorted(resolve_volumes(cloud, stack, names).items()):
+        volume = None if volume_id is None else if_there(lambda v=volume_id: volume_of(cloud, v))
+        if volume is not None and volume.status not in USABLE:
+            error = volume_holders.in_state(cloud, volume)
+            error.message, error.blocked = f"{name}: {error.message}", False
+            raise error
+
+
 def _resolved(cloud: Cloud, stack: str, resources: Mapping[str, StackResource], name: str) -> str:
     if name in resources:
         resource = resources[name]
@@ -218,7 +223,7 @@ def attach(
     Raises `CloudError` VOLUME_IN_USE that names the holder (a multi-attach volume may have others),
     VOLUME_IS_ROOT for the disk that a server boots from, ATTACH_FAILED when the compute service
     gives up, NOT_FOUND; transient: TARGET_DOWN when the server can take nothing now; blocked:
-    VOLUME_DISPUTED, VOLUME_ERROR, VOLUME_STUCK.
+    VOLUME_BUSY, VOLUME_DISPUTED, VOLUME_ERROR, VOLUME_STUCK.
     """
     steps = Attach(cloud, volume_id, server_id, unknown=unknown, silence=silence, server=server)
     what = f"volume {volume_id} to be attached to server {server_id}"
@@ -240,8 +245,8 @@ def detach(
 
     Raises `CloudError` HOST_DOWN when the server's compute service is dead (blocked if the member
     is fenced), VOLUME_IS_ROOT for the disk that the server boots from, DETACH_FAILED when the guest
-    does not release it, NOT_FOUND when the volume does not exist; blocked: VOLUME_DISPUTED,
-    VOLUME_ERROR, VOLUME_STUCK, VOLUME_WOULD_GO.
+    does not release it, NOT_FOUND when the volume does not exist; blocked: VOLUME_BUSY,
+    VOLUME_DISPUTED, VOLUME_ERROR, VOLUME_STUCK, VOLUME_WOULD_GO.
     """
     steps = Detach(cloud, volume_id, server_id, release)
     steps.carry_out(f"volume {volume_id} to be free of server {server_id}", limit)
@@ -315,10 +320,23 @@ class VolumeMove:
         self._looked_why = now
         return True
 
+    def wait_until_usable(self, volume: Any, meaning: VolumeState, state: str) -> ProbeResult:
+        """Wait for a state to pass in which Nova does nothing. ``meaning``: of that state.
+
+        Raises `CloudError` VOLUME_BUSY or VOLUME_ERROR, blocked, at once if it does not pass by
+        itself, else after a while: a backup or a retype may take hours.
+        """
+        waited = time.monotonic() - self.since
+        if meaning.passes and waited < self.patience * _BRIEFLY:
+            return ProbeResult(state)
+        raise volume_holders.in_state(self.cloud, volume, self.server_id)
+
     def _why_it_stands_still(self) -> CloudError | None:
         volume = volume_of(self.cloud, self.volume_id)
-        if volume.status not in TAKEN:
+        if volume.status in USABLE:
             return None
+        if volume.status not in TAKEN:
+            return volume_holders.in_state(self.cloud, volume, self.server_id)
         known = holders_of(self.cloud, self.volume_id)
         return volume_holders.stuck(volume, known, time.monotonic() - self.since)
 
@@ -485,10 +503,12 @@ class Attach(VolumeMove):
             if shared:
                 return self._post(state, server)
             return self._look_at_the_holder(volume, state)
-        if volume.status.startswith("error"):
-            raise volume_holders.broken(volume)
-        if volume.status not in MOVING:
-            raise volume_holders.not_usable(volume)
+        meaning = state_named(volume.status)
+        if meaning is not None and volume.status not in TAKEN:
+            if mine is not None and not meaning.broken and self.is_listed():
+                # The guest has it already, as it had it before: nothing needs to be requested.
+                return ProbeResult(state, done=True, result=_attachment(mine))
+            return self.wait_until_usable(volume, meaning, state)
         return self._look_why(volume, state)
 
     def _repair_mine(self, state: str) -> ProbeResult:
@@ -508,7 +528,7 @@ class Attach(VolumeMove):
         return ProbeResult(said)
 
     def _look_why(self, volume: Any, state: str) -> ProbeResult:
-        if volume.status not in TAKEN or not self.is_time_to_ask_why():
+        if not self.is_time_to_ask_why():
             return ProbeResult(state)
         if (cleared := self.clear_left(self.server_id)) is not None:
             return cleared
@@ -653,7 +673,7 @@ class Detach(VolumeMove):
             if self.accepted and self._release.cut_off and not self._stopped:
                 return self._stop_guest()
             return self._delete(state)
-        if volume.status in MOVING:
+        if volume.status in TAKEN:
             if self._detaching:
                 self.repeats.answered()
             # If asked again, Nova refuses; it says so if the cause is a missing compute service.
@@ -702,11 +722,10 @@ class Detach(VolumeMove):
         said = self.give_back_orphans(self.server_id, self._release.off)
         if said is not None:
             return ProbeResult(said)
-        if volume.status.startswith("error"):
-            raise volume_holders.broken(volume)
-        if volume.status == "available":
+        meaning = state_named(volume.status)
+        if meaning is None:
             raise volume_holders.called_free(volume)
-        raise volume_holders.not_usable(volume)
+        return self.wait_until_usable(volume, meaning, state)
 
     def _delete(self, state: str) -> ProbeResult:
         if self.accepted >= ATTEMPTS:

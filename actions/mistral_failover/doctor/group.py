@@ -23,7 +23,7 @@ from mistral_failover.orders.suspensions import CurrentSuspensions
 from mistral_failover.recovery import observe
 from mistral_failover.resources.fence.rung import Examined, FenceRung
 from mistral_failover.resources.offered import needs_of, unmet
-from mistral_failover.runtime.remedies import confirm_command
+from mistral_failover.runtime.errors import confirm_command
 from mistral_failover.store import details, groups, incidents, views
 from mistral_failover.store.transaction import ProjectTransaction
 

@@ -6,15 +6,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.volume_holders import SERVER_ID, holders_of, state_of, volume_of
+from mistral_failover.cloud.volume_holders import (
+    SERVER_ID,
+    holders_of,
+    in_state,
+    state_of,
+    volume_of,
+)
+from mistral_failover.cloud.volume_states import USABLE
 from mistral_failover.cloud.volumes import refuse_unmovable, resolve_volume
 from mistral_failover.convergence.records import Action, Record, Status
 from mistral_failover.doctor.checks import ExaminedGroup, Finding, error, ok, warn
 from mistral_failover.model.goal import ATTACHMENT, goal_resources
 from mistral_failover.store.transaction import ProjectTransaction
-
-_WELL = ("available", "in-use")
 
 
 def volumes(subject: ExaminedGroup) -> Iterable[Finding]:
@@ -60,12 +66,8 @@ def _volume(
     except CloudError as problem:
         yield error(f"{name} ({volume}): {problem.message} [{problem.code}]", problem.remedy)
         return
-    if found.status not in _WELL:
-        yield error(
-            f"{name}: Cinder reports volume {identity} as {state_of(found)}",
-            f"openstack volume show {identity}; if it stays so, ask an administrator of the cloud "
-            f"for: openstack volume set --state available {identity}",
-        )
+    if found.status not in USABLE:
+        yield _in_state(cloud, name, found, record)
         return
     holders = [str(SERVER_ID.of(held)) for held in found.attachments]
     if record is not None and subject.snapshot.reached:
@@ -85,6 +87,16 @@ def _volume(
             "The next attach or detach deletes attachments that are not in use; to delete it now: "
             f"openstack volume attachment delete {orphans[0].id} --os-volume-api-version 3.27",
         )
+
+
+def _in_state(cloud: Cloud, name: str, volume: Any, record: Record | None) -> Finding:
+    server = record.attributes.get("server_id") if record else None
+    try:
+        trouble = in_state(cloud, volume, *([str(server)] if server else []))
+    except CloudError as problem:
+        trouble = problem
+    level = error if trouble.code != "VOLUME_BUSY" else warn
+    return level(f"{name}: {trouble.message} [{trouble.code}]", trouble.remedy)
 
 
 def _where(name: str, volume: str, holders: list[str], record: Record) -> Iterable[Finding]:

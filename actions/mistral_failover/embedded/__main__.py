@@ -14,9 +14,8 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from mistral_failover.embedded.address import known_to_actions
-from mistral_failover.embedded.errors import EmbeddedError
-from mistral_failover.embedded.server import EmbeddedMistral
+from mistral_failover.embedded.server import EmbeddedMistral, known_to_actions
+from mistral_failover.errors import CodedError
 
 
 def serve(argv: Sequence[str] | None = None) -> int:
@@ -66,8 +65,8 @@ def serve(argv: Sequence[str] | None = None) -> int:
             # A signal may reach another thread, but only this one runs its handler.
             while not ended.wait(1.0):
                 pass
-    except EmbeddedError as e:
-        print(e, file=sys.stderr)  # noqa: T201 - this is a program's answer
+    except CodedError as e:
+        print(f"{e.code}: {e}", file=sys.stderr)  # noqa: T201 - this is a program's answer
         return 1
     return 0
 

@@ -32,12 +32,12 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from mistral_failover import private_files
-from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.embedded.wsgi import Application, Environ
+from mistral_failover.errors import CodedError
+from mistral_failover.http_server import RefusalLog
 from mistral_failover.loopback import foreign
 from mistral_failover.model.documents import load_json
 from mistral_failover.model.errors import InvalidDocument
-from mistral_failover.refusals import RefusalLog
 
 _REFUSALS = RefusalLog(logging.getLogger(__name__), "The API")
 TOKEN_FILE = "api-token"  # noqa: S105 - its name
@@ -53,7 +53,7 @@ _CLOSED = frozenset({"code_sources", "dynamic_actions", "event_triggers"})
 def token(folder: Path) -> str:
     """Return the token of a state directory; make it at the first call.
 
-    Raises EmbeddedError TOKEN_UNREADABLE, TOKEN_NOT_PRIVATE.
+    Raises CodedError TOKEN_UNREADABLE, TOKEN_NOT_PRIVATE.
     """
     file = folder / TOKEN_FILE
     try:
@@ -61,7 +61,7 @@ def token(folder: Path) -> str:
             private_files.write(file, secrets.token_hex(_BYTES) + "\n")
         found = private_files.read(file).decode("ascii").strip()
     except private_files.NotPrivate as error:
-        raise EmbeddedError("TOKEN_NOT_PRIVATE", error.message, error.remedy) from None
+        raise CodedError("TOKEN_NOT_PRIVATE", error.message, error.remedy) from None
     except (OSError, UnicodeDecodeError) as error:
         raise _unusable(file, str(error)) from None
     if len(found) < 2 * _BYTES:
@@ -69,8 +69,8 @@ def token(folder: Path) -> str:
     return found
 
 
-def _unusable(file: Path, why: str) -> EmbeddedError:
-    return EmbeddedError(
+def _unusable(file: Path, why: str) -> CodedError:
+    return CodedError(
         "TOKEN_UNREADABLE",
         f"the token of the API in {file} is not usable: {why}",
         f"rm {file}, and start again: a new one is made",
@@ -80,13 +80,13 @@ def _unusable(file: Path, why: str) -> EmbeddedError:
 def make_private(folder: Path) -> None:
     """Make a state directory, or check that no other user may enter one that exists.
 
-    Raises EmbeddedError STATE_DIR_OPEN; OSError.
+    Raises CodedError STATE_DIR_OPEN; OSError.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         private_files.check_directory(folder)
     except private_files.NotPrivate as error:
-        raise EmbeddedError(
+        raise CodedError(
             "STATE_DIR_OPEN", f"{error.message}, which holds secrets", error.remedy
         ) from None
 

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.errors import CodedError
 
 _lock = threading.Lock()
 _done = False
@@ -19,7 +19,7 @@ def init() -> None:
     Mistral 23 runs on threads only, while oslo.service picks eventlet unless the backend is set
     before the first component is used (``mistral/cmd/__init__.py`` does the same).
 
-    :raises EmbeddedError: ``WRONG_SERVICE_BACKEND`` when the process already runs on eventlet.
+    :raises CodedError: ``WRONG_SERVICE_BACKEND`` when the process already runs on eventlet.
     """
     global _done
     with _lock:
@@ -34,7 +34,7 @@ def init() -> None:
         try:
             backend.init_backend(backend.BackendType.THREADING)
         except backend.exceptions.BackendAlreadySelected as e:
-            raise EmbeddedError(
+            raise CodedError(
                 "WRONG_SERVICE_BACKEND",
                 "this process already runs oslo.service on eventlet",
                 "call mistral_failover.embedded.boot.init() before other OpenStack imports",

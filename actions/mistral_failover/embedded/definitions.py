@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from jsonschema import ValidationError
 
 from mistral_failover import workflows as shipped
-from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.errors import CodedError
 from mistral_failover.model.documents import load_workflow
 from mistral_failover.model.errors import InvalidDocument
 
@@ -24,7 +24,7 @@ def install(text: str, origin: str = TEXT) -> list[str]:
     its own JSON schema each time.
 
     :param origin: the text's name in errors, e.g. its file. :returns: the names of the workflows
-    that were new or changed. :raises EmbeddedError: ``WORKFLOW_INVALID`` with Mistral's own
+    that were new or changed. :raises CodedError: ``WORKFLOW_INVALID`` with Mistral's own
     reason.
     """
     from mistral import exceptions as exc
@@ -46,14 +46,14 @@ def install(text: str, origin: str = TEXT) -> list[str]:
             return [w.name for w in workflows.create_workflows(text, validate=check)]
     except (exc.MistralException, exc.MistralError, InvalidDocument, TypeError) as e:
         # Mistral's own error shows the schema of its language, which is hundreds of lines.
-        raise EmbeddedError(
+        raise CodedError(
             "WORKFLOW_INVALID",
             f"{origin}: {reason(e)}",
             "correct the text"
             if origin == TEXT
             else f"correct it, then: failover workflows validate {origin}",
         ) from None
-    raise EmbeddedError(
+    raise CodedError(
         "WORKFLOW_MIXED",
         f"{origin}: some of its workflows are registered and some are not",
         "put one workflow into each file",

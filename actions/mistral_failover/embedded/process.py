@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from mistral_failover.embedded import access
-from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.errors import CodedError
 from mistral_failover.mistral.client import MistralClient
 from mistral_failover.model.documents import load_json
 
@@ -59,9 +59,9 @@ class MistralProcess:
 
     @property
     def url(self) -> str:
-        """The API's base. Raises :class:`EmbeddedError` ``NOT_RUNNING``."""
+        """The API's base. Raises :class:`CodedError` ``NOT_RUNNING``."""
         if self._url is None:
-            raise EmbeddedError("NOT_RUNNING", "the process is not running", "call start() first")
+            raise CodedError("NOT_RUNNING", "the process is not running", "call start() first")
         return self._url
 
     @property
@@ -71,7 +71,7 @@ class MistralProcess:
 
     @property
     def token(self) -> str:
-        """That token. Raises :class:`EmbeddedError` ``TOKEN_UNREADABLE``."""
+        """That token. Raises :class:`CodedError` ``TOKEN_UNREADABLE``."""
         return access.token(self.state_dir)
 
     @property
@@ -89,7 +89,7 @@ class MistralProcess:
     def start(self) -> Self:
         """Start the process; returns when its API answers.
 
-        :raises EmbeddedError: ``DID_NOT_START`` with what it printed last.
+        :raises CodedError: ``DID_NOT_START`` with what it printed last.
         """
         self.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         output = self.state_dir / "mistral.out"
@@ -99,7 +99,7 @@ class MistralProcess:
             code = self._process.wait()
             self._forget()
             last = output.read_text("utf-8").strip().splitlines()[-1:] or ["nothing"]
-            raise EmbeddedError("DID_NOT_START", f"exit code {code}: {last[0]}", f"see {output}")
+            raise CodedError("DID_NOT_START", f"exit code {code}: {last[0]}", f"see {output}")
         self._url = load_json(line, "line")["url"]
         return self
 

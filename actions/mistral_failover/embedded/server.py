@@ -6,20 +6,25 @@ with EmbeddedMistral("state") as mistral:
     print(mistral.client.run("failover.on_alarm", {...})["output"])
 """
 
+from __future__ import annotations
+
 import contextlib
 import fcntl
 import logging
 import os
 import socket
 import threading
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, Self
 
+from oslo_config import cfg
+
 from mistral_failover import private_files
+from mistral_failover import settings as configuration
 from mistral_failover.embedded import access, boot, settings, unix_socket
-from mistral_failover.embedded.errors import EmbeddedError
 from mistral_failover.embedded.wsgi import WsgiFace
+from mistral_failover.errors import CodedError
 from mistral_failover.http_server import BACKLOG, HttpServer
 from mistral_failover.mistral import in_process
 from mistral_failover.mistral.client import MistralClient
@@ -28,6 +33,8 @@ from mistral_failover.mistral.unix_transport import SCHEME
 PROJECT = "<default-project>"  # the project of everything while Mistral's authentication is off
 _ACTIVE = threading.Lock()  # Mistral's configuration, scheduler and database are process-wide
 _LOGGERS = ("mistral", "mistral_failover", "workflow_trace", "oslo_messaging", "oslo_service")
+_UNFINISHED = ("IDLE", "RUNNING", "RUNNING_DELAYED", "WAITING")
+_REASON = "The process that ran this has ended."
 
 
 class EmbeddedMistral:
@@ -101,10 +108,10 @@ class EmbeddedMistral:
     def url(self) -> str:
         """The API's base, ``http://127.0.0.1:PORT/v2``, or ``unix:PATH``.
 
-        :raises EmbeddedError: ``NOT_RUNNING`` before the start, after the stop, without API.
+        :raises CodedError: ``NOT_RUNNING`` before the start, after the stop, without API.
         """
         if self._url is None:
-            raise EmbeddedError(
+            raise CodedError(
                 "NOT_RUNNING", ("the embedded Mistral has no running API"), "call start() first"
             )
         return self._url
@@ -131,7 +138,7 @@ class EmbeddedMistral:
     def start(self) -> Self:
         """Start everything; returns when the API answers.
 
-        :raises EmbeddedError: ``STATE_DIR_IN_USE`` (another process works on the directory),
+        :raises CodedError: ``STATE_DIR_IN_USE`` (another process works on the directory),
             ``STATE_DIR_OPEN`` (another user may enter it), ``TOKEN_NOT_PRIVATE``,
             ``TOKEN_UNREADABLE``, ``ALREADY_RUNNING`` (one Mistral a process),
             ``WRONG_SERVICE_BACKEND``; of a unix socket as ``unix_socket.bound``.
@@ -165,7 +172,7 @@ class EmbeddedMistral:
         """Register the workflows of the files, or update those whose text has changed.
 
         :returns: the names that were new or changed, in the files' order.
-        :raises EmbeddedError: ``WORKFLOW_INVALID``, naming the file.
+        :raises CodedError: ``WORKFLOW_INVALID``, naming the file.
         """
         from mistral_failover.embedded import definitions
 
@@ -181,10 +188,8 @@ class EmbeddedMistral:
         :returns: for each ``id``, ``workflow_name``, ``state``, ``root_execution_id`` (None for a
         root), ``created_at`` (ISO 8601, UTC), oldest first.
         """
-        from mistral_failover.embedded import orphaned_executions
-
         with self.context():
-            return orphaned_executions.unfinished(self._inherited)
+            return _unfinished(self._inherited)
 
     def cancel_stale(self, state: str = "CANCELLED") -> list[str]:
         """End the trees of :meth:`stale_executions`, with their tasks and actions.
@@ -193,12 +198,10 @@ class EmbeddedMistral:
         triggers it again.
 
         :param state: ``CANCELLED`` or ``ERROR``. :returns: the ids of the executions that were
-        ended. :raises EmbeddedError: ``BAD_STATE`` for another state.
+        ended. :raises CodedError: ``BAD_STATE`` for another state.
         """
-        from mistral_failover.embedded import orphaned_executions
-
         with self.context():
-            return orphaned_executions.end(self._inherited, state)
+            return _end_unfinished(self._inherited, state)
 
     @contextlib.contextmanager
     def context(self) -> Any:
@@ -229,7 +232,7 @@ class EmbeddedMistral:
 
     def _claim_process(self, stack: contextlib.ExitStack) -> None:
         if not _ACTIVE.acquire(blocking=False):
-            raise EmbeddedError(
+            raise CodedError(
                 "ALREADY_RUNNING",
                 "a Mistral is already running in this process",
                 "stop it first, or start the second one in another process",
@@ -246,7 +249,7 @@ class EmbeddedMistral:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as e:
-            raise EmbeddedError(
+            raise CodedError(
                 "STATE_DIR_IN_USE",
                 f"another process runs Mistral on {self._dir}",
                 "stop that process, or choose another directory",
@@ -290,24 +293,29 @@ class EmbeddedMistral:
     def _open_database(self, stack: contextlib.ExitStack) -> None:
         from mistral.db.v2 import api as db_api
 
-        from mistral_failover.embedded import orphaned_executions, reset
+        from mistral_failover.embedded.services import database_engine, forget_database
 
-        stack.callback(reset.forget_database)
-        if reset.database_engine().url.get_backend_name() == "sqlite":
+        stack.callback(forget_database)
+        if database_engine().url.get_backend_name() == "sqlite":
             db_api.setup_db()
         with self.context():
-            self._inherited = [row["id"] for row in orphaned_executions.unfinished(None)]
+            self._inherited = [row["id"] for row in _unfinished(None)]
 
     def _start_services(self, stack: contextlib.ExitStack) -> None:
         from mistral.engine import engine_server
         from mistral.executors import executor_server
         from mistral.services import periodic_server
 
-        from mistral_failover.embedded import egress, reset, scheduler
+        from mistral_failover.embedded import egress
+        from mistral_failover.embedded.services import (
+            forget_services,
+            install_scheduler,
+            stop_service,
+        )
 
         egress.install()
-        scheduler.install()
-        stack.callback(reset.forget_services)
+        install_scheduler()
+        stack.callback(forget_services)
         # Stopped in the reverse order: what the executor gives back needs a running engine.
         services = [
             engine_server.get_oslo_service(setup_profiler=False),
@@ -317,7 +325,7 @@ class EmbeddedMistral:
             services.append(periodic_server.get_oslo_service())
         for service in services:
             service.start()
-            stack.callback(reset.stop_service, service)
+            stack.callback(stop_service, service)
             service.wait_started()
         if self._api:
             from mistral.api import app
@@ -341,3 +349,86 @@ class EmbeddedMistral:
             return unix_socket.bound(self._socket)
         api = self._settings["api"]
         return socket.create_server((api["host"], int(api["port"])), backlog=BACKLOG)
+
+
+def _unfinished(ids: Collection[str] | None) -> list[dict[str, Any]]:
+    """The unfinished executions among ``ids`` (None: among all), oldest first.
+
+    PAUSED ones are left out: a user paused them, and they can be resumed.
+    """
+    from mistral.db.v2 import api as db_api
+
+    if ids is not None and not ids:
+        return []
+    with db_api.transaction(read_only=True):
+        rows = db_api.get_workflow_executions(
+            insecure=True, sort_keys=["created_at", "id"], state={"in": list(_UNFINISHED)}
+        )
+        return [
+            {
+                "id": row.id,
+                "workflow_name": row.workflow_name,
+                "state": row.state,
+                "root_execution_id": row.root_execution_id,
+                "created_at": row.created_at.isoformat(),
+            }
+            for row in rows
+            if ids is None or row.id in ids
+        ]
+
+
+def _end_unfinished(ids: Collection[str], state: str) -> list[str]:
+    """Set the unfinished executions among ``ids``, their tasks and actions to ``state``.
+
+    Mistral keeps the next steps in threads, so a killed process leaves executions RUNNING forever.
+    Clients that wait for them must see an end. Rows are written directly, in one transaction:
+    Mistral's own stop would run the on-error tasks of parents, which is unwanted work.
+
+    :raises CodedError: ``BAD_STATE``.
+    """
+    from mistral.db.v2 import api as db_api
+
+    if state not in ("CANCELLED", "ERROR"):
+        raise CodedError(
+            "BAD_STATE",
+            (f"{state} is not a final state for a stale execution"),
+            "use CANCELLED or ERROR",
+        )
+    ended = [row["id"] for row in _unfinished(ids)]
+    values = {"state": state, "state_info": _REASON}
+    open_states = {"in": [*_UNFINISHED, "PAUSED"]}
+    with db_api.transaction():
+        for wf_id in ended:
+            tasks = db_api.get_task_executions(
+                insecure=True, workflow_execution_id=wf_id, state=open_states
+            )
+            for task in tasks:
+                actions = db_api.get_action_executions(
+                    insecure=True, task_execution_id=task.id, state=open_states
+                )
+                for action in actions:
+                    action.update({"state": state, "accepted": True})
+                task.update({**values, "processed": True})
+            db_api.get_workflow_execution(wf_id).update(values)
+    return ended
+
+
+@contextlib.contextmanager
+def known_to_actions(mistral: EmbeddedMistral) -> Iterator[None]:
+    """Set ``[failover] mistral_url`` of this process to its own Mistral, which runs, unless another
+    one is set: without a token of the cloud there is no catalog in which an action could find it.
+
+    The Mistral is stopped at the end. Only then is the setting undone: the last actions of its
+    executor would otherwise find other settings, and with them a pool of workers that nothing has
+    told to stop.
+    """
+    known = configuration.load()
+    if known.mistral_token_file or known.mistral_url not in (None, mistral.url):
+        yield
+        return
+    cfg.CONF.set_override("mistral_url", in_process.URL, group=configuration.GROUP)
+    try:
+        yield
+    finally:
+        mistral.stop()
+        cfg.CONF.clear_override("mistral_url", group=configuration.GROUP)

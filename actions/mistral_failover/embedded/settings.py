@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mistral_failover.embedded import sqlite
-from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.errors import CodedError
 from mistral_failover.loopback import is_loopback
 
 Settings = dict[str, dict[str, str]]
@@ -76,11 +76,11 @@ _RESERVED = frozenset({("api", "host"), ("oslo_policy", "policy_file")})
 def check_loopback(host: str) -> str:
     """Return the host if it is an IPv4 loopback address.
 
-    :raises EmbeddedError: ``LOOPBACK_ONLY`` otherwise.
+    :raises CodedError: ``LOOPBACK_ONLY`` otherwise.
     """
     if is_loopback(host) and ":" not in host:
         return host
-    raise EmbeddedError(
+    raise CodedError(
         "LOOPBACK_ONLY",
         f"the embedded Mistral has no users and no TLS, and does not listen on {host!r}",
         "use 127.0.0.1; for other hosts run Mistral's own services with Keystone",
@@ -99,7 +99,7 @@ def build(
 ) -> Settings:
     """The settings as {group: {option: text}}; ``overrides`` maps ``group.option`` to a value.
 
-    :raises EmbeddedError: ``LOOPBACK_ONLY``, or ``SETTING_PINNED`` for an override of something
+    :raises CodedError: ``LOOPBACK_ONLY``, or ``SETTING_PINNED`` for an override of something
         that keeps the API safe.
     """
     result: Settings = {g: {k: _text(v) for k, v in o.items()} for g, o in DEFAULTS.items()}
@@ -114,7 +114,7 @@ def build(
     for name, value in (overrides or {}).items():
         group, _, option = name.rpartition(".")
         if (group, option) in PINNED or (group, option) in _RESERVED:
-            raise EmbeddedError(
+            raise CodedError(
                 "SETTING_PINNED",
                 f"{name} cannot be changed: the embedded Mistral has no users",
                 "leave it out, or run Mistral's own services with Keystone",

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mistral_failover import private_files
-from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.errors import CodedError
 from mistral_failover.http_server import BACKLOG
 
 LONGEST = 107
@@ -23,7 +23,7 @@ LONGEST = 107
 def bound(path: Path) -> socket.socket:
     """Return a socket that listens at ``path``, mode 0600; its directory is made if it is missing.
 
-    The socket of a dead process is replaced. Raises EmbeddedError SOCKET_TAKEN (a process listens
+    The socket of a dead process is replaced. Raises CodedError SOCKET_TAKEN (a process listens
     there), SOCKET_DIR_OPEN (another user may enter the directory), SOCKET_UNUSABLE.
     """
     _check_length(path)
@@ -37,7 +37,7 @@ def bound(path: Path) -> socket.socket:
             os.fchmod(listening.fileno(), 0o600)
             listening.bind(str(path))
             listening.listen(BACKLOG)
-    except EmbeddedError:
+    except CodedError:
         listening.close()
         raise
     except OSError as error:
@@ -82,7 +82,7 @@ def _check_private(folder: Path) -> None:
         private_files.check_directory(folder)
     except private_files.NotPrivate as error:
         # Another user could put a socket there, and receive the token.
-        raise EmbeddedError("SOCKET_DIR_OPEN", error.message, error.remedy) from None
+        raise CodedError("SOCKET_DIR_OPEN", error.message, error.remedy) from None
 
 
 def _check_unused(path: Path) -> None:
@@ -96,7 +96,7 @@ def _check_unused(path: Path) -> None:
         asking.setblocking(False)  # EAGAIN: it lives, and has too many to answer
         found = asking.connect_ex(str(path))
     if found not in (errno.ECONNREFUSED, errno.ENOENT):
-        raise EmbeddedError(
+        raise CodedError(
             "SOCKET_TAKEN",
             f"another process already listens on {path}",
             f"Find the process: ss -lxp src {path}. Or choose another path.",
@@ -108,8 +108,8 @@ def _check_length(path: Path) -> None:
         raise _unusable(path, f"its path is longer than {LONGEST} bytes")
 
 
-def _unusable(path: Path, why: str) -> EmbeddedError:
-    return EmbeddedError(
+def _unusable(path: Path, why: str) -> CodedError:
+    return CodedError(
         "SOCKET_UNUSABLE",
         f"the API cannot listen on {path}: {why}",
         "Choose another path, in a directory of the server's user: --listen unix:PATH.",

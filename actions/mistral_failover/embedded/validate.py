@@ -3,11 +3,13 @@
 
 Mistral's own parser finds bad syntax, expressions and task links. It does not check what a task
 calls: unknown actions and workflows, missing and unknown inputs appear only when the task runs.
-These checks find them before. Names that are expressions are left to the run.
+These checks find them before. Names that are expressions are left to the run. They also find YAML
+mistakes that Mistral accepts but that change the meaning, and violations of the style rules.
 """
 
 import fnmatch
 import functools
+import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import entry_points
@@ -16,7 +18,7 @@ from typing import Any
 
 import networkx as nx
 
-from mistral_failover.embedded import boot, definitions, workflow_style
+from mistral_failover.embedded import boot, definitions
 from mistral_failover.model.documents import load_workflow
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.stages import Stage, rank
@@ -127,9 +129,9 @@ def _parse(file: str, text: str) -> tuple[list[Any], list[Problem]]:
 def _house(file: str, text: str, loaded: dict[str, Any], strict: bool) -> Iterator[Problem]:
     bodies = {k: v for k, v in loaded.items() if k != "version" and isinstance(v, dict)}
     for name, body in bodies.items():
-        for finding in workflow_style.slips(name, body):
+        for finding in slips(name, body):
             yield Problem(file, *finding)
-    for finding in workflow_style.style(text, bodies):
+    for finding in style(text, bodies):
         yield Problem(file, *finding, error=strict)
 
 
@@ -283,3 +285,136 @@ def _installed_workflows() -> dict[str, dict[str, Any]]:
             specs, _ = _parse(str(path), Path(path).read_text("utf-8"))
             found.update({s.get_name(): s.get_input() for s in specs})
     return found
+
+
+MAX_LINES = 80
+
+# (workflow or None, task or None, code, message, remedy)
+Finding = tuple[str | None, str | None, str, str, str]
+
+_EXPRESSION = re.compile(r"<%(.*?)%>", re.DOTALL)
+_STRING = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'")
+_CALL = re.compile(r"([A-Za-z_]\w*)?\(|\)")
+_NOTHING_GIVEN = re.compile(r"\b[A-Za-z_]\w*\(\s*\)")
+_INLINE = re.compile(r"(?:^|\s)([-\w]+)=")
+
+
+def slips(name: str, body: dict[str, Any]) -> Iterator[Finding]:
+    """Report what Mistral would run differently from how it reads: always errors."""
+    for task, spec in _tasks(body).items():
+        for text in _texts(spec):
+            if text.count("<%") != text.count("%>"):
+                yield (
+                    name,
+                    task,
+                    "EXPRESSION_SPLIT",
+                    f"{text!r} is half an expression",
+                    "a comma inside {...} or [...] ends the value: write it in block style",
+                )
+        for key in ("action", "workflow"):
+            dropped = _dropped_inline(spec.get(key))
+            if dropped:
+                yield (
+                    name,
+                    task,
+                    "INLINE_INPUT_DROPPED",
+                    f"Mistral drops the unquoted inline input {', '.join(dropped)}",
+                    "add it under input:",
+                )
+
+
+def style(text: str, workflows: dict[str, dict[str, Any]]) -> Iterator[Finding]:
+    """Report style violations: warnings, or errors in strict mode."""
+    lines = len(text.splitlines())
+    if lines > MAX_LINES:
+        yield (
+            None,
+            None,
+            "TOO_LONG",
+            f"{lines} lines, more than {MAX_LINES}",
+            "move a part into a sub-workflow or into an action",
+        )
+    if len(workflows) != 1:
+        yield (
+            None,
+            None,
+            "ONE_WORKFLOW_A_FILE",
+            f"it holds {len(workflows)} workflows",
+            "give each workflow its own file",
+        )
+    for name, body in workflows.items():
+        if not body.get("description"):
+            yield (
+                name,
+                None,
+                "NO_DESCRIPTION",
+                "it has no description",
+                "describe what it does and what its inputs and outputs mean",
+            )
+        if "output-on-error" not in body:
+            yield (
+                name,
+                None,
+                "NO_OUTPUT_ON_ERROR",
+                "it has no output for a failure",
+                "add output-on-error with the error's code and message",
+            )
+        for task, spec in _tasks(body).items():
+            for expression in _expressions(spec):
+                if call_depth(expression) > 1:
+                    yield (
+                        name,
+                        task,
+                        "NESTED_EXPRESSION",
+                        f"it has calls within calls: <%{expression}%>",
+                        "compute the value in an action, or publish it in two steps",
+                    )
+
+
+def call_depth(expression: str) -> int:
+    """Return how deeply function calls are nested in arguments; ``f(x).g(y)`` is 1. A call without
+    arguments, as ``task()``, is read like a name and counts as one."""
+    depth = deepest = 0
+    open_calls: list[bool] = []
+    for match in _CALL.finditer(_NOTHING_GIVEN.sub("_", _STRING.sub("''", expression))):
+        if match.group() == ")":
+            depth -= open_calls.pop() if open_calls else False
+            continue
+        is_call = match.group(1) is not None and match.group(1) not in ("and", "or", "not", "in")
+        open_calls.append(is_call)
+        depth += is_call
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _tasks(body: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    tasks = dict(body.get("tasks") or {})
+    if isinstance(body.get("task-defaults"), dict):
+        tasks["task-defaults"] = body["task-defaults"]
+    return {k: v for k, v in tasks.items() if isinstance(v, dict)}
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for k, v in value.items():
+            yield from _texts(k)
+            yield from _texts(v)
+    elif isinstance(value, list):
+        for v in value:
+            yield from _texts(v)
+
+
+def _expressions(value: Any) -> Iterator[str]:
+    for text in _texts(value):
+        yield from _EXPRESSION.findall(text)
+
+
+def _dropped_inline(command: Any) -> list[str]:
+    if not isinstance(command, str) or " " not in command:
+        return []
+    bare = _EXPRESSION.sub("<%%>", command)
+    bare = _STRING.sub("''", bare)
+    kept = re.compile(r"([-\w]+)=(''|<%%>|\{\{.*?\}\}|\[.*\]|true|false|null|\d+)(?=\s|$)")
+    return [k for k in _INLINE.findall(bare) if k not in {m[0] for m in kept.findall(bare)}]

@@ -19,10 +19,10 @@ from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.goal import ATTACHMENT, fence_name
 from mistral_failover.model.types import Provides, ResourceType
 from mistral_failover.runtime.request import Request
-from mistral_failover.store import attached_volumes, groups
-from mistral_failover.store.attached_volumes import AttachedVolume
+from mistral_failover.store import groups, views
 from mistral_failover.store.groups import MemberRow
 from mistral_failover.store.transaction import ProjectTransaction
+from mistral_failover.store.views import AttachedVolume
 
 
 def parts_to_keep(request: Request, group_id: str, group: str) -> Callable[[], KeptParts]:
@@ -36,7 +36,7 @@ def parts_to_keep(request: Request, group_id: str, group: str) -> Callable[[], K
         return KeptParts(
             group,
             servers,
-            volumes_of(records, attached_volumes.volumes(tx, group_id, ATTACHMENT)),
+            volumes_of(records, views.attached_volumes(tx, group_id, ATTACHMENT)),
             addresses_of(records, types),
         )
 

@@ -26,7 +26,7 @@ from prometheus_client.core import (
 )
 
 from mistral_failover.defects import code_of, defect
-from mistral_failover.http_server import BACKLOG, HttpServer, Refused, Request, Response
+from mistral_failover.http_server import BACKLOG, HttpServer, RefusalLog, Refused, Request, Response
 from mistral_failover.loopback import require_loopback
 from mistral_failover.metrics.families import (
     AGE,
@@ -37,7 +37,6 @@ from mistral_failover.metrics.families import (
     Numbers,
     Sample,
 )
-from mistral_failover.refusals import RefusalLog
 
 LOG = logging.getLogger(__name__)
 _REFUSALS = RefusalLog(LOG, "/metrics")

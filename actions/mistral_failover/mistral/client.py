@@ -24,12 +24,12 @@ from keystoneauth1.session import Session
 
 from mistral_failover.cloud.answers import ForeignAnswer, bounded, why_foreign
 from mistral_failover.cloud.url_paths import is_segment, url_path
+from mistral_failover.errors import CodedError
 from mistral_failover.mistral import in_process
 from mistral_failover.mistral.definitions import (
     FIELDS,
     UNAUTHENTICATED,
     Definition,
-    Shadowed,
     trusted,
 )
 from mistral_failover.mistral.in_process import InProcessTransport
@@ -110,22 +110,16 @@ class WorkflowBody(TypedDict, total=False):
     definition: str
 
 
-class MistralError(Exception):
+class MistralError(CodedError):
     """A failed request, as a program outside of Mistral sees it.
 
-    :ivar code: stable, UPPER_SNAKE; what programs compare.
-    :ivar message: what is wrong, in one sentence.
-    :ivar remedy: what to do about it, in one sentence.
     :ivar http_status: of Mistral's answer; None without one.
     """
 
     def __init__(
         self, code: str, message: str, remedy: str, http_status: int | None = None
     ) -> None:
-        super().__init__(f"{code}: {message} ({remedy})")
-        self.code = code
-        self.message = message
-        self.remedy = remedy
+        super().__init__(code, message, remedy)
         self.http_status = http_status
 
 
@@ -421,7 +415,7 @@ class MistralClient:
         rows = self.rows("workflows", name=workflow, namespace=namespace, fields=FIELDS)
         try:
             return trusted(workflow, [Definition.read(row, project) for row in rows])
-        except Shadowed as error:
+        except CodedError as error:
             raise MistralError(error.code, error.message, error.remedy) from None
 
     def execution(self, id: str) -> ExecutionBody:  # noqa: A002

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mistral_failover.errors import CodedError
 from mistral_failover.model.text import plain
 
 UNAUTHENTICATED = "<default-project>"
@@ -53,32 +54,12 @@ class Definition:
         )
 
 
-class Shadowed(Exception):
-    """Only other projects have a workflow of this name, and it is not trusted.
-
-    :ivar message: what is wrong, in one sentence. :ivar remedy: what to do about it.
-    """
-
-    code = "WORKFLOW_SHADOWED"
-
-    def __init__(self, name: str, projects: Sequence[str]) -> None:
-        theirs = ", ".join(map(plain, sorted(set(projects))))
-        self.message = (
-            f"{name} was not started: this project has no such workflow, and that of another "
-            f"project ({theirs}) is not public, or differs from the one of this version"
-        )
-        self.remedy = (
-            "Install the workflows in this project: failover workflows install. If the other "
-            "project is the operator's, use the version that it has installed"
-        )
-        super().__init__(f"{self.message}. {self.remedy}")
-
-
 def trusted(name: str, found: Sequence[Definition]) -> str | None:
     """Return the id of the definition to start; None: Mistral may decide by the name.
 
     ``found``: all definitions of this name that the caller can see in the namespace. None if there
-    is none, or if no own one is there and this version ships none. Raises Shadowed.
+    is none, or if no own one is there and this version ships none. Raises CodedError
+    WORKFLOW_SHADOWED if only other projects have one, and it is not trusted.
     """
     own = [each for each in found if each.own]
     if own:
@@ -92,4 +73,11 @@ def trusted(name: str, found: Sequence[Definition]) -> str | None:
     for each in found:
         if each.public and shipped_workflows.same(text, each.text):
             return each.id
-    raise Shadowed(name, [each.project for each in found])
+    theirs = ", ".join(map(plain, sorted({each.project for each in found})))
+    raise CodedError(
+        "WORKFLOW_SHADOWED",
+        f"{name} was not started: this project has no such workflow, and that of another project "
+        f"({theirs}) is not public, or differs from the one of this version",
+        "Install the workflows in this project: failover workflows install. If the other project "
+        "is the operator's, use the version that it has installed",
+    )

@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Show the executions in Mistral that carried out something, as trees: execution, tasks, the
-executions below them. Mistral is asked with the caller's rights, and only for a limited time."""
+"""Executions in Mistral: start one without waiting for its end; show those that carried out
+something as trees: execution, tasks, the executions below them. Mistral is asked with the caller's
+rights, and for the trees only for a limited time."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from mistral_failover.cloud.errors import CloudError
+from mistral_failover.fault_points import reach
 from mistral_failover.mistral.api import Execution, Mistral, Task, mistral_of
+from mistral_failover.model.canonical import canonical_json
+from mistral_failover.model.ids import derived_id
 from mistral_failover.runtime.deadlines import DeadlineGuard
-from mistral_failover.runtime.errors import describe
+from mistral_failover.runtime.errors import ActionError, describe
 from mistral_failover.runtime.request import Request
 
 LIMIT = 10.0
@@ -21,6 +25,8 @@ so."""
 CALL = 4.0
 """Seconds for one call. An engine that waits for this very action answers nothing, so the call must
 be short."""
+PUBLIC = "failover."
+PRIVATE = "failover._"
 ASKED_FOR = 12
 """Maximum executions whose trees are looked for."""
 SHOWN = 60
@@ -181,3 +187,45 @@ def _shown(
         "operations": look.work.get(execution.id, []),
         "tasks": tasks,
     }
+
+
+def launch(request: Request, workflow: str, input: Any, because: str) -> dict[str, Any]:
+    """Start a workflow as an execution of its own, once for each execution that asks for it.
+
+    A workflow that waits for a stack cannot wait for a failover that itself waits for the stack:
+    the first activation, which the stack's creation starts, ends with a PATCH of that stack.
+
+    The new execution's id is derived from the asking one's, so a repeat starts nothing. Returns
+    ``workflow`` and ``execution``, its id. Raises ActionError BAD_INPUT for anything but a public
+    workflow of this package, or if there is no execution to derive the id from; CloudError.
+    """
+    if not workflow.startswith(PUBLIC) or workflow.startswith(PRIVATE):
+        raise ActionError(
+            "BAD_INPUT",
+            f"workflow: {workflow} is not one of the public workflows of this package",
+            "Name one of the workflows failover.*; start any other workflow in Mistral itself.",
+        )
+    if not isinstance(input, Mapping):
+        raise ActionError("BAD_INPUT", "input: a mapping is expected", "Correct input.")
+    asking = request.context.execution.workflow_execution_id
+    if not asking:
+        raise ActionError(
+            "BAD_INPUT",
+            "this was not called by a workflow, so a repeat could not be recognized",
+            f"Start {workflow} itself.",
+        )
+    mistral = mistral_of(request)
+    if mistral is None:
+        raise ActionError(
+            "CONFIG",
+            "neither the token nor the configuration has the URL of Mistral's API",
+            "Set [failover] mistral_url, or call with a token.",
+        )
+    execution = derived_id("launch", request.project_id, asking, workflow, canonical_json(input))
+    reach("launch.before")
+    # Where the asking workflow is, this one is too; Mistral itself looks there for sub-workflows
+    # only.
+    namespace = mistral.namespace_of(asking)
+    mistral.start(execution, workflow, input, because, namespace)
+    reach("launch.after")
+    return {"workflow": workflow, "execution": execution}

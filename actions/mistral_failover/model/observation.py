@@ -45,7 +45,8 @@ class Service(StrEnum):
 
 @dataclass(frozen=True)
 class ObservedPresence:
-    """The result of one check. ``why``: a clause for people, empty if all is as recorded."""
+    """The result of one check. ``why``: a clause for people, empty if all is as recorded. With
+    PRESENT: what would hold a failover up."""
 
     presence: Presence
     why: str = ""
@@ -212,7 +213,7 @@ def judged(
     flaws = [
         _of(each)
         for each in resources
-        if not each.serves and each.observed.presence is not Presence.PRESENT
+        if each.observed.presence is not Presence.PRESENT or each.observed.why
     ]
     flaws += [f"{each.name}: {each.observed.why}" for each in holders if each.observed.why]
     flaws += unguarded

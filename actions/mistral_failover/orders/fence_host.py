@@ -25,7 +25,7 @@ from mistral_failover.resources.fence.devices import Levels
 from mistral_failover.resources.fence.storage import Blocking, Storage
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
-from mistral_failover.store import blocked_clients, host_fences
+from mistral_failover.store import host_fences
 
 LOG = logging.getLogger(__name__)
 
@@ -224,7 +224,7 @@ def _storage(request: Request, order: HostOrder, because: str | None, facts: Fen
         if because is None:
             return {**shown, "sentence": _storage_plan(host, found)}
         LOG.warning("An operator blocks the clients of host %s: %s", host, because)
-        recorded = store.reading(blocked_clients.everywhere)
+        recorded = store.reading(host_fences.all_blocked)
         blocking = Blocking.begun(cluster, store, order.guard, deadline, recorded)
 
         def block(volume: str) -> None:

@@ -26,8 +26,7 @@ from mistral_failover.model.text import plain
 from mistral_failover.model.validation import did_you_mean
 from mistral_failover.orders.answers import ForgottenResource
 from mistral_failover.resources.modules import observer
-from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.remedies import start_command
+from mistral_failover.runtime.errors import ActionError, start_command
 from mistral_failover.runtime.request import Request
 from mistral_failover.store.transaction import ProjectTransaction
 

@@ -28,8 +28,7 @@ from mistral_failover.orders.answers import (
     SelectionFacts,
     StartedOrder,
 )
-from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.remedies import start_command
+from mistral_failover.runtime.errors import ActionError, start_command
 from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import find_by_short_id, unknown
 from mistral_failover.store import counters, groups, incidents

@@ -13,6 +13,8 @@ from collections.abc import Collection, Mapping
 from shlex import quote
 from typing import TypedDict
 
+from mistral_failover.cloud.transport import Unguarded
+from mistral_failover.cloud.volumes import refuse_busy
 from mistral_failover.convergence.records import Traversal, TraversalStatus
 from mistral_failover.convergence.sentences import where
 from mistral_failover.groups import agent_health, kept_parts
@@ -20,14 +22,13 @@ from mistral_failover.groups.failed_step import FailedStep, failed_step
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.assignment import MemberFact, as_planned, assign_roles
 from mistral_failover.model.errors import NoEligibleMember
-from mistral_failover.model.goal import Goal, goal_resources, render_goal
+from mistral_failover.model.goal import ATTACHMENT, Goal, goal_resources, render_goal
 from mistral_failover.model.order import Order
 from mistral_failover.orders import failover
 from mistral_failover.orders.failover import Derive
 from mistral_failover.orders.operator_order import AlreadyThere
 from mistral_failover.runtime import rights
-from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.remedies import start_command
+from mistral_failover.runtime.errors import ActionError, start_command
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import incidents, views
 from mistral_failover.store.transaction import ProjectTransaction
@@ -87,7 +88,8 @@ def planned_goal(
     lost: Collection[str],
 ) -> Goal:
     """Return the goal of a planned move to ``roles``, with the promise to return. Refuse it unless
-    every member that gives up or takes a role is healthy and its agent reports.
+    every member that gives up or takes a role is healthy and its agent reports, and the volumes
+    can move now.
 
     Raises NoEligibleMember, CloudError, ActionError CANNOT_QUIESCE.
     """
@@ -109,7 +111,21 @@ def planned_goal(
     if any(resource.type == STACK_PARAMETERS for resource in goal_resources(goal)):
         kept_parts.refuse_marked(request, snapshot, snapshot.lost)
     failover.refuse_unmovable_new_volumes(request, snapshot, goal)
+    _refuse_busy_volumes(request, snapshot, goal, {roles[role] for role in moved})
     return goal
+
+
+def _refuse_busy_volumes(
+    request: Request, snapshot: GroupSnapshot, goal: Goal, targets: Collection[str]
+) -> None:
+    """Refuse a move of volumes that cannot move now: it would stop the application and return."""
+    names = {
+        str(resource.properties["volume"])
+        for resource in goal_resources(goal)
+        if resource.type == ATTACHMENT and resource.properties["server"] in targets
+    }
+    if names:
+        refuse_busy(request.cloud(Unguarded()), snapshot.group.stack, names)
 
 
 def known_role(snapshot: GroupSnapshot, role: str) -> str:

@@ -32,8 +32,7 @@ from mistral_failover.reports.durations import critical_path, stage_of, stages
 from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import find_by_short_id
 from mistral_failover.store import details, groups, incidents, plans, views
-from mistral_failover.store.details import LedgerRow, MetLock, TraversalBrief
-from mistral_failover.store.id_lookup import Match
+from mistral_failover.store.details import LedgerRow, Match, MetLock, TraversalBrief
 from mistral_failover.store.transaction import ProjectTransaction
 from mistral_failover.store.views import ChainRow, TraversalStep
 

@@ -61,8 +61,7 @@ from mistral_failover.reports.documents import (
 )
 from mistral_failover.runtime import rights
 from mistral_failover.runtime.deadlines import DeadlineGuard, within
-from mistral_failover.runtime.errors import ActionError, masked
-from mistral_failover.runtime.remedies import confirm_command
+from mistral_failover.runtime.errors import ActionError, confirm_command, masked
 from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import find_by_short_id
 from mistral_failover.store import defects, details, groups, incidents, observations, views

@@ -18,7 +18,7 @@ from mistral_failover.groups.project_view import ProjectView, unknown
 from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
 from mistral_failover.resources.operation_context import OperationContext, no_server
-from mistral_failover.runtime.remedies import says_how_to_continue
+from mistral_failover.runtime.errors import says_how_to_continue
 from mistral_failover.store import groups
 
 _FINAL = frozenset({"BAD_REQUEST", "FORBIDDEN", "NO_ENDPOINT", "NOT_FOUND"})

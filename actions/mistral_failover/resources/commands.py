@@ -21,8 +21,7 @@ from mistral_failover.fault_points import reach
 from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.ids import derived_id
 from mistral_failover.resources.operation_context import OperationContext, member_of
-from mistral_failover.runtime.errors import ActionError, masked
-from mistral_failover.runtime.remedies import start_command
+from mistral_failover.runtime.errors import ActionError, masked, start_command
 
 SILENCE = 30.0
 """Seconds without a message from the agent after which an operation's command fails."""

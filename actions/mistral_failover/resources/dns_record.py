@@ -17,7 +17,7 @@ from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
 from mistral_failover.resources.modules import ExaminedResource
 from mistral_failover.resources.operation_context import OperationContext, member_of, member_server
-from mistral_failover.runtime.remedies import says_how_to_continue
+from mistral_failover.runtime.errors import says_how_to_continue
 
 
 def point_name(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from mistral_failover.resources.operation_context import (
     physical_id_of,
     recorded_server,
 )
-from mistral_failover.runtime.remedies import says_how_to_continue
+from mistral_failover.runtime.errors import says_how_to_continue
 
 
 def associate_floating_ip(

@@ -17,7 +17,7 @@ from mistral_failover.groups.refresh_members import remember_members
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.resources.operation_context import OperationContext
-from mistral_failover.runtime.remedies import says_how_to_continue, start_command
+from mistral_failover.runtime.errors import says_how_to_continue, start_command
 from mistral_failover.store import groups
 from mistral_failover.store.leases import elapsed
 

@@ -20,7 +20,7 @@ from mistral_failover.resources.operation_context import (
     member_server,
     recorded_server,
 )
-from mistral_failover.runtime.remedies import says_how_to_continue
+from mistral_failover.runtime.errors import says_how_to_continue
 
 
 def enable_pool_member(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:

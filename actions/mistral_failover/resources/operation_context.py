@@ -23,9 +23,8 @@ from mistral_failover.mistral.api import Mistral, mistral_of
 from mistral_failover.mistral.operation_documents import MemberDocument, OperationDocument
 from mistral_failover.model.goal import fence_name
 from mistral_failover.model.rungs import ServerAfter, rung_kind
-from mistral_failover.runtime.errors import ActionError
+from mistral_failover.runtime.errors import ActionError, confirm_command, start_command
 from mistral_failover.runtime.lease_guard import LeaseGuard
-from mistral_failover.runtime.remedies import confirm_command, start_command
 from mistral_failover.runtime.request import Request
 from mistral_failover.store.transaction import ProjectTransaction
 

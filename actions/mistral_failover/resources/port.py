@@ -23,7 +23,7 @@ from mistral_failover.resources.operation_context import (
     refuse_unproven,
     says_how_to_leave_a_dead_host,
 )
-from mistral_failover.runtime.remedies import says_how_to_continue
+from mistral_failover.runtime.errors import says_how_to_continue
 
 
 def attach_port(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from mistral_failover.groups.project_view import ProjectView, shorter, unknown
 from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
 from mistral_failover.resources.operation_context import OperationContext
-from mistral_failover.runtime.remedies import says_how_to_continue
+from mistral_failover.runtime.errors import says_how_to_continue
 
 
 def patch_stack(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:

@@ -16,8 +16,7 @@ from mistral_failover.model.documents import load_yaml_1_1
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
 from mistral_failover.resources.operation_context import OperationContext
-from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.remedies import says_how_to_continue
+from mistral_failover.runtime.errors import ActionError, says_how_to_continue
 
 
 def patch_template(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from mistral_failover.resources.operation_context import (
     recorded_server,
     refuse_unproven,
 )
-from mistral_failover.runtime.remedies import says_how_to_continue
+from mistral_failover.runtime.errors import says_how_to_continue
 
 
 def allow_address(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:

@@ -11,7 +11,9 @@ from mistral_failover.alongside import alongside
 from mistral_failover.cloud import volumes
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.heat_replacements import replaced_volume, replacement_commands
+from mistral_failover.cloud.project_listing import ListedVolume
 from mistral_failover.cloud.servers import server_state
+from mistral_failover.cloud.volume_states import TAKEN, state_named
 from mistral_failover.cloud.volumes import GONE, Release
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.agent_health import silent
@@ -31,10 +33,9 @@ from mistral_failover.resources.operation_context import (
     refuse_unproven,
     says_how_to_leave_a_dead_host,
 )
-from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.remedies import says_how_to_continue, start_command
-from mistral_failover.store import attached_volumes
-from mistral_failover.store.attached_volumes import AttachedVolume
+from mistral_failover.runtime.errors import ActionError, says_how_to_continue, start_command
+from mistral_failover.store import views
+from mistral_failover.store.views import AttachedVolume
 
 
 def attach_volume(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
@@ -74,7 +75,7 @@ def attach_volume(context: OperationContext, operation: OperationDocument) -> di
 def _formerly(context: OperationContext, operation: OperationDocument) -> AttachedVolume | None:
     group_id, resource = operation["group_id"], operation["resource"]
     known = context.request.store.reading(
-        lambda tx: attached_volumes.volumes(tx, group_id, resource["type"], resource["name"])
+        lambda tx: views.attached_volumes(tx, group_id, resource["type"], resource["name"])
     )
     return known.get(resource["name"])
 
@@ -185,12 +186,20 @@ def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
     if volume is None:
         return ObservedPresence(Presence.GONE, f"volume {volume_id} no longer exists")
     if server_id in volume.servers:
-        if volume.status == "in-use":
-            return AS_RECORDED
-        return ObservedPresence(
-            Presence.UNKNOWN,
-            f"volume {volume_id} is attached, but Cinder reports it as {volume.status}",
-        )
+        return _attached(volume)
     where = " and ".join(f"server {each}" for each in sorted(volume.servers)) or "no server"
     words = f"volume {volume_id} is {volume.status} and attached to {where}, not to {server_id}"
     return ObservedPresence(Presence.CHANGED if volume.servers else Presence.GONE, words)
+
+
+def _attached(volume: ListedVolume) -> ObservedPresence:
+    """The guest goes on using it in each state but those of an attachment that begins or ends; a
+    failover could not take it in some."""
+    if volume.status == "in-use":
+        return AS_RECORDED
+    meaning = state_named(volume.status)
+    if meaning is None or volume.status in TAKEN:
+        words = f"volume {volume.id} is attached, but Cinder reports it as {volume.status}"
+        return ObservedPresence(Presence.UNKNOWN, words)
+    words = f"volume {volume.id} {meaning.clause} ({volume.status}), so it could not move now"
+    return ObservedPresence(Presence.PRESENT, words)

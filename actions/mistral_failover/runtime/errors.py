@@ -1,16 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How an action fails: with a stable code, a message and a remedy, never with a bare exception."""
+"""How an action fails: with a stable code, a message and a remedy, never with a bare exception.
+
+Remedies name the command by which an operator continues with a group, never the workflow
+``failover.failover`` without ``lost``: if the goal was reached, that one declares its role holders
+lost, and a planned move that returned has reached a goal. ``failover start GROUP`` declares no
+member lost, and is refused if the goal was reached.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from shlex import quote
 from typing import Any, NotRequired, TypedDict
 
 from oslo_utils import strutils
 from sqlalchemy import exc as sql
 
-from mistral_failover.cloud.errors import NO_CAUSE, cause
+from mistral_failover.cloud.errors import NO_CAUSE, NO_RIGHTS, CloudError, cause
+from mistral_failover.cloud.transport import LeaseLost
 from mistral_failover.defects import code_of, defect
+from mistral_failover.errors import CodedError
 from mistral_failover.model.errors import with_reasons
 from mistral_failover.model.text import clean
 from mistral_failover.redaction import redact
@@ -51,7 +61,7 @@ class ErrorFacts(TypedDict):
     """The seconds for which it is waited out. Without it: as long as the group allows."""
 
 
-class ActionError(Exception):
+class ActionError(CodedError):
     """A refusal or failure of an action itself. ``blocked``: it can continue only after an operator
     has helped.
 
@@ -70,10 +80,7 @@ class ActionError(Exception):
         service: str = "",
         detail: str = "",
     ) -> None:
-        super().__init__(f"{message.rstrip('.')}. {remedy}")
-        self.code = code
-        self.message = message
-        self.remedy = remedy
+        super().__init__(code, message, remedy)
         self.blocked = blocked
         self.transient = transient
         self.service = service
@@ -215,3 +222,33 @@ def _is_away(error: sql.DBAPIError) -> bool:
 def _number(error: sql.SQLAlchemyError) -> int | str | None:
     """Return the database's own number of an error: MySQL's number, or SQLite's name of it."""
     return number_of(error) or getattr(getattr(error, "orig", None), "sqlite_errorname", None)
+
+
+def start_command(group: str, lost: str | None = None) -> str:
+    """Return the command that continues to a goal that was not reached; or, if a member is
+    ``lost``, the one that declares it lost and has it fenced."""
+    said = "" if lost is None else f" --lost {quote(lost)}"
+    return f"failover start {quote(group)}{said}"
+
+
+@contextmanager
+def says_how_to_continue(group: str) -> Iterator[None]:
+    """Append to the remedy of an error of the cloud how the group's operation continues
+    afterwards."""
+    try:
+        yield
+    except CloudError as error:
+        how = ""
+        if error.blocked:
+            how = "Then failover sweep continues once it sees the change. To continue at once: "
+        elif error.code not in NO_RIGHTS and not isinstance(error, LeaseLost):  # a sweep goes on
+            how = "To continue then: "
+        if how:
+            before = error.remedy.rstrip(". ")
+            error.remedy = f"{before + '. ' if before else ''}{how}{start_command(group)}"
+        raise
+
+
+def confirm_command(group: str, member: str) -> str:
+    """Return the command by which an operator confirms that a member is fenced."""
+    return f"failover confirm-fenced {quote(group)} {quote(member)} --because '...'"

@@ -1,10 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process: its state store, engine, leases and worker threads, one set per configuration."""
+"""The process: its state store, engine, leases and worker threads, one set per configuration; and
+their release when Mistral's executor stops.
+
+An executor that gets SIGTERM calls ``ExecutorServer.stop`` and ends its process at once, whatever
+its threads are doing. Mistral has no hook for that (read in Mistral 23 and in cotyledon 2.2), so
+this wraps its methods ``start`` and ``stop``.
+"""
 
 from __future__ import annotations
 
+import functools
+import sys
 import threading
 import time
+from collections.abc import Callable
+from typing import Any
 
 from mistral_failover import defects
 from mistral_failover import settings as configuration
@@ -12,14 +22,14 @@ from mistral_failover.cloud.errors import Fate
 from mistral_failover.cloud.waits import outlives
 from mistral_failover.convergence.definitions import Definitions
 from mistral_failover.convergence.engine import Engine
-from mistral_failover.runtime import executor_stop
+from mistral_failover.errors import CodedError
 from mistral_failover.runtime.budgets import Budgets
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.lease_guard import LeaseGuard, WaitRecord
 from mistral_failover.runtime.workers import Workers
 from mistral_failover.settings import Settings
 from mistral_failover.store import schema
-from mistral_failover.store.database import Database, UnsupportedDatabase
+from mistral_failover.store.database import Database
 from mistral_failover.store.defects import DefectRecorder
 from mistral_failover.store.leases import Lease, LeaseKeeper
 
@@ -47,15 +57,12 @@ class Runtime:
             )
         self.settings = settings
         self.eager = eager
-        try:
-            self.database = Database(settings.database)
-        except UnsupportedDatabase as error:
-            raise ActionError(error.code, error.message, error.remedy) from None
+        self.database = Database(settings.database)
         try:
             schema.upgrade(self.database)
-        except schema.SchemaUnknown as error:
+        except CodedError:
             self.database.close()
-            raise ActionError("SCHEMA_UNKNOWN", error.message, error.remedy) from None
+            raise
         self.defects = DefectRecorder(self.database)
         defects.recorders.add(self.defects)
         self.definitions = Definitions()
@@ -89,6 +96,11 @@ class Runtime:
         )
 
 
+_SERVER = "mistral.executors.executor_server"
+STOP_LIMIT = 15.0
+"""Seconds that a stop waits for running work: a little longer than one call may take."""
+_TOLD = 0.5  # seconds for the results of the actions to reach the engine
+_done = False
 _runtimes: dict[Settings, Runtime] = {}
 _mutex = threading.Lock()
 _handed_back = False  # and not reopened since
@@ -100,7 +112,7 @@ def runtime() -> Runtime:
     Raises ActionError CONFIG if no state store is configured.
     """
     settings = configuration.load()
-    executor_stop.hand_back_with_the_executor(hand_back, reopen)
+    hand_back_with_the_executor(hand_back, reopen)
     with _mutex:
         found = _runtimes.get(settings)
     if found is not None:
@@ -139,3 +151,42 @@ def _record(*, handed_back: bool) -> list[Runtime]:
     with _mutex:
         _handed_back = handed_back
         return list(_runtimes.values())
+
+
+def hand_back_with_the_executor(
+    hand_back: Callable[[float], bool], reopen: Callable[[], None]
+) -> None:
+    """Make the executor of this process, if it is one, take no more messages when it stops and then
+    call ``hand_back`` with a limit in seconds, and call ``reopen`` when it starts again. Call this
+    once per process.
+
+    Messages end first: the engine answers what is handed back with the next action, and one that
+    this executor still took would be lost with its process.
+    """
+    global _done
+    module = sys.modules.get(_SERVER)
+    if _done or module is None:
+        return
+    with _mutex:
+        if _done:
+            return
+        _done = True
+        server: Any = module.ExecutorServer
+        start, stop = server.start, server.stop
+
+        @functools.wraps(stop)
+        def stopped(self: Any, *args: Any, **options: Any) -> Any:
+            try:
+                if self._rpc_server:
+                    self._rpc_server.stop()
+            finally:  # also without a broker: otherwise others wait for the leases
+                if hand_back(STOP_LIMIT):
+                    time.sleep(_TOLD)
+            return stop(self, *args, **options)
+
+        @functools.wraps(start)
+        def started(self: Any, *args: Any, **options: Any) -> Any:
+            reopen()
+            return start(self, *args, **options)
+
+        server.stop, server.start = stopped, started

@@ -6,7 +6,7 @@ from __future__ import annotations
 from mistral_failover.model.text import plain
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
-from mistral_failover.store.id_lookup import SHORTEST, Match, matches
+from mistral_failover.store.details import SHORTEST, Match, matches
 from mistral_failover.store.transaction import ProjectTransaction
 
 

@@ -9,8 +9,11 @@ at it: it keeps its lock, whose lease this process renews, and its budgets.
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +24,6 @@ from weakref import WeakValueDictionary
 from mistral_failover.convergence.records import Ready
 from mistral_failover.runtime.budgets import Budgets, Need, Queue
 from mistral_failover.runtime.errors import caught
-from mistral_failover.runtime.timers import Timers
 
 LOG = logging.getLogger(__name__)
 
@@ -35,6 +37,46 @@ it needs no thread, and then continues in another one. If the process stops, it 
 and must end. It may raise: then the node stays as it is, until a loop or a sweep finds it again."""
 Needs = Callable[[Ready], Need]
 """Says what a node needs to start. It must not raise."""
+
+
+class Timers:
+    """Calls functions later. Its thread lives while one waits, and does not keep the process."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._due: list[tuple[float, int, Callable[[], object]]] = []
+        self._numbers = itertools.count()
+        self._thread: threading.Thread | None = None
+
+    def after(self, seconds: float, function: Callable[[], object]) -> None:
+        """Call ``function`` after so many seconds, unless the process ends before. It must not
+        wait; an exception of it is logged."""
+        with self._changed:
+            entry = (time.monotonic() + max(0.0, seconds), next(self._numbers), function)
+            heapq.heappush(self._due, entry)
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="failover-timers", daemon=True)
+                thread.start()
+                self._thread = thread
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while (function := self._next()) is not None:
+            try:
+                function()
+            except Exception as error:
+                caught(error, "doing what was put off")
+
+    def _next(self) -> Callable[[], object] | None:
+        """Wait for the next function that is due; None if none waits."""
+        with self._changed:
+            while self._due:
+                left = self._due[0][0] - time.monotonic()
+                if left <= 0:
+                    return heapq.heappop(self._due)[2]
+                self._changed.wait(left)
+            self._thread = None
+            return None
 
 
 @dataclass(eq=False)

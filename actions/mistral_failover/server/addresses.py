@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mistral_failover.embedded import unix_socket
-from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.errors import CodedError
 from mistral_failover.http_server import BACKLOG
 from mistral_failover.loopback import is_loopback
 from mistral_failover.mistral.unix_transport import SCHEME, socket_of
@@ -80,12 +80,12 @@ def parse_api(text: str) -> Address | UnixSocket:
 def check_api(address: Address | UnixSocket) -> None:
     """Mistral's API has no users and no TLS here: it stays on this machine.
 
-    Raises EmbeddedError LOOPBACK_ONLY.
+    Raises CodedError LOOPBACK_ONLY.
     """
     if isinstance(address, UnixSocket):
         return
     if not address.loopback or ":" in address.host:
-        raise EmbeddedError(
+        raise CodedError(
             "LOOPBACK_ONLY",
             f"the API has no users and no TLS here, and does not listen on {address}",
             "--listen 127.0.0.1:PORT. From elsewhere: ssh -L PORT:127.0.0.1:PORT, then failover "
@@ -98,7 +98,7 @@ def check_webhook(address: Address, *, tls: bool, secret: bool) -> None:
     """Refuse a webhook that other machines can reach without TLS and a secret chosen by the
     operator.
 
-    Raises EmbeddedError TLS_AND_SECRET_NEEDED.
+    Raises CodedError TLS_AND_SECRET_NEEDED.
     """
     if address.loopback or (tls and secret):
         return
@@ -110,7 +110,7 @@ def check_webhook(address: Address, *, tls: bool, secret: bool) -> None:
         )
         if not given
     ]
-    raise EmbeddedError(
+    raise CodedError(
         "TLS_AND_SECRET_NEEDED",
         f"the webhook does not listen on {address} without {' and '.join(missing)}",
         "Make a secret with (umask 077; openssl rand -hex 32 > FILE), and give --tls-cert CERT "
@@ -120,7 +120,7 @@ def check_webhook(address: Address, *, tls: bool, secret: bool) -> None:
 
 def bound(address: Address, option: str = "") -> socket.socket:
     """Return a socket that listens there; ``option``: the command-line option of the address.
-    Raises EmbeddedError PORT_TAKEN, ADDRESS_UNUSABLE."""
+    Raises CodedError PORT_TAKEN, ADDRESS_UNUSABLE."""
     listening = socket.socket(address.family, socket.SOCK_STREAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -128,7 +128,7 @@ def bound(address: Address, option: str = "") -> socket.socket:
         listening.listen(BACKLOG)
     except OverflowError:
         listening.close()
-        raise EmbeddedError(
+        raise CodedError(
             "ADDRESS_UNUSABLE",
             (f"{address.port} is not a valid port"),
             "Choose a port from 1024 to 65535.",
@@ -148,15 +148,15 @@ def check_free(address: Address | UnixSocket, option: str = "") -> None:
         bound(address, option).close()
 
 
-def _unusable(address: Address, error: OSError, option: str) -> EmbeddedError:
+def _unusable(address: Address, error: OSError, option: str) -> CodedError:
     if error.errno == errno.EADDRINUSE:
-        return EmbeddedError(
+        return CodedError(
             "PORT_TAKEN",
             f"another process already listens on {address}",
             f"Find the process: ss -ltnp 'sport = :{address.port}'. Or choose another port"
             + (f" with {option}." if option else "."),
         )
-    return EmbeddedError(
+    return CodedError(
         "ADDRESS_UNUSABLE",
         f"cannot listen on {address}: {error.strerror}",
         "Choose an address of this machine, and a port above 1023.",

@@ -26,7 +26,7 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.doctor.rights import ROLE, lacking, listed
 from mistral_failover.embedded import access
-from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.errors import CodedError
 from mistral_failover.resources.fence import devices
 from mistral_failover.resources.offered import all_needs, unmet
 from mistral_failover.server import addresses, credential, secret, state_dir, tls
@@ -55,7 +55,7 @@ def run_checks(options: Options) -> list[StartProblem]:
     for check in (_place, _addresses, _secret, _certificate, _database, _cloud, _channel, _fences):
         try:
             found += check(options)
-        except (EmbeddedError, CloudError, ChannelError) as error:
+        except (CodedError, CloudError, ChannelError) as error:
             found.append(_grave(error))
     return found
 
@@ -98,7 +98,7 @@ def _addresses(options: Options) -> Iterator[StartProblem]:
     for check in asked:
         try:
             check()
-        except EmbeddedError as error:
+        except CodedError as error:
             yield _grave(error)
 
 
@@ -142,15 +142,15 @@ def _database(options: Options) -> Iterator[StartProblem]:
         return
     try:
         schema.check(there)
-    except schema.SchemaUnknown as unknown:
-        yield StartProblem(True, "SCHEMA_UNKNOWN", unknown.message, unknown.remedy)
+    except CodedError as unknown:
+        yield _grave(unknown)
     if skew > SKEW:
         yield _grave(clocks_differ(skew))
 
 
-def clocks_differ(skew: float) -> EmbeddedError:
+def clocks_differ(skew: float) -> CodedError:
     """The refusal of a database whose clock differs from this machine's by more than ``SKEW``."""
-    return EmbeddedError(
+    return CodedError(
         "CLOCKS_DIFFER",
         f"the clocks of the state store and of this machine differ by {skew:.1f} s",
         "Synchronize the clocks of both hosts with chrony or ntpd.",
@@ -274,5 +274,5 @@ def _fences(options: Options) -> Iterator[StartProblem]:
         )
 
 
-def _grave(error: EmbeddedError | CloudError | ChannelError) -> StartProblem:
+def _grave(error: CodedError | CloudError | ChannelError) -> StartProblem:
     return StartProblem(True, error.code, error.message, error.remedy)

@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
-from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.errors import CodedError
 from mistral_failover.lab.drill import examples
-from mistral_failover.lab.emulator.client import EmulatorClient, EmulatorError
-from mistral_failover.lab.emulator.clouds import write_clouds_yaml
+from mistral_failover.lab.emulator.client import EmulatorClient, EmulatorError, write_clouds_yaml
 
 CLOUD = "emulated"
 """Its entry in the clouds.yaml that this module writes."""
@@ -27,7 +26,7 @@ def cloud(folder: Path) -> Iterator[EmulatorClient]:
     """Run the emulated cloud of a state directory, with the example's stack and a clouds.yaml that
     this process uses, while the block lasts.
 
-    Raises EmbeddedError NO_EMULATOR.
+    Raises CodedError NO_EMULATOR.
     """
     try:
         from mistral_failover.lab.emulator.process import EmulatorDied, running
@@ -73,8 +72,8 @@ def _create_stack(client: EmulatorClient) -> None:
         client.set_latency(**times)
 
 
-def _missing(message: str) -> EmbeddedError:
-    return EmbeddedError(
+def _missing(message: str) -> CodedError:
+    return CodedError(
         "NO_EMULATOR",
         message,
         ("Run: pip install 'mistral-failover[drill]'. Otherwise see cloud/emulator.log."),

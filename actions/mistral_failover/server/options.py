@@ -11,10 +11,10 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from mistral_failover import private_files
-from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.errors import CodedError
 from mistral_failover.server.addresses import Address, UnixSocket
 from mistral_failover.settings import GROUP, Settings, list_opts
-from mistral_failover.store.database import UnsupportedDatabase, supported
+from mistral_failover.store.database import USABLE, supported
 
 _SECRETS = ("database", "command_channel")
 
@@ -51,11 +51,11 @@ class Options:
 
     @property
     def tls(self) -> tuple[Path, Path] | None:
-        """Return the certificate and its key. Raises EmbeddedError TLS_PAIR when one is missing."""
+        """Return the certificate and its key. Raises CodedError TLS_PAIR when one is missing."""
         if self.tls_cert is None and self.tls_key is None:
             return None
         if self.tls_cert is None or self.tls_key is None:
-            raise EmbeddedError(
+            raise CodedError(
                 "TLS_PAIR",
                 "--tls-cert and --tls-key belong together, but only one is given",
                 "Give both --tls-cert and --tls-key.",
@@ -64,22 +64,20 @@ class Options:
 
     @property
     def database(self) -> str:
-        """The URL of the state store. Raises EmbeddedError CONFIG for one that is not supported."""
+        """The URL of the state store. Raises CodedError CONFIG for one that is not supported."""
         if not (given := self.settings.get("database")):
             return f"sqlite:///{self.state_dir / 'failover.sqlite'}"
         try:
             supported(given)
-        except UnsupportedDatabase as error:
-            raise EmbeddedError(error.code, error.message, error.remedy) from None
         except sa.exc.ArgumentError:
-            raise _wrong("[failover] database is not a URL", UnsupportedDatabase.remedy) from None
+            raise _wrong("[failover] database is not a URL", USABLE) from None
         return given
 
 
 def read_settings(file: Path) -> dict[str, str]:
     """Return the section [failover] of a file.
 
-    Raises EmbeddedError CONFIG if the file is not readable, has an unknown option, or holds
+    Raises CodedError CONFIG if the file is not readable, has an unknown option, or holds
     passwords and is readable by other users.
     """
     try:
@@ -94,7 +92,7 @@ def read_settings(file: Path) -> dict[str, str]:
 
 
 def _section(file: Path, content: bytes) -> dict[str, str]:
-    """Return the checked section [failover] of a file's content. Raises EmbeddedError CONFIG."""
+    """Return the checked section [failover] of a file's content. Raises CodedError CONFIG."""
     parser = configparser.ConfigParser(interpolation=None)
     try:
         parser.read_string(content.decode("utf-8"))
@@ -114,7 +112,7 @@ def _section(file: Path, content: bytes) -> dict[str, str]:
 
 
 def _check(settings: Mapping[str, str]) -> None:
-    """Check that the values have their options' types. Raises EmbeddedError CONFIG."""
+    """Check that the values have their options' types. Raises CodedError CONFIG."""
     ((_, options),) = list_opts()
     for option in options:
         if option.name in settings:
@@ -136,7 +134,7 @@ def from_environment(environment: MutableMapping[str, str]) -> dict[str, str]:
 
 
 def read_url(file: Path) -> str:
-    """Read the database's URL from a file of its own. Raises EmbeddedError CONFIG."""
+    """Read the database's URL from a file of its own. Raises CodedError CONFIG."""
     try:
         return private_files.read(file, installed=True).decode("utf-8").strip()
     except private_files.NotPrivate as error:
@@ -145,9 +143,9 @@ def read_url(file: Path) -> str:
         raise _wrong(f"{file} cannot be read", "Correct --database-file.") from None
 
 
-def _open(error: private_files.NotPrivate) -> EmbeddedError:
+def _open(error: private_files.NotPrivate) -> CodedError:
     return _wrong(f"{error.message}, which may hold a password", error.remedy)
 
 
-def _wrong(message: str, remedy: str) -> EmbeddedError:
-    return EmbeddedError("CONFIG", message, remedy)
+def _wrong(message: str, remedy: str) -> CodedError:
+    return CodedError("CONFIG", message, remedy)

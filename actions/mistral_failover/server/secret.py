@@ -14,7 +14,7 @@ import secrets
 from pathlib import Path
 
 from mistral_failover import private_files
-from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.errors import CodedError
 
 TIMESTAMP, SIGNATURE = "X-Failover-Timestamp", "X-Failover-Signature"
 SHORTEST = 32
@@ -57,21 +57,21 @@ def signed(key: bytes, timestamp: str, body: bytes) -> str:
 def read(file: Path) -> Secret:
     """The secret in a file.
 
-    Raises EmbeddedError SECRET_UNREADABLE, SECRET_NOT_PRIVATE, SECRET_TOO_SHORT.
+    Raises CodedError SECRET_UNREADABLE, SECRET_NOT_PRIVATE, SECRET_TOO_SHORT.
     """
     try:
         lines = [line.strip() for line in private_files.read(file, installed=True).splitlines()]
     except private_files.NotPrivate as error:
-        raise EmbeddedError("SECRET_NOT_PRIVATE", error.message, error.remedy) from None
+        raise CodedError("SECRET_NOT_PRIVATE", error.message, error.remedy) from None
     except OSError as error:
-        raise EmbeddedError(
+        raise CodedError(
             "SECRET_UNREADABLE",
             f"the secret {file} cannot be read: {error.strerror}",
             _make_one(file),
         ) from None
     keys = [line for line in lines if line]
     if not keys or min(map(len, keys)) < SHORTEST:
-        raise EmbeddedError(
+        raise CodedError(
             "SECRET_TOO_SHORT",
             f"a secret in {file} has fewer than {SHORTEST} characters",
             _make_one(file),

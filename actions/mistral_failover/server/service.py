@@ -19,11 +19,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 import mistral_failover.workflows
 from mistral_failover.agent.systemd import Notifier
-from mistral_failover.embedded.address import known_to_actions
 from mistral_failover.embedded.background_sweep import BackgroundSweep
-from mistral_failover.embedded.errors import EmbeddedError
-from mistral_failover.embedded.server import EmbeddedMistral
+from mistral_failover.embedded.server import EmbeddedMistral, known_to_actions
 from mistral_failover.embedded.settings import LOCAL_HTTP
+from mistral_failover.errors import CodedError
 from mistral_failover.lab.emulator.client import EmulatorClient, EmulatorError
 from mistral_failover.metrics.families import Numbers
 from mistral_failover.metrics.numbers import of_server
@@ -110,7 +109,7 @@ def serve(
 ) -> None:
     """Run a server until ``ended`` is set. ``told`` is called once it is ready.
 
-    Raises EmbeddedError with what keeps it from starting; CloudError where the credential does;
+    Raises CodedError with what keeps it from starting; CloudError where the credential does;
     MistralError where the Mistral that just started does not answer.
     """
     notifier = Notifier()
@@ -187,7 +186,7 @@ def _mistral(options: Options) -> EmbeddedMistral:
     """Mistral's own state belongs to this server alone: Mistral keeps its next steps in threads, so
     no other process could continue. What must continue is in the state store."""
     if not options.cloud:
-        raise EmbeddedError(
+        raise CodedError(
             "NO_CLOUD",
             "no cloud is configured",
             "Give --os-cloud with an entry of clouds.yaml, or --emulated.",
@@ -214,7 +213,7 @@ def _mistral(options: Options) -> EmbeddedMistral:
 
 def _metrics(stack: ExitStack, options: Options) -> str | None:
     """Serve the metrics of the server's project, or of the state store, on loopback. Raises
-    EmbeddedError PORT_TAKEN."""
+    CodedError PORT_TAKEN."""
     port, everything = options.metrics_port, options.metrics_of_all_projects
     if port is None:
         return None
@@ -231,14 +230,14 @@ def _metrics(stack: ExitStack, options: Options) -> str | None:
 
 
 def _store() -> process.Runtime:
-    """The state store, with its tables. Raises EmbeddedError DATABASE, CONFIG, CLOCKS_DIFFER."""
+    """The state store, with its tables. Raises CodedError DATABASE, CONFIG, CLOCKS_DIFFER."""
     try:
         found = process.runtime()
         skew = found.database.skew()
-    except ActionError as error:
-        raise EmbeddedError(error.code, error.message, error.remedy) from None
+    except CodedError:
+        raise
     except Exception as error:
-        raise EmbeddedError(
+        raise CodedError(
             "DATABASE",
             f"the state store is not usable: {type(error).__name__}",
             "Check its URL and that its server runs: failover server --check.",

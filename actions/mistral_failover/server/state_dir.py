@@ -14,7 +14,7 @@ from typing import Any
 
 from mistral_failover import private_files
 from mistral_failover.embedded.access import make_private
-from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.errors import CodedError
 from mistral_failover.model.documents import load_json
 
 _LOCK = "server.lock"
@@ -27,14 +27,14 @@ SERVER_FILE = "server.json"
 def claimed(folder: Path) -> Iterator[None]:
     """Hold a state directory for one server; create it if it is missing.
 
-    Raises EmbeddedError STATE_DIR_UNUSABLE, STATE_DIR_OPEN, STATE_DIR_IN_USE.
+    Raises CodedError STATE_DIR_UNUSABLE, STATE_DIR_OPEN, STATE_DIR_IN_USE.
     """
     try:
         make_private(folder)
         # flock, not a pid file: the kernel releases it with a killed process.
         lock = os.fdopen(private_files.open_in_place(folder / _LOCK, os.O_WRONLY | os.O_CREAT), "w")
     except private_files.NotPrivate as error:
-        raise EmbeddedError("STATE_DIR_UNUSABLE", error.message, error.remedy) from None
+        raise CodedError("STATE_DIR_UNUSABLE", error.message, error.remedy) from None
     except OSError as error:
         raise _unusable(folder, error.strerror) from None
     with lock:
@@ -48,7 +48,7 @@ def claimed(folder: Path) -> Iterator[None]:
 def check_free(folder: Path) -> None:
     """Check that a server could use this existing state directory; leave nothing in it.
 
-    Raises EmbeddedError as :func:`claimed`.
+    Raises CodedError as :func:`claimed`.
     """
     try:
         taken = _in_use(folder)
@@ -91,16 +91,16 @@ def _in_use(folder: Path) -> bool:
     return False
 
 
-def _unusable(folder: Path, why: str | None) -> EmbeddedError:
-    return EmbeddedError(
+def _unusable(folder: Path, why: str | None) -> CodedError:
+    return CodedError(
         "STATE_DIR_UNUSABLE",
         f"the state directory {folder} is not writable: {why}",
         "Name another one with --state-dir, or give this one to the server's user.",
     )
 
 
-def _taken(folder: Path) -> EmbeddedError:
-    return EmbeddedError(
+def _taken(folder: Path) -> CodedError:
+    return CodedError(
         "STATE_DIR_IN_USE",
         f"another failover server runs on {folder}",
         "Stop that server, or name another --state-dir.",

@@ -7,13 +7,13 @@ import ssl
 from pathlib import Path
 
 from mistral_failover import private_files
-from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.errors import CodedError
 
 
 def context(certificate: Path, key: Path) -> ssl.SSLContext:
     """Return the TLS context of the webhook, for version 1.2 or later.
 
-    Raises EmbeddedError TLS_PAIR, TLS_KEY_OPEN.
+    Raises CodedError TLS_PAIR, TLS_KEY_OPEN.
     """
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     made.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -22,9 +22,9 @@ def context(certificate: Path, key: Path) -> ssl.SSLContext:
             # The file that was checked, whatever its name leads to now.
             made.load_cert_chain(certificate, f"/proc/self/fd/{stream.fileno()}")
     except private_files.NotPrivate as error:
-        raise EmbeddedError("TLS_KEY_OPEN", error.message, error.remedy) from None
+        raise CodedError("TLS_KEY_OPEN", error.message, error.remedy) from None
     except (OSError, ssl.SSLError) as error:
-        raise EmbeddedError(
+        raise CodedError(
             "TLS_PAIR",
             f"{certificate} and {key} are not a certificate and its key: {_reason(error)}",
             "Give PEM files that belong together and that the server's user may read.",

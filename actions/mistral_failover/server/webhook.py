@@ -18,11 +18,11 @@ from typing import Any, Self
 from mistral_failover.http_server import (
     SLOWEST,
     HttpServer,
+    RefusalLog,
     Refused,
     Request,
     Response,
 )
-from mistral_failover.refusals import RefusalLog
 from mistral_failover.server.receiver import PATH, AlarmReceiver, Delivery
 
 LOG = logging.getLogger(__name__)

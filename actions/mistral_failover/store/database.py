@@ -24,6 +24,7 @@ from sqlalchemy.pool import StaticPool
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
+from mistral_failover.errors import CodedError
 from mistral_failover.store import counters, hooks, project_scope
 from mistral_failover.store.project_scope import Scope
 from mistral_failover.store.transaction import ProjectTransaction, SqlTransaction
@@ -60,30 +61,24 @@ READ_ONLY = frozenset({1047, 1290, 1792, 1836})
 another server, while connections that exist stay at the old one. So such a refusal counts as a
 lost connection, and nothing of the transaction was done."""
 _SUPPORTED = frozenset({"sqlite", "mysql", "mariadb"})
-
-
-class UnsupportedDatabase(ValueError):
-    """The URL names a database that is not supported for the state store."""
-
-    code = "CONFIG"
-    remedy = (
-        "Use SQLite, sqlite:////FOLDER/failover.sqlite, or MySQL or MariaDB, "
-        "mysql+pymysql://USER:PASSWORD@HOST/NAME."
-    )
-
-    def __init__(self, kind: str) -> None:
-        self.message = f"[failover] database names {kind}, which is not supported"
-        super().__init__(f"{self.message}. {self.remedy}")
+USABLE = (
+    "Use SQLite, sqlite:////FOLDER/failover.sqlite, or MySQL or MariaDB, "
+    "mysql+pymysql://USER:PASSWORD@HOST/NAME."
+)
+"""The remedy for a URL that cannot be that of a state store."""
 
 
 def supported(url: str) -> sa.URL:
     """Return the parsed URL of a state database; imports no driver.
 
-    Raises UnsupportedDatabase; SQLAlchemy's ArgumentError for a text that is no URL.
+    Raises CodedError CONFIG for another kind of database; SQLAlchemy's ArgumentError for a text
+    that is no URL.
     """
     found = sa.engine.make_url(url)
     if found.get_backend_name() not in _SUPPORTED:
-        raise UnsupportedDatabase(found.get_backend_name())
+        kind = found.get_backend_name()
+        message = f"[failover] database names {kind}, which is not supported"
+        raise CodedError("CONFIG", message, USABLE)
     return found
 
 

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Details of one object for people: its operations, deferrals, traversals, locks. Each function
-runs in one transaction. Times are seconds since the epoch."""
+"""One object for people: found by its id or the beginning of one, with its operations, deferrals,
+traversals, locks. Each function runs in one transaction. Times are seconds since the epoch."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, TypedDict
 
 import sqlalchemy as sa
@@ -12,7 +14,17 @@ import sqlalchemy as sa
 from mistral_failover.convergence.records import JournalKind, OperationStatus
 from mistral_failover.model.types import Verb
 from mistral_failover.store.session import ProjectSession
-from mistral_failover.store.tables import groups, journal, nodes, operations, resources, traversals
+from mistral_failover.store.tables import (
+    goals,
+    groups,
+    incidents,
+    journal,
+    nodes,
+    operations,
+    plans,
+    resources,
+    traversals,
+)
 from mistral_failover.store.views import OperationRow
 
 LOCKS_BROKEN = (JournalKind.STEAL, JournalKind.BROKEN)
@@ -271,3 +283,69 @@ def made_at(tx: ProjectSession, group_id: str) -> dict[str, float]:
         .group_by(operations.c.resource_id)
     )
     return {row[0]: row[1] for row in tx.connection.execute(query)}
+
+
+SHORTEST = 8
+"""The minimum number of digits of an id."""
+CANDIDATES = 6
+"""The maximum number of matches of one kind."""
+_BEGINNING = re.compile(rf"[0-9a-f-]{{{SHORTEST},}}")
+
+
+@dataclass(frozen=True)
+class Match:
+    """An object with the id. ``kind``: incident, traversal, goal, operation, resource or plan.
+    ``group_id`` and ``group`` are None for an incident of an unknown group."""
+
+    kind: str
+    id: str
+    group_id: str | None
+    group: str | None
+
+
+def matches(
+    tx: ProjectSession, said: str, group: str | None = None, kind: str | None = None
+) -> list[Match]:
+    """Return the project's objects with this id. Also accept the beginning of an id with at least
+    :data:`SHORTEST` digits. If an id matches completely, matches by beginning are left out.
+    ``group`` and ``kind`` restrict the search."""
+    tables = {
+        "incident": incidents.c.id,
+        "traversal": traversals.c.id,
+        "goal": goals.c.version,
+        "operation": operations.c.key,
+        "resource": resources.c.id,
+        "plan": plans.c.id,
+    }
+    whole: list[Match] = []
+    begun: list[Match] = []
+    for name, column in tables.items():
+        if kind in (None, name):
+            whole += _found(tx, name, column, column == said, group)
+            if _BEGINNING.fullmatch(said):
+                like = column.like(f"{said}%")
+                begun += _found(tx, name, column, like, group)
+    return whole or begun
+
+
+def _found(
+    tx: ProjectSession,
+    kind: str,
+    column: sa.Column[str],
+    fits: sa.ColumnElement[bool],
+    group: str | None,
+) -> list[Match]:
+    table = column.table
+    project = table.c.project_id if kind == "incident" else groups.c.project_id
+    query = (
+        sa.select(column, groups.c.id, groups.c.name)
+        .select_from(
+            table.join(groups, groups.c.id == table.c.group_id, isouter=kind == "incident")
+        )
+        .where(fits, project == tx.project_id)
+        .order_by(column, groups.c.name)
+        .limit(CANDIDATES)
+    )
+    if group is not None:
+        query = query.where(groups.c.name == group)
+    return [Match(kind, *row) for row in tx.connection.execute(query)]

@@ -166,7 +166,7 @@ def _forget(tx: ProjectSession, group_id: str, version: str, spared: Set[str]) -
 
 def _last_of_a_name(tx: ProjectSession, group_id: str) -> set[str]:
     """Return the records that are the only trace of what was behind a resource, because its present
-    record has nothing yet (``store.attached_volumes``)."""
+    record has nothing yet (``views.attached_volumes``)."""
     rows = tx.connection.execute(
         sa.select(resources.c.id, resources.c.name, _gone().label("gone"), resources.c.physical_id)
         .where(resources.c.group_id == group_id)

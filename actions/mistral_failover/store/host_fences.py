@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fences of compute hosts: one process at a time fences a host, and the others use its proof.
+And the clients of volumes that a storage fence has blocked, until the block is lifted.
 
-Each function runs in one transaction. Times are seconds by the database's clock. A host belongs to
-the cloud and not to a project, so these functions take none; only code with the operator's
-configuration calls them.
+Each function runs in one transaction. Times are seconds by the database's clock. A host and a
+client belong to the cloud and not to a project, so these functions take none; only code with the
+operator's configuration calls them.
 """
 
 from __future__ import annotations
@@ -219,3 +220,47 @@ def _held(held: Claim) -> sa.Update:
         host_fences.c.token == held.token,
         host_fences.c.owner.is_not(None),
     )
+
+
+@dataclass(frozen=True)
+class BlockedClient:
+    """A client on the storage's blocklist. ``blocked_at``: right before it was put there, in
+    seconds by the database's clock; never before a fence of a host that began earlier, whatever the
+    clock says. ``number``: the order of blocks, traversals and reports."""
+
+    client: str
+    volume_id: str
+    blocked_at: float
+    number: int
+
+
+def record_blocked(tx: Session, client: str, volume_id: str) -> None:
+    """Record that a client of a volume is about to be blocked, perhaps once more."""
+    began = tx.connection.execute(sa.select(sa.func.max(host_fences.c.claimed_at))).scalar()
+    blocked_at = max(tx.now(), began or 0.0)
+    values = {"volume_id": volume_id, "blocked_at": blocked_at, "number": tx.number()}
+    again = blocked_clients.update().where(blocked_clients.c.client == client)
+    if not tx.changed(again.values(**values)):
+        tx.insert(blocked_clients, client=client, **values)
+
+
+def all_blocked(tx: Session) -> list[BlockedClient]:
+    """Return all that are blocked."""
+    query = sa.select(blocked_clients).order_by(blocked_clients.c.client)
+    return [BlockedClient(**row) for row in tx.connection.execute(query).mappings()]
+
+
+def blocked_since(tx: Session, traversal_id: str) -> list[BlockedClient]:
+    """Return those that were blocked after a traversal began, or after its host was first reported
+    lost, if that report started it; whatever the clock says; none for an unknown traversal."""
+    began = beginning_of(tx, traversal_id)
+    return [each for each in all_blocked(tx) if began is not None and began.number < each.number]
+
+
+def forget_blocked(tx: Session, lifted: BlockedClient) -> bool:
+    """Forget a client whose block was lifted. Return False if it was blocked again meanwhile."""
+    same = sa.and_(
+        blocked_clients.c.client == lifted.client,
+        blocked_clients.c.blocked_at == lifted.blocked_at,
+    )
+    return tx.execute(blocked_clients.delete().where(same)) > 0

@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
+from mistral_failover.errors import CodedError
 from mistral_failover.store.database import Database, bounded
 
 VERSION_TABLE = "failover_schema"
@@ -31,24 +32,11 @@ _STATEMENT = 3600.0  # seconds for one statement, which may rewrite a large tabl
 _mutex = threading.Lock()  # alembic keeps the running migration in a global
 
 
-class SchemaUnknown(Exception):
-    """The tables are of another version: a later one, or one from before the first release."""
-
-    remedy = (
-        "Install the version that the other hosts have. If this store is of an unreleased version: "
-        "start with a new one."
-    )
-
-    def __init__(self, revision: str) -> None:
-        self.message = f"this version does not know the schema of the state store, {revision}"
-        super().__init__(f"{self.message}. {self.remedy}")
-
-
 def upgrade(database: Database) -> None:
     """Create or upgrade the tables. Do nothing if they are up to date.
 
-    Several processes may call this at once: they take turns. Raises SchemaUnknown; TimeoutError if
-    another process does not finish.
+    Several processes may call this at once: they take turns. Raises CodedError as `check`;
+    TimeoutError if another process does not finish.
     """
     if revisions(database)[0] == head():
         return
@@ -59,11 +47,17 @@ def upgrade(database: Database) -> None:
 
 def check(revision: str | None) -> None:
     """Check that this version can upgrade tables of a revision; None: there are none yet. Raises
-    SchemaUnknown."""
+    CodedError SCHEMA_UNKNOWN if they are of another version: a later one, or one from before the
+    first release."""
     scripts = ScriptDirectory(str(_SCRIPTS))
     known = {each.revision for each in scripts.walk_revisions()}
     if revision is not None and revision not in known:
-        raise SchemaUnknown(revision)
+        raise CodedError(
+            "SCHEMA_UNKNOWN",
+            f"this version does not know the schema of the state store, {revision}",
+            "Install the version that the other hosts have. If this store is of an unreleased "
+            "version: start with a new one.",
+        )
 
 
 def revisions(database: Database) -> tuple[str | None, str]:

@@ -33,8 +33,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from mistral_failover.http_server import RefusalLog
 from mistral_failover.loopback import foreign
-from mistral_failover.refusals import RefusalLog
 
 _REFUSALS = RefusalLog(logging.getLogger(__name__), "The web page")
 LASTS = 12 * 3600.0

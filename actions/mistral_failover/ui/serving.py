@@ -15,9 +15,8 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from mistral_failover.http_server import ANSWER, BACKLOG, Gone, Listener, Places
+from mistral_failover.http_server import ANSWER, BACKLOG, Gone, Listener, Places, RefusalLog
 from mistral_failover.loopback import require_loopback
-from mistral_failover.refusals import RefusalLog
 from mistral_failover.ui.access import LoginSessions
 from mistral_failover.ui.action_client import ActionClient
 from mistral_failover.ui.app import application

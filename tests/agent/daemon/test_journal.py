@@ -12,7 +12,7 @@ import pytest
 
 from mistral_failover.agent.daemon import journal_file
 from mistral_failover.agent.daemon.journal import KEPT, Journal, ProcessIdentity
-from mistral_failover.agent.daemon.journal_file import JournalError
+from mistral_failover.errors import CodedError
 
 PROCESS = ProcessIdentity(4711, 99, "a-boot")
 
@@ -57,7 +57,7 @@ def test_everything_is_there_after_a_crash(journal, tmp_path):
 
 
 def test_one_agent_at_a_time_has_it(journal, tmp_path):
-    with pytest.raises(JournalError) as raised:
+    with pytest.raises(CodedError) as raised:
         Journal(tmp_path / "journal")
     assert raised.value.code == "JOURNAL_HELD"
     journal.close()
@@ -96,7 +96,7 @@ def test_who_looks_leaves_nothing_in_the_agents_way(journal, tmp_path):
 def test_a_folder_that_others_may_look_into_is_refused(journal, tmp_path):
     journal.close()
     (tmp_path / "journal").chmod(0o750)
-    with pytest.raises(JournalError) as raised:
+    with pytest.raises(CodedError) as raised:
         Journal(tmp_path / "journal")
     assert raised.value.code == "JOURNAL"
     assert raised.value.remedy == f"Run: chmod 700 {tmp_path / 'journal'}"
@@ -108,7 +108,7 @@ def test_an_agent_reads_it_even_where_there_is_no_space_to_share_it(journal, tmp
     (tmp_path / "journal" / "journal.sqlite-shm").mkdir()  # as little use as on a full disk
     with Journal(tmp_path / "journal") as agent:
         assert agent.find(1, "key-1").state == "started"
-    with pytest.raises(JournalError):
+    with pytest.raises(CodedError):
         Journal(tmp_path / "journal", hold=False)
 
 
@@ -214,13 +214,13 @@ def test_a_journal_of_a_later_version_is_refused(journal, tmp_path):
     with sqlite3.connect(tmp_path / "journal" / "journal.sqlite") as db:
         db.execute("PRAGMA user_version = 99")
     db.close()
-    with pytest.raises(JournalError, match="version 99"):
+    with pytest.raises(CodedError, match="version 99"):
         Journal(tmp_path / "journal")
 
 
 def test_a_place_that_can_not_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(JournalError) as raised:
+    with pytest.raises(CodedError) as raised:
         Journal(tmp_path / "file" / "journal")
     assert raised.value.code == "JOURNAL"
 
@@ -229,7 +229,7 @@ def test_what_is_no_journal_is_refused_and_can_be_opened_once_it_is_gone(tmp_pat
     folder = tmp_path / "journal"
     folder.mkdir(mode=0o700)
     (folder / "journal.sqlite").write_text("not a database, and long enough to look like none" * 9)
-    with pytest.raises(JournalError):
+    with pytest.raises(CodedError):
         Journal(folder)
     (folder / "journal.sqlite").unlink()
     Journal(folder).close()

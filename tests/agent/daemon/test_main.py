@@ -219,7 +219,7 @@ from mistral_failover.agent.daemon.main import main
 import kombu.transport.pyamqp
 code = main(["--config", {str(node.file)!r}, "check"])
 rooms = {{name.split(".")[1] for name in sys.modules if name.startswith("mistral_failover.")}}
-known = {{"agent", "model", "fault_points", "private_files", "defects", "redaction"}}
+known = {{"agent", "model", "fault_points", "private_files", "defects", "errors", "redaction"}}
 assert rooms <= known, rooms
 sys.exit(code)
 """

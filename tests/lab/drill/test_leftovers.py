@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.lab.drill.audit import State, at_rest, audit
-from mistral_failover.lab.drill.leaked_secrets import Secrets, password_of
+from mistral_failover.lab.drill.audit import Secrets, State, at_rest, audit, password_of
 from mistral_failover.lab.drill.scene import Scene
 
 TOKEN = "gAAAAABk-0123456789abcdefghijklmnopqrstuvwxyz"

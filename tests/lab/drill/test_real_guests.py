@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from mistral_failover.agent.daemon.journal import Journal
-from mistral_failover.lab.drill import application, guest_audit
+from mistral_failover.lab.drill import application, audit
 from mistral_failover.lab.drill.agent_files import JOURNAL
 from mistral_failover.lab.drill.audit import Violation
 from mistral_failover.lab.drill.guest import Guest, Volumes
@@ -52,7 +52,7 @@ def written(volumes: Volumes) -> list[str]:
 
 
 def seen(volumes: Volumes, *disks: Path) -> list[Violation]:
-    return list(guest_audit.violations(disks, volumes, []))
+    return list(audit.guest_violations(disks, volumes, []))
 
 
 # -- processes

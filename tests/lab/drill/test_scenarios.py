@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from mistral_failover.cli.drill import FAULTS, RECOVERABLE
-from mistral_failover.lab.drill import active_active, examples
+from mistral_failover.lab.drill import examples, run
 from mistral_failover.lab.drill.scenarios import SCENARIOS, replicated, server_may_go
 from mistral_failover.model.group import parse_group
 
@@ -16,8 +16,8 @@ def test_the_command_line_offers_every_story() -> None:
 
 
 def test_the_command_line_offers_active_active_with_what_a_member_comes_back_from() -> None:
-    assert RECOVERABLE == active_active.FAULTS
-    assert set(active_active.FAULTS) < set(SCENARIOS)
+    assert RECOVERABLE == run.FAULTS
+    assert set(run.FAULTS) < set(SCENARIOS)
 
 
 @pytest.mark.parametrize("volumes", [1, 3])

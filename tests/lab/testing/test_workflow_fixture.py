@@ -7,7 +7,7 @@ import traceback
 import pytest
 from mistral_lib.actions import Result
 
-from mistral_failover.embedded.errors import EmbeddedError
+from mistral_failover.errors import CodedError
 from mistral_failover.lab.testing.engine import TestEngine
 from mistral_failover.lab.testing.workflows import Workflows
 
@@ -84,14 +84,14 @@ def test_files_and_directories_are_loaded(workflow, tmp_path):
 
 
 def test_a_bad_workflow_is_refused_with_the_reason(workflow):
-    with pytest.raises(EmbeddedError) as caught:
+    with pytest.raises(CodedError) as caught:
         workflow.load(TWO.replace("on-success: second", "on-success: nowhere"))
     assert caught.value.code == "WORKFLOW_INVALID"
     assert "nowhere" in caught.value.message
 
 
 def test_a_workflow_that_breaks_the_language_is_refused_in_one_line(workflow):
-    with pytest.raises(EmbeddedError) as caught:
+    with pytest.raises(CodedError) as caught:
         workflow.load(TWO.replace("on-success: second", "on-sucess: second"))
 
     assert "on-sucess" in caught.value.message

@@ -37,7 +37,8 @@ def test_where_nothing_speaks_against_a_plan_only_the_missing_standby_is_told(gr
 
 
 @pytest.mark.parametrize(
-    ("status", "code"), [("error", "VOLUME_ERROR"), ("detaching", "VOLUME_STUCK")]
+    ("status", "code"),
+    [("error", "VOLUME_ERROR"), ("detaching", "VOLUME_BUSY"), ("backing-up", "VOLUME_BUSY")],
 )
 def test_a_volume_in_trouble_is_told(group: Any, status: str, code: str) -> None:
     Operator(group.cloud).set_volume(volume(group), status)

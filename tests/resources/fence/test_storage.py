@@ -20,7 +20,7 @@ from mistral_failover.model.group import parse_group
 from mistral_failover.resources.fence import power
 from mistral_failover.resources.fence.rung import Examined
 from mistral_failover.resources.fence.storage import Storage
-from mistral_failover.store import blocked_clients
+from mistral_failover.store import host_fences
 from support.emulated import Pair
 from support.fencing import PROJECT, Fencing, clouds_of_an_operator, private, since
 from support.storage import STANDBY, SUSPECT, Stored, changes
@@ -238,7 +238,7 @@ def test_a_client_on_the_blocklist_is_proven_blocked_only_if_its_entry_outlasts_
     assert changes(stored) == asked
     if not unproven:
         assert remaining(stored) > 365 * DAY
-    recorded = stored.fencing.runtime.database.reading(blocked_clients.everywhere)
+    recorded = stored.fencing.runtime.database.reading(host_fences.all_blocked)
     assert [each.client for each in recorded] == [SUSPECT], "before the entry was touched"
 
 

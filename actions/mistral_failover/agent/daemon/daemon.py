@@ -49,7 +49,7 @@ class Agent:
         """Serve until ``stop``; then hand back commands that have not begun, and let running ones
         end in time.
 
-        Raises JournalError if another agent has the journal or it cannot be opened; sqlite3.Error
+        Raises CodedError if another agent has the journal or it cannot be opened; sqlite3.Error
         if it cannot be read.
         """
         config = self._config

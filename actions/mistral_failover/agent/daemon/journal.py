@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from mistral_failover.agent.daemon.journal_file import (
-    JournalError,
     hold_folder,
     is_folder_held,
     make_folder,
     open_file,
     unusable,
 )
+from mistral_failover.errors import CodedError
 from mistral_failover.model.documents import load_json
 
 KEPT = 1000
@@ -112,7 +112,7 @@ class Journal:
     def __init__(self, folder: Path, *, hold: bool = True, safe: bool = True) -> None:
         """Open the journal, and create it if it is missing. ``hold``: as the agent, of which only
         one may run; commands that read or settle need not. ``safe``: what is written survives a
-        loss of power; an emulated one needs not survive a real one. Raises `JournalError`."""
+        loss of power; an emulated one needs not survive a real one. Raises `CodedError`."""
         self._folder = folder
         self._safe = safe
         self._lock = threading.RLock()
@@ -125,7 +125,7 @@ class Journal:
         except (OSError, sqlite3.Error) as error:
             self._release()
             raise unusable(folder, error) from None
-        except JournalError:
+        except CodedError:
             self._release()
             raise
 

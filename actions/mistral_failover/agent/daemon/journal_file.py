@@ -11,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 from mistral_failover import private_files
+from mistral_failover.errors import CodedError
 
 SCHEMA = 1
 LOOKING = 1.0
@@ -52,19 +53,9 @@ CREATE TABLE depositions (
 """
 
 
-class JournalError(Exception):
-    """The journal is not usable. ``code``: JOURNAL_HELD (another agent has it) or JOURNAL."""
-
-    def __init__(self, code: str, message: str, remedy: str) -> None:
-        self.code = code
-        self.message = message
-        self.remedy = remedy
-        super().__init__(f"{code}: {message}. {remedy}")
-
-
-def unusable(folder: Path, error: Exception) -> JournalError:
+def unusable(folder: Path, error: Exception) -> CodedError:
     """Return the error for a failure of the disk or of SQLite."""
-    return JournalError(
+    return CodedError(
         "JOURNAL",
         f"the journal in {folder} is not usable: {error}",
         "Check that the folder is writable and has free space.",
@@ -72,14 +63,14 @@ def unusable(folder: Path, error: Exception) -> JournalError:
 
 
 def make_folder(folder: Path) -> None:
-    """Make sure that the folder exists and that no other user may read it. Raises `JournalError`,
+    """Make sure that the folder exists and that no other user may read it. Raises `CodedError`,
     OSError."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         private_files.check_directory(folder)
     except private_files.NotPrivate as error:
         # Its mode is not changed here: the file may name a shared folder, such as /var/lib.
-        raise JournalError(
+        raise CodedError(
             "JOURNAL",
             f"{error.message}; it holds arguments and outputs",
             error.remedy,
@@ -87,7 +78,7 @@ def make_folder(folder: Path) -> None:
 
 
 def hold_folder(folder: Path) -> int:
-    """Be the only agent of a folder for as long as the descriptor is open. Raises `JournalError`,
+    """Be the only agent of a folder for as long as the descriptor is open. Raises `CodedError`,
     OSError."""
     descriptor = _open(folder / "lock", os.O_RDWR | os.O_CREAT)
     deadline = time.monotonic() + LOOKING
@@ -99,7 +90,7 @@ def hold_folder(folder: Path) -> int:
                 time.sleep(0.02)
                 continue
             os.close(descriptor)
-            raise JournalError(
+            raise CodedError(
                 "JOURNAL_HELD",
                 f"another agent has the journal in {folder}",
                 "Run only one agent, or give each its own folder.",
@@ -108,7 +99,7 @@ def hold_folder(folder: Path) -> int:
 
 
 def is_folder_held(folder: Path) -> bool:
-    """Return whether an agent holds a folder. Raises `JournalError`, OSError."""
+    """Return whether an agent holds a folder. Raises `CodedError`, OSError."""
     try:
         descriptor = _open(folder / "lock", os.O_RDONLY)
     except FileNotFoundError:
@@ -132,7 +123,7 @@ def has_file(folder: Path) -> bool:
 def open_file(folder: Path, *, alone: bool = False, safe: bool = True) -> sqlite3.Connection:
     """Open the journal in a folder; create it if it is missing. ``alone``: without the file that it
     would share with other processes, which takes space; they cannot use the journal in the
-    meantime. ``safe``: what is committed survives a loss of power. Raises `JournalError`,
+    meantime. ``safe``: what is committed survives a loss of power. Raises `CodedError`,
     sqlite3.Error."""
     path = folder / _FILE
     os.close(_open(path, os.O_RDWR | os.O_CREAT))
@@ -155,7 +146,7 @@ def open_file(folder: Path, *, alone: bool = False, safe: bool = True) -> sqlite
         raise
     if version not in (0, SCHEMA):
         db.close()
-        raise JournalError(
+        raise CodedError(
             "JOURNAL",
             f"the journal {path} has version {version}, but this agent supports version {SCHEMA}",
             "Install the agent version that wrote it, or a later one.",
@@ -167,4 +158,4 @@ def _open(file: Path, flags: int) -> int:
     try:
         return private_files.open_in_place(file, flags)
     except private_files.NotPrivate as error:
-        raise JournalError("JOURNAL", error.message, error.remedy) from None
+        raise CodedError("JOURNAL", error.message, error.remedy) from None

@@ -21,9 +21,10 @@ from mistral_failover.agent.daemon import config as configuration
 from mistral_failover.agent.daemon.config_reader import ConfigError
 from mistral_failover.agent.daemon.daemon import Agent
 from mistral_failover.agent.daemon.journal import Journal, JournalEntry
-from mistral_failover.agent.daemon.journal_file import JournalError, has_file, unusable
+from mistral_failover.agent.daemon.journal_file import has_file, unusable
 from mistral_failover.agent.daemon.settings import AgentConfig
 from mistral_failover.agent.systemd import Notifier, clock_is_set, log_to_stderr
+from mistral_failover.errors import CodedError
 from mistral_failover.model.text import clean
 
 DESCRIPTION = """The agent on a server: carries out the commands that its file allows, each once.
@@ -44,11 +45,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     try:
         return int(options.run(config, options))
-    except JournalError as error:
-        _say(str(error))
+    except CodedError as error:
+        _say(f"{error.code}: {error}")
         return 1
     except sqlite3.Error as error:
-        _say(str(unusable(config.journal, error)))
+        broken = unusable(config.journal, error)
+        _say(f"{broken.code}: {broken}")
         return 1
 
 
@@ -234,7 +236,7 @@ def _settle(config: AgentConfig, options: argparse.Namespace) -> int:
 
 def _opened(config: AgentConfig) -> Journal:
     if not has_file(config.journal):
-        raise JournalError(
+        raise CodedError(
             "JOURNAL",
             f"{config.journal} holds no journal",
             "Start the agent first: systemctl start failover-agent",

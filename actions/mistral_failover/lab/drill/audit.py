@@ -8,16 +8,22 @@ is checked, and that no call to the cloud starts under an old token.
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote, urlsplit
 
 import sqlalchemy as sa
 
+from mistral_failover.agent.daemon.journal import Journal, JournalEntry
 from mistral_failover.convergence.records import Action, Status, TraversalStatus
-from mistral_failover.lab.drill.leaked_secrets import Secrets, contents
+from mistral_failover.lab.drill import application
+from mistral_failover.lab.drill.agent_files import JOURNAL
+from mistral_failover.lab.drill.guest import Volumes
 from mistral_failover.model.types import Verb
 from mistral_failover.runtime.lease_guard import request_id
 from mistral_failover.store.database import Database
@@ -33,6 +39,10 @@ from mistral_failover.store.tables import (
 from mistral_failover.store.transaction import SqlTransaction
 
 AT_REST = ("COMPLETE", "FAILED", "BLOCKED")
+_TOKEN_LIKE = re.compile(rb"gAAAA[\w-]{20,}")
+SHORTEST_SECRET = 6
+"""The minimum length of a secret to look for; a shorter one occurs in any text by chance."""
+_ALL = 10_000  # entries of an agent's journal
 
 
 @dataclass(frozen=True)
@@ -44,6 +54,42 @@ class Violation:
 
     def __str__(self) -> str:
         return f"invariant {self.invariant}: {self.seen}"
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """The secrets that must not be found.
+
+    ``token_hashes``: the SHA-256 of each of Keystone's tokens, whose texts are not kept. ``named``:
+    further secrets by name, as ``{"the broker's password": "..."}``.
+    """
+
+    token_hashes: frozenset[str] = frozenset()
+    named: Mapping[str, str] = field(default_factory=dict)
+
+    def within(self, content: bytes) -> Iterator[str]:
+        """Return the names of the secrets in a text, as they are or in the form of a URL."""
+        for found in set(_TOKEN_LIKE.findall(content)):
+            if hashlib.sha256(found).hexdigest() in self.token_hashes:
+                yield "a token"
+        for what, secret in self.named.items():
+            forms = {secret.encode(), quote(secret, safe="").encode()}
+            if len(secret) >= SHORTEST_SECRET and any(form in content for form in forms):
+                yield what
+
+
+def password_of(address: str) -> str:
+    """Return the password in a URL; empty if there is none."""
+    return unquote(urlsplit(address).password or "")
+
+
+def contents(files: Iterable[Path]) -> Iterator[tuple[str, bytes]]:
+    """Return the content of files by their names; a file that no longer exists is empty."""
+    for path in files:
+        try:
+            yield path.name, path.read_bytes()
+        except FileNotFoundError:
+            continue
 
 
 @dataclass(frozen=True)
@@ -356,3 +402,79 @@ def _holders(
         else:
             continue
         yield event["volume"], set(held[event["volume"]]), event
+
+
+def guest_violations(
+    disks: Sequence[Path], volumes: Volumes, torn: Iterable[str]
+) -> Iterator[Violation]:
+    """Return every violation. ``disks``: the guests' folders; ``torn``: the processes that used a
+    volume when it was detached."""
+    for told in torn:
+        yield Violation(2, told)
+    for volume in sorted(path.name for path in volumes.folder.glob("*")):
+        journal = volumes.content(volume) / application.JOURNAL
+        yield from two_writers(f"volume {volume}", [journal])
+    own = [disk / "own" / application.JOURNAL for disk in disks]
+    yield from two_writers("the disk of its guest", own)
+    for disk in disks:
+        yield from twice(disk)
+        yield from old_epochs(disk)
+
+
+def two_writers(where: str, journals: Sequence[Path]) -> Iterator[Violation]:
+    """2. A process that wrote never writes again after another one has written, not even in its own
+    journal."""
+    lines = [line.split(" ") for journal in journals for line in _lines(journal)]
+    over: set[str] = set()
+    last = ""
+    for server, process, *_ in sorted(lines, key=lambda line: float(line[3])):
+        writer = f"{server}, process {process}"
+        if writer == last:
+            continue
+        if writer in over:
+            yield Violation(2, f"{writer}, wrote on {where} although {last} already did")
+        over.add(last)
+        last = writer
+
+
+def twice(disk: Path) -> Iterator[Violation]:
+    """4. No command ran twice."""
+    # What the agent does by itself when it is deposed has no id, or one of its own.
+    known = {row.id for row in _journal(disk)}
+    ran = Counter(tuple(line.split(" ", 1)) for line in _lines(disk / application.RAN))
+    for (verb, command), count in ran.items():
+        if command in known and count > 1:
+            yield Violation(4, f"command {command}, {verb}, ran {count} times on {disk.name}")
+
+
+def old_epochs(disk: Path) -> Iterator[Violation]:
+    """8. No command of an older epoch began once the agent knew a newer one."""
+    if not (disk / JOURNAL).is_dir():
+        return
+    rows = _journal(disk)
+    with Journal(disk / JOURNAL, hold=False) as journal:
+        latest = journal.epoch(0)
+        learnt = {
+            epoch: deposition.learnt_at
+            for epoch in range(latest + 1)
+            if (deposition := journal.deposition(epoch)) is not None
+        }
+    for row in rows:
+        ran = row.state not in ("refused", "received")
+        newer = [at for epoch, at in learnt.items() if epoch > row.epoch]
+        if ran and row.started_at is not None and any(row.started_at > at for at in newer):
+            yield Violation(8, f"{row.name} of epoch {row.epoch} began in {latest} on {disk.name}")
+
+
+def _journal(disk: Path) -> list[JournalEntry]:
+    if not (disk / JOURNAL).is_dir():
+        return []
+    with Journal(disk / JOURNAL, hold=False) as journal:
+        return journal.latest(_ALL)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="ascii").splitlines()
+    except FileNotFoundError:
+        return []

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 import requests
 
-from mistral_failover.lab.drill import agent_files, guest_audit
+from mistral_failover.lab.drill import agent_files, audit
 from mistral_failover.lab.drill.agent_files import Installation
 from mistral_failover.lab.drill.application import SLOW
 from mistral_failover.lab.drill.audit import Violation
@@ -94,7 +94,7 @@ class Guests:
     def violations(self) -> list[Violation]:
         """Return what the guests saw that must not happen."""
         self.catch_up()
-        return list(guest_audit.violations(self._disks(), self._volumes, self._torn()))
+        return list(audit.guest_violations(self._disks(), self._volumes, self._torn()))
 
     def slow_down(self, seconds: float) -> None:
         """Make every stop of an application take this much longer from now on."""

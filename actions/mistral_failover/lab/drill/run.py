@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The drill itself: activate a group, break its active guest, watch the failover, and check the
-result.
+result; also of active/active, and what a guest finds when it comes back after its member was failed
+over.
 
 Every step first checks how far an earlier, killed drill on the same state got, and continues from
 there.
@@ -9,27 +10,42 @@ there.
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import networkx as nx
+import openstack
+from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
+from mistral_failover.agent.channel.interface import Channel, ChannelError, Command, Heartbeat
+from mistral_failover.agent.wire import UNKNOWN_COMMAND, Address
+from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.convergence.records import TraversalStatus
-from mistral_failover.lab.drill import examples, rejoin
+from mistral_failover.lab.drill import examples
 from mistral_failover.lab.drill.audit import AT_REST, Violation, read_state
 from mistral_failover.lab.drill.critical import CriticalPathTime, critical_path
 from mistral_failover.lab.drill.scenarios import SCENARIOS, SLOW
-from mistral_failover.lab.drill.scene import Scene
+from mistral_failover.lab.drill.scene import CLOUD, Scene, SceneError
 from mistral_failover.model.goal import FENCE_TYPE
-from mistral_failover.model.ids import derived_id
+from mistral_failover.model.ids import derived_id, group_id
 from mistral_failover.model.types import Verb
+from mistral_failover.runtime.process import runtime
+from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, views
 from mistral_failover.store.incidents import OPERATOR
 from mistral_failover.store.transaction import ProjectTransaction
 from mistral_failover.store.views import JournalRow
 
 GROUP = "payments"
+FAULTS = ("crash", "hang", "app")
+"""The scenarios that end with a member that can be repaired."""
+_BOOT_LIMIT = 60.0
+_DEPOSED_LIMIT = 60.0
+_COMMAND_LIMIT = 3.0
+REFUSALS = ("OLD_EPOCH", "REFUSED", UNKNOWN_COMMAND)
+"""The codes with which an agent reports that a command has not run."""
 _PAUSE = 0.1
 
 Tell = Callable[[float | None, str, str], None]
@@ -169,15 +185,15 @@ class DrillRun:
             self._tell(
                 self._elapsed(), "fault", f"the host of {member} is back, and boots its guest"
             )
-        found = rejoin.deposed(scene, GROUP, member, server, epoch)
+        found = deposed(scene, GROUP, member, server, epoch)
         said = (
             f"the agent on {member} learns that it was deposed: epoch {epoch - 1} has ended "
             f"({found.deposed})"
         )
         self._tell(self._elapsed(), "agent", said)
-        code = rejoin.late_command(scene, GROUP, member, server, epoch - 1, "pg-start")
+        code = late_command(scene, GROUP, member, server, epoch - 1, "pg-start")
         said = f"a command of epoch {epoch - 1} reaches {member} late: {code}"
-        refused = code in rejoin.REFUSALS
+        refused = code in REFUSALS
         self._tell(self._elapsed(), "agent", f"{said}, it did not run" if refused else said)
         if not refused:
             self._broken.append(f"{said}, but it should have been refused")
@@ -312,3 +328,99 @@ def measure(scene: Scene, group: str, traversal_id: str) -> float:
     operations = scene.read(lambda tx: views.operations_of(tx, traversal_id))
     drawn: nx.DiGraph[str] = nx.node_link_graph(graph, edges="edges")
     return critical_path(drawn, operations, by_id, scene.cloud.critical())
+
+
+class ActiveActiveRun(DrillRun):
+    """One drill of a group with two roles, each with its own application on its own volumes. One
+    member dies, the other takes both roles, and in the end both roles are back home."""
+
+    example = examples.TWO
+
+    def _afterwards(self) -> None:
+        """Repair the former member, and move the roles home."""
+        status = self._failed_over
+        lost = list(status["lost"])
+        if lost and len(set(status["roles"].values())) > 1:
+            self._broken.append(f"a role is not on the remaining member: {status['roles']}")
+        for member in lost:
+            self._make_well(member)
+        if lost or len(set(status["roles"].values())) == 1:
+            self._tell(self._elapsed(), "operator", "runs failover failback: every role goes home")
+            execution = self._scene.start("failover.failback", group=GROUP, recovered=lost)
+            self._watch(execution)
+        status = self._scene.action("failover.status", group=GROUP)
+        if len(set(status["roles"].values())) == 1 or status["lost"]:
+            self._broken.append(f"the roles are not home: {status['roles']}")
+
+    def _make_well(self, member: str) -> None:
+        """Do what an operator does about a guest that died: find out why, and boot it."""
+        server = self._scene.server(GROUP, member)
+        said = f"the operator has checked {member}, and boots its guest"
+        self._tell(self._elapsed(), "operator", said)
+        with openstack.connect(cloud=CLOUD) as cloud:
+            if cloud.compute.get_server(server).status == "SHUTOFF":
+                cloud.compute.start_server(server)
+        deadline = time.monotonic() + _BOOT_LIMIT
+        while not self._scene.cloud.guests()[server]["answers"]:
+            if time.monotonic() > deadline:
+                raise SceneError(f"{member} did not boot within {_BOOT_LIMIT:.0f} s")
+            time.sleep(_PAUSE)
+
+    # A drill that was killed over its failback does not see any more how the failover went.
+
+    def _wrong_rung(self) -> list[str]:
+        return super()._wrong_rung() if self._failed_over["lost"] else []
+
+    def _times(self, status: dict[str, Any]) -> tuple[CriticalPathTime | None, float | None]:
+        return super()._times(status) if status["lost"] else (None, None)
+
+    @staticmethod
+    def _active(roles: dict[str, str]) -> str:
+        return ", ".join(f"{role} on {member}" for role, member in sorted(roles.items()))
+
+
+def deposed(scene: Scene, group: str, member: str, server: str, epoch: int) -> Heartbeat:
+    """Wait until a guest that came back reports the result of being deposed, in ``epoch``.
+
+    Raises SceneError if it does not within a minute.
+    """
+    to = _address(scene, group, member, server)
+    deadline = time.monotonic() + _DEPOSED_LIMIT
+    while time.monotonic() < deadline:
+        said = _channel().heard(to)
+        if said is not None and said.epoch >= epoch and _is_quiet(said):
+            return said
+        time.sleep(_PAUSE)
+    raise SceneError(f"{member} did not report within {_DEPOSED_LIMIT:.0f} s that it was deposed")
+
+
+def _is_quiet(said: Heartbeat) -> bool:
+    """Return whether nothing runs, and nothing is still being stopped."""
+    return bool(said.deposed) and not said.running and said.stopping is False
+
+
+def late_command(scene: Scene, group: str, member: str, server: str, epoch: int, name: str) -> str:
+    """Send a command of an ``epoch`` that has ended, like an executor that slept through the
+    failover. Return the code with which it was refused, or ``DONE``."""
+    command = Command(
+        id=str(uuid.uuid4()),
+        to=_address(scene, group, member, server),
+        epoch=epoch,
+        name=name,
+        limit=_COMMAND_LIMIT,
+    )
+    try:
+        _channel().run(command)
+    except ChannelError as error:
+        return error.code
+    return "DONE"
+
+
+def _address(scene: Scene, group: str, member: str, server: str) -> Address:
+    return Address(group_id(scene.project, group), group, member, server)
+
+
+def _channel() -> Channel:
+    """Return the channel as the actions of this process use it."""
+    request = Request(runtime(), ActionContext(SecurityContext(), ExecutionContext()))
+    return request.channel(request.cloud(Unguarded()), Unguarded())

@@ -21,17 +21,14 @@ import sqlalchemy as sa
 import mistral_failover.workflows
 from mistral_failover.convergence.records import JournalKind, TraversalStatus
 from mistral_failover.embedded.access import TOKEN_FILE, make_private
-from mistral_failover.embedded.address import known_to_actions
 from mistral_failover.embedded.background_sweep import BackgroundSweep
-from mistral_failover.embedded.server import EmbeddedMistral
+from mistral_failover.embedded.server import EmbeddedMistral, known_to_actions
 from mistral_failover.embedded.settings import LOCAL_HTTP
 from mistral_failover.lab.drill import agent_files, examples
-from mistral_failover.lab.drill.audit import Violation, audit, read_state
+from mistral_failover.lab.drill.audit import Secrets, Violation, audit, password_of, read_state
 from mistral_failover.lab.drill.guests import Guests
-from mistral_failover.lab.drill.leaked_secrets import Secrets, password_of
 from mistral_failover.lab.drill.scenarios import as_it_is
-from mistral_failover.lab.emulator.client import EmulatorClient
-from mistral_failover.lab.emulator.clouds import write_clouds_yaml
+from mistral_failover.lab.emulator.client import EmulatorClient, write_clouds_yaml
 from mistral_failover.lab.emulator.process import running
 from mistral_failover.mistral.client import ExecutionBody, MistralClient
 from mistral_failover.model.documents import load_json

@@ -281,12 +281,23 @@ _STATES = (
     "deleting",
     "error",
     "error_deleting",
+    "error_managing",
+    "managing",
     "attaching",
-    "detaching",
     "in-use",
+    "detaching",
     "maintenance",
+    "restoring-backup",
+    "error_restoring",
     "reserved",
+    "awaiting-transfer",
+    "backing-up",
+    "error_backing-up",
+    "error_extending",
     "downloading",
+    "uploading",
+    "retyping",
+    "extending",
 )
 
 
@@ -335,7 +346,8 @@ def _reset_status(call: Call, volume: Volume, asked: dict[str, Any]) -> None:
             _forget(call, attachment)
     status = asked.get("status")
     if status not in _STATES:
-        raise refused(400, f"Must specify a valid status: {status}")
+        valid = f"valid statuses are: {_STATES}"
+        raise refused(400, f"Volume status: {status} is invalid, {valid}.")
     if status == "in-use" and not state.attachments_of(volume_id=volume.id):
         raise refused(400, "Cannot set status to in-use without attachments.")
     attachments.set_volume_status(call.emulation, volume, str(status))

@@ -28,7 +28,7 @@ from mistral_failover.orders.plan.documents import PlannedFence, PlanStep, Risk
 from mistral_failover.orders.plan.preconditions import Preconditions, unfit
 from mistral_failover.orders.plan.volumes import volumes
 from mistral_failover.runtime import rights
-from mistral_failover.runtime.remedies import confirm_command
+from mistral_failover.runtime.errors import confirm_command
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import incidents
 

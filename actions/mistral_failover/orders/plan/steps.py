@@ -12,7 +12,7 @@ from mistral_failover.model.goal import FENCE_PREFIX, FENCE_TYPE, Goal, fence_na
 from mistral_failover.model.rungs import Rung, rung_kind
 from mistral_failover.model.types import ResourceType
 from mistral_failover.orders.plan.documents import PlannedFence, PlanStep
-from mistral_failover.runtime.remedies import confirm_command
+from mistral_failover.runtime.errors import confirm_command
 from mistral_failover.store.plans import Durations
 
 

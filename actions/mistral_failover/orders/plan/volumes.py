@@ -9,7 +9,8 @@ from typing import Any
 from mistral_failover.cloud import volume_holders
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.volume_holders import MULTIATTACH, SERVER_ID, state_of, volume_of
+from mistral_failover.cloud.volume_holders import MULTIATTACH, SERVER_ID, volume_of
+from mistral_failover.cloud.volume_states import USABLE
 from mistral_failover.cloud.volumes import boots_from, resolve_volume
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.goal import ATTACHMENT, Goal
@@ -18,7 +19,6 @@ from mistral_failover.orders.plan.preconditions import Preconditions
 
 Trouble = tuple[str, str, str]
 """A code, a sentence, a remedy."""
-_ON_ITS_WAY = ("attaching", "detaching", "reserved")
 
 
 def volumes(
@@ -39,7 +39,7 @@ def volumes(
                 raise
             yield error.code, error.message, error.remedy
             continue
-        yield from _of(volume, name, ours)
+        yield from _of(cloud, volume, name, ours)
 
 
 def _moved(goal: Goal, found: Preconditions, steps: Sequence[PlanStep]) -> set[str]:
@@ -61,19 +61,12 @@ def _holders(found: Preconditions) -> set[str]:
     return {str(server) for server in (*made, *found.servers.values()) if server}
 
 
-def _of(volume: Any, name: str, ours: set[str]) -> Iterator[Trouble]:
+def _of(cloud: Cloud, volume: Any, name: str, ours: set[str]) -> Iterator[Trouble]:
     shared = bool(MULTIATTACH.of(volume))
     held = [attached for attached in volume.attachments if SERVER_ID.of(attached)]
-    if volume.status.startswith("error"):
-        error = volume_holders.broken(volume)
+    if volume.status not in USABLE:
+        error = volume_holders.in_state(cloud, volume, *sorted(ours))
         yield error.code, f"{name}: {error.message}", error.remedy
-    elif volume.status in _ON_ITS_WAY:
-        yield (
-            "VOLUME_STUCK",
-            f"{name} is changing its state: {state_of(volume)}",
-            "The failover waits for a while. If the state does not change, it reports who can "
-            "help.",
-        )
     if any(boots_from(volume, attached) for attached in held):
         error = volume_holders.is_root(volume.id, held[0]["server_id"])
         yield error.code, f"{name}: {error.message}", error.remedy

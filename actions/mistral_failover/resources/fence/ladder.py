@@ -32,8 +32,7 @@ from mistral_failover.resources.activation import stop_command
 from mistral_failover.resources.fence.rung import FenceAttempt, FenceRung, FenceTarget
 from mistral_failover.resources.fence.watch import WatchfulGuard
 from mistral_failover.resources.operation_context import OperationContext
-from mistral_failover.runtime.errors import ActionError, caught, masked
-from mistral_failover.runtime.remedies import confirm_command
+from mistral_failover.runtime.errors import ActionError, caught, confirm_command, masked
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
 from mistral_failover.store.groups import MemberRow

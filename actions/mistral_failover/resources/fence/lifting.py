@@ -28,9 +28,9 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.resources.fence import ceph
 from mistral_failover.resources.fence.ceph import Cluster
 from mistral_failover.resources.fence.devices import Devices
-from mistral_failover.store import blocked_clients, host_fences
-from mistral_failover.store.blocked_clients import BlockedClient
+from mistral_failover.store import host_fences
 from mistral_failover.store.database import Database
+from mistral_failover.store.host_fences import BlockedClient
 
 LOG = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class Leftovers:
 def leftovers(store: Database, known: Devices, host: str) -> Leftovers:
     """Return what fences left behind on a host."""
     blocked, fence = store.reading(
-        lambda tx: (blocked_clients.everywhere(tx), host_fences.of_host(tx, host))
+        lambda tx: (host_fences.all_blocked(tx), host_fences.of_host(tx, host))
     )
     addresses = known.ceph.addresses.get(host, ()) if known.ceph else ()
     here = tuple(each for each in blocked if ceph.address_of(each.client) in addresses)
@@ -92,7 +92,7 @@ def leftovers(store: Database, known: Devices, host: str) -> Leftovers:
 def hosts_with_leftovers(store: Database, known: Devices) -> list[str]:
     """Return the hosts on which fences left something behind."""
     blocked, down = store.reading(
-        lambda tx: (blocked_clients.everywhere(tx), host_fences.not_back(tx))
+        lambda tx: (host_fences.all_blocked(tx), host_fences.not_back(tx))
     )
     by_address = {
         address: host
@@ -107,7 +107,7 @@ def without_host(store: Database, known: Devices) -> list[BlockedClient]:
     """Return the blocked clients at an address that the operator's file has for no host."""
     named = known.ceph.addresses.values() if known.ceph else ()
     addresses = {address for each in named for address in each}
-    blocked = store.reading(blocked_clients.everywhere)
+    blocked = store.reading(host_fences.all_blocked)
     return [each for each in blocked if ceph.address_of(each.client) not in addresses]
 
 
@@ -119,9 +119,7 @@ def lapses(store: Database, known: Devices, cluster: Cluster) -> list[Lapse]:
         for host in hosts_with_leftovers(store, known)
         for each in leftovers(store, known, host).safe
     }
-    recorded = [
-        each for each in store.reading(blocked_clients.everywhere) if each.client not in safe
-    ]
+    recorded = [each for each in store.reading(host_fences.all_blocked) if each.client not in safe]
     listed = cluster.blocked() if recorded else {}
     found = [Lapse(each, listed.get(each.client)) for each in recorded]
     return [each for each in found if each.left is None or each.left < ceph.ENOUGH]
@@ -146,7 +144,7 @@ def keep(store: Database, cluster: Cluster, lapse: Lapse) -> None:
         )
     else:
         return
-    if not any(each.client == client for each in store.reading(blocked_clients.everywhere)):
+    if not any(each.client == client for each in store.reading(host_fences.all_blocked)):
         cluster.unblock(client)  # it was lifted in the meantime
 
 
@@ -155,7 +153,7 @@ def unblock(store: Database, cluster: Cluster, clients: tuple[BlockedClient, ...
     Ceph refuses; a repeat continues."""
     for each in clients:
         cluster.unblock(each.client)
-        if not store.atomically(partial(blocked_clients.forget, lifted=each)):
+        if not store.atomically(partial(host_fences.forget_blocked, lifted=each)):
             cluster.block(each.client)  # a fence has blocked it again meanwhile, and relies on it
             continue
         LOG.warning("Ceph no longer blocks client %s of volume %s", each.client, each.volume_id)

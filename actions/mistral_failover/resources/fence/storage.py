@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from mistral_failover.resources.fence.ceph import Cluster
     from mistral_failover.resources.fence.devices import Devices
     from mistral_failover.resources.fence.power import Unproven
-    from mistral_failover.store.blocked_clients import BlockedClient
     from mistral_failover.store.database import Database
+    from mistral_failover.store.host_fences import BlockedClient
 
 LOG = logging.getLogger(__name__)
 _PAUSE = 0.25
@@ -132,7 +132,7 @@ class Storage(DeviceRung):
 def _fenced(attempt: FenceAttempt, known: Devices, cluster: Cluster, deadline: float) -> str:
     """Return the proof. Raises Unproven, CloudError."""
     from mistral_failover.resources.fence import power
-    from mistral_failover.store import blocked_clients
+    from mistral_failover.store import host_fences
 
     target = attempt.target
     if not target.volumes:
@@ -145,7 +145,7 @@ def _fenced(attempt: FenceAttempt, known: Devices, cluster: Cluster, deadline: f
         attempt.operation["ticket"]["traversal_id"],
     )
     # A process that died may have blocked them, and only a lock would still name them.
-    rows = store.reading(lambda tx: blocked_clients.since(tx, traversal))
+    rows = store.reading(lambda tx: host_fences.blocked_since(tx, traversal))
     owns = {volume_id: own_clients(attempt, known, volume_id) for volume_id in target.volumes}
     blocking = Blocking.begun(cluster, store, attempt.tools.cloud.guard, deadline, rows)
     for volume_id, own in owns.items():
@@ -201,7 +201,7 @@ class Blocking:
         before. One that a fence has blocked already is left alone, so a repeat continues where the
         last one ended. ``shared``: others have the volume open. Raises Unproven."""
         from mistral_failover.resources.fence import ceph
-        from mistral_failover.store import blocked_clients
+        from mistral_failover.store import host_fences
 
         for client in sorted(clients - self.blocked):
             left = self.listed.get(client)
@@ -209,7 +209,7 @@ class Blocking:
                 raise _ends(client, left, volume_id)
             if left is None or left < ceph.ENOUGH or client not in self.recorded:
                 self.database.atomically(
-                    partial(blocked_clients.record, client=client, volume_id=volume_id)
+                    partial(host_fences.record_blocked, client=client, volume_id=volume_id)
                 )
             if left is None:
                 self.cluster.block(client)
