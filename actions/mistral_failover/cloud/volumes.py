@@ -14,6 +14,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from oslo_utils import uuidutils
@@ -172,7 +173,7 @@ def refuse_busy(cloud: Cloud, stack: str, names: Collection[str]) -> None:
     `CloudError` VOLUME_BUSY, VOLUME_ERROR.
     """
     for name, volume_id in sorted(resolve_volumes(cloud, stack, names).items()):
-        volume = None if volume_id is None else if_there(lambda v=volume_id: volume_of(cloud, v))
+        volume = None if volume_id is None else if_there(partial(volume_of, cloud, volume_id))
         if volume is not None and volume.status not in USABLE:
             error = volume_holders.in_state(cloud, volume)
             error.message, error.blocked = f"{name}: {error.message}", False

@@ -8,11 +8,16 @@ import threading
 from typing import Any
 
 import sqlalchemy
-from mistral.scheduler import base as scheduler
-from mistral.scheduler.default_scheduler import LOG, DefaultScheduler
 
-from mistral_failover.embedded import transport
+from mistral_failover.embedded import boot
 from mistral_failover.runtime.errors import caught
+
+boot.init()  # importing Mistral settles on a backend of oslo.service
+
+from mistral.scheduler import base as scheduler  # noqa: E402
+from mistral.scheduler.default_scheduler import LOG, DefaultScheduler  # noqa: E402
+
+from mistral_failover.embedded import transport  # noqa: E402
 
 _GRACE = 2.0  # seconds that a stopped service has for its running requests
 
