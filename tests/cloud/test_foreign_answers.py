@@ -27,7 +27,7 @@ from mistral_failover.cloud.answers import form_of
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.project_listing import ProjectListing
-from mistral_failover.cloud.session import asked
+from mistral_failover.cloud.tokens import asked
 from mistral_failover.cloud.transport import GuardedSession, Unguarded
 from mistral_failover.cloud.volumes import attach, detach
 from mistral_failover.lab.emulator import compute_devices, instance_actions

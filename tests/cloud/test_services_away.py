@@ -15,7 +15,7 @@ from keystoneauth1.identity import v3
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
-from mistral_failover.cloud.session import asked
+from mistral_failover.cloud.tokens import asked
 from mistral_failover.cloud.transport import GuardedSession, Unguarded
 from mistral_failover.mistral.api import Mistral
 from mistral_failover.runtime.errors import describe

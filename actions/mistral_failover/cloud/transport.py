@@ -50,6 +50,7 @@ from mistral_failover.cloud.errors import (
     refusal,
     translate,
 )
+from mistral_failover.cloud.tokens import why_unauthorised
 from mistral_failover.fault_points import reach
 
 REQUEST_ID = "X-OpenStack-Request-ID"  # the header of the global request id
@@ -380,8 +381,25 @@ class GuardedSession(Session):
         checked = classified or (service and form_of(method, urlsplit(url).path))
         if (classified and not answer.ok) or (checked and why_foreign(answer)):
             doing = _request(url, method, service)
-            raise refusal(answer, doing, str(service), changes=changes(method))
+            failure = refusal(answer, doing, str(service), changes=changes(method))
+            kind = str((endpoint or {}).get("service_type", ""))
+            raise self.explained(failure, method, str(answer.url), kind, options.get("auth"))
         return answer
+
+    def explained(
+        self,
+        failure: CloudError,
+        method: str,
+        url: str,
+        service_type: str,
+        auth: plugin.BaseAuthPlugin | None = None,
+    ) -> CloudError:
+        """Return the error of a request that a service refused: of a 401 by what Keystone says of
+        the token (`why_unauthorised`), otherwise ``failure``. ``auth``: of the request, if it is
+        not the session's."""
+        if failure.code != "TOKEN_EXPIRED" or failure.service == SERVICES["identity"]:
+            return failure
+        return why_unauthorised(self, auth or self.auth, failure, method, url, service_type)
 
     def _heard(
         self,

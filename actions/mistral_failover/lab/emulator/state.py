@@ -55,13 +55,15 @@ class User:
 
 @dataclass
 class ApplicationCredential:
-    """A secret with which a user is authenticated in one project."""
+    """A secret with which a user is authenticated in one project. ``access_rules``: the only
+    requests that it is for; None: all."""
 
     id: str
     name: str
     secret: str
     user_id: str
     project_id: str
+    access_rules: list[dict[str, str]] | None = None
 
 
 @dataclass
