@@ -12,7 +12,7 @@ doing: connecting, TLS, sending, or reading a part of the answer. Two things are
 look up a name, and each further address of a name that does not answer takes as long as the first
 one. Nothing is sent after the end.
 
-*Answers.* See :mod:`mistral_failover.cloud.errors`.
+*Answers.* See :mod:`mistral_failover.cloud.answers` and :mod:`mistral_failover.cloud.errors`.
 """
 
 from __future__ import annotations
@@ -40,23 +40,21 @@ from keystoneauth1.discover import EndpointData
 from keystoneauth1.identity import BaseIdentityPlugin
 from keystoneauth1.session import Session, TCPKeepAliveAdapter
 
+from mistral_failover.cloud.answers import bounded, form_of, why_foreign
 from mistral_failover.cloud.errors import (
     SERVICES,
     CloudError,
     Fate,
     fate_of,
     fate_without_answer,
-    is_foreign,
     refusal,
     translate,
 )
+from mistral_failover.cloud.tokens import why_unauthorised
 from mistral_failover.fault_points import reach
-from mistral_failover.model.documents import MAX_JSON_BYTES, load_json
-from mistral_failover.model.errors import InvalidDocument
 
 REQUEST_ID = "X-OpenStack-Request-ID"  # the header of the global request id
-_OVERLOADED = (429, 503, 504)  # HTTP statuses of a service that has too much to do
-_PIECE = 64 * 1024
+_OVERLOADED = (429, 498, 503, 504)  # HTTP statuses of a service that has too much to do
 
 
 class LeaseLost(CloudError):
@@ -269,43 +267,6 @@ def pools(mixin: type[Connection]) -> dict[str, type[urllib3.HTTPConnectionPool]
     }
 
 
-class Answer(requests.Response):
-    """An answer whose JSON is read by `load_json`."""
-
-    def json(self, **_: Any) -> Any:
-        """Return the body. Raises `requests.JSONDecodeError` if it is no JSON, or breaks a
-        limit."""
-        try:
-            return load_json(self.content, "answer")
-        except InvalidDocument as error:
-            raise requests.JSONDecodeError(error.message, "", 0) from None
-
-
-def bounded(answer: requests.Response) -> requests.Response:
-    """Read an answer to its end, and make it an `Answer`.
-
-    Raises `requests.RequestException`: `requests.ReadTimeout` if the rest does not arrive in time;
-    also if it is longer than `MAX_JSON_BYTES`, as a short one may be when it is unpacked.
-    """
-    answer.__class__ = Answer
-    if answer._content is False:  # it was not read yet
-        body = bytearray()
-        try:
-            for piece in answer.iter_content(_PIECE):
-                body += piece
-                if len(body) > MAX_JSON_BYTES:
-                    answer.close()
-                    raise requests.exceptions.ContentDecodingError(
-                        f"the answer is longer than {MAX_JSON_BYTES // 1024**2} MiB"
-                    )
-        except requests.ConnectionError as error:  # what requests makes of it in a body
-            if any(isinstance(each, urllib3.exceptions.ReadTimeoutError) for each in error.args):
-                raise requests.ReadTimeout(*error.args) from None
-            raise
-        answer._content = bytes(body)
-    return answer
-
-
 class GuardedSession(Session):
     """A keystoneauth session that asks its guard right before every HTTP call.
 
@@ -416,10 +377,29 @@ class GuardedSession(Session):
         finally:
             _call.recorded = outer
         self._heard(service, answer)
-        if classified and (not answer.ok or is_foreign(answer)):
+        # keystoneauth's own requests for a token name no service.
+        checked = classified or (service and form_of(method, urlsplit(url).path))
+        if (classified and not answer.ok) or (checked and why_foreign(answer)):
             doing = _request(url, method, service)
-            raise refusal(answer, doing, str(service), changes=changes(method))
+            failure = refusal(answer, doing, str(service), changes=changes(method))
+            kind = str((endpoint or {}).get("service_type", ""))
+            raise self.explained(failure, method, str(answer.url), kind, options.get("auth"))
         return answer
+
+    def explained(
+        self,
+        failure: CloudError,
+        method: str,
+        url: str,
+        service_type: str,
+        auth: plugin.BaseAuthPlugin | None = None,
+    ) -> CloudError:
+        """Return the error of a request that a service refused: of a 401 by what Keystone says of
+        the token (`why_unauthorised`), otherwise ``failure``. ``auth``: of the request, if it is
+        not the session's."""
+        if failure.code != "TOKEN_EXPIRED" or failure.service == SERVICES["identity"]:
+            return failure
+        return why_unauthorised(self, auth or self.auth, failure, method, url, service_type)
 
     def _heard(
         self,
@@ -535,6 +515,8 @@ class _GuardedTransport(requests.adapters.BaseAdapter):
             raise
         if changes(method):
             reach("call.after")
+        if answer.is_redirect and why_foreign(answer):
+            del answer.headers["Location"]  # so that the token is not sent there
         return answer
 
     def close(self) -> None:
