@@ -310,6 +310,14 @@ class Cloud:
 
         return {str(volume["id"]): dict(volume) for volume in all_rows("volumes", read, most)}
 
+    def volume_ids(self) -> list[str]:
+        """Return the ids of the project's volumes, in whatever state. Raises `CloudError`."""
+
+        def read(page: dict[str, str]) -> dict[str, Any]:
+            return self._read_cinder(f"/volumes?{urlencode(page)}" if page else "/volumes")
+
+        return [str(row["id"]) for row in all_rows("volumes", read)]
+
     def _read_cinder(self, path: str) -> dict[str, Any]:
         """Return the body of an answer. Not as cinderclient's objects: making one of each listed
         volume takes longer than reading them."""

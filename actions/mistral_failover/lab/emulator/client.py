@@ -172,9 +172,9 @@ class EmulatorClient:
         """Removes the injected faults that are not used up."""
         self._call("DELETE", "/emulator/faults")
 
-    def alarm_body(self, server_id: str, alarm_name: str = "server_lost") -> dict[str, Any]:
+    def alarm_body(self, server_id: str) -> dict[str, Any]:
         """What Aodh would send about a server now."""
-        query = {"server_id": server_id, "alarm_name": alarm_name}
+        query = {"server_id": server_id, "alarm_name": "server_lost"}
         return dict(self._call("GET", "/emulator/alarm-body", params=query))
 
     def alarm(

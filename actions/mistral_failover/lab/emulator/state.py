@@ -419,7 +419,8 @@ class StackResource:
 
 @dataclass
 class Stack:
-    """A Heat stack; the nested stack of a group names its parent stack and resource."""
+    """A Heat stack; the nested stack of a group names its parent stack and resource. `previous` is
+    the template and the parameters that a rollback of its last update goes to."""
 
     id: str
     project_id: str
@@ -440,6 +441,8 @@ class Stack:
     operation: str | None = None
     user_id: str = ""
     files: dict[str, str] = field(default_factory=dict)
+    disable_rollback: bool = True
+    previous: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass
