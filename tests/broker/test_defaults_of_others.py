@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import pytest
@@ -15,14 +16,14 @@ pytestmark = [pytest.mark.broker, pytest.mark.timeout(180)]
 
 
 @pytest.fixture(params=["quorum", "stream", "classic"])
-def elsewhere(broker: PrivateBroker, request: pytest.FixtureRequest) -> str:
+def elsewhere(broker: PrivateBroker, request: pytest.FixtureRequest) -> Iterator[str]:
     """The URL of such a virtual host."""
     name = f"defaults-{request.param}"
     broker.control("add_vhost", name, "--default-queue-type", request.param)
     broker.control("set_permissions", "-p", name, ADMINISTRATOR, ".*", ".*", ".*")
     parts = urlsplit(broker.url)
-    request.addfinalizer(lambda: broker.control("delete_vhost", name))
-    return parts._replace(path=f"/{name}").geturl()
+    yield parts._replace(path=f"/{name}").geturl()
+    broker.control("delete_vhost", name)
 
 
 def test_a_command_a_new_epoch_and_a_heartbeat_arrive(rig: Rig, elsewhere: str) -> None:

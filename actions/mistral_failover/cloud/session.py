@@ -35,7 +35,7 @@ from mistral_failover.cloud.errors import (
     CloudError,
 )
 from mistral_failover.cloud.tokens import asked, expired, of_another_project
-from mistral_failover.cloud.transport import Guard, GuardedSession, Unguarded
+from mistral_failover.cloud.transport import Guard, GuardedSession, Places, Unguarded
 from mistral_failover.settings import Settings
 
 EXPIRES_SOON = 60  # seconds before its expiry from which a validated token is validated again
@@ -207,6 +207,7 @@ def _session_of_entry(name: str, guard: Guard, settings: Settings) -> GuardedSes
         verify=True if verify is None else verify,
         cert=cert,
         region_name=region.region_name or None,
+        places=Places(region.get_interface, region.get_endpoint),
     )
 
 

@@ -24,8 +24,9 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 from urllib.request import getproxies
@@ -267,6 +268,25 @@ def pools(mixin: type[Connection]) -> dict[str, type[urllib3.HTTPConnectionPool]
     }
 
 
+@dataclass(frozen=True)
+class Places:
+    """How services are found, by their types: which interfaces of the catalog (``public``, or
+    several in order), and at which URL instead of the catalog's, if any."""
+
+    interface: Callable[[str], str | list[str] | None] = lambda _: None
+    url: Callable[[str], str | None] = lambda _: None
+
+    def of(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what is asked of the catalog, with these places."""
+        kind = wanted.get("service_type")
+        if kind is None:
+            return dict(wanted)
+        found = {**wanted, "interface": self.interface(kind) or wanted.get("interface")}
+        if not wanted.get("endpoint_override") and (url := self.url(kind)):
+            found["endpoint_override"] = url
+        return found
+
+
 class GuardedSession(Session):
     """A keystoneauth session that asks its guard right before every HTTP call.
 
@@ -280,7 +300,8 @@ class GuardedSession(Session):
     `CloudError`, whichever client asks, and whatever it would make of the answer. A guard that is a
     `Listener` hears which service is overloaded.
 
-    ``region_name`` is the region to look services up in, or None for the only one.
+    ``region_name`` is the region to look services up in, or None for the only one; ``places`` says
+    what differs from the public endpoints of the catalog.
     """
 
     def __init__(
@@ -292,6 +313,7 @@ class GuardedSession(Session):
         verify: bool | str = True,
         cert: str | tuple[str, str] | None = None,
         region_name: str | None = None,
+        places: Places | None = None,
     ) -> None:
         super().__init__(
             auth=auth,
@@ -302,6 +324,7 @@ class GuardedSession(Session):
         )
         self.guard = guard
         self.region_name = region_name
+        self._places = places or Places()
         self._endpoints: dict[str, str | None] = {}
         # With its trust, requests looks for proxies before each call. It would also send what
         # ~/.netrc has for the host.
@@ -317,6 +340,12 @@ class GuardedSession(Session):
         """See keystoneauth, whose method reads the whole catalog for each request. What only the
         catalog says is kept as long as the catalog. A service is asked for its versions again in
         the next session: it may not have answered."""
+        wanted = self._places.of(wanted)
+        if url := wanted.get("endpoint_override"):
+            if "min_version" not in wanted:
+                return str(url)
+            data = self.get_endpoint_data(auth, **wanted)
+            return data.url if data is not None else str(url)
         known = self._known(auth)
         if known is None:
             return super().get_endpoint(auth, **wanted)
@@ -331,6 +360,7 @@ class GuardedSession(Session):
         self, auth: plugin.BaseAuthPlugin | None = None, **wanted: Any
     ) -> EndpointData | None:
         """As `get_endpoint`. What a service that did not answer would have said is not kept."""
+        wanted = self._places.of(wanted)
         known = self._known(auth)
         if known is None:
             return super().get_endpoint_data(auth, **wanted)
@@ -360,8 +390,13 @@ class GuardedSession(Session):
         classified = "service_type" in (endpoint or {})
         if changes(method):
             options |= {"connect_retries": 0, "status_code_retries": 0}
-        if classified:
+        if endpoint is not None and classified:
             options["raise_exc"] = False
+            placed = self._places.of(endpoint)
+            if placed.pop("endpoint_override", None) and not options.get("endpoint_override"):
+                url_there = self.get_endpoint(options.get("auth"), **placed)
+                options["endpoint_override"] = str(url_there).replace("%", "%%")
+            options["endpoint_filter"] = placed
         outer, _call.recorded = _call.recorded, endpoint is not None
         try:
             answer = super().request(url, method, **options)
