@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mistral_failover.cloud.absence import SERVER, VOLUME, refuse_listed, unless_absent
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, if_there, translated
 from mistral_failover.cloud.fields import Feature, Field
@@ -76,13 +77,20 @@ class VolumeHolder:
 
 def volume_of(cloud: Cloud, volume_id: str) -> Any:
     """Return the volume as Cinder shows it, to read its attributes only (`Cloud.volume`). Raises
-    `CloudError` NOT_FOUND, whose remedy gives the group another volume."""
+    `CloudError` NOT_FOUND, whose remedy gives the group another volume, if Cinder does not list it
+    either."""
     try:
         return cloud.volume(volume_id)
     except CloudError as error:
         if error.code == "NOT_FOUND":
+            refuse_listed(cloud, VOLUME, volume_id)
             error.remedy = ANOTHER
         raise
+
+
+def volume_if_there(cloud: Cloud, volume_id: str) -> Any | None:
+    """As `volume_of`; None for a volume that does not exist."""
+    return unless_absent(cloud, VOLUME, volume_id, lambda: cloud.volume(volume_id))
 
 
 def held_by(volume: Any, server_id: str) -> Iterator[dict[str, Any]]:
@@ -113,8 +121,10 @@ def listed_by_nova(cloud: Cloud, server_id: str, volume_id: str) -> bool:
     attach. Nova is asked for all volumes of the server, so operations on several share an answer.
     """
     path = url_path("servers", server_id, "os-volume_attachments")
-    found = if_there(lambda: cloud.read_nova(path)) or {"volumeAttachments": ()}
-    return any(row["volumeId"] == volume_id for row in found["volumeAttachments"])
+    found = unless_absent(cloud, SERVER, server_id, lambda: cloud.read_nova(path))
+    return found is not None and any(
+        row["volumeId"] == volume_id for row in found["volumeAttachments"]
+    )
 
 
 def leftover_device(cloud: Cloud, server_id: str, volume_id: str) -> bool:
@@ -182,10 +192,10 @@ def delete_orphan_attachment(
 
 def volume_fingerprint(cloud: Cloud, volume_id: str, server_id: str) -> str:
     """Describe a volume and a server in words that change when their state changes."""
-    volume = if_there(lambda: volume_of(cloud, volume_id))
-    claims = if_there(lambda: holders_of(cloud, volume_id))
-    if volume is None or claims is None:
+    volume = volume_if_there(cloud, volume_id)
+    if volume is None:
         return f"volume {volume_id} is gone"
+    claims = holders_of(cloud, volume_id)
     state, known = state_of(volume), ", ".join(str(claim) for claim in claims)
     server = server_state(cloud, server_id)
     listing = server.exists and listed_by_nova(cloud, server_id, volume_id)

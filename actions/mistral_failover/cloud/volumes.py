@@ -14,7 +14,6 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from oslo_utils import uuidutils
@@ -43,6 +42,7 @@ from mistral_failover.cloud.volume_holders import (
     orphaned,
     state_of,
     volume_fingerprint,
+    volume_if_there,
     volume_of,
 )
 from mistral_failover.cloud.volume_states import TAKEN, USABLE, VolumeState, state_named
@@ -67,7 +67,7 @@ _DEAD = 1.0
 """Seconds between two questions whether Nova has found out that a host is dead."""
 _TASK_ENDS = 6  # after so many patiences a live compute service has ended a server's task
 _TAKES_UP = 2  # after so many patiences a live compute service has taken up what Nova accepted
-_OWNER = "os-vol-tenant-attr:tenant_id"
+_OWNER = Field("Cinder", "os-vol-tenant-attr:tenant_id")
 _NAME_ID = Field("Cinder", "os-vol-mig-status-attr:name_id")
 
 
@@ -115,12 +115,19 @@ def resolve_volumes(cloud: Cloud, stack: str, names: Iterable[str]) -> dict[str,
     return found
 
 
-def exists(cloud: Cloud, volume_id: str) -> bool:
-    """Return whether there is such a volume. Only Cinder's word that there is none shows that."""
+def is_gone(cloud: Cloud, volume_id: str) -> bool:
+    """Return whether Cinder says that there is no such volume; False also if it says nothing."""
     try:
-        return if_there(lambda: volume_of(cloud, volume_id)) is not None
+        return volume_if_there(cloud, volume_id) is None
     except CloudError:
-        return True
+        return False
+
+
+def owner_of(cloud: Cloud, volume_id: str) -> str | None:
+    """Return the project that a volume belongs to; None if Cinder shows no such volume. Raises
+    `CloudError`, NOT_OFFERED if Cinder does not say whose it is."""
+    volume = volume_if_there(cloud, volume_id)
+    return None if volume is None else str(_OWNER.of(volume))
 
 
 def name_id(cloud: Cloud, volume_id: str) -> str:
@@ -166,7 +173,7 @@ def refuse_busy(cloud: Cloud, stack: str, names: Collection[str]) -> None:
     `CloudError` VOLUME_BUSY, VOLUME_ERROR.
     """
     for name, volume_id in sorted(resolve_volumes(cloud, stack, names).items()):
-        volume = None if volume_id is None else if_there(partial(volume_of, cloud, volume_id))
+        volume = None if volume_id is None else volume_if_there(cloud, volume_id)
         if volume is not None and volume.status not in USABLE:
             error = volume_holders.in_state(cloud, volume)
             error.message, error.blocked = f"{name}: {error.message}", False
@@ -183,7 +190,7 @@ def _resolved(cloud: Cloud, stack: str, resources: Mapping[str, StackResource], 
     elif uuidutils.is_uuid_like(name):
         volume = volume_of(cloud, name)
         # Cinder shows an administrator the volumes of all projects.
-        if getattr(volume, _OWNER, cloud.project_id) != cloud.project_id:
+        if (_OWNER.if_shown(volume) or cloud.project_id) != cloud.project_id:
             raise CloudError(
                 "FORBIDDEN", f"Volume {name} belongs to another project.", remedy=ANOTHER
             )
@@ -515,11 +522,14 @@ class Attach(VolumeMove):
         return ProbeResult(said or state)
 
     def _look_at_the_holder(self, volume: Any, state: str) -> ProbeResult:
-        """Another server has it. That counts only if Nova says so too."""
+        """Another server has it. That counts only if Nova says so too. Without any holder the state
+        is left over: a backup that ends sets it back, also if the server was deleted meanwhile."""
         said = self.give_back_orphans(None, None)
-        if said is None:
+        if said is None and volume.attachments:
             raise volume_holders.in_use(volume)
-        return ProbeResult(said)
+        if said is None and self.is_time_to_ask_why() and not holders_of(self.cloud, volume.id):
+            raise volume_holders.stuck(volume, [], time.monotonic() - self.since)
+        return ProbeResult(said or state)
 
     def _look_why(self, volume: Any, state: str) -> ProbeResult:
         if not self.is_time_to_ask_why():

@@ -10,16 +10,17 @@ from mistral_failover.convergence.ports import Transaction
 from mistral_failover.convergence.records import GroupState
 from mistral_failover.model.group import Group, parse_group
 
+KEPT = 2048
+
 
 class Definitions:
-    """Reads a group's current definition; keeps the last ``size`` parsed ones.
+    """Reads a group's current definition; keeps the last `KEPT` parsed ones.
 
     The key is the version of the text, so a definition that another process changed is never served
     from memory.
     """
 
-    def __init__(self, size: int = 2048) -> None:
-        self._size = size
+    def __init__(self) -> None:
         self._parsed: OrderedDict[tuple[str, str], Group] = OrderedDict()
         self._mutex = Mutex()
 
@@ -34,6 +35,6 @@ class Definitions:
         group = parse_group(stored["document"], name=state.name, types=stored["types"])
         with self._mutex:
             self._parsed[key] = group
-            while len(self._parsed) > self._size:
+            while len(self._parsed) > KEPT:
                 self._parsed.popitem(last=False)
         return group

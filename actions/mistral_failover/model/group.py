@@ -71,6 +71,9 @@ class MembersSpec:
     """The preference for a member when roles are assigned, 0 to 100; see ``model.roles``."""
     replace: Literal["never", "lost"] = "never"
     """``lost``: a member that an alarm declares lost gets another server."""
+    when_no_standby: Literal["replace", "wait"] = "wait"
+    """What happens to a role that no member can take. ``replace``: a lost member gets another
+    server and takes it. ``wait``: it waits for a member."""
 
 
 @dataclass(frozen=True)
@@ -191,12 +194,14 @@ def _members(given: Mapping[str, Any]) -> MembersSpec:
             f'"{choose}" is not a member',
             did_you_mean(choose, ["oldest", "newest", *servers]),
         )
+    replaced = given.get("replace", "never")
     return MembersSpec(
         servers,
         given.get("autoscaling_group"),
         choose,
         dict(given.get("priority", {})),
-        given.get("replace", "never"),
+        replaced,
+        given.get("when_no_standby", "replace" if replaced == "lost" else "wait"),
     )
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from shlex import quote
 from types import MappingProxyType
@@ -23,6 +23,7 @@ from mistral_failover.model.goal import ATTACHMENT, Goal, goal_resources, render
 from mistral_failover.model.group import SHIPPED_CHAIN, Group
 from mistral_failover.model.ids import derived_id
 from mistral_failover.model.order import Order
+from mistral_failover.model.replacement import choose_member
 from mistral_failover.model.stages import Stage
 from mistral_failover.model.validation import did_you_mean
 from mistral_failover.orders.answers import Started
@@ -50,7 +51,8 @@ def next_goal(
     """Return the goal that follows from the group's state, and from the ``to``, ``lost`` and
     ``recovered`` of an order. If that names no lost member, the members that hold a role are lost,
     if the goal that assigned it was reached; otherwise no member is, and the same goal is tried
-    again. ``ordered``: the servers that the order replaces.
+    again. ``ordered``: the servers that the order replaces. If no member can take a role, it may be
+    a goal that makes room for one (``orders.vacant_roles``).
 
     Raises NoEligibleMember, InvalidDocument, ActionError UNKNOWN_MEMBER, HOLDER_GONE.
     """
@@ -62,7 +64,14 @@ def next_goal(
     newly = _holder(snapshot) if order.lost is None else set(order.lost)
     lost = ((snapshot.lost | newly) - set(order.recovered)) & names
     replaced = {**_to_replace(snapshot, order, members, lost), **ordered}
-    roles = _assigned(snapshot, order, members, lost, replaced, ordered)
+    try:
+        roles = _assigned(snapshot, order, members, lost, replaced, ordered)
+    except NoEligibleMember:
+        wanted = bool(ordered) or snapshot.group.members.when_no_standby == "replace"
+        room = _room_goal(snapshot, members, lost, replaced) if wanted and not order.to else None
+        if room is None:
+            raise
+        return room
     if not ordered:
         _refuse_gone_holders(snapshot, order, members, roles)
     going = {
@@ -75,6 +84,38 @@ def next_goal(
         return goal
     over = passed_over(snapshot.group, members, snapshot.roles, lost, roles)
     return replace(goal, passed_over=over)
+
+
+def _room_goal(
+    snapshot: GroupSnapshot,
+    members: Sequence[MemberFact],
+    lost: Set[str],
+    replaced: Mapping[str, Mapping[str, Any]],
+) -> Goal | None:
+    """Return the goal that makes room for the roles that no member can take; None if there is no
+    lost member to replace, or if a member that could not be checked may be able to take them.
+
+    ``replaced``: the servers that are to be replaced anyway, as of ``model.goal.render_goal``. If
+    none of them is a lost member's, one lost member is chosen, always the same for the same facts.
+    """
+    kept = {
+        role: holder
+        for role, holder in snapshot.roles.items()
+        if holder in {fact.name for fact in members} - lost - replaced.keys()
+    }
+    vacant = [role for role in snapshot.group.roles if role not in kept]
+    there = [fact for fact in members if fact.name in lost and fact.server_id is not None]
+    unseen = any(fact.unseen for fact in members if fact.name not in lost)
+    if not vacant or unseen:
+        return None
+    going = {name: wish for name, wish in replaced.items() if name not in kept.values()}
+    if not lost & going.keys():
+        if not there:
+            return None
+        chosen = choose_member(snapshot.group, there, lost, None).member
+        server = next(fact.server_id for fact in there if fact.name == chosen)
+        going[chosen] = {"server_id": server}
+    return render_goal(snapshot.group, kept, lost, replaced=going, vacant=vacant)
 
 
 def _refuse_gone_holders(

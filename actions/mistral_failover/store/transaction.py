@@ -40,6 +40,8 @@ from mistral_failover.store.tables import (
     traversals,
 )
 
+_CHUNK = 500  # SQLite accepts only some thousand parameters
+
 # Building a statement takes longer than running it, so the statements of every check are built
 # once.
 _GROUP = sa.select(
@@ -360,6 +362,6 @@ def _traversal(row: Sequence[Any]) -> Traversal:
     return Traversal(*values)
 
 
-def _chunks(items: Sequence[str], size: int = 500) -> Iterable[Sequence[str]]:
-    """Split the items: SQLite accepts only some thousand parameters."""
-    return (items[i : i + size] for i in range(0, len(items), size))
+def _chunks(items: Sequence[str]) -> Iterable[Sequence[str]]:
+    """Split the items."""
+    return (items[i : i + _CHUNK] for i in range(0, len(items), _CHUNK))
