@@ -30,6 +30,8 @@ UNQUOTED = {".attachments.create", ".attachments.list"}
 """They put what they are given into a body, or into a query."""
 ALLOWED = {
     "cloud/stacks.py: '/'.join(parts)": "an address, which stack_segments quotes",
+    "cloud/tokens.py: '/'.join(('*' if _ID.fullmatch(part) or (part and name in _NAMED) else part "
+    "for name, part in zip(before, parts, strict=False)))": "an access rule, for a message",
     "mistral/client.py: f'/{path}'": "a path that was made",
     "mistral/client.py: f'{self.url}/{path}'": "for a message",
 }
