@@ -611,12 +611,12 @@ class Attach(VolumeMove):
             self._refuse_dead_target()
         if error.code != "VOLUME_IN_USE":
             raise error
-        # The request lost a race, perhaps to our own earlier one: the next looks show that. Or Nova
-        # lists the volume on a server whose attachment Cinder has lost.
+        # The request lost a race, perhaps to our own earlier one, or to another member's: the next
+        # looks show that. Or Nova lists the volume on a server whose attachment Cinder has lost.
         holder = _NAMED_HOLDER.search(error.message)
-        if not self.is_time_to_ask_why():
+        if holder is None or not self.is_time_to_ask_why():
             return ProbeResult(f"{state}, and {error.message}")
-        if holder and not holders_of(self.cloud, self.volume_id):
+        if not holders_of(self.cloud, self.volume_id):
             if not leftover_device(self.cloud, holder[1], self.volume_id):
                 raise volume_holders.unknown_to_cinder(
                     self.volume_id, holder[1], serves=holder[1] == self.server_id
@@ -626,7 +626,7 @@ class Attach(VolumeMove):
                 "attachment"
             )
             return self.clear_left(holder[1]) or ProbeResult(waits)
-        if holder and holder[1] == self.server_id:
+        if holder[1] == self.server_id:
             return ProbeResult(f"{state}, and Nova is already attaching it to this server")
         raise error
 

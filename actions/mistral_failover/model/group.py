@@ -40,7 +40,13 @@ from mistral_failover.model.references import Reference, find_references
 from mistral_failover.model.roles import RoleSpec, check_preferences, read_roles
 from mistral_failover.model.rungs import Rung, read_rung, rung_kind
 from mistral_failover.model.schemas import EVENTS, MAX_SECONDS
-from mistral_failover.model.types import ResourceType, check_properties, installed_types, load_type
+from mistral_failover.model.types import (
+    ResourceType,
+    check_properties,
+    ignored_types,
+    installed_types,
+    load_type,
+)
 from mistral_failover.model.validation import check_grammar, did_you_mean, distinct
 
 DEFAULT_LADDER = ("quiesce", "stop", "confirm")
@@ -277,9 +283,8 @@ def _check_resource(group: Group, spec: ResourceSpec) -> None:
     path = f"resources.{spec.name}"
     usable = group.types.keys() - INTERNAL_TYPES
     if spec.type not in usable:
-        raise InvalidDocument(
-            f"{path}.type", f'unknown type "{spec.type}"', did_you_mean(spec.type, usable)
-        )
+        remedy = " ".join((did_you_mean(spec.type, usable), *ignored_types()))
+        raise InvalidDocument(f"{path}.type", f'unknown type "{spec.type}"', remedy)
     for name in spec.depends_on:
         _check_known(group, name, f"{path}.depends_on")
     resource_type = group.types[spec.type]
