@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from mistral_lib.actions.context import ActionContext
 
-from mistral_failover.actions import alarms, reports, suspensions
+from mistral_failover.actions import alarms, orders, reports, suspensions
 from mistral_failover.alarms.alarm import read
 from mistral_failover.convergence.records import Ready
+from mistral_failover.orders import held_alarms
 from support.alarm_bodies import ALERT, WEBHOOK, aodh
 
 
@@ -69,6 +70,34 @@ def test_who_admits_all_admits_nothing_that_is_over(
     answer = alarms.AdmitHeld(because="the storm is over").run(context)
 
     assert (answer["admitted"], answer["refused"]) == ([], [])
+
+
+def test_an_alarm_that_is_over_a_moment_after_it_was_selected_is_not_admitted(
+    held: Any, hear: Any, context: ActionContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    select = held_alarms.selected
+
+    def slowly(*about: Any) -> Any:
+        found = select(*about)
+        hear(alert("resolved"))
+        return found
+
+    monkeypatch.setattr(held_alarms, "selected", slowly)
+    answer = alarms.AdmitHeld(because="all of them").run(context)
+
+    assert answer["admitted"] == []
+    assert [row["error"]["code"] for row in answer["refused"]] == ["NOT_HELD"]
+    assert [i["decision"] for i in kept(context) if i["id"] == held["id"]] == ["DISMISSED"]
+
+
+def test_that_an_operator_admits_an_alarm_once_more_is_journalled(
+    held: Any, context: ActionContext
+) -> None:
+    for because in ("we looked", "we looked again"):
+        orders.Begin("payments", incident=held["id"], because=because).run(context)
+
+    said = [line["sentence"] for line in reports.History("payments").run(context)]
+    assert [sum(why in line for line in said) for why in ("we looked again", "we looked")] == [1, 2]
 
 
 def test_another_alert_that_is_over_ends_no_hold(
