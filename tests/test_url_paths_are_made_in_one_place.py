@@ -29,6 +29,7 @@ LIBRARIES = (
 UNQUOTED = {".attachments.create", ".attachments.list"}
 """They put what they are given into a body, or into a query."""
 ALLOWED = {
+    "cloud/tokens.py: '/'.join(parts)": "the path of an access rule, which is shown",
     "cloud/stacks.py: '/'.join(parts)": "an address, which stack_segments quotes",
     "cloud/tokens.py: '/'.join(('*' if _ID.fullmatch(part) or (part and name in _NAMED) else part "
     "for name, part in zip(before, parts, strict=False)))": "an access rule, for a message",

@@ -200,8 +200,7 @@ def _type_of(catalog: Iterable[Mapping[str, Any]], url: str, service_type: str) 
 def _as_in_rules(url: str) -> str:
     """Return the path of a URL as access rules are written: with * for each id and name."""
     parts = urlsplit(url).path.split("/")
-    before = ["", *parts]
-    return "/".join(
-        "*" if _ID.fullmatch(part) or (part and name in _NAMED) else part
-        for name, part in zip(before, parts, strict=False)
-    )
+    for place, part in enumerate(parts):
+        if _ID.fullmatch(part) or (part and place and parts[place - 1] in _NAMED):
+            parts[place] = "*"
+    return "/".join(parts)
