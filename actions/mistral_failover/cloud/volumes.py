@@ -81,7 +81,7 @@ _DEAD = 1.0
 """Seconds between two questions whether Nova has found out that a host is dead."""
 _TASK_ENDS = 6  # after so many patiences a live compute service has ended a server's task
 _TAKES_UP = 2  # after so many patiences a live compute service has taken up what Nova accepted
-_OWNER = "os-vol-tenant-attr:tenant_id"
+_OWNER = Field("Cinder", "os-vol-tenant-attr:tenant_id")
 _NAME_ID = Field("Cinder", "os-vol-mig-status-attr:name_id")
 
 
@@ -129,12 +129,19 @@ def resolve_volumes(cloud: Cloud, stack: str, names: Iterable[str]) -> dict[str,
     return found
 
 
-def exists(cloud: Cloud, volume_id: str) -> bool:
-    """Return whether there is such a volume. Only Cinder's word that there is none shows that."""
+def is_gone(cloud: Cloud, volume_id: str) -> bool:
+    """Return whether Cinder says that there is no such volume; False also if it says nothing."""
     try:
-        return volume_if_there(cloud, volume_id) is not None
+        return volume_if_there(cloud, volume_id) is None
     except CloudError:
-        return True
+        return False
+
+
+def owner_of(cloud: Cloud, volume_id: str) -> str | None:
+    """Return the project that a volume belongs to; None if Cinder shows no such volume. Raises
+    `CloudError`, NOT_OFFERED if Cinder does not say whose it is."""
+    volume = volume_if_there(cloud, volume_id)
+    return None if volume is None else str(_OWNER.of(volume))
 
 
 def name_id(cloud: Cloud, volume_id: str) -> str:
@@ -197,7 +204,7 @@ def _resolved(cloud: Cloud, stack: str, resources: Mapping[str, StackResource], 
     elif uuidutils.is_uuid_like(name):
         volume = volume_of(cloud, name)
         # Cinder shows an administrator the volumes of all projects.
-        if getattr(volume, _OWNER, cloud.project_id) != cloud.project_id:
+        if (_OWNER.if_shown(volume) or cloud.project_id) != cloud.project_id:
             raise CloudError(
                 "FORBIDDEN", f"Volume {name} belongs to another project.", remedy=ANOTHER
             )

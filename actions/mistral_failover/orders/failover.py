@@ -51,27 +51,12 @@ def next_goal(
     """Return the goal that follows from the group's state, and from the ``to``, ``lost`` and
     ``recovered`` of an order. If that names no lost member, the members that hold a role are lost,
     if the goal that assigned it was reached; otherwise no member is, and the same goal is tried
-    again. ``ordered``: the servers that the order replaces. If no member can take a role, it may be
-    a goal that makes room for one (``orders.vacant_roles``).
+    again. ``ordered``: the servers that the order replaces.
 
     Raises NoEligibleMember, InvalidDocument, ActionError UNKNOWN_MEMBER, HOLDER_GONE.
     """
-    # A member that left the stack stays lost until nothing of the group is left on it. A member
-    # that is being replaced has left it only for a moment.
-    names = {member.name for member in members} | snapshot.occupied | snapshot.replacing.keys()
-    require_members(snapshot, names, "lost", order.lost or ())
-    require_members(snapshot, names, "recovered", order.recovered)
-    newly = _holder(snapshot) if order.lost is None else set(order.lost)
-    lost = ((snapshot.lost | newly) - set(order.recovered)) & names
-    replaced = {**_to_replace(snapshot, order, members, lost), **ordered}
-    try:
-        roles = _assigned(snapshot, order, members, lost, replaced, ordered)
-    except NoEligibleMember:
-        wanted = bool(ordered) or snapshot.group.members.when_no_standby == "replace"
-        room = _room_goal(snapshot, members, lost, replaced) if wanted and not order.to else None
-        if room is None:
-            raise
-        return room
+    lost, replaced = _lost_and_replaced(snapshot, order, members, ordered)
+    roles = _assigned(snapshot, order, members, lost, replaced, ordered)
     if not ordered:
         _refuse_gone_holders(snapshot, order, members, roles)
     going = {
@@ -84,6 +69,41 @@ def next_goal(
         return goal
     over = passed_over(snapshot.group, members, snapshot.roles, lost, roles)
     return replace(goal, passed_over=over)
+
+
+def next_goal_or_room(
+    snapshot: GroupSnapshot,
+    order: Order,
+    members: list[MemberFact],
+    ordered: Replaced = MappingProxyType({}),
+) -> Goal:
+    """As :func:`next_goal`; if no member can take a role, the goal that makes room for one
+    (``orders.vacant_roles``), where the group or the order wants that. Only an order may begin so:
+    what an engine chooses by itself within a failover replaces no further server."""
+    try:
+        return next_goal(snapshot, order, members, ordered)
+    except NoEligibleMember:
+        wanted = bool(ordered) or snapshot.group.members.when_no_standby == "replace"
+        lost, replaced = _lost_and_replaced(snapshot, order, members, ordered)
+        room = _room_goal(snapshot, members, lost, replaced) if wanted and not order.to else None
+        if room is None:
+            raise
+        return room
+
+
+def _lost_and_replaced(
+    snapshot: GroupSnapshot, order: Order, members: list[MemberFact], ordered: Replaced
+) -> tuple[frozenset[str], dict[str, Mapping[str, Any]]]:
+    """Return the lost members of the next goal, and the servers that it replaces. Raises
+    ActionError UNKNOWN_MEMBER, BAD_INPUT."""
+    # A member that left the stack stays lost until nothing of the group is left on it. A member
+    # that is being replaced has left it only for a moment.
+    names = {member.name for member in members} | snapshot.occupied | snapshot.replacing.keys()
+    require_members(snapshot, names, "lost", order.lost or ())
+    require_members(snapshot, names, "recovered", order.recovered)
+    newly = _holder(snapshot) if order.lost is None else set(order.lost)
+    lost = frozenset(((snapshot.lost | newly) - set(order.recovered)) & names)
+    return lost, {**_to_replace(snapshot, order, members, lost), **ordered}
 
 
 def _room_goal(
@@ -276,7 +296,7 @@ def goal_function(request: Request, order: Order, *, remember: bool = True) -> D
             seen.append(
                 read_members(request, snapshot, lost=lost, recovered=recovered, remember=remember)
             )
-        goal = next_goal(snapshot, order, seen[0])
+        goal = next_goal_or_room(snapshot, order, seen[0])
         refuse_unmovable_new_volumes(request, snapshot, goal)
         return goal
 

@@ -26,7 +26,7 @@ from mistral_failover.convergence.records import JournalKind, NodeStatus, Traver
 from mistral_failover.fault_points import reach
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot_in
 from mistral_failover.model.errors import InvalidDocument, NoEligibleMember
-from mistral_failover.model.goal import Goal, vacant_roles
+from mistral_failover.model.goal import Goal
 from mistral_failover.model.order import Order
 from mistral_failover.model.verbs import FAILOVER
 from mistral_failover.orders import failover
@@ -71,12 +71,6 @@ def fill(request: Request, traversal_id: str) -> bool:
 def _filled(request: Request, snapshot: GroupSnapshot) -> Goal:
     members = failover.read_members(request, snapshot, remember=True)
     goal = failover.next_goal(snapshot, Order(FAILOVER, lost=()), members)
-    if vacant_roles(goal):
-        raise NoEligibleMember(
-            f"no member can take {' and '.join(snapshot.vacant)}",
-            "Repair a member, or add one.",
-            {},
-        )
     failover.refuse_unmovable_new_volumes(request, snapshot, goal)
     return goal
 

@@ -140,6 +140,11 @@ def states(tx: Session) -> list[GroupState]:
     return [GroupState(*row) for row in tx.connection.execute(_STATES)]
 
 
+def definitions(tx: Session) -> list[Mapping[str, Any]]:
+    """Return the definition of every group, as for `states`."""
+    return list(tx.connection.execute(sa.select(groups.c.definition)).scalars())
+
+
 def of_traversal(tx: Session, traversal_id: str) -> GroupState | None:
     """Return the group of a traversal. It is read without a lock."""
     row = tx.connection.execute(_OF_TRAVERSAL, {"traversal_id": traversal_id}).one_or_none()

@@ -8,7 +8,7 @@ convergence Heat; only a stack that is being deleted refuses it.
 from typing import Any
 
 from oslo_utils import strutils
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from mistral_failover.lab.emulator import stacks
@@ -399,7 +399,7 @@ async def _mark_resource(call: Call) -> Any:
         words = f"Stack {stack.name} already has an action ({stack.action}) in progress."
         raise refused(409, words, "ActionInProgress")
     stacks.mark(call.emulation, stack, resource, unhealthy, reason)
-    return 200, None
+    return JSONResponse(None)
 
 
 def _events(call: Call) -> Any:
