@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from mistral_failover.cloud import volumes
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.servers import delete_server
@@ -215,3 +216,21 @@ def test_a_refusal_of_the_target_ends_only_the_attach_to_it(
         attach(cloud, pair.volume, pair.a, 10)
 
     assert attach(cloud, pair.volume, pair.b, 10)["server_id"] == pair.b
+
+
+def test_a_refusal_because_of_the_volume_passes_over_no_server(
+    cloud: Cloud, pair: Pair, emulator: EmulatorClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The volume breaks between the look and the request."""
+    operator = Operator(emulator)
+
+    def breaks(point: str) -> None:
+        if point == "attach.before":
+            operator.set_volume(pair.volume, "error")
+
+    monkeypatch.setattr(volumes, "reach", breaks)
+
+    with pytest.raises(CloudError) as raised:
+        attach(cloud, pair.volume, pair.a, 10)
+
+    assert raised.value.code == "VOLUME_ERROR"

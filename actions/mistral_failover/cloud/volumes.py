@@ -624,6 +624,8 @@ class Attach(VolumeMove):
         if error.code in ("NOT_FOUND", "CONFLICT"):
             self._refuse_dead_target()
         if (evidence := _REFUSALS.get(error.code)) is not None:
+            if volume_of(self.cloud, self.volume_id).status not in USABLE:
+                return ProbeResult(state)  # the volume is the cause: the next look says so
             # Nova's API refused it, so nothing of this request can arrive; an earlier one may.
             held = self.is_listed() or not self.repeats.open
             raise volume_holders.target_refused(
