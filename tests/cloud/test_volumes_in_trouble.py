@@ -60,7 +60,8 @@ def test_a_compute_service_that_always_gives_up_ends_it(cloud, pair, emulator):
     emulator.api_fault("attach", "fail", times=9)
     with pytest.raises(CloudError) as raised:
         attach(cloud, pair.volume, pair.a, 10)
-    assert raised.value.code == "ATTACH_FAILED"
+    assert raised.value.code == "TARGET_DOWN"
+    assert raised.value.target["evidence"] == "refused"
     assert len(effects(emulator, "attach_begin")) == 3
 
 

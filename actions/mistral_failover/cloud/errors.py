@@ -214,6 +214,11 @@ class CloudError(Exception):
         made.__dict__.update(self.__dict__)
         return made
 
+    @property
+    def said(self) -> str:
+        """The service's own words, if this is the error of a request; else the message."""
+        return self._said or self.message
+
     def because(self, doing: str) -> None:
         """Say what the request was for, once, in place of the request itself."""
         if self._said is not None:

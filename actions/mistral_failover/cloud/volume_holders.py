@@ -50,6 +50,8 @@ SERVER_ID, DEVICE = Field("Cinder", "server_id"), Field("Cinder", "device")
 _ATTACHMENT_API = "openstack --os-volume-api-version 3.27 volume attachment"
 KEEPING = Feature("Nova", "changing delete_on_termination", since="2.85")
 """By which a volume is kept when its server is deleted."""
+_REFUSAL = 60.0
+"""Seconds for which a refused target is asked again if no other one is chosen."""
 HOST_RETURNS = 600.0
 """Seconds for which a compute service that stopped the server a while ago, and now counts as down,
 is waited for. While the broker is away, Nova counts every compute service as down."""
@@ -279,7 +281,8 @@ def target_down(
     """The server that is to get the volume can take nothing now; another server may.
 
     ``why``: in words, ``evidence``: ``server`` (Nova reports it), ``gone`` (it does not exist, and
-    never will again), ``agent`` (it is silent) or ``requests`` (its compute service took none).
+    never will again), ``agent`` (it is silent), ``requests`` (its compute service took none), or as
+    of :func:`target_refused`.
     ``held``: Cinder or Nova has an attachment of the volume to the server, so the volume may still
     arrive there.
     """
@@ -295,6 +298,23 @@ def target_down(
         unknown=True,
     )
     error.target = {"server": server_id, "why": why, "evidence": evidence, "held": held}
+    return error
+
+
+def target_refused(
+    volume_id: str, server_id: str, why: str, evidence: str, *, remedy: str, held: bool = False
+) -> CloudError:
+    """Nova does not give this volume to the server, which is well; another server may get it.
+
+    ``why``: in words. ``evidence``: ``refused`` (it concerns the server and the volume, and rarely
+    passes) or ``state`` (it concerns the server's present state, and is waited for). ``held`` as in
+    :func:`target_down`.
+    """
+    error = target_down(volume_id, server_id, why.rstrip("."), evidence, host=None, held=held)
+    error.remedy = remedy
+    error.unknown = held
+    if evidence == "refused":
+        error.patience = _REFUSAL
     return error
 
 

@@ -58,6 +58,20 @@ GONE = "gone"
 """The evidence of a TARGET_DOWN that never ends: Nova says that the server does not exist."""
 UNANSWERED = "requests"
 """The evidence of a TARGET_DOWN that nothing but the unanswered requests shows."""
+REFUSED = "refused"
+"""The evidence of a TARGET_DOWN that is a refusal of Nova's, or an attach that it accepted and gave
+up: the server lives, and does not get this volume."""
+STATE = "state"
+"""The evidence of a TARGET_DOWN that is a refusal because of the server's state, which may pass."""
+_REFUSALS = {
+    "BAD_REQUEST": REFUSED,
+    "CONFLICT": STATE,
+    "FORBIDDEN": REFUSED,
+    "QUOTA": REFUSED,
+}
+"""What Nova answers for one server (os-volume_attachments): 400 for a volume of another zone
+(``cross_az_attach``), 403 for one disk too many (``max_disk_devices_to_attach``) or for a refusal
+of the key manager's, 409 for a locked server or one that is rescued, for example."""
 _ATTACHMENT_ID = Field("Cinder", "attachment_id")
 _IGNORED = 2  # requests without an answer after which the compute service counts as dead
 _STOPPING = "task_state powering-off"
@@ -222,9 +236,9 @@ def attach(
     ``server_id`` and ``attachment_id``.
 
     Raises `CloudError` VOLUME_IN_USE that names the holder (a multi-attach volume may have others),
-    VOLUME_IS_ROOT for the disk that a server boots from, ATTACH_FAILED when the compute service
-    gives up, NOT_FOUND; transient: TARGET_DOWN when the server can take nothing now; blocked:
-    VOLUME_BUSY, VOLUME_DISPUTED, VOLUME_ERROR, VOLUME_STUCK.
+    VOLUME_IS_ROOT for the disk that a server boots from, NOT_FOUND; transient: TARGET_DOWN when the
+    server can take nothing now, or when Nova refuses this volume to it or gives the attach up;
+    blocked: VOLUME_BUSY, VOLUME_DISPUTED, VOLUME_ERROR, VOLUME_STUCK.
     """
     steps = Attach(cloud, volume_id, server_id, unknown=unknown, silence=silence, server=server)
     what = f"volume {volume_id} to be attached to server {server_id}"
@@ -580,12 +594,12 @@ class Attach(VolumeMove):
             return self._repair.no_effect_yet(state)
         self._refuse_dead_target(server)
         if self.accepted >= ATTEMPTS:
-            raise CloudError(
-                "ATTACH_FAILED",
-                f"Nova accepted the request to attach volume {self.volume_id} to server "
-                f"{self.server_id} {ATTEMPTS} times and gave up each time.",
+            raise volume_holders.target_refused(
+                self.volume_id,
+                self.server_id,
+                f"Nova accepted the attach {ATTEMPTS} times and gave up each time",
+                REFUSED,
                 remedy="Check the log of nova-compute on the server's host.",
-                retryable=True,
             )
         try:
             reach("attach.before")
@@ -609,6 +623,19 @@ class Attach(VolumeMove):
             self._ignored += 1
         if error.code in ("NOT_FOUND", "CONFLICT"):
             self._refuse_dead_target()
+        if (evidence := _REFUSALS.get(error.code)) is not None:
+            if volume_of(self.cloud, self.volume_id).status not in USABLE:
+                return ProbeResult(state)  # the volume is the cause: the next look says so
+            # Nova's API refused it, so nothing of this request can arrive; an earlier one may.
+            held = self.is_listed() or not self.repeats.open
+            raise volume_holders.target_refused(
+                self.volume_id,
+                self.server_id,
+                error.said,
+                evidence,
+                remedy=error.remedy,
+                held=held,
+            )
         if error.code != "VOLUME_IN_USE":
             raise error
         # The request lost a race, perhaps to our own earlier one, or to another member's: the next
