@@ -31,8 +31,6 @@ UNQUOTED = {".attachments.create", ".attachments.list"}
 ALLOWED = {
     "cloud/tokens.py: '/'.join(parts)": "the path of an access rule, which is shown",
     "cloud/stacks.py: '/'.join(parts)": "an address, which stack_segments quotes",
-    "cloud/tokens.py: '/'.join(('*' if _ID.fullmatch(part) or (part and name in _NAMED) else part "
-    "for name, part in zip(before, parts, strict=False)))": "an access rule, for a message",
     "mistral/client.py: f'/{path}'": "a path that was made",
     "mistral/client.py: f'{self.url}/{path}'": "for a message",
 }

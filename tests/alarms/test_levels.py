@@ -86,7 +86,7 @@ def test_an_alarm_that_is_over_a_moment_after_it_was_selected_is_not_admitted(
     answer = alarms.AdmitHeld(because="all of them").run(context)
 
     assert answer["admitted"] == []
-    assert [row["error"]["code"] for row in answer["refused"]] == ["NOT_HELD"]
+    assert [row["error"]["code"] for row in answer["refused"]] == ["NOT_ADMITTED"]
     assert [i["decision"] for i in kept(context) if i["id"] == held["id"]] == ["DISMISSED"]
 
 

@@ -222,7 +222,7 @@ def admit(
     """Admit an alarm by an operator's ``order``, and start its failover. No rule of admission
     applies. An alarm whose group was unknown becomes one of ``group``. If the order names no lost
     members, those that the alarm reports are lost. With ``only_held`` an alarm whose hold ended in
-    another way is not admitted (NOT_HELD).
+    another way is not admitted (NOT_ADMITTED).
 
     The first digits of the incident's id are enough. Raises UnknownGroup; ActionError UNKNOWN_ID if
     it is not an incident of the group, AMBIGUOUS_ID, NOT_AN_ALARM for an order, BAD_INPUT if it is
@@ -252,7 +252,11 @@ def admit(
             )
         whole = with_lost(order, known)  # what cannot be started is not admitted
         if only_held and known.decision not in (Decision.HELD, Decision.ADMITTED):
-            raise _not_held(known)
+            raise ActionError(
+                "NOT_ADMITTED",
+                f"alarm {identity} was not admitted: it is now {known.decision}",
+                f"To see the reason: failover show {identity}",
+            )
         # Record the whole order, because a sweep may have to start it.
         fact = replace(known.fact, refusal="")
         if known.decision == Decision.ADMITTED:
