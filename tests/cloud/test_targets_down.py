@@ -204,6 +204,7 @@ def test_a_server_to_which_nova_refuses_the_volume_lets_another_one_have_it(
     error = raised.value
     assert (error.code, error.transient, error.unknown) == ("TARGET_DOWN", True, False)
     assert says.rstrip(".") in error.message
+    assert error.message.count("Could not attach") == 1
     assert error.target is not None
     assert (error.target["evidence"], error.target["held"]) == (evidence, False)
 

@@ -198,6 +198,7 @@ class CloudError(Exception):
         self.about: dict[str, Any] | None = None
         self.target: dict[str, Any] | None = None
         self._said: str | None = None
+        self._named = False
         super().__init__(f"{code}: {self.message}")
 
     @classmethod
@@ -221,9 +222,9 @@ class CloudError(Exception):
 
     def because(self, doing: str) -> None:
         """Say what the request was for, once, in place of the request itself."""
-        if self._said is not None:
+        if self._said is not None and not self._named:
             self.message = f"Could not {redact(doing)}: {self._said}"
-            self.args, self._said = (f"{self.code}: {self.message}",), None
+            self.args, self._named = (f"{self.code}: {self.message}",), True
 
 
 T = TypeVar("T")
