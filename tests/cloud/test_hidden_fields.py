@@ -225,6 +225,7 @@ NO_ANSWERS = {
     "answers.py": "headers",
     "errors.py": "errors",
     "session.py": "tokens",
+    "tokens.py": "tokens",
     "transport.py": "its options",
 }
 """Modules that read no answers on which something is decided, by what they read."""

@@ -154,12 +154,14 @@ def test_a_proxy_s_answer_says_nothing_about_the_policy(
 ) -> None:
     class Answer:
         status_code, content, headers, reason, text = 404, b"<html>", {}, "Not Found", "<html>"
-        request = SimpleNamespace(method="POST", url="u")
+        request, url = SimpleNamespace(method="POST", url="u"), "u"
 
         def json(self) -> Any:
             raise ValueError
 
-    asked = Mistral(Session(), "http://mistral/v2")  # type: ignore[arg-type]
+    session: Any = Session()
+    session.explained = lambda failure, *_: failure
+    asked = Mistral(session, "http://mistral/v2")
     monkeypatch.setattr(asked._client._adapter, "request", lambda *_a, **_k: Answer())
 
     with pytest.raises(CloudError):

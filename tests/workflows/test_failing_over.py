@@ -198,7 +198,7 @@ def test_a_failover_that_failed_is_tried_again_and_declares_no_other_member_lost
     group.activate()
     group.cloud.api_fault("attach", "error", status=400)
     failed = group.run("on_alarm", **group.fails("app")).assert_failed_with("FAILED")
-    assert "BAD_REQUEST" in failed.output["error"]["message"]
+    assert "TARGET_DOWN" in failed.output["error"]["message"]
     assert failed.output["outcome"] is None
 
     again = group.run("failover", group=group.name).assert_succeeded()

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import requests
 import urllib3
@@ -121,15 +121,17 @@ class Form:
     several: bool
     fields: tuple[str, ...]
 
-    def why_not(self, path: str, body: Any) -> str:
+    def why_not(self, path: str, body: Any, asked: frozenset[str] = frozenset()) -> str:
         """Return in a few words why a body is no answer to a request for this path; empty if it
-        is."""
+        is. ``asked``: the only fields that the request wanted; empty: all."""
         value = body if not self.key else body.get(self.key) if isinstance(body, dict) else None
         rows = value if self.several else [value]
         if not isinstance(rows, list) or not all(isinstance(each, dict) for each in rows):
             return f'it has no "{self.key}"' if self.key else _OTHERS
         for field in self.fields:
             names = field.split("|")
+            if asked and not asked.intersection(names):
+                continue
             if not all(any(row.get(name) is not None for name in names) for row in rows):
                 return f'it has no "{names[0]}"'
         found = self.path.fullmatch(path)
@@ -233,7 +235,9 @@ def _wrong_form(answer: requests.Response) -> str:
     if method != "GET" and not answer.content:
         return ""  # accepted
     body = _json_of(answer)
-    path = urlsplit(str(answer.url)).path.rstrip("/")
+    address = urlsplit(str(answer.url))
+    path = address.path.rstrip("/")
+    asked = frozenset(",".join(parse_qs(address.query).get("fields", ())).split(",")) - {""}
     form = form_of(method, path)
     signed = "x-openstack-request-id" in answer.headers
     if not isinstance(body, dict | list):
@@ -242,7 +246,7 @@ def _wrong_form(answer: requests.Response) -> str:
         if not answer.content:
             return "it is empty"
         return _CUT_OFF if signed else _OTHERS
-    return form.why_not(path, body) if form is not None else ""
+    return form.why_not(path, body, asked) if form is not None else ""
 
 
 def _json_of(answer: requests.Response) -> Any:

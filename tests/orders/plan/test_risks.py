@@ -133,7 +133,7 @@ def test_a_traversal_under_way_and_one_that_failed_are_told(group: Any) -> None:
     begun = group.done(orders.Begin(group.name))
     assert "TRAVERSAL_UNDER_WAY" in codes(group.plan(lost=[]))
 
-    group.cloud.api_fault("attach", "error", status=400)
+    group.cloud.api_fault("command_start", "fail")
     group.carry(begun)
 
     assert "TRAVERSAL_FAILED" in codes(group.plan(lost=[]))
