@@ -71,6 +71,7 @@ def started(monkeypatch: pytest.MonkeyPatch, status: str, *words: str) -> dict[s
     answer = {
         "status": "COMPLETE" if status == "REMOVED" else status,
         "roles": {} if status == "DEFINED" else roles,
+        "vacant": [],
         "traversal": None if status == "DEFINED" else {"id": "some"},
     }
     monkeypatch.setattr(command, "run_action", lambda *_, **__: answer)

@@ -82,6 +82,7 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
             "gone": [],
         },
         "maintenance": None,
+        "vacant": [],
         "now": NOW,
         **more,
     }

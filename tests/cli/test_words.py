@@ -101,7 +101,7 @@ def test_how_often_an_alarm_was_heard_is_told_in_both_places() -> None:
             "unstarted": [],
             "ready": [],
         },
-        **{"maintenance": None, "now": 0.0},
+        **{"maintenance": None, "vacant": [], "now": 0.0},
         "service": {"status": "SERVING", "since": 0.0, "reasons": [], "seen_at": None},
     }
     incident = {

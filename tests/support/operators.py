@@ -175,14 +175,19 @@ class Operator:
         url = f"{self._url}/compute/v2.1/servers/{server}/action"
         self._done("POST", url, {"os-resetState": {"state": state}})
 
-    def replace_server(self, stack: str, resource: str) -> None:
-        """``openstack stack resource mark unhealthy STACK RESOURCE``, and ``openstack stack update
-        --existing STACK``: returns when the new server has the name and the old one is gone."""
+    def mark(self, stack: str, resource: str) -> str:
+        """``openstack stack resource mark unhealthy STACK RESOURCE``; returns the stack's path."""
         base = f"{self._url}/orchestration/v1/{self._project}/stacks"
         shown = self._done("GET", f"{base}/{stack}", None, self._demo).json()["stack"]
         path = f"{base}/{stack}/{shown['id']}"
         mark = {"mark_unhealthy": True}
         self._done("PATCH", f"{path}/resources/{resource}", mark, self._demo)
+        return path
+
+    def replace_server(self, stack: str, resource: str) -> None:
+        """``openstack stack resource mark unhealthy STACK RESOURCE``, and ``openstack stack update
+        --existing STACK``: returns when the new server has the name and the old one is gone."""
+        path = self.mark(stack, resource)
         self._done("PATCH", path, {}, self._demo)
         for _ in range(500):
             shown = self._done("GET", path, None, self._demo).json()["stack"]

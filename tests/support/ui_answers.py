@@ -28,6 +28,7 @@ def overview(name: str = "payments", status: str = "COMPLETE", **more: Any) -> d
         "lost": [],
         "pause": None,
         "maintenance": None,
+        "vacant": [],
         "held": 0,
         "service": "SERVING",
         "under_way": [],
@@ -152,6 +153,7 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
         "agents": {},
         "pause": None,
         "maintenance": None,
+        "vacant": [],
         "service": {
             "status": "SERVING",
             "since": NOW - 30,

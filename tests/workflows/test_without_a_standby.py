@@ -11,7 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
+from mistral_failover.actions import reports
+from mistral_failover.cli import status_screen
+from support.activation import done
 from support.operators import Operator
 from support.waiting import until
 
@@ -24,6 +28,10 @@ def single(protect: Callable[..., Any]) -> Any:
     group = protect(servers=("db_a",), members={"servers": ["db_a"], "replace": "lost"})
     group.activate()
     return group
+
+
+def context() -> ActionContext:
+    return ActionContext(SecurityContext(), ExecutionContext())
 
 
 def patiently(group: Any, workflow: str, /, **inputs: Any) -> Any:
@@ -84,6 +92,7 @@ def test_a_standby_that_is_well_again_takes_the_role_before_the_new_server(
     group.activate()
     person = Operator(group.cloud)
     person.stop_server(group.server("db_b"))
+    until(lambda: not group.member_list()["db_b"]["eligible"])
     execution = group.start("on_alarm", **group.fails("crash", "db_a"))
     until(lambda: "Fence db_a: done" in group.told("done"))
 
@@ -157,3 +166,49 @@ def test_it_can_happen_again(single: Any) -> None:
     assert single.runs_on() == single.holders() == ["db_a"]
     assert {m["epoch"] for m in single.status()["members"]} == {5}
     assert single.cloud.violations() == []
+
+
+def test_a_standby_serves_also_after_the_new_server_failed(protect: Callable[..., Any]) -> None:
+    group = protect(members={"servers": ["db_a", "db_b"], "replace": "lost"})
+    group.activate()
+    person = Operator(group.cloud)
+    person.stop_server(group.server("db_b"))
+    until(lambda: not group.member_list()["db_b"]["eligible"])
+    group.cloud.api_fault("boot", "fail", times=10_000)
+    patiently(group, "on_alarm", **group.fails("crash", "db_a")).assert_failed_with("FAILED")
+    assert group.status()["service"]["status"] == "DOWN"
+
+    person.start_server(group.server("db_b"))
+    group.run("sweep", group=group.name)
+
+    until(lambda: "Start database on db_b: done" in group.told("done"))
+    assert group.status()["roles"] == {"active": "db_b"}
+    assert group.cloud.violations() == []
+
+
+def test_who_is_only_marked_by_heat_is_not_replaced_while_it_serves(single: Any) -> None:
+    former = single.server("db_a")
+    Operator(single.cloud).mark(single.name, "db_a")
+
+    run = patiently(single, "replace_member", group=single.name)
+
+    run.assert_failed_with("NO_ELIGIBLE_MEMBER")
+    assert (single.server("db_a"), single.runs_on()) == (former, ["db_a"])
+
+
+def test_no_rollback_goes_to_a_goal_in_which_nothing_serves(single: Any) -> None:
+    patiently(single, "failover", group=single.name, lost=["db_a"]).assert_succeeded()
+    goals = done(reports.Goals(single.name).run(context()))
+    (room,) = [each["version"] for each in goals if not each["roles"]]
+
+    single.run("rollback", group=single.name, goal=room).assert_failed_with("BAD_INPUT")
+
+
+def test_the_advice_while_nothing_serves_is_no_deletion(single: Any) -> None:
+    single.cloud.api_fault("boot", "fail", times=10_000)
+    patiently(single, "on_alarm", **single.fails("crash", "db_a")).assert_failed_with("FAILED")
+
+    advised = [each.command for each in status_screen.advice(single.status())]
+
+    assert advised
+    assert not any("delete" in each for each in advised)

@@ -129,7 +129,7 @@ def take(request: Request, alarm: Alarm) -> list[RecordedAlarm]:
     """
     if alarm.routine or (alarm.is_host_event and not alarm.firing):
         if alarm.over:
-            request.store.atomically(partial(_end_holds, alarm))
+            request.store.atomically(partial(_mark_over, alarm))
         return [RecordedAlarm(without_group(alarm, None))]
     if alarm.is_host_event:
         identity = incident_id(request, alarm)
@@ -349,7 +349,7 @@ def record(request: Request, tx: ProjectTransaction, judged: Judged) -> Recorded
     and its repeat is counted. Another alarm about a known fact counts on the first one's."""
     before, verdict, fact = judged.before, judged.verdict, judged.fact
     if judged.subject.alarm.over:
-        _end_holds(judged.subject.alarm, tx)
+        _mark_over(judged.subject.alarm, tx)
     if before is None:
         if verdict.decision == Decision.IGNORED and judged.subject.state is None:
             return RecordedAlarm(verdict)
@@ -373,18 +373,23 @@ def record(request: Request, tx: ProjectTransaction, judged: Judged) -> Recorded
     return RecordedAlarm(verdict, incident.id, incident.traversal_id, _to_begin(incident))
 
 
-def _end_holds(alarm: Alarm, tx: ProjectTransaction) -> None:
-    """Dismiss the held alarms that are over by their own source's word: who admits all of them must
-    not fence a member that is well. What an operator reported stays."""
+def _mark_over(alarm: Alarm, tx: ProjectTransaction) -> None:
+    """Record with the held alarms of this one's series that they are over by their source's word:
+    who admits all of them must not fence a member that is well. They stay held, because a source
+    may have lost sight of a host that died. If an alarm fires again, that counts. What an operator
+    reported is not over by it, nor what a source says of an earlier occasion."""
     for each in incidents.held_of_series(tx, alarm.series) if alarm.series else ():
-        sentence = f"{each.fact.reported}; dismissed, because {alarm.sentence}"
-        if each.fact.because or not incidents.dismiss(tx, each.id, sentence, said=each.said):
+        reported = incidents.get(tx, each.parent) if each.parent else each
+        if reported is None or each.fact.because or each.fact.over:
             continue
-        if each.group_id is not None:
+        if reported.payload.get("startsAt") != alarm.payload.get("startsAt"):
+            continue
+        fact = replace(each.fact, over=alarm.sentence).shortened()
+        if incidents.replace_held_fact(tx, each.id, fact, said=each.said) and each.group_id:
             tx.journal(
                 each.group_id,
-                f"DISMISSED: {sentence}",
-                kind=JournalKind.DISMISSED,
+                f"still held, but over: {alarm.sentence}",
+                kind=JournalKind.HELD,
                 incident_id=each.id,
             )
 

@@ -13,6 +13,7 @@ from typing import Any
 from mistral_failover.cli import base, connection, order
 from mistral_failover.cli.base import lasted
 from mistral_failover.cli.plan import add_facts, given_facts
+from mistral_failover.cli.status_screen import in_service
 from mistral_failover.convergence.records import TraversalStatus
 
 _SERVES = frozenset({"SERVING", "DEGRADED"})
@@ -97,7 +98,7 @@ class Start(order.Order):
         """Check that there is a goal to continue to. Raises CommandFailed."""
         status = self.run_action("failover.status", group=group)
         name = shlex.quote(group)
-        if status["traversal"] is not None and not status["roles"]:
+        if status["traversal"] is not None and not in_service(status):
             raise connection.CommandFailed(
                 f"{group} is out of service, or on its way there. To bring it up: failover group "
                 f"activate {name}. To continue and delete it: failover group delete {name} "

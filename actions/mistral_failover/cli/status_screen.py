@@ -284,13 +284,18 @@ def help_lines(status: StatusReport) -> list[str]:
     return [str(each) for each in advice(status)]
 
 
+def in_service(status: GroupReport) -> bool:
+    """Return whether the group is to serve, even if no member can take its roles at present."""
+    return bool(status["roles"] or status["vacant"])
+
+
 def advice(status: StatusReport) -> list[Advice]:
     """Return the commands that help, the most useful one first."""
     group = shlex.quote(status["group"])
     match status["status"]:
         case "BLOCKED":
             return _unblocking(status) or [Advice(f"failover sweep {group}", _CORRECTED)]
-        case "FAILED" if not status["roles"]:
+        case "FAILED" if not in_service(status):
             return [
                 Advice(f"failover group delete {group}", _CORRECTED),
                 Advice(f"failover group activate {group}", "or, to bring it up"),
@@ -309,7 +314,7 @@ def advice(status: StatusReport) -> list[Advice]:
             return [*again, Advice(f"failover watch {group}")]
         case "DEFINED":
             return [Advice(f"failover group activate {group}")]
-    if not status["roles"]:
+    if not in_service(status):
         return [Advice(f"failover group activate {group}")]
     return [*_serving_again(status, group), *_undoing(status, group)]
 
@@ -360,7 +365,8 @@ def _undoing(status: StatusReport, group: str) -> list[Advice]:
 def role_holders(status: GroupReport) -> str:
     """Return the holder of each role; until the goal is reached, the future holder."""
     stands = _on(status)
-    return ", ".join(f"{role} {stands} {member}" for role, member in status["roles"].items())
+    held = [f"{role} {stands} {member}" for role, member in status["roles"].items()]
+    return ", ".join([*held, *(f"{role} on no member" for role in status["vacant"])])
 
 
 def _unblocking(status: StatusReport) -> list[Advice]:
@@ -374,7 +380,7 @@ def _unblocking(status: StatusReport) -> list[Advice]:
         return sure
     group = shlex.quote(status["group"])
     members = sorted({row["member"] for row in rows})
-    verb = "start" if status["roles"] else "group delete"
+    verb = "start" if in_service(status) else "group delete"
     lost = " ".join(f"--lost {shlex.quote(member)}" for member in members)
     whose = "its host answers" if len(members) == 1 else "their hosts answer"
     answers = f"{' and '.join(members)} or {whose}"
@@ -409,7 +415,7 @@ def _status_words(status: StatusReport) -> str:
         began = traversal["started_at"]
         done, all_of_them = _progress(traversal["nodes"])
         return f"{word} for {lasted(status['now'] - began)}, {done} of {all_of_them} steps"
-    out = "" if status["roles"] else ", out of service"
+    out = "" if in_service(status) else ", out of service"
     return f"{word}{out} since {when(ended)} ({lasted(status['now'] - ended)})"
 
 

@@ -24,7 +24,7 @@ class AlarmFact(Stored):
     seconds; ``open``: whether members may still be found there.
 
     ``evidence``: why the storm guard still holds it. ``refusal``: why the last attempt to start its
-    failover failed. Both are empty if there is none.
+    failover failed. ``over``: its source's word that it is over. They are empty if there is none.
     """
 
     group: str | None = None
@@ -37,6 +37,7 @@ class AlarmFact(Stored):
     open: bool = False
     evidence: str = ""
     refusal: str = ""
+    over: str = ""
 
     def shortened(self) -> Self:
         """Return it as it is stored: with names and words of bounded length."""

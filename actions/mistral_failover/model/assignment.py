@@ -42,6 +42,8 @@ class MemberFact:
     """Why it is not healthy, in words."""
     gone: bool = False
     """Whether Nova says that its server does not exist."""
+    marked: bool = False
+    """Whether it counts as unhealthy only because Heat would replace its server: it may serve."""
     unseen: bool = False
     """Whether it counts as unhealthy only because its server could not be checked."""
     server_id: str | None = None

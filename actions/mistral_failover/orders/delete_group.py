@@ -6,6 +6,7 @@ from __future__ import annotations
 from mistral_failover.convergence.records import GroupState, TraversalStatus
 from mistral_failover.groups.snapshot import locked
 from mistral_failover.mistral import event_hooks
+from mistral_failover.model.goal import vacant_roles
 from mistral_failover.model.group import INTERNAL_TYPES
 from mistral_failover.orders import held_alarms
 from mistral_failover.orders.answers import DeletedGroup, OrphanedAlarm
@@ -68,5 +69,5 @@ def _refuse_in_service(tx: ProjectTransaction, state: GroupState, group: str) ->
             "IN_SERVICE", f"{group} still has resources: {', '.join(left[:_SHOWN])}{more}", remedy
         )
     goal = tx.goal(state.id, traversal.goal_version) if traversal is not None else None
-    if goal is not None and goal.document["roles"]:
+    if goal is not None and (goal.document["roles"] or vacant_roles(goal)):
         raise ActionError("IN_SERVICE", f"{group} has a goal that assigns roles", remedy)

@@ -84,6 +84,9 @@ def next_goal_or_room(
         return next_goal(snapshot, order, members, ordered)
     except NoEligibleMember:
         wanted = bool(ordered) or snapshot.group.members.when_no_standby == "replace"
+        # Who is only marked by Heat, and not lost, may serve: an order must not end that.
+        if any(fact.marked for fact in members if fact.name in ordered.keys() - snapshot.lost):
+            raise
         lost, replaced = _lost_and_replaced(snapshot, order, members, ordered)
         room = _room_goal(snapshot, members, lost, replaced) if wanted and not order.to else None
         if room is None:

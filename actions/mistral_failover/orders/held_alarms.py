@@ -251,10 +251,12 @@ def admit(
                 f"lost: {start_command(group)} --lost MEMBER",
             )
         whole = with_lost(order, known)  # what cannot be started is not admitted
-        if only_held and known.decision not in (Decision.HELD, Decision.ADMITTED):
+        ended = known.decision not in (Decision.HELD, Decision.ADMITTED)
+        if only_held and (ended or known.fact.over):
+            now = f"it is now {known.decision}" if ended else _over(known)
             raise ActionError(
                 "NOT_ADMITTED",
-                f"alarm {identity} was not admitted: it is now {known.decision}",
+                f"alarm {identity} was not admitted: {now}",
                 f"To see the reason: failover show {identity}",
             )
         # Record the whole order, because a sweep may have to start it.
@@ -282,10 +284,11 @@ def admit_held(request: Request, selection: Selection, because: str, limit: int)
     those of groups with a higher priority first.
 
     An alarm that names no group or no member is left out: an operator has to say which one it
-    means. Raises what :func:`selected` raises.
+    means; so is one that is over by its source's word. Raises what :func:`selected` raises.
     """
     found = selected(request, selection)
-    waiting = [each for each in found.alarms if each.incident.fact.lost]
+    over = [each for each in found.alarms if each.incident.fact.over]
+    waiting = [each for each in found.alarms if each.incident.fact.lost and each not in over]
     admitted: list[StartedOrder] = []
     refused: list[RefusedAlarm] = []
     for each in waiting[:limit]:
@@ -299,7 +302,16 @@ def admit_held(request: Request, selection: Selection, because: str, limit: int)
             facts = request.caught(error, "admitting a held alarm")
             refused.append({"incident": each.incident.id, "group": each.group, "error": facts})
     left = max(0, len(waiting) - limit)
-    return {"admitted": admitted, "refused": refused, "left": left, **found.answer()}
+    passed_over: list[PassedOver] = [
+        {"incident": each.incident.id, "group": each.group, "why": _over(each.incident)}
+        for each in over
+    ]
+    answer = replace(found, passed_over=[*found.passed_over, *passed_over]).answer()
+    return {"admitted": admitted, "refused": refused, "left": left, **answer}
+
+
+def _over(incident: Incident) -> str:
+    return f"its source says that it is over: {incident.fact.over}"
 
 
 def held_children(tx: ProjectTransaction, host_event: str) -> list[HeldOfGroup]:
@@ -419,7 +431,9 @@ def _row(held: incidents.HeldIncident) -> HeldAlarmRow:
         "incident": incident.id,
         "group": group,
         "lost": lost_fact(incident),
-        "sentence": incident.sentence,
+        "sentence": f"{incident.sentence}; {_over(incident)}"
+        if incident.fact.over
+        else incident.sentence,
         "rule": incident.rule,
         "source": incident.source,
         "heard": incident.duplicates + 1,

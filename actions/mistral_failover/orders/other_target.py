@@ -35,7 +35,7 @@ from mistral_failover.groups.refresh_members import depose, members_now, remembe
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot_in
 from mistral_failover.model.assignment import MemberFact, as_planned
 from mistral_failover.model.errors import InvalidDocument, NoEligibleMember
-from mistral_failover.model.goal import returns
+from mistral_failover.model.goal import returns, vacant_roles
 from mistral_failover.model.group import Group
 from mistral_failover.model.order import Order
 from mistral_failover.model.verbs import FAILOVER
@@ -251,7 +251,9 @@ def _earlier_targets(tx: ProjectTransaction, traversal: Traversal) -> Iterator[f
     before = tx.traversal(traversal.follows) if traversal.follows else None
     while before is not None:
         goal = tx.goal(before.group_id, before.goal_version)
-        if goal is not None and before.goal_version != traversal.goal_version:
+        if goal is None or vacant_roles(goal):
+            pass  # it only made room, and tried no member
+        elif before.goal_version != traversal.goal_version:
             yield frozenset(goal.document["roles"].values())
         before = tx.traversal(before.follows) if before.follows else None
 

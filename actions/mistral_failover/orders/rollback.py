@@ -10,7 +10,7 @@ from __future__ import annotations
 from mistral_failover.convergence.traversals import present_goal, rollback_goal
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.assignment import require_eligible
-from mistral_failover.model.goal import Goal, empty_goal
+from mistral_failover.model.goal import Goal, empty_goal, vacant_roles
 from mistral_failover.model.order import Order
 from mistral_failover.model.validation import did_you_mean
 from mistral_failover.orders import failover
@@ -77,6 +77,7 @@ def _goal(
     present = present_goal(tx, state)
     if present is not None:
         version = None if prefix is None else find(tx, state.id, snapshot.group.name, prefix)
+        _refuse_room(tx, state.id, version)
         well = {*recovered, *frozenset(present.document["lost"]).difference(snapshot.lost)}
         goal = rollback_goal(tx, state, version=version, recovered=sorted(well))
         if goal is not None:
@@ -86,6 +87,18 @@ def _goal(
         f"{snapshot.group.name} has reached no goal other than its present one",
         "To list its goals: failover goals.",
     )
+
+
+def _refuse_room(tx: ProjectTransaction, group_id: str, version: str | None) -> None:
+    """Refuse a goal in which no member serves. Raises ActionError BAD_INPUT."""
+    goal = tx.goal(group_id, version) if version is not None else None
+    if goal is not None and vacant_roles(goal):
+        raise ActionError(
+            "BAD_INPUT",
+            f"goal: {goal.version[:SHORTEST_PREFIX]} only made room for a new server; nothing "
+            "serves in it",
+            "To list the goals: failover goals.",
+        )
 
 
 def find(tx: ProjectTransaction, group_id: str, name: str, prefix: str) -> str:

@@ -15,7 +15,6 @@ several processes at once.
 
 from __future__ import annotations
 
-import logging
 from shlex import quote
 from typing import cast
 
@@ -26,7 +25,7 @@ from mistral_failover.convergence.records import JournalKind, NodeStatus, Traver
 from mistral_failover.fault_points import reach
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot_in
 from mistral_failover.model.errors import InvalidDocument, NoEligibleMember
-from mistral_failover.model.goal import Goal
+from mistral_failover.model.goal import REPLACE_TYPE, Goal
 from mistral_failover.model.order import Order
 from mistral_failover.model.verbs import FAILOVER
 from mistral_failover.orders import failover
@@ -34,8 +33,6 @@ from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, views
 from mistral_failover.store.transaction import ProjectTransaction
-
-LOG = logging.getLogger(__name__)
 
 
 def fill(request: Request, traversal_id: str) -> bool:
@@ -51,11 +48,14 @@ def fill(request: Request, traversal_id: str) -> bool:
     reach("vacant.before")
     try:
         goal = _filled(request, found)
-    except (NoEligibleMember, InvalidDocument, ActionError, ConvergenceError) as error:
+    except (
+        CloudError,
+        NoEligibleMember,
+        InvalidDocument,
+        ActionError,
+        ConvergenceError,
+    ) as error:
         _wait(request, found, traversal_id, str(error))
-        return False
-    except CloudError as error:
-        LOG.info("No member was looked for to take the roles of %s: %s", found.group.name, error)
         return False
     to = ", ".join(f"{role} goes to {goal.document['roles'][role]}" for role in found.vacant)
 
@@ -66,6 +66,21 @@ def fill(request: Request, traversal_id: str) -> bool:
     request.engine.redirect(traversal_id, goal, why="room was made", cause=to, holds=holds)
     reach("vacant.after")
     return request.engine.current(traversal_id).id != traversal_id
+
+
+def waiting(request: Request, tx: ProjectTransaction, group_id: str | None) -> list[str]:
+    """Return the FAILED traversals of the project, or of one group, that made room: a member may be
+    able to take the roles by now."""
+    found = []
+    for state in groups.states(tx):
+        if group_id not in (None, state.id) or state.current_traversal is None:
+            continue
+        traversal = tx.traversal(state.current_traversal)
+        if traversal is None or traversal.status != TraversalStatus.FAILED:
+            continue
+        if _snapshot(request, tx, traversal.id) is not None:
+            found.append(traversal.id)
+    return found
 
 
 def _filled(request: Request, snapshot: GroupSnapshot) -> Goal:
@@ -82,11 +97,17 @@ def _snapshot(request: Request, tx: ProjectTransaction, traversal_id: str) -> Gr
     state = groups.get(tx, traversal.group_id) if traversal else None
     if traversal is None or state is None or state.current_traversal != traversal_id:
         return None
-    if traversal.status != TraversalStatus.IN_PROGRESS:
+    if traversal.status not in (TraversalStatus.IN_PROGRESS, TraversalStatus.FAILED):
         return None
     snapshot = group_snapshot_in(request, tx, state)
-    done = all(row.status == NodeStatus.DONE for row in tx.progress(traversal_id))
-    return snapshot if done and snapshot.vacant else None
+    # Where the new server failed for good, another member may be able to serve.
+    new = {each.id for each in tx.records(state.id) if each.type == REPLACE_TYPE}
+    ready = all(
+        row.status == NodeStatus.DONE
+        or (row.status == NodeStatus.FAILED and row.node.resource_id in new)
+        for row in tx.progress(traversal_id)
+    )
+    return snapshot if ready and snapshot.vacant else None
 
 
 def _wait(request: Request, found: GroupSnapshot, traversal_id: str, why: str) -> None:
@@ -96,8 +117,11 @@ def _wait(request: Request, found: GroupSnapshot, traversal_id: str, why: str) -
 
     def say(tx: ProjectTransaction) -> None:
         tx.lock_group(group_id, shared=False)
-        if _snapshot(request, tx, traversal_id) is None:
+        traversal = tx.traversal(traversal_id)
+        if _snapshot(request, tx, traversal_id) is None or traversal is None:
             return
+        if traversal.status == TraversalStatus.FAILED:
+            return  # it has said why; sweeps look on
         since = views.last_of_kind(tx, traversal_id, JournalKind.ROOM_MADE)
         if since is not None and tx.now() - since > found.group.limits.patience:
             reason = f"{sentence}. Repair a member, then: failover start {quote(name)} --lost ''"

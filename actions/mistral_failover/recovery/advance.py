@@ -266,12 +266,12 @@ class _Loop:
             view = look.view
             if workers.stopping:
                 return None
+            if look.last:
+                return look
             if view.made_room:
                 if vacant_roles.fill(worker.request, view.traversal.id):
                     continue
                 pause = POLL_LONGEST  # each look asks the cloud
-            elif look.last:
-                return look
             failures = {(row.node, row.next_try) for row in view.waiting()} - tried
             tried |= failures
             if failures and choose_other_target(worker.request, view.traversal.id):

@@ -27,7 +27,7 @@ from mistral_failover.mistral.api import Mistral, mistral_of
 from mistral_failover.mistral.event_hooks import SentEvent
 from mistral_failover.model.decisions import AdmissionRule, Decision
 from mistral_failover.model.goal import REPLACE_TYPE, fence_name
-from mistral_failover.orders import alarm_failovers
+from mistral_failover.orders import alarm_failovers, vacant_roles
 from mistral_failover.orders.failover import chain_of, traversal_of
 from mistral_failover.recovery import observe, retention, stuck_executions
 from mistral_failover.recovery.documents import (
@@ -105,6 +105,8 @@ def sweep(request: Request, group: str | None) -> Swept:
         taken_up += _stalled(request, group_id, known, unable)
     with part("confirmed fences"):
         taken_up += _reopened(request, group_id)
+    with part("vacant roles"):
+        taken_up += _filled(request, group_id)
     restarted = list(_with_chain(request, taken_up, unable))
     chains: dict[str | None, str | None] = {
         **{row["traversal"]: row["workflow"] for row in admitted["started"]},
@@ -301,6 +303,18 @@ def _reopened(request: Request, group_id: str | None) -> Iterator[TakenUp]:
         for node in engine.resume(where):
             database.atomically(partial(_tell_reopened, where, node, sentence))
             yield {"traversal": node.traversal_id, "group": name, "sentence": sentence}
+
+
+def _filled(request: Request, group_id: str | None) -> Iterator[TakenUp]:
+    """Give vacant roles to members that can take them by now, though the new server failed."""
+    database = request.store
+    for where in database.reading(lambda tx: vacant_roles.waiting(request, tx, group_id)):
+        if not vacant_roles.fill(request, where):
+            continue
+        current = request.engine.current(where)
+        state = database.reading(partial(groups.of_traversal, traversal_id=current.id))
+        if state is not None:
+            yield {"traversal": current.id, "group": state.name, "sentence": current.cause}
 
 
 def _tell_reopened(group_id: str, node: Ready, sentence: str, tx: ProjectTransaction) -> None:

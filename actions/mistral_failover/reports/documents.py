@@ -170,13 +170,15 @@ class Work(TypedDict):
 
 class GroupReport(Work):
     """What the status of a group, and its row among all groups, both have. ``status`` is that of
-    its traversal, DEFINED if it has never had a goal; ``held``: how many of its alarms wait for an
-    operator."""
+    its traversal, DEFINED if it has never had a goal; ``vacant``: the roles that no member can take
+    at present (a group without ``roles`` is out of service only if it has none of these either);
+    ``held``: how many of its alarms wait for an operator."""
 
     stack: str
     status: str
     reason: str
     roles: dict[str, str]
+    vacant: list[str]
     lost: list[str]
     since: float | None
     pause: Pause | None

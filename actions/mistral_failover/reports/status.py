@@ -23,7 +23,7 @@ from mistral_failover.groups.failed_step import FailedStep, failed_step
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot, named_snapshot_in
 from mistral_failover.mistral.api import mistral_of
 from mistral_failover.mistral.client import ENDED
-from mistral_failover.model.goal import ATTACHMENT, FENCE_TYPE, goal_resources, returns
+from mistral_failover.model.goal import ATTACHMENT, FENCE_TYPE, VACANT, goal_resources, returns
 from mistral_failover.model.group import Group
 from mistral_failover.model.observation import (
     AS_RECORDED,
@@ -96,6 +96,7 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
             "reason": _reason(tx, traversal) if traversal else "it has never had a goal",
             "failure": _failure(tx, snapshot, traversal) if traversal else None,
             "roles": dict(snapshot.roles),
+            "vacant": list(snapshot.vacant),
             "lost": sorted(snapshot.lost),
             "goal": traversal["goal_version"] if traversal else None,
             "last_complete_goal": snapshot.state.last_complete_goal,
@@ -173,6 +174,7 @@ def _group_row(row: dict[str, Any], work: Work, now: float) -> GroupOverview:
         "cause": row["cause"] or "",
         "since": row["since"],
         "roles": dict(goal["roles"]),
+        "vacant": list(goal.get(VACANT, ())),
         "lost": list(goal["lost"]),
         "pause": row["pause"],
         "maintenance": unless_ended(row["maintenance"], now),

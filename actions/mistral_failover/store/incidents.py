@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.model.alarm_fact import AlarmFact
 from mistral_failover.model.decisions import AdmissionRule, Decision
 from mistral_failover.model.order import Order
@@ -117,6 +118,9 @@ _ANOTHER_GOAL_SINCE = (
         traversals.c.id == groups.c.current_traversal,
         traversals.c.started_at > incidents.c.decided_at,
         sa.or_(
+            # The member may have come back within the same failover, with a new server.
+            traversals.c.follows.is_not(None),
+            traversals.c.status == TraversalStatus.COMPLETE,
             traversals.c.incident_id.is_(None),
             sa.and_(
                 traversals.c.incident_id != incidents.c.id,

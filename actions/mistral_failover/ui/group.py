@@ -146,7 +146,7 @@ def _wrong(status: StatusReport) -> tuple[Level, str, float | None]:
             return _moving(status, since)
         case "DEFINED":
             return Level.NEUTRAL, "Not stuck: the group was never activated", None
-    if not status["roles"]:
+    if not status_screen.in_service(status):
         return Level.NEUTRAL, "Not stuck: the group is out of service", since
     word, reasons = service["status"], "; ".join(service["reasons"])
     if word == Service.DOWN:

@@ -94,7 +94,7 @@ def _serves(row: GroupOverview) -> str:
         return str(row["service"]).replace("_", " ")
     match row["status"]:
         case "COMPLETE":
-            return "not looked at yet" if row["roles"] else "OUT OF SERVICE"
+            return "not looked at yet" if status_screen.in_service(row) else "OUT OF SERVICE"
         case "DEFINED":
             return "never activated"
     return "not known"

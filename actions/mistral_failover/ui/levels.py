@@ -59,7 +59,7 @@ def of_group(row: GroupReport, service: str | None) -> Level:
     """Return the level of a group: of its status, of its service as last seen, and of what waits
     for an operator."""
     level = of_status(row["status"])
-    if level is Level.GOOD and not row["roles"]:
+    if level is Level.GOOD and not row["roles"] and not row["vacant"]:
         level = Level.NEUTRAL
     found = [level]
     if level is not Level.WORKING and service is not None:

@@ -93,7 +93,7 @@ def plan_fields(
     among = {
         Among.MEMBERS: [(row["name"], row["name"]) for row in status["members"]],
         Among.LOST: [(name, name) for name in status["lost"]],
-        Among.ROLES: [(name, name) for name in status["roles"]],
+        Among.ROLES: [(name, name) for name in [*status["roles"], *status["vacant"]]],
         Among.GOALS: [(row.version, row.label) for row in goals if row.earlier],
     }
     fields: dict[str, PlanField] = {}
