@@ -60,11 +60,12 @@ def refuse_listed(cloud: Cloud, kind: Kind, identity: str) -> None:
     )
 
 
-def _rows(service: str, rows: str, path: str, wanted: str = "id", **more: str) -> Any:
-    """Return a listing by the service's filter of that name; a service without it lists all."""
+def _rows(service: str, rows: str, path: str, wanted: str | None = "id", **more: str) -> Any:
+    """Return a listing by the service's filter of that name; without one it lists all."""
 
     def listed(cloud: Cloud, identity: str) -> Iterable[str]:
-        found = cloud.rows(service, rows, path, {wanted: identity, **more})
+        query = more if wanted is None else {wanted: identity, **more}
+        found = cloud.rows(service, rows, path, query)
         return [str(row["id"]) for row in found]
 
     return listed
@@ -104,9 +105,11 @@ def pool_member(pool_id: str) -> Kind:
 
 def recordset(zone_id: str) -> Kind:
     """Return the kind of the recordsets of a DNS zone."""
-    zone = Kind("Designate", "zone", _rows("Designate", "zones", "/v2/zones", limit=_PAGE))
+    # Designate filters by name, type and the like, and refuses an id.
+    zones = _rows("Designate", "zones", "/v2/zones", wanted=None, limit=_PAGE)
+    zone = Kind("Designate", "zone", zones)
     path = url_path("v2", "zones", zone_id, "recordsets")
-    listed = _rows("Designate", "recordsets", path, limit=_PAGE)
+    listed = _rows("Designate", "recordsets", path, wanted=None, limit=_PAGE)
     return Kind("Designate", "recordset", _within(listed, zone, zone_id))
 
 

@@ -178,7 +178,18 @@ def _is_string(text: str) -> bool:
     return not _STRAY_QUOTE.search(text.strip('"'))
 
 
+_PAGING = frozenset({"limit", "marker", "sort_key", "sort_dir"})
+_FILTERS = frozenset({"name", "type", "status", "description", "ttl"})
+
+
+def _refuse_filters(call: Call, *more: str) -> None:
+    """Refuse a listing by what Designate does not filter by, such as an id."""
+    if unknown := call.request.query_params.keys() - _PAGING - _FILTERS - set(more):
+        raise refused(400, "bad_request", f"Invalid filters {', '.join(sorted(unknown))}")
+
+
 def _list_zones(call: Call) -> Any:
+    _refuse_filters(call, "email")
     name, rows = call.query("name"), call.emulation.state.zones.values()
     found = [zone for zone in rows if call.sees(zone.project_id) and name in (None, zone.name)]
     return {"zones": [_zone_view(zone) for zone in found], "metadata": {"total_count": len(found)}}
@@ -205,6 +216,7 @@ def _delete_zone(call: Call) -> Any:
 
 
 def _list_recordsets(call: Call) -> Any:
+    _refuse_filters(call, "data")
     zone, name, type_ = _zone(call), call.query("name"), call.query("type")
     found = [
         each
