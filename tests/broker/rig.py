@@ -290,6 +290,18 @@ class Rig:
         """The channel, in this process."""
         return channel_for(self.url, ChannelContext(Session(), Unguarded(), str(self.key_file)))
 
+    def play(self, node: Node) -> dict[str, int]:
+        """Have a command, a new epoch, and a command of that carried out, and a heartbeat heard;
+        return what has run how often, as `Node.counts` should say."""
+        first = self.increment(node)
+        assert self.carry_out(first).code == ""
+        assert self.carry_out(self.deposition(node, 2)).code == ""
+        until(lambda: node.counts()["stopped"], PATIENCE, lambda: "deposed")
+        second = self.increment(node, epoch=2)
+        assert self.carry_out(second).code == ""
+        assert self.channel().heard(node.address) is not None
+        return {first.order["id"]: 1, "stopped": 1, second.order["id"]: 1}
+
     def carry_out(self, executor: Executor, limit: float = 60.0) -> Outcome:
         """Start it, and again where it died, until it says what came of the order."""
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -25,3 +25,8 @@ def until(
         assert time.monotonic() < deadline, what
         time.sleep(pause)
     return found
+
+
+def patiently(group: Any, workflow: str, /, **inputs: Any) -> Any:
+    """Run a shipped workflow of a group to its end, which may take a while on a slow machine."""
+    return group.workflows.wait(group.start(workflow, **inputs), timeout=90)

@@ -13,7 +13,7 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.lab.testing.engine import TestEngine
 from mistral_failover.resources import group_member
 from support.operators import Operator
-from support.waiting import until
+from support.waiting import patiently, until
 
 
 @pytest.fixture
@@ -23,11 +23,6 @@ def up(protect: Callable[..., Any]) -> Any:
     group = protect(servers=servers, members={"servers": list(servers), "replace": "lost"})
     group.activate()
     return group
-
-
-def patiently(group: Any, workflow: str, /, **inputs: Any) -> Any:
-    """Run a shipped workflow to its end, which may take a while on a slow machine."""
-    return group.workflows.wait(group.start(workflow, **inputs), timeout=90)
 
 
 def replaced(group: Any, *members: str, **more: Any) -> Any:

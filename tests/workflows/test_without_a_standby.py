@@ -17,7 +17,7 @@ from mistral_failover.actions import reports
 from mistral_failover.cli import status_screen
 from support.activation import done
 from support.operators import Operator
-from support.waiting import until
+from support.waiting import patiently, until
 
 PROOF, RELEASE, NEW, BACK = "Fence db_a", "Detach data", "Replace db_a", "Start database on db_a"
 
@@ -32,11 +32,6 @@ def single(protect: Callable[..., Any]) -> Any:
 
 def context() -> ActionContext:
     return ActionContext(SecurityContext(), ExecutionContext())
-
-
-def patiently(group: Any, workflow: str, /, **inputs: Any) -> Any:
-    """Run a shipped workflow to its end, which may take a while on a slow machine."""
-    return group.workflows.wait(group.start(workflow, **inputs), timeout=90)
 
 
 def test_the_only_server_comes_back_as_another_one(single: Any) -> None:
@@ -81,7 +76,7 @@ def test_the_last_of_two_comes_back(protect: Callable[..., Any]) -> None:
     patiently(group, "on_alarm", **group.fails("crash", "db_b")).assert_succeeded()
 
     assert group.runs_on() == group.holders() == ["db_b"]
-    assert group.status()["lost"] == ["db_a"], "nobody said that it is well"
+    assert group.status()["lost"] == ["db_a"], "no operator said that it is well"
     assert group.cloud.violations() == []
 
 

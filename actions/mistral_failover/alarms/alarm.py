@@ -92,6 +92,9 @@ class AlarmSource:
     """Return whether an alarm with this payload, as it was recorded, reports that a server or its
     host failed. Such an alarm is dismissed when the server runs; any other one is not, because an
     application may be down on a server that runs."""
+    occasion: Callable[[Mapping[str, Any]], str] = lambda payload: ""
+    """Return what two alarms of a series have in common, with these payloads, if they are about the
+    same occasion; the same for all where the source does not tell occasions apart."""
     last: bool = False
     """Whether it is asked after all others, because their bodies may have its keys too."""
 
@@ -224,15 +227,27 @@ def _heard(alarm: Alarm, group: str | None, member: str | None, because: str | N
     )
 
 
+def occasion_of(source: str, payload: Mapping[str, Any]) -> str:
+    """Return the occasion of an alarm, as of its source's `AlarmSource.occasion`; empty if the
+    source is not installed or cannot tell."""
+    return str(_asked(source, lambda known: known.occasion(payload)) or "")
+
+
 def is_of_server(source: str, payload: Mapping[str, Any]) -> bool:
     """Return whether an alarm of a source reports that a server or its host failed; False if the
     source is not installed or cannot tell."""
+    return bool(_asked(source, lambda known: known.of_server(payload)))
+
+
+def _asked(source: str, question: Callable[[AlarmSource], str | bool]) -> str | bool | None:
+    """Return what a source says of one of its alarms; None if it is not installed or cannot
+    tell."""
     known = sources().get(source)
     try:
-        return known is not None and bool(known.of_server(payload))
+        return None if known is None else question(known)
     except Exception as error:  # one source's error must not stop the alarms of others
-        caught(error, f"asking the alarm source {source} what an alarm is about")
-        return False
+        caught(error, f"asking the alarm source {source} about an alarm")
+        return None
 
 
 def writable(body: Any) -> Any:

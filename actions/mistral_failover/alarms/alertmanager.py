@@ -75,4 +75,9 @@ def looks_like(body: Mapping[str, Any]) -> bool:
     return "alerts" in body
 
 
-SOURCE = AlarmSource("alerts", looks_like, from_alertmanager)
+SOURCE = AlarmSource(
+    "alerts",
+    looks_like,
+    from_alertmanager,
+    occasion=lambda payload: str(payload.get("startsAt", "")),
+)

@@ -39,7 +39,7 @@ from mistral_failover.alarms.admission import (
     of_host_event,
     without_group,
 )
-from mistral_failover.alarms.alarm import Alarm, digest
+from mistral_failover.alarms.alarm import Alarm, digest, occasion_of
 from mistral_failover.alarms.storm import Storm
 from mistral_failover.convergence.records import GroupState, JournalKind
 from mistral_failover.fault_points import reach
@@ -378,11 +378,12 @@ def _mark_over(alarm: Alarm, tx: ProjectTransaction) -> None:
     who admits all of them must not fence a member that is well. They stay held, because a source
     may have lost sight of a host that died. If an alarm fires again, that counts. What an operator
     reported is not over by it, nor what a source says of an earlier occasion."""
+    occasion = occasion_of(alarm.source, alarm.payload)
     for each in incidents.held_of_series(tx, alarm.series) if alarm.series else ():
         reported = incidents.get(tx, each.parent) if each.parent else each
         if reported is None or each.fact.because or each.fact.over:
             continue
-        if reported.payload.get("startsAt") != alarm.payload.get("startsAt"):
+        if occasion_of(reported.source, reported.payload) != occasion:
             continue
         fact = replace(each.fact, over=alarm.sentence).shortened()
         if incidents.replace_held_fact(tx, each.id, fact, said=each.said) and each.group_id:

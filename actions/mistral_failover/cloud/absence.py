@@ -15,26 +15,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, if_there, translated
 from mistral_failover.cloud.url_paths import url_path
 
 T = TypeVar("T")
+Listing = Callable[[Cloud, str], Iterable[str]]
+"""Returns the ids (and names) under which a service lists things of a kind; it may leave out those
+that were not asked for."""
 _PAGE = "1000"
 """Rows of a page of Neutron, Octavia and Designate; the services send fewer if they allow fewer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of thing. ``service`` and ``words``: whose and what it is; ``listed``: returns the ids
-    (and names) under which the service lists such things; it may leave out those that were not
-    asked for."""
+    """A kind of thing. ``service`` and ``words``: whose and what it is; ``listed``: how the service
+    lists such things."""
 
     service: str
     words: str
-    listed: Callable[[Cloud, str], Iterable[str]]
+    listed: Listing
 
 
 def unless_absent(cloud: Cloud, kind: Kind, identity: str, read: Callable[[], T]) -> T | None:
@@ -60,7 +62,7 @@ def refuse_listed(cloud: Cloud, kind: Kind, identity: str) -> None:
     )
 
 
-def _rows(service: str, rows: str, path: str, wanted: str | None = "id", **more: str) -> Any:
+def _rows(service: str, rows: str, path: str, wanted: str | None = "id", **more: str) -> Listing:
     """Return a listing by the service's filter of that name; without one it lists all."""
 
     def listed(cloud: Cloud, identity: str) -> Iterable[str]:
@@ -124,9 +126,7 @@ def volume_on(server_id: str) -> Kind:
     return Kind("Nova", f"on server {server_id} volume", _within(listed, SERVER, server_id))
 
 
-def _within(
-    listed: Callable[[Cloud, str], Iterable[str]], whole: Kind, whole_id: str
-) -> Callable[[Cloud, str], Iterable[str]]:
+def _within(listed: Listing, whole: Kind, whole_id: str) -> Listing:
     """Return a listing of what is in something, which may be absent itself."""
 
     def found(cloud: Cloud, identity: str) -> Iterable[str]:

@@ -161,7 +161,7 @@ class _Draft:
         ] = {}  # by name: whether its old records go before it is created
         self.going_first: set[str] = set()  # ids of records that go first, see the module
         self.leaving = [r for r in live if r.name not in self.resources]
-        # A goal that makes room ends before the stages in which somebody serves again: those are of
+        # A goal that makes room ends before the stages in which a member serves again: those are of
         # the goal that follows it.
         self.last_stage = Stage.MOVE_VOLUMES if vacant_roles(goal) else Stage.END
         self.lost = {

@@ -97,8 +97,8 @@ def begin_successor(
 
 
 def complete(tx: Transaction, traversal: Traversal) -> None:
-    """Record that the goal of a traversal is reached. One that makes room stays IN_PROGRESS: nobody
-    serves yet, and a traversal follows it as soon as a member can take the vacant roles."""
+    """Record that the goal of a traversal is reached. One that makes room stays IN_PROGRESS: no
+    member serves yet, and a traversal follows it as soon as one can take the vacant roles."""
     goal = tx.goal(traversal.group_id, traversal.goal_version)
     if goal is not None and (vacant := vacant_roles(goal)):
         kind, sentence = JournalKind.ROOM_MADE, room_made(vacant)

@@ -15,7 +15,7 @@ group file cannot use such names. Only the goal of a planned move has ``returns`
 move fails or needs an operator, the group returns to the goal that it reached last. Only a goal
 that makes room has ``vacant``: no member can take these roles, so what belongs to them is released
 and a lost member gets another server. Such a goal is never reached: a goal follows in which
-somebody holds the roles.
+members hold the roles.
 """
 
 import copy

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Roles that no member can take: make room for one, then give them to whoever can.
+"""Roles that no member can take: make room for one, then give them to a member that can.
 
 It is what a group without a standby needs, and any group whose other members are lost, too. Two
 goals follow each other in one failover. The first one makes room: the lost member is fenced, what
-belonged to the roles is released, and the member gets another server. Nobody serves yet, so it is
-never reached: it stays IN_PROGRESS until some member can take the roles. That is the lost member
-with its new server, or a better one that became healthy meanwhile. Then the second goal follows, an
-ordinary one, in which nobody is lost. So the graph of each goal is fixed, and no command for the
-former server can reach the new one: it is in another epoch.
+belonged to the roles is released, and the member gets another server. No member serves yet, so it
+is never reached: it stays IN_PROGRESS until a member can take the roles. That is the lost member
+with its new server, or a better one that became healthy in the meantime. Then the second goal
+follows, an ordinary one, in which that member is not lost. So the graph of each goal is fixed, and
+no command for the former server can reach the new one: it is in another epoch.
 
 Everything is read from the state store and the cloud, so it may be repeated, lost, or done by
 several processes at once.
@@ -31,7 +31,7 @@ from mistral_failover.model.verbs import FAILOVER
 from mistral_failover.orders import failover
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
-from mistral_failover.store import groups, views
+from mistral_failover.store import groups, stalled_work, views
 from mistral_failover.store.transaction import ProjectTransaction
 
 
@@ -71,16 +71,8 @@ def fill(request: Request, traversal_id: str) -> bool:
 def waiting(request: Request, tx: ProjectTransaction, group_id: str | None) -> list[str]:
     """Return the FAILED traversals of the project, or of one group, that made room: a member may be
     able to take the roles by now."""
-    found = []
-    for state in groups.states(tx):
-        if group_id not in (None, state.id) or state.current_traversal is None:
-            continue
-        traversal = tx.traversal(state.current_traversal)
-        if traversal is None or traversal.status != TraversalStatus.FAILED:
-            continue
-        if _snapshot(request, tx, traversal.id) is not None:
-            found.append(traversal.id)
-    return found
+    failed = stalled_work.failed(tx, group_id)
+    return [each for each in failed if _snapshot(request, tx, each) is not None]
 
 
 def _filled(request: Request, snapshot: GroupSnapshot) -> Goal:
@@ -123,13 +115,13 @@ def _wait(request: Request, found: GroupSnapshot, traversal_id: str, why: str) -
         if traversal.status == TraversalStatus.FAILED:
             return  # it has said why; sweeps look on
         since = views.last_of_kind(tx, traversal_id, JournalKind.ROOM_MADE)
+        kind = JournalKind.NO_OTHER_TARGET
         if since is not None and tx.now() - since > found.group.limits.patience:
             reason = f"{sentence}. Repair a member, then: failover start {quote(name)} --lost ''"
             tx.mark_traversal(traversal_id, TraversalStatus.FAILED, reason)
             kind = JournalKind.NOT_REACHED
-            tx.journal(group_id, sentence, kind=kind, traversal_id=traversal_id)
-        elif views.last_of_kind(tx, traversal_id, JournalKind.NO_OTHER_TARGET) is None:
-            kind = JournalKind.NO_OTHER_TARGET
-            tx.journal(group_id, sentence, kind=kind, traversal_id=traversal_id)
+        elif views.last_of_kind(tx, traversal_id, kind) is not None:
+            return
+        tx.journal(group_id, sentence, kind=kind, traversal_id=traversal_id)
 
     request.store.atomically(say)

@@ -89,7 +89,7 @@ class TraversalView:
 
     @property
     def made_room(self) -> bool:
-        """Whether everything is done, but nobody serves yet (``orders.vacant_roles``)."""
+        """Whether everything is done, but no member serves yet (``orders.vacant_roles``)."""
         done = all(row.status == NodeStatus.DONE for row in self.rows)
         return bool(self.rows) and done and self.traversal.status == TraversalStatus.IN_PROGRESS
 

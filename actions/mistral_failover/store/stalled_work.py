@@ -238,6 +238,18 @@ def _workable() -> tuple[sa.ColumnElement[bool], ...]:
     )
 
 
+def failed(tx: ProjectSession, group_id: str | None) -> list[str]:
+    """Return the ids of the current traversals that are FAILED, of the project or of one group."""
+    query = (
+        sa.select(traversals.c.id)
+        .join(groups, groups.c.current_traversal == traversals.c.id)
+        .where(_MINE, traversals.c.status == TraversalStatus.FAILED)
+        .order_by(groups.c.name)
+    )
+    query = query.where(_ONE) if group_id is not None else query
+    return list(tx.connection.execute(query, _here(tx, group_id)).scalars())
+
+
 def confirmed_fences(tx: ProjectSession, group_id: str | None) -> list[tuple[str, str, str]]:
     """Return the (group id, group, member) of blocked fences whose member an operator has confirmed
     as fenced in its present epoch: the process that recorded this died before it reopened them."""
