@@ -99,7 +99,12 @@ class Schedule(Drill):
 
     def _strike(self, member: str, fault: str) -> None:
         server = self.server(member)
-        self.slot.cloud.client.fault("server", server, fault)
+        try:
+            self.slot.cloud.client.fault("server", server, fault)
+        except EmulatorError as error:
+            if error.code != "NOT_FOUND":
+                raise
+            return  # its fence has deleted it
         self._tell("failover.on_alarm", **self.slot.cloud.client.alarm_body(server))
 
     def _application(self) -> None:
