@@ -106,10 +106,10 @@ def test_a_group_shows_its_members_and_what_waits() -> None:
 
 ROWS = [
     overview("books", since=NOW - 5),
-    overview("ledger", "IN_PROGRESS", service=None, cause="db_a is lost"),
-    overview("payments", "BLOCKED", service=None, reason="no proof", since=NOW - 100),
+    overview("ledger", "IN_PROGRESS", service="DOWN", cause="db_a is lost"),
+    overview("payments", "BLOCKED", service="DOWN", reason="no proof", since=NOW - 100),
     overview("shop", held=3, pause=PAUSE),
-    overview("stock", "DEFINED", service=None, roles={}, since=None),
+    overview("stock", "DEFINED", service="OUT_OF_SERVICE", roles={}, since=None),
     overview("tills", service="DOWN", since=NOW - 7),
 ]
 

@@ -187,12 +187,12 @@ class GroupReport(Work):
 
 
 class GroupOverview(GroupReport):
-    """A row of a group among all groups of a project. ``service``: as last seen; None: not looked
-    at since the engine last worked on it."""
+    """A row of a group among all groups of a project. ``service``: whether it serves, as
+    ``ServiceState.status`` of its own status."""
 
     name: str
     cause: str
-    service: str | None
+    service: str
 
 
 class ProjectReport(TypedDict):

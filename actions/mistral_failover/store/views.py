@@ -30,7 +30,6 @@ from mistral_failover.store.tables import (
     incidents,
     journal,
     nodes,
-    observations,
     operations,
     resources,
     traversals,
@@ -556,8 +555,7 @@ def overview(
     the name ``after`` if it is given: ``state`` (as `groups.get` returns it), name, definition
     (the group file), status (None: no goal was given yet), reason, cause, ``since`` (when it came
     to this status, in seconds), goal (the document, None if there is none), pause, maintenance,
-    ``held``, the number of its alarms that wait for an operator, and ``service``, as last observed
-    (None: not since its last traversal ended)."""
+    and ``held``, the number of its alarms that wait for an operator."""
     of = groups.c.project_id == tx.project_id
     total = tx.connection.execute(sa.select(sa.func.count()).select_from(groups).where(of))
     waiting = (
@@ -579,14 +577,10 @@ def overview(
             sa.func.coalesce(STATUS_SINCE, groups.c.created_at).label("since"),
             goals.c.document.label("goal"),
             sa.func.coalesce(waiting.c.held, 0).label("held"),
-            sa.case(
-                (observations.c.at >= traversals.c.ended_at, observations.c.service),
-            ).label("service"),
         )
         .select_from(groups)
         .join(traversals, traversals.c.id == groups.c.current_traversal, isouter=True)
         .join(goals, given, isouter=True)
-        .join(observations, observations.c.group_id == groups.c.id, isouter=True)
         .join(waiting, waiting.c.group_id == groups.c.id, isouter=True)
         .where(of)
         .order_by(groups.c.name)
