@@ -316,7 +316,10 @@ def advice(status: StatusReport) -> list[Advice]:
             return [Advice(f"failover group activate {group}")]
     if not in_service(status):
         return [Advice(f"failover group activate {group}")]
-    return [*_serving_again(status, group), *_undoing(status, group)]
+    again, undoing = _serving_again(status, group), _undoing(status, group)
+    if status["held"] and status["service"]["status"] != Service.DOWN:
+        return [*undoing, *again]  # an alarm waits, which is why it is not known to serve
+    return [*again, *undoing]
 
 
 def _serving_again(status: StatusReport, group: str) -> list[Advice]:
