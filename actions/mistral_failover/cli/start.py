@@ -49,7 +49,7 @@ class Start(order.Order):
         parser.add_argument(
             "--yes",
             action="store_true",
-            help="do not ask if a member that is named as lost looks healthy; needed without a terminal",
+            help="do not ask if a lost member looks healthy; needed without a terminal",
         )
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class Start(order.Order):
                 self._goes_on(parsed_args.group)
             if facts["lost"] is None:
                 parsed_args.lost = [""]  # no new member is lost, whatever the group's present goal
-            elif not parsed_args.yes:
+            elif facts["lost"] and not parsed_args.yes:
                 self._ask_for_the_healthy(parsed_args.group, facts["lost"])
         return super().take_action(parsed_args)
 
