@@ -9,7 +9,7 @@ from typing import Any
 from mistral_failover.convergence.records import Operation, Outcome
 from mistral_failover.convergence.traversals import rollback_goal
 from mistral_failover.model.goal import Goal, render_goal, restored_goal
-from mistral_failover.store.tables import groups
+from mistral_failover.store.tables import definitions, groups
 from mistral_failover.store.transaction import SqlTransaction
 from support.samples import CHAIN, failing, sample_resource, sentences
 from support.simulation import Simulation, failure
@@ -161,7 +161,9 @@ def forget_type(simulation: Simulation, name: str) -> None:
     def change(tx: SqlTransaction) -> None:
         stored = dict(tx.definition(simulation.group_id))
         stored["types"] = [t for t in stored["types"] if t["name"] != name]
-        tx.execute(groups.update().values(definition=stored, definition_version="without"))
+        tx.execute(definitions.update().values(document=stored))
+        tx.execute(groups.update().values(defined="without", definition_version="without"))
+        tx.execute(definitions.update().values(version="without"))
 
     simulation.database.atomically(change)
 

@@ -164,5 +164,3 @@ def test_a_secret_in_an_exception_s_text_is_masked(
 ) -> None:
     assert secret not in json.dumps(describe(kind(text)))
     assert secret not in json.dumps(outcome_of(None, text).error)
-
-

@@ -24,9 +24,7 @@ def program(name: str) -> str:
     """
     found = shutil.which(name, path=PLACES)
     if found is None:
-        raise CloudError(
-            "PACKAGES_MISSING", f"There is no {name}.", "As root: make cloud-install"
-        )
+        raise CloudError("PACKAGES_MISSING", f"There is no {name}.", "As root: make cloud-install")
     return found
 
 

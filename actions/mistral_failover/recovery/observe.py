@@ -179,7 +179,7 @@ def _facts(
     busy = work["members"] if work is not None and begun < work["until"] else ()
     return _RestingGroup(
         state,
-        request.runtime.definitions.group(tx, state),
+        request.runtime.definitions.group(tx, state, state.to_move),
         goal.document["roles"],
         frozenset(goal.document["lost"])
         - unfinished_replacements.replaced_lost_members(goal, records),
