@@ -29,6 +29,8 @@ POINTS: Mapping[str, str] = MappingProxyType(
         "confirm.recorded": "the confirmation is recorded; what waits for it is not reopened",
         "confirm.after": "the waiting work is reopened; no worker works on it yet",
         "sweep.after": "stalled work was found; no worker works on it yet",
+        "vacant.before": "room was made; no member was looked for to take the vacant roles",
+        "vacant.after": "the goal that fills the vacant roles is current; not worked on yet",
         # users' own workflows
         "event.before": "something is committed; a user's workflow is about to be notified",
         "event.after": "Mistral has the user's workflow; the notification is not recorded",

@@ -167,13 +167,9 @@ class _Place:
 
 
 class Places:
-    """Who is connected, whose turn it is, and who must leave; for any number of threads.
+    """Who is connected, whose turn it is, and who must leave; for any number of threads."""
 
-    ``most``: how many connections may be open.
-    """
-
-    def __init__(self, most: int = CONNECTIONS) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._taken: dict[socket.socket, _Place] = {}
         self._changed = threading.Condition()
 
@@ -213,7 +209,7 @@ class Places:
         disconnect the client that is worth least if necessary. Return whether there is a place."""
         end = time.monotonic() + seconds
         with self._changed:
-            while len(self._taken) >= self._most:
+            while len(self._taken) >= CONNECTIONS:
                 now = time.monotonic()
                 least = self._least_worth()
                 if least is not None and self._taken[least].began + GRACE <= now:

@@ -22,10 +22,10 @@ import requests
 
 from bench.observe import observer
 from bench.staging import cpu
-from mistral_failover.embedded.process import MistralProcess
 from mistral_failover.embedded.settings import LOCAL_HTTP
 from mistral_failover.ui.action_client import MistralActionClient
 from mistral_failover.ui.serving import serving
+from support.mistral_process import MistralProcess
 
 GROUPS = (10, 100, 1000)
 TRIES = 9

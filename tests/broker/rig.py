@@ -38,8 +38,6 @@ LEASE = 2.0  # seconds
 LIMIT = 4.0  # seconds within which a word of the agent's must come
 LONGEST = 20.0
 PATIENCE = 40.0  # seconds for what takes a moment on a machine that has nothing else to do
-AT_LEAST_ONCE = ("repeatable",)
-"""Commands that may be run again if their outcome is unknown."""
 
 # The arguments: a secret word, and how long it takes before and after it counts.
 INCREMENT = """\

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 import yaml
 
-from mistral_failover.embedded.process import MistralProcess
 from mistral_failover.lab.drill import examples
 from mistral_failover.lab.emulator.client import EmulatorClient
 from support.commands import failover
 from support.deployments import create_example, deployed
+from support.mistral_process import MistralProcess
 
 SECRET = b"the secret of this installation, of 40 b"
 

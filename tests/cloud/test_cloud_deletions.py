@@ -36,6 +36,8 @@ class Nova:
             return 200, {}, {"version": {**version, "version": "2.96", "min_version": "2.1"}}
         if path == f"{BASE}/servers/s1" and self.exists:
             return self.server(request)
+        if path == f"{BASE}/servers":
+            return 200, {}, {"servers": [{"id": "s1"}] if self.exists else []}
         if self.hidden or "os-instance-actions" not in path:
             return 404, {}, {"itemNotFound": {"code": 404, "message": "Instance s1: not found"}}
         if path.endswith("os-instance-actions"):

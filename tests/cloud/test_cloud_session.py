@@ -16,7 +16,7 @@ from keystoneauth1 import exceptions as keystone
 from keystoneauth1.adapter import Adapter
 from keystoneauth1.identity import v3
 
-from mistral_failover.cloud import transport
+from mistral_failover.cloud import answers
 from mistral_failover.cloud.errors import CloudError, Fate, translated
 from mistral_failover.cloud.session import session_for
 from mistral_failover.cloud.transport import GuardedSession, LeaseLost, Unguarded
@@ -148,9 +148,8 @@ def test_what_connects_for_longer_than_the_permission_sends_nothing(server, monk
 
 
 def test_a_redirect_is_a_call_of_its_own(server):
-    server.reply = lambda request: (
-        (302, {"Location": f"{server.url}/b"}, {}) if request.path == "/a" else (200, {}, {})
-    )
+    moved = (302, {"Location": f"{server.url}/b", "X-OpenStack-Request-ID": "req-1"}, {})
+    server.reply = lambda request: moved if request.path == "/a" else (200, {}, {})
     with pytest.raises(LeaseLost):
         guarded(Recorder(calls=1)).get(f"{server.url}/a")
     assert server.calls == ["GET /a"]
@@ -332,8 +331,8 @@ def test_a_service_that_did_not_say_its_versions_is_asked_again(server):
 )
 @pytest.mark.parametrize("redirected", [False, True])
 def test_an_answer_is_read_within_limits(server, monkeypatch, headers, body, redirected):
-    monkeypatch.setattr(transport, "MAX_JSON_BYTES", 1_000_000)
-    moved = (302, {"Location": f"{server.url}/b"}, {})
+    monkeypatch.setattr(answers, "MAX_JSON_BYTES", 1_000_000)
+    moved = (302, {"Location": f"{server.url}/b", "X-OpenStack-Request-ID": "req-1"}, {})
     server.reply = lambda request: (
         moved if redirected and request.path == "/a" else (200, headers, body)
     )
@@ -501,7 +500,7 @@ class Log(Recorder):
 
 
 def test_only_what_changes_something_in_a_service_is_recorded_and_then_its_answer(server):
-    server.reply = lambda request: (202, {}, {})
+    server.reply = lambda request: (202, {}, {"server": {"id": "1"}})
     log = Log()
     session = guarded(log)
 

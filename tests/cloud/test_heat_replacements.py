@@ -48,7 +48,8 @@ def cloud_of(
             ),
             http_client=SimpleNamespace(get_endpoint=lambda: "http://heat"),
         ),
-        volumes=SimpleNamespace(volumes=SimpleNamespace(get=volume)),
+        volume=volume,
+        volume_ids=lambda: list(volumes or {}),
     )
 
 

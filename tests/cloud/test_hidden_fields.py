@@ -221,7 +221,12 @@ OPTIONAL = {
     "x-openstack-request-id": "a header; without it the request is looked for",
 }
 """What may be missing without an error, and why. A field of an answer is a `Field` instead."""
-NO_ANSWERS = {"errors.py": "errors", "session.py": "tokens", "transport.py": "its options"}
+NO_ANSWERS = {
+    "answers.py": "headers",
+    "errors.py": "errors",
+    "session.py": "tokens",
+    "transport.py": "its options",
+}
 """Modules that read no answers on which something is decided, by what they read."""
 
 

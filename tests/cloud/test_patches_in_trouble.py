@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """PATCHes when answers get lost or Heat fails: how often Heat takes one."""
 
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -173,3 +174,72 @@ def test_an_update_that_ends_in_a_server_error_may_be_under_another_s_trust() ->
 
     assert raised.value.code == "SERVER_ERROR"
     assert "another user updated the stack last" in raised.value.remedy
+
+
+# -- what Heat leaves, and what it takes back
+
+
+def test_an_update_that_heat_leaves_in_progress_is_sent_again(cloud, pair, emulator):
+    emulator.api_fault("stack_patch", "stuck")
+    patched = patch_parameters(cloud, pair.name, {"active": "db_b"}, 2)
+    assert (patched.status, patched.adopted) == ("UPDATE_COMPLETE", False)
+    assert len(patches(emulator)) == 2
+
+
+def test_an_update_of_an_earlier_attempt_that_heat_left_is_sent_again(cloud, pair, emulator):
+    emulator.api_fault("stack_patch", "stuck")
+    stack = cloud.heat.stacks.get(pair.name)
+    cloud.heat.stacks.update(stack.identifier, existing=True, parameters={"active": "db_b"})
+    assert patch_parameters(cloud, pair.name, {"active": "db_b"}, 2).status == "UPDATE_COMPLETE"
+
+
+def test_an_update_that_makes_progress_is_not_sent_again(cloud, pair, emulator, monkeypatch):
+    """A server that starts slowly has events of its own."""
+    emulator.set_latency(stack_patch=1.5)
+    looks: list[SimpleNamespace] = []
+
+    def listed(*_: Any, **__: Any) -> list[Any]:
+        looks.append(SimpleNamespace(id=len(looks)))
+        return looks[-1:]
+
+    monkeypatch.setattr(cloud.heat.events, "list", listed)
+    patch_parameters(cloud, pair.name, {"active": "db_b"}, 2)
+    assert len(looks) > 1
+    assert len(patches(emulator)) == 1
+
+
+def test_a_stack_that_stays_in_progress_is_named_with_what_ends_it(cloud, pair, emulator):
+    """As an engine without convergence answers: it takes no other update."""
+    emulator.api_fault("stack_patch", "stuck")
+    stack = cloud.heat.stacks.get(pair.name)
+    cloud.heat.stacks.update(stack.identifier, existing=True, parameters={"active": "db_b"})
+    emulator.api_fault("stack_patch", status=409, times=99)
+    with pytest.raises(CloudError) as raised:
+        patch_parameters(cloud, pair.name, {"active": "db_b"}, 1)
+    assert raised.value.code == "TIMEOUT"
+    assert "UPDATE_IN_PROGRESS" in raised.value.message
+    assert f"openstack stack cancel --no-rollback {pair.name}" in raised.value.remedy
+
+
+def test_an_update_that_heat_took_back_is_reported_with_its_reason(cloud, pair, emulator):
+    """Two other clients come between, and Heat goes back to what the first of them wanted."""
+    emulator.set_latency(stack_patch=0.6)
+
+    def others() -> None:
+        stack = cloud.heat.stacks.get(pair.name)
+        update = cloud.heat.stacks.update
+        update(stack.identifier, existing=True, parameters={"active": "theirs"})
+        emulator.api_fault("stack_patch", "fail", says="no valid host")
+        wanted = {"parameters": {"active": "other"}, "disable_rollback": False}
+        update(stack.identifier, existing=True, **wanted)
+
+    later = threading.Timer(0.2, others)
+    later.start()
+    try:
+        with pytest.raises(CloudError) as raised:
+            patch_parameters(cloud, pair.name, {"active": "db_b"}, 20)
+    finally:
+        later.join()
+    assert raised.value.code == "STACK_FAILED"
+    assert "rolled an update back" in raised.value.message
+    assert "no valid host" in raised.value.message

@@ -11,18 +11,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from keystoneauth1.access import create
 from keystoneauth1.identity import v3
-from keystoneauth1.identity.access import AccessInfoPlugin
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
-from mistral_failover.cloud.session import asked
+from mistral_failover.cloud.tokens import asked
 from mistral_failover.cloud.transport import GuardedSession, Unguarded
 from mistral_failover.mistral.api import Mistral
 from mistral_failover.runtime.errors import describe
+from support import one_place
 
-TYPES = {"Nova": "compute", "Cinder": "block-storage", "Heat": "orchestration"}
 TIMEOUT = 0.2
 
 
@@ -48,29 +46,7 @@ def silent() -> Iterator[str]:
 
 
 def session_at(url: str) -> GuardedSession:
-    """A session whose catalog has all services at one place."""
-    body = {
-        "methods": [],
-        "user": {},
-        "project": {"id": "p"},
-        "expires_at": "2100-01-01T00:00:00Z",
-        "catalog": [
-            {
-                "type": kind,
-                "endpoints": [
-                    {"interface": "public", "region_id": "R", "region": "R", "url": f"{url}/{path}"}
-                ],
-            }
-            for kind, path in (
-                ("compute", "compute/v2.1"),
-                ("block-storage", "volume/v3/p"),
-                ("orchestration", "heat/v1/p"),
-            )
-        ],
-    }
-    auth = AccessInfoPlugin(create(body={"token": body}, auth_token="t"), auth_url=f"{url}/v3")
-    guard = Unguarded(60)
-    return GuardedSession(guard=guard, timeout=TIMEOUT, auth=auth, region_name="R")
+    return one_place.session_at(url, TIMEOUT)
 
 
 def nova(url: str, *, changes: bool) -> None:

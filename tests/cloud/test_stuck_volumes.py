@@ -43,6 +43,25 @@ def test_an_attach_that_nova_gave_up_without_a_word_is_undone_when_it_is_called_
     assert attach(cloud, pair.volume, pair.b, 5)["server_id"] == pair.b
 
 
+def test_a_volume_that_is_called_in_use_by_no_server_waits_for_an_operator(
+    cloud: Any, pair: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A backup that began while it was attached sets it back, and the server was deleted."""
+    shown = volumes.volume_of
+
+    def in_use(*given: Any) -> Any:
+        volume = shown(*given)
+        volume.status = "in-use"
+        return volume
+
+    monkeypatch.setattr(volumes, "volume_of", in_use)
+
+    error = stuck(attach, cloud, pair.volume, pair.a, 5)
+
+    assert f"openstack volume set --state available --detached {pair.volume}" in error.remedy
+    assert "no server lists it" in error.remedy
+
+
 def test_a_detach_that_nova_gave_up_without_a_word_is_asked_for_again(
     cloud: Any, pair: Any, emulator: Any, operator: Operator
 ) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from mistral_failover.cloud import volumes
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.servers import delete_server
@@ -180,3 +181,57 @@ def test_a_server_that_a_task_keeps_busy_is_waited_for(
     nova_of(cloud).stop_server(pair.a)
 
     assert attach(cloud, pair.volume, pair.a, 10)["server_id"] == pair.a
+
+
+@pytest.mark.parametrize(
+    ("status", "says", "evidence"),
+    [
+        (403, "The maximum allowed number of disk devices (26) has been exceeded.", "refused"),
+        (400, "Instance and volume are not in the same availability_zone.", "refused"),
+        (403, "Key manager: not allowed.", "refused"),
+        (409, "Instance is locked", "state"),
+        (409, "Cannot 'attach_volume' instance while it is in vm_state rescued", "state"),
+    ],
+)
+def test_a_server_to_which_nova_refuses_the_volume_lets_another_one_have_it(
+    cloud: Cloud, pair: Pair, emulator: EmulatorClient, status: int, says: str, evidence: str
+) -> None:
+    emulator.api_fault("attach", status=status, says=says)
+
+    with pytest.raises(CloudError) as raised:
+        attach(cloud, pair.volume, pair.a, 10)
+
+    error = raised.value
+    assert (error.code, error.transient, error.unknown) == ("TARGET_DOWN", True, False)
+    assert says.rstrip(".") in error.message
+    assert error.message.count("Could not attach") == 1
+    assert error.target is not None
+    assert (error.target["evidence"], error.target["held"]) == (evidence, False)
+
+
+def test_a_refusal_of_the_target_ends_only_the_attach_to_it(
+    cloud: Cloud, pair: Pair, emulator: EmulatorClient
+) -> None:
+    emulator.api_fault("attach", status=403, says="The maximum allowed number of disk devices.")
+    with pytest.raises(CloudError):
+        attach(cloud, pair.volume, pair.a, 10)
+
+    assert attach(cloud, pair.volume, pair.b, 10)["server_id"] == pair.b
+
+
+def test_a_refusal_because_of_the_volume_passes_over_no_server(
+    cloud: Cloud, pair: Pair, emulator: EmulatorClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The volume breaks between the look and the request."""
+    operator = Operator(emulator)
+
+    def breaks(point: str) -> None:
+        if point == "attach.before":
+            operator.set_volume(pair.volume, "error")
+
+    monkeypatch.setattr(volumes, "reach", breaks)
+
+    with pytest.raises(CloudError) as raised:
+        attach(cloud, pair.volume, pair.a, 10)
+
+    assert raised.value.code == "VOLUME_ERROR"

@@ -12,6 +12,7 @@ from openstack.compute.v2.server import Server
 from mistral_failover.cloud import volumes
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.volumes import Release, attach, detach
+from mistral_failover.fault_points import arm, disarm
 from support.nova import nova_of
 
 
@@ -59,7 +60,8 @@ def test_a_compute_service_that_always_gives_up_ends_it(cloud, pair, emulator):
     emulator.api_fault("attach", "fail", times=9)
     with pytest.raises(CloudError) as raised:
         attach(cloud, pair.volume, pair.a, 10)
-    assert raised.value.code == "ATTACH_FAILED"
+    assert raised.value.code == "TARGET_DOWN"
+    assert raised.value.target["evidence"] == "refused"
     assert len(effects(emulator, "attach_begin")) == 3
 
 
@@ -68,6 +70,29 @@ def test_a_volume_on_its_way_out_of_another_server_is_waited_for(cloud, pair, em
     emulator.set_latency(detach=0.3)
     nova_of(cloud).delete_volume_attachment(Server.new(id=pair.a), pair.volume)
     assert attach(cloud, pair.volume, pair.b, 10)["server_id"] == pair.b
+
+
+def test_a_shared_volume_that_another_attach_takes_between_look_and_request_is_waited_for(
+    cloud, pair, emulator
+):
+    """However long the request took: Cinder has one state for all attachments."""
+    volume = cloud.volumes.volumes.create(1, volume_type="multiattach").id
+    while cloud.volume(volume).status != "available":
+        time.sleep(0.01)
+    emulator.set_latency(attach=0.3)
+    cloud.settings = dataclasses.replace(cloud.settings, poll_ceiling=0.001)
+    first = iter([True])
+
+    def other(name: str) -> None:
+        if name == "attach.before" and next(first, False):
+            nova_of(cloud).create_volume_attachment(pair.b, volume=volume)
+
+    arm(other)
+    try:
+        assert attach(cloud, volume, pair.a, 10)["server_id"] == pair.a
+    finally:
+        disarm()
+    assert sorted(holders(cloud, volume)) == sorted([pair.a, pair.b])
 
 
 def test_what_is_let_go_between_two_looks_is_not_disputed(cloud, pair, emulator, monkeypatch):

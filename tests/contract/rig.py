@@ -173,6 +173,23 @@ class Rig(ABC):
         way = {"methods": ["token"], "token": {"id": others}}
         return self._asked_for(way, {"OS-TRUST:trust": {"id": trust}}), trust
 
+    def restricted(self, rules: Sequence[Mapping[str, str]]) -> str:
+        """A token of an application credential of demo that is only for these requests, each with
+        service, method and path."""
+        asked = {"name": self.name(), "access_rules": [dict(rule) for rule in rules]}
+        made = self.keystone(
+            "POST",
+            f"/users/{self.user_id()}/application_credentials",
+            self.token(),
+            {"application_credential": asked},
+        )
+        assert made.status_code == 201, made.text
+        known = made.json()["application_credential"]
+        given = {"id": known["id"], "secret": known["secret"]}
+        return self._asked_for(
+            {"methods": ["application_credential"], "application_credential": given}
+        )
+
     def by_trust(self, trust: str) -> requests.Response:
         """Keystone's answer to ``other``, who asks for one more token by a trust."""
         way = {"methods": ["token"], "token": {"id": self.token("other")}}
@@ -228,8 +245,10 @@ class Rig(ABC):
         sent = {**({"X-Auth-Token": token} if token else {}), **(headers or {})}
         return requests.request(method, self.auth_url + path, json=body, headers=sent, timeout=30)
 
-    def _asked_for(self, identity: Mapping[str, Any], scope: Mapping[str, Any]) -> str:
-        body = {"auth": {"identity": identity, "scope": scope}}
+    def _asked_for(
+        self, identity: Mapping[str, Any], scope: Mapping[str, Any] | None = None
+    ) -> str:
+        body = {"auth": {"identity": identity, **({"scope": scope} if scope else {})}}
         answer = self.keystone("POST", "/auth/tokens", body=body)
         assert answer.status_code == 201, answer.text
         return answer.headers["X-Subject-Token"]

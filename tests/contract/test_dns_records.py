@@ -11,6 +11,7 @@ Designate 23
 - A zone of another project, and everything in it: 404. In the list of zones it is absent.
 - A name that exists: 409 "Duplicate RecordSet". A CNAME beside another type: 400.
 - A description longer than 160 characters: 400 "Value too long for description".
+- A TXT record: a word without spaces, or a quoted text; more than 255 characters are several.
 """
 
 from __future__ import annotations
@@ -164,6 +165,40 @@ def test_each_type_is_compared_in_one_form(
     version = shown.get("updated_at")
     assert dns_records.point(cloud, wanted, 60)[0] == made
     assert (zone.shown(made) or {}).get("updated_at") == version, "nothing was sent"
+
+
+@pytest.mark.parametrize(
+    ("record", "taken"),
+    [
+        ("plain", True),
+        ('"v=spf1 -all"', True),
+        (r'"a \"quoted\" word"', True),
+        ("two words", False),
+        ('"no end', False),
+        ('"a "stray" quote"', False),
+        ("x" * 256, False),
+        (f'"{"x" * 200}" "{"y" * 200}"', True),
+        (f'"{"x" * 300}"', False),
+    ],
+)
+def test_a_text_is_one_word_or_quoted(zone: Zone, record: str, taken: bool) -> None:
+    """No resource makes one. A group's name may be beside one, such as a proof of ownership."""
+    wanted = {"name": f"txt.{zone.name}", "type": "TXT", "records": [record]}
+    answer = zone.demo.designate("POST", zone.path, wanted)
+
+    assert answer.status_code == (202 if taken else 400), answer.text
+    if taken:
+        assert answer.json()["records"] == [record]
+    else:
+        assert "is not a 'TXT' Record" in answer.text
+
+
+def test_an_unknown_type_of_record_is_refused(zone: Zone) -> None:
+    wanted = {"name": f"odd.{zone.name}", "type": "ODD", "records": ["x"]}
+    answer = zone.demo.designate("POST", zone.path, wanted)
+
+    assert answer.status_code == 400
+    assert "'ODD' is not a" in answer.text
 
 
 def test_the_name_of_another_owner_is_refused_and_never_deleted(

@@ -13,6 +13,9 @@ patch_parameters
 - With a template, the parameters, environment and files stay (``test_stack_templates.py``). PATCH
   to ``/preview`` says what becomes of each resource; what would be replaced is named without its
   id.
+- An update keeps the stack's ``disable_rollback`` unless it names another one. If rollback is
+  enabled and an update fails, Heat goes back to the template and parameters of before it, as action
+  ROLLBACK; then only its events have the reason.
 - While the stack is deleted: 400 NotSupported; after that 404. It can be read by its id for a
   while.
 """
@@ -134,6 +137,51 @@ def test_a_failed_update_is_reported_with_its_reason_and_can_be_sent_again(cloud
     assert shown["parameters"]["active"] == value
     patched = patch_parameters(cloud, at_rest.name, {"active": value, "broken": False}, 60)
     assert (patched.status, patched.adopted) == ("UPDATE_COMPLETE", False)
+
+
+def test_heat_goes_back_if_an_update_fails_and_keeps_the_reason_in_its_events(rig, demo, at_rest):
+    first, second = fresh(), fresh()
+    assert rig.patch(at_rest, disable_rollback=False, parameters={"active": first}).ok
+    rig.settled(at_rest)
+    assert rig.stack(at_rest)["disable_rollback"] is False
+
+    assert rig.patch(at_rest, parameters={"active": second, "broken": True}).ok
+
+    rig.until(lambda: rig.stack(at_rest)["stack_status"] == "ROLLBACK_COMPLETE")
+    shown = rig.stack(at_rest)
+    assert shown["disable_rollback"] is False, "the update did not name it"
+    assert (shown["parameters"]["active"], shown["parameters"]["broken"]) == (first, "False")
+    assert "ValueError" not in shown["stack_status_reason"]
+    events = demo.heat("GET", f"{at_rest.path}/events?sort_dir=desc&limit=100").json()["events"]
+    failed = [e for e in events if e["resource_status"] == "UPDATE_FAILED"]
+    whole = next(e for e in failed if e["physical_resource_id"] == at_rest.id)
+    assert "ValueError" in whole["resource_status_reason"]
+
+
+def test_our_update_is_not_taken_back_by_heat(cloud, rig, at_rest):
+    before, value = fresh(), fresh()
+    assert rig.patch(at_rest, disable_rollback=False, parameters={"active": before}).ok
+    rig.settled(at_rest)
+
+    with pytest.raises(CloudError) as raised:
+        patch_parameters(cloud, at_rest.name, {"active": value, "broken": True}, 60)
+
+    assert raised.value.code == "STACK_FAILED"
+    assert "ValueError" in raised.value.message
+    shown = rig.stack(at_rest)
+    assert (shown["stack_status"], shown["disable_rollback"]) == ("UPDATE_FAILED", True)
+    assert shown["parameters"]["active"] == value
+
+
+def test_a_rollback_of_another_client_s_update_is_followed_by_ours(cloud, rig, at_rest):
+    value = fresh()
+    wanted = {"active": fresh(), "broken": True}
+    assert rig.patch(at_rest, disable_rollback=False, parameters=wanted).ok
+
+    patch_parameters(cloud, at_rest.name, {"active": value, "broken": False}, 60)
+
+    assert rig.settled(at_rest) == "UPDATE_COMPLETE"
+    assert parameters(rig, at_rest)["active"] == value
 
 
 def test_a_hidden_parameter_is_sent_each_time_because_it_cannot_be_compared(cloud, at_rest, sent):

@@ -8,9 +8,13 @@ from typing import Any
 
 import pytest
 
-from contract.rig import UNKNOWN_ID, Made
+from contract.rig import UNKNOWN_ID, Made, Rig
+from mistral_failover.cloud import absence
+from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.project_listing import ProjectListing
-from mistral_failover.cloud.servers import server_state
+from mistral_failover.cloud.servers import attachment_shown, server_state
+from mistral_failover.cloud.stacks import stack_shown
+from mistral_failover.cloud.volume_holders import listed_by_nova, volume_if_there
 from mistral_failover.cloud.volumes import attach, detach
 
 
@@ -51,6 +55,28 @@ def test_what_does_not_exist_is_no_error(cloud: Any) -> None:
     assert not listing.server(UNKNOWN_ID).exists
     assert listing.volume(UNKNOWN_ID) is None
     assert listing.stack("no-such-stack") is None
+
+
+def test_what_is_gone_is_called_absent_and_is_not_listed_either(rig: Rig, cloud: Any) -> None:
+    """Absence is asked for in two ways. Nova ignores the filter ``uuid`` of a project."""
+    volume, server = rig.make_volume(), rig.boot()
+    rig.active(server)
+    assert server in absence.SERVER.listed(cloud, server)
+    assert volume in absence.VOLUME.listed(cloud, volume)
+    assert server_state(cloud, server).exists
+    assert volume_if_there(cloud, volume) is not None
+    rig.remove_servers([server])
+    rig.remove_volume(volume)
+
+    assert not server_state(cloud, server).exists
+    assert volume_if_there(cloud, volume) is None
+    assert not listed_by_nova(cloud, server, volume)
+    assert attachment_shown(cloud, server, volume) is None
+    for kind in (absence.PORT, absence.FLOATING_IP):
+        assert absence.unless_absent(cloud, kind, UNKNOWN_ID, lambda: None) is None
+    with pytest.raises(CloudError) as raised:
+        stack_shown(cloud, UNKNOWN_ID)
+    assert raised.value.code == "NOT_FOUND"
 
 
 def test_a_volume_names_the_servers_that_it_is_attached_to(

@@ -37,8 +37,9 @@ from mistral_failover.lab.testing.workflows import Run, Workflows
 from mistral_failover.mistral import operation_documents
 from mistral_failover.model.group import INTERNAL_TYPES
 from mistral_failover.model.rungs import rung_kinds
-from mistral_failover.model.schemas import GROUP, TYPE
+from mistral_failover.model.schemas import GROUP, PROPERTY, TYPE
 from mistral_failover.model.types import installed_types
+from mistral_failover.model.verbs import plannable
 from mistral_failover.orders.switchover import ENDINGS
 from mistral_failover.resources.offered import all_needs
 from mistral_failover.store.tables import metadata
@@ -168,6 +169,21 @@ def keys_of_a_group_file() -> tuple[Found, Found]:
 def keys_of_a_type_file() -> tuple[Found, Found]:
     top = re.findall(r"^- .*$", section(REFERENCE, "A type of your own"), re.M)
     return listed("\n".join(top)), set(TYPE["properties"])
+
+
+@both_ways
+def keywords_of_a_property_of_a_type_file() -> tuple[Found, Found]:
+    (item,) = re.findall(
+        r"^- `properties`: (.*?)(?=^- )", section(REFERENCE, "A type of your own"), re.M | re.S
+    )
+    return set(re.findall(r"`(\w+)`", item)), set(PROPERTY["properties"])
+
+
+@both_ways
+def verbs_that_can_be_planned() -> tuple[Found, Found]:
+    body = subsections(section(REFERENCE, "Actions"))["failover.plan"]
+    (item,) = re.findall(r"^- `verb`\?: (.*)$", body, re.M)
+    return set(re.findall(r"`([\w-]+)`", item)), set(plannable())
 
 
 @both_ways

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from mistral_failover import workflows
-from mistral_failover.embedded.process import MistralProcess
 from mistral_failover.lab.drill import examples
 from mistral_failover.lab.emulator.client import write_clouds_yaml
 from mistral_failover.lab.emulator.server import EmulatedCloud
+from support.mistral_process import MistralProcess
 from support.pages import PAGES, ROOT, blocks, page, section
 
 NEEDED = ("bash", "curl", "jq")

@@ -17,13 +17,13 @@ import sqlalchemy as sa
 from mistral_failover import workflows
 from mistral_failover.convergence.definitions import Definitions
 from mistral_failover.convergence.engine import Engine
-from mistral_failover.embedded.process import MistralProcess
 from mistral_failover.model.goal import render_goal
 from mistral_failover.runtime.request import DEFAULT_PROJECT
 from mistral_failover.store import groups, views
 from mistral_failover.store.database import Database
 from mistral_failover.store.tables import operations, resources
 from support.databases import new_store
+from support.mistral_process import MistralProcess
 from support.waiting import until
 
 pytestmark = pytest.mark.drills

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import requests
 
-from mistral_failover.embedded.process import MistralProcess
 from mistral_failover.errors import CodedError
 from mistral_failover.mistral import client as client_module
 from mistral_failover.mistral.client import MistralClient, MistralError
+from support.mistral_process import MistralProcess
 from support.waiting import until
 
 pytestmark = pytest.mark.drills

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mistral_failover.embedded.process import MistralProcess
 from support.agents import until
+from support.mistral_process import MistralProcess
 
 pytestmark = pytest.mark.drills  # two processes
 GREET = """

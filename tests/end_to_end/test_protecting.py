@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.embedded.process import MistralProcess
 from mistral_failover.lab.drill import examples
 from mistral_failover.lab.emulator.client import EmulatorClient
 from mistral_failover.mistral.client import MistralError
 from support.deployments import create_example, deployed
+from support.mistral_process import MistralProcess
 
 pytestmark = pytest.mark.drills
 

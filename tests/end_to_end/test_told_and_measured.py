@@ -19,10 +19,10 @@ import pytest
 import requests
 from prometheus_client.parser import text_string_to_metric_families
 
-from mistral_failover.embedded.process import MistralProcess
 from mistral_failover.lab.drill import examples
 from mistral_failover.mistral.event_hooks import event_id
 from support.deployments import create_example, deployed
+from support.mistral_process import MistralProcess
 from support.waiting import until
 
 pytestmark = pytest.mark.drills

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.embedded.process import MistralProcess
 from mistral_failover.lab.drill import examples
 from mistral_failover.lab.emulator.client import EmulatorClient
 from support.deployments import create_example, deployed
+from support.mistral_process import MistralProcess
 from support.operators import Operator
 
 pytestmark = pytest.mark.drills

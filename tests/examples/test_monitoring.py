@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from mistral_failover.metrics.families import FAMILIES, OWN, Family, sample_names
+from mistral_failover.metrics.families import FAMILIES, OWN, Family
 
 FOLDER = Path(__file__).parents[2] / "examples" / "monitoring"
 RULES: list[dict[str, Any]] = [
@@ -24,7 +24,7 @@ RULES: list[dict[str, Any]] = [
 ]
 DASHBOARD: dict[str, Any] = json.loads((FOLDER / "dashboard.json").read_text("utf-8"))
 QUERIES = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
-SAMPLES = set(sample_names())
+SAMPLES = {name for family in (*FAMILIES.values(), *OWN) for name in family.names}
 
 
 def named(expression: str) -> set[str]:

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from mistral_failover.actions import doctor, orders, recovery
+from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.group import parse_group
 from mistral_failover.resources.fence.rung import Examined
 from mistral_failover.resources.fence.storage import Storage
@@ -251,3 +252,22 @@ def test_a_file_that_is_no_type_keeps_no_other_from_being_used(
     assert (
         "house_types/again.yaml is ignored: a type named activation already exists" in caplog.text
     )
+
+
+def test_a_group_file_with_a_type_whose_file_is_broken_is_refused_with_the_cause(
+    install: Install,
+) -> None:
+    broken = ADDRESS.replace("replace: delete_first", "replace: never")
+    install(FILES | {"house_types/address.yaml": broken}, ENTRY_POINTS)
+    document = {
+        "failover_template_version": "2026-11-21",
+        "stack": "payments",
+        "members": {"servers": ["db_a", "db_b"]},
+        "resources": RESOURCES,
+    }
+
+    with pytest.raises(InvalidDocument) as caught:
+        parse_group(document, name="payments")
+
+    assert caught.value.path == "resources.address.type"
+    assert "house_types/address.yaml is ignored: replace: " in caught.value.remedy

@@ -6,6 +6,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,13 @@ class HousePower(FenceRung):
 """
 ENTRY_POINTS = {"mistral_failover.rungs": "house_power = house_power:HousePower"}
 POWER = {"kind": "house_power", "board": "bmc-7"}
+
+
+SHIPPED = {
+    point.name
+    for point in entry_points(group="mistral_failover.rungs")
+    if point.value.startswith("mistral_failover.")
+}
 
 
 @pytest.fixture(autouse=True)
@@ -122,8 +130,7 @@ def test_it_takes_no_shipped_rung_s_place_and_one_that_is_broken_keeps_no_other_
 
     kinds = rung_kinds()
 
-    shipped = {"confirm", "delete", "host_power", "quiesce", "stop", "storage", "workflow"}
-    assert set(kinds) == {"house_power", *shipped}
+    assert set(kinds) == {"house_power", *SHIPPED}
     assert kinds["stop"].server_after is ServerAfter.SHUTOFF
     assert "house_power:HousePower is ignored" in caplog.text
     assert "gone" in caplog.text
@@ -133,7 +140,7 @@ def test_reading_a_group_file_loads_no_client_of_a_service() -> None:
     script = """
 import sys
 from mistral_failover.model.rungs import rung_kinds
-assert len(rung_kinds()) == 7
+assert {"stop", "confirm"} <= set(rung_kinds())
 heavy = ("openstack", "keystoneauth1", "sqlalchemy", "kombu", "mistral_lib")
 print([name for name in heavy if name in sys.modules])
 """

@@ -286,6 +286,12 @@ HEALED = Play(
     alarm("db_a", "crash"),
     more={"members": {"servers": ["db_a", "db_b"], "replace": "lost"}},
 )
+SINGLE = Play(
+    "single",
+    alarm("db_a", "crash"),
+    more={"members": {"servers": ["db_a"], "replace": "lost"}},
+    active="db_a",
+)
 TOLD = Play(
     "told",
     alarm("db_a", "crash"),
@@ -338,6 +344,8 @@ DRILLS: list[tuple[str, int, Play]] = [
     *((point, 1, PROTECTED) for point in ("launch.before", "launch.after")),
     ("patch.after", 2, HEALED),  # the first is that of the stack's parameters
     ("replaced.before", 1, HEALED),
+    *((point, 1, SINGLE) for point in ("vacant.before", "vacant.after")),
+    *((point, 1, SINGLE) for point in ("attach.before", "attach.after")),
     *((point, 1, TOLD) for point in ("event.before", "event.after")),
     ("advance.before", 1, CRASH),
     ("advance.after", 1, CRASH),

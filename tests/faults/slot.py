@@ -22,7 +22,6 @@ import mistral_failover.workflows
 import pytest
 
 from faults import child
-from mistral_failover.embedded.process import MistralProcess
 from mistral_failover.embedded.server import known_to_actions
 from mistral_failover.embedded.settings import LOCAL_HTTP
 from mistral_failover.errors import CodedError
@@ -44,6 +43,7 @@ from support import injected_faults
 from support.fencing import clouds_of_an_operator
 from support.forked import Forked
 from support.injected_faults import Fault, FaultPlan
+from support.mistral_process import MistralProcess
 
 LEASE = 2.0  # seconds
 CLOUDS = "OS_CLIENT_CONFIG_FILE"

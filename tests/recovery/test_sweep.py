@@ -153,17 +153,19 @@ def replacing(state: Runtime, begun: Ready) -> Callable[..., None]:
         def write(tx: Any) -> None:
             record_id = str(uuid.uuid4())
             now, group_id = tx.now(), tx.traversal(begun.traversal_id).group_id
-            tx.insert_record(
-                Record(
-                    record_id,
-                    group_id,
-                    "replace:db_b",
-                    "group_member",
-                    action="CREATE",
-                    status="IN_PROGRESS" if ended is None else "COMPLETE",
-                    properties={"member": "db_b", "server_id": "s-b"},
-                    owner="somebody" if ended is None else None,
-                    lease_until=now + 60 if ended is None else None,
+            tx.insert_records(
+                (
+                    Record(
+                        record_id,
+                        group_id,
+                        "replace:db_b",
+                        "group_member",
+                        action="CREATE",
+                        status="IN_PROGRESS" if ended is None else "COMPLETE",
+                        properties={"member": "db_b", "server_id": "s-b"},
+                        owner="somebody" if ended is None else None,
+                        lease_until=now + 60 if ended is None else None,
+                    ),
                 ),
                 now,
             )

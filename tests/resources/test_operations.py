@@ -70,7 +70,7 @@ class Obedient:
 @pytest.fixture(autouse=True)
 def volumes_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every volume is there."""
-    monkeypatch.setattr(volumes, "exists", lambda *_: True)
+    monkeypatch.setattr(volumes, "is_gone", lambda *_: False)
 
 
 class Empty:

@@ -216,7 +216,6 @@ WITHOUT_SECRETS = {
     "cli/files.py": "group files",
     "cli/workflows.py": "workflow files",
     "cli/connection.py": "where a server runs",
-    "embedded/process.py": "the output of a process",
     "embedded/server.py": "workflow files, the lock",
     "embedded/unix_socket.py": "a directory, and whether a file is a socket",
     "embedded/validate.py": "workflow files",

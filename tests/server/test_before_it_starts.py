@@ -28,6 +28,7 @@ from mistral_failover.errors import CodedError
 from mistral_failover.lab.emulator.client import write_clouds_yaml
 from mistral_failover.lab.emulator.server import EmulatedCloud
 from mistral_failover.mistral.client import MistralError
+from mistral_failover.model.types import installed_types
 from mistral_failover.server import (
     addresses,
     checks,
@@ -40,7 +41,8 @@ from mistral_failover.server import (
 )
 from mistral_failover.server.addresses import Address
 from mistral_failover.server.options import Options, from_environment, read_settings, read_url
-from mistral_failover.store import schema
+from mistral_failover.store import groups, schema
+from mistral_failover.store.database import Database
 from support.commands import failover, server_that_refuses
 
 Private = Callable[[str, str], Path]
@@ -581,3 +583,28 @@ def test_the_project_is_the_credential_s_and_is_remembered_while_keystone_is_awa
     assert credential.project_of("mine", folder, pause=lambda _: None) == project
     with pytest.raises(CloudError):
         credential.project_of("password", folder, pause=lambda _: None)
+
+
+OPTIONAL = {
+    "floating_ip": "port_list",
+    "load_balancer_member": "pool_list",
+    "dns_record": "zone_list",
+    "alarm": "alarm_list",
+}
+
+
+@pytest.mark.parametrize("kind", OPTIONAL)
+def test_every_service_that_a_group_uses_is_asked(
+    options: Options, cloud: EmulatedCloud, kind: str
+) -> None:
+    cloud.client.api_fault(OPTIONAL[kind], status=503, times=9)
+    assert found(options) == {}, "no group uses it"
+
+    options.state_dir.mkdir(mode=0o700)
+    database = Database(options.database)
+    schema.upgrade(database)
+    definition = {"document": {}, "types": [installed_types()[kind].to_dict()]}
+    database.for_project("p").atomically(lambda tx: groups.define(tx, "payments", definition))
+    database.close()
+
+    assert found(options) == {"SERVER_ERROR": True}

@@ -76,7 +76,7 @@ def group(database: Database) -> str:
 def record(database: Database, group: str) -> Record:
     """One record whose lock is free."""
     fresh = Record(id="r", group_id=group, name="r", type="shared", goal_version="v")
-    database.atomically(lambda tx: tx.insert_record(fresh, tx.now()))
+    database.atomically(lambda tx: tx.insert_records((fresh,), tx.now()))
     return fresh
 
 

@@ -108,8 +108,8 @@ def test_types_that_live_records_need_stay_defined(database: Database, group: st
     gone = Record(id="s", group_id=group, name="s", type="y", action=Action.DELETE)
 
     def insert(tx: SqlTransaction) -> None:
-        tx.insert_record(live, tx.now())
-        tx.insert_record(gone, tx.now())
+        tx.insert_records((live,), tx.now())
+        tx.insert_records((gone,), tx.now())
 
     database.atomically(insert)
 

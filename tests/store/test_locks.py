@@ -148,7 +148,7 @@ def on_member(database: Database, action: Action) -> Lock:
 
     def take(tx: ProjectTransaction) -> Lock:
         groups.record_members(tx, "g", [("a", "server-1", None), ("b", "server-b", None)])
-        tx.insert_record(fresh, tx.now())
+        tx.insert_records((fresh,), tx.now())
         lock = tx.acquire(fresh, "o", 60.0, action=action, status=Status.IN_PROGRESS)
         assert lock is not None
         return lock
@@ -307,7 +307,7 @@ def test_a_transaction_that_raises_leaves_nothing(database: Database, record: Re
 
 def test_a_deadlock_runs_the_transaction_again(database: Database, record: Record) -> None:
     other = Record(id="s", group_id="g", name="s", type="shared", goal_version="v")
-    database.atomically(lambda tx: tx.insert_record(other, tx.now()))
+    database.atomically(lambda tx: tx.insert_records((other,), tx.now()))
     met = threading.Barrier(2)
     runs: list[int] = []
 
@@ -340,7 +340,7 @@ def test_what_somebody_else_inserts_meanwhile_is_found_by_the_repeat(database: D
             if tx.record("n") is not None:
                 return 0
             fresh = Record(id="n", group_id="g", name="n", type="shared", goal_version="v")
-            tx.insert_record(fresh, tx.now())
+            tx.insert_records((fresh,), tx.now())
             return 1
 
         return database.atomically(insert)

@@ -58,6 +58,7 @@ NAMED: dict[str, Any] = {
     "attachment": "volume_attachment",
     "because": "they say so",
     "version": "v",
+    "definition_version": "v",
     "before": None,
     "blocked": True,
     "asked": "POST /x",
@@ -89,6 +90,7 @@ NAMED: dict[str, Any] = {
     "key": "theirs-resource-started",
     "kinds": ("pause", "maintenance"),
     "lease": 30.0,
+    "level": False,
     "lifetime": 10.0,
     "lock": LOCK,
     "member": "a",
@@ -139,13 +141,13 @@ OF_FUNCTION: dict[str, dict[str, Any]] = {
     "counters.lately": {"name": "sweeps", "since": 0.0},
     "suspensions.suspend": {"kind": "pause", "said": {"by": "me", "because": "", "since": 0.0}},
     "tx.acquire": {"owner": "me"},
-    "tx.insert_record": {"record": Record("new", THEIRS, "new", "shared")},
     "tx.insert_sync_points": {"plan": no_nodes()},
     "tx.journal": {"kind": JournalKind.HELD, "token": None, "owner": None},
     "tx.open_traversal": {"plan": no_nodes()},
     "tx.records_of": {"kind": "volume_attachment"},
     "tx.swap_traversal": {"new": "mine-traversal"},
     "tx.goal": {"version": "theirs-goal"},
+    "views.deferred": {"waiting": False},
     "views.count_journal_entries": {"kind": JournalKind.HELD},
 }
 TOOLS = {"change", "changed", "count", "execute", "insert", "number", "rows"}
@@ -364,7 +366,7 @@ def test_no_row_is_written_for_another_project(database: Database) -> None:
 
     for write in (
         lambda tx: tx.journal(THEIRS, "a word", kind=JournalKind.HELD),
-        lambda tx: tx.insert_record(Record("new", THEIRS, "n", "shared"), 1.0),
+        lambda tx: tx.insert_records((Record("new", THEIRS, "n", "shared"),), 1.0),
         lambda tx: tx.insert(
             tables.edges, traversal_id="theirs-traversal", node="a", predecessor="b"
         ),

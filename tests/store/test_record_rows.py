@@ -31,7 +31,7 @@ def now(database: Database, identity: str = "r") -> Record:
 def neighbour(database: Database, record: Record) -> Record:
     """Another record of the same group; what is done to ``r`` must not touch it."""
     other = replace(record, id="s", name="s")
-    database.atomically(lambda tx: tx.insert_record(other, tx.now()))
+    database.atomically(lambda tx: tx.insert_records((other,), tx.now()))
     return other
 
 
@@ -401,7 +401,7 @@ def test_a_volume_is_known_by_its_latest_record_also_where_two_are_of_one_moment
             properties={"volume": f"volume {name}"},
             physical_id=name,
         )
-        database.atomically(lambda tx: tx.insert_record(made, 1_000_000.0))  # noqa: B023
+        database.atomically(lambda tx: tx.insert_records((made,), 1_000_000.0))  # noqa: B023
 
     found = database.for_project("elsewhere").reading(
         lambda tx: views.attached_volumes(tx, "g", "volume")

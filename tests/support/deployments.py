@@ -10,13 +10,13 @@ from pathlib import Path
 
 import mistral_failover.workflows
 
-from mistral_failover.embedded.process import MistralProcess
 from mistral_failover.embedded.settings import LOCAL_HTTP
 from mistral_failover.lab.drill import examples
 from mistral_failover.lab.emulator.client import EmulatorClient, write_clouds_yaml
 from mistral_failover.lab.emulator.server import EmulatedCloud
 from support.databases import new_store
 from support.mistral_of_cloud import in_front_of
+from support.mistral_process import MistralProcess
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What somebody of another project may name of a group, for every action and every workflow.
 
-A new action or workflow needs a case here: the tests count them.
+A verb's cases are made of its declaration, an operation's of its action. Another new action or
+workflow needs a case here: the tests count them.
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
+from importlib.metadata import entry_points
+from itertools import islice
 from typing import Any
 
 import sqlalchemy as sa
 
+from mistral_failover.model.verbs import Among, Form, Input, VerbKind, verb_kinds
 from mistral_failover.store.database import Database
 from mistral_failover.store.tables import metadata
 from mistral_failover.store.transaction import SqlTransaction
@@ -91,38 +95,6 @@ def _event(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"body": aodh(known)}
     yield {"body": {"server": known.server, "state": "failed"}, "kind": "signal"}
     yield {"body": {"group": known.group, "member": known.member}, "kind": "signal"}
-
-
-def _failover(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
-    yield {"group": known.group}
-    yield {"group": known.group, "lost": [known.member], "to": known.member}
-    yield {"group": own, "incident": known.incident}
-
-
-def _switchover(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
-    yield {"group": known.group, "to": known.member}
-    yield {"group": own, "to": known.member}
-
-
-def _failback(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
-    yield {"group": known.group, "to": known.member}
-    yield {"group": own, "to": known.member}
-    yield {"group": own, "recovered": [known.member]}
-
-
-def _rollback(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
-    yield {"group": known.group}
-    yield {"group": own, "goal": known.goal}
-
-
-def _remove(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
-    yield {"group": known.group, "lost": [known.member]}
-    yield {"group": own, "lost": [known.member]}
-
-
-def _confirm(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
-    yield {"group": known.group, "member": known.member, "because": "sure"}
-    yield {"group": own, "member": known.member, "because": "sure"}
 
 
 def _maintenance(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
@@ -254,34 +226,12 @@ def _unfence_host(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"group": own, "member": known.member, "dry_run": True}
 
 
-OPERATIONS = (
-    "attach_volume",
-    "detach_volume",
-    "associate_floating_ip",
-    "disassociate_floating_ip",
-    "enable_pool_member",
-    "disable_pool_member",
-    "point_name",
-    "remove_name",
-    "point_alarm",
-    "attach_port",
-    "detach_port",
-    "allow_address",
-    "forbid_address",
-    "activate",
-    "reactivate",
-    "quiesce",
-    "patch_stack",
-    "patch_template",
-    "fence",
-    "replace_server",
+OPERATIONS = tuple(
+    point.name.removeprefix("failover.")
+    for point in entry_points(group="mistral.actions")
+    if point.value.startswith("mistral_failover.actions.operations:")
 )
-
-
-def _replace(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
-    yield {"group": known.group}
-    yield {"group": known.group, "member": known.member, "server": known.server}
-    yield {"group": own, "member": known.member, "server": known.server}
+"""The actions of the shipped types."""
 
 
 def _next(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
@@ -295,25 +245,56 @@ def _move_first(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
     yield {"group": own, "role": "active", **more}
 
 
+_BY_CHOICE = {Among.MEMBERS: "member", Among.LOST: "member", Among.GOALS: "goal"}
+_BY_NAME = {"after": "traversal", "holder": "member", "incident": "incident", "server": "server"}
+
+
+def _verb(verb: VerbKind) -> Cases:
+    """Cases of a verb: each of its inputs that names something, in a group of either project."""
+
+    def value(known: KnownNames, name: str, declared: Input) -> Any:
+        said = known.strings[_BY_CHOICE.get(declared.among) or _BY_NAME[name]]
+        return [said] if declared.form is Form.NAMES else said
+
+    def cases(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
+        values = {
+            name: value(known, name, declared)
+            for name, declared in verb.inputs.items()
+            if declared.among in _BY_CHOICE or name in _BY_NAME
+        }
+        because = {} if verb.because else {"because": "sure"}
+        always = because | {
+            name: said
+            for name, said in values.items()
+            if verb.inputs[name].required or name == "member"
+        }
+        yield {"group": known.group, **because, **values}
+        for name, said in values.items():
+            yield {"group": own, **always, name: said}
+
+    return cases
+
+
+def _two(verb: VerbKind) -> Cases:
+    """One case for each project's group: the workflow hands its inputs on to the action."""
+    return lambda known, own: islice(_verb(verb)(known, own), 2)
+
+
+VERBS = [verb for verb in verb_kinds().values() if verb.action.startswith("failover.")]
 BOTH: dict[str, Cases] = {
     "admit_held": _held_ones,
     "break_lock": _break_lock,
-    "confirm_fenced": _confirm,
     "dismiss": _dismiss,
-    "failback": _failback,
     "maintenance": _maintenance,
     "pause": _group(because="work"),
-    "remove": _remove,
-    "replace_member": _replace,
     "resume": _resume,
-    "rollback": _rollback,
     "start_admitted": _admitted,
     "start_plan": _start_plan,
     "sweep": _group(),
-    "switchover": _switchover,
 }
 ACTIONS: dict[str, Cases] = {
     **BOTH,
+    **{verb.action.removeprefix("failover."): _verb(verb) for verb in VERBS},
     **dict.fromkeys(OPERATIONS, _operation),
     "observe": _group(),
     "forget": _forget,
@@ -321,7 +302,6 @@ ACTIONS: dict[str, Cases] = {
     "advance": _advance,
     "admit_event": _event,
     "agents": _group(),
-    "begin": _failover,
     "compare_goals": _compare,
     "define": _define,
     "dismiss_held": _held_ones,
@@ -357,13 +337,13 @@ def _protect(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
 
 WORKFLOWS: dict[str, Cases] = {
     **BOTH,
+    **{verb.workflow.removeprefix("failover."): _two(verb) for verb in VERBS if verb.workflow},
     "_move_first": _move_first,
     "replace_members": _next,
     "_chain": _named_chain,
     "_chains": _named_chains,
     "converge": _chain,
     "activate_first": _group(),
-    "failover": _failover,
     "on_alarm": _on_alarm,
     "on_event": _event,
     "protect": _protect,

@@ -38,10 +38,6 @@ class Operator:
         made = self._volume("POST", "attachments", {"attachment": wanted}).json()
         return str(made["attachment"]["id"])
 
-    def delete_attachment(self, attachment: str) -> None:
-        """``openstack volume attachment delete ATTACHMENT``"""
-        self._volume("DELETE", f"attachments/{attachment}")
-
     def attachments(self, volume: str) -> list[dict[str, Any]]:
         """``openstack volume attachment list``"""
         return list(self._volume("GET", f"attachments?volume_id={volume}").json()["attachments"])

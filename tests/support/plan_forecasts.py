@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from mistral_failover.model.ids import group_id
 from mistral_failover.runtime.request import DEFAULT_PROJECT
-from mistral_failover.store import views
+from mistral_failover.store import details
 from mistral_failover.store.tables import edges, operations, resources
 from mistral_failover.store.transaction import ProjectTransaction
 from support.planned_groups import PlannedGroup
@@ -50,7 +50,7 @@ def refuse_order_within_waves(group: PlannedGroup, plan: Plan, traversal: str) -
     def read(tx: ProjectTransaction) -> tuple[list[sa.Row[Any]], list[sa.Row[Any]]]:
         drawn = sa.select(edges.c.predecessor, edges.c.node)
         drawn = drawn.where(edges.c.traversal_id == traversal)
-        ids = {row["resource_id"] for row in views.operations_of(tx, traversal)}
+        ids = {row["resource_id"] for row in details.operations_of(tx, traversal_id=traversal)}
         named = sa.select(resources.c.id, resources.c.name, resources.c.member)
         named = named.where(resources.c.id.in_(ids))
         return list(tx.connection.execute(drawn)), list(tx.connection.execute(named))

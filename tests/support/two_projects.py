@@ -178,6 +178,7 @@ def fill(connection: sa.Connection, project: str) -> None:
                 source="aodh",
                 rule="storm",
                 firing=True,
+                series="s",
                 decided_at=1.0,
                 decision=decision,
                 parent=f"{project}-event" if identity == "child" else None,

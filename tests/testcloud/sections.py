@@ -29,6 +29,15 @@ def account(settings: Settings, user: str, *, project: str | None = "service") -
     return section
 
 
+_TYPES = {
+    "nova": "compute",
+    "cinder": "block-storage",
+    "heat": "orchestration",
+    "neutron": "network",
+    "mistral": "workflowv2",
+}
+
+
 def tokens(settings: Settings, user: str) -> Sections:
     """How a service checks its callers' tokens."""
     return {
@@ -40,6 +49,8 @@ def tokens(settings: Settings, user: str) -> Sections:
             "service_token_roles": "service",
             "service_token_roles_required": True,
             "interface": "internal",
+            # Without it, a service refuses the tokens of application credentials with access rules.
+            **({"service_type": _TYPES[user]} if user in _TYPES else {}),
         }
     }
 

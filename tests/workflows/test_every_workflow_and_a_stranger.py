@@ -24,7 +24,7 @@ from mistral_failover.lab.testing.workflows import Run, Workflows
 from mistral_failover.mistral.operation_documents import ticket_document
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import DEFAULT_PROJECT
-from mistral_failover.store import groups, views
+from mistral_failover.store import details, groups, views
 from support.as_user import run_as
 from support.foreign_names import (
     OPERATIONS,
@@ -56,7 +56,7 @@ def known(tx: Any, identity: str, group: Any, incident: str) -> KnownNames:
     (record,) = [r for r in tx.records(identity) if r.name == "database"]
     entry = next(
         row
-        for row in views.operations_of(tx, traversal.id)
+        for row in details.operations_of(tx, traversal_id=traversal.id)
         if row["resource_id"] == record.id and row["verb"] == "create"
     )
     node = Node("update", record.id)

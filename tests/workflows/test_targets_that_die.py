@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compute host of the target dies after it was chosen and before it has the volume: the
-failover goes to another standby, and nothing is left at the dead one."""
+"""The compute host of the target dies after it was chosen and before it has the volume, or Nova
+refuses it the volume: the failover goes to another standby, and nothing is left at the first
+one."""
 
 from __future__ import annotations
 
@@ -112,6 +113,58 @@ def test_the_next_standby_takes_over_and_the_history_says_why(active: Callable[.
 
     settled(group, "db_c")
     assert group.cloud.violations() == [], "a host that comes back gets no late volume"
+
+
+REFUSALS = [
+    (400, "Instance and volume are not in the same availability_zone."),
+    (403, "The maximum allowed number of disk devices (26) has been exceeded."),
+    (409, "Instance is locked"),
+]
+
+
+@pytest.mark.parametrize(("status", "says"), REFUSALS)
+def test_a_target_to_which_nova_refuses_the_volume_is_passed_over(
+    active: Callable[..., Any], cloud: Any, status: int, says: str
+) -> None:
+    group = active()
+    cloud.api_fault("attach", status=status, says=says)
+    group.fails("crash")
+
+    group.ended(group.start("failover", group=group.name, lost=["db_a"])).assert_succeeded()
+
+    settled(group, "db_c")
+    assert group.status()["lost"] == ["db_a"], "db_b lives and needs no fence"
+    cause = group.traversals()[-1]
+    assert says.rstrip(".") in cause
+    assert cause.endswith("active goes to db_c")
+
+
+def test_an_attach_that_nova_accepts_and_drops_goes_to_the_next_standby(
+    active: Callable[..., Any], cloud: Any
+) -> None:
+    group = active()
+    cloud.api_fault("attach", "fail", times=3)
+    group.fails("crash")
+
+    group.ended(group.start("failover", group=group.name, lost=["db_a"])).assert_succeeded()
+
+    settled(group, "db_c")
+    assert group.status()["lost"] == ["db_a"]
+
+
+def test_a_refusal_without_another_standby_ends_the_failover_with_novas_words(
+    active: Callable[..., Any], cloud: Any
+) -> None:
+    group = active(("db_a", "db_b"))
+    cloud.api_fault("attach", status=403, says="The maximum number of disks is reached", times=99)
+    group.fails("crash")
+    run = group.ended(group.start("failover", group=group.name, lost=["db_a"], to="db_b"))
+    cloud.clear_api_faults()
+
+    run.assert_failed_with("FAILED")
+    failure = group.status()["failure"]
+    assert failure["code"] == "TARGET_DOWN"
+    assert "number of disks" in failure["message"]
 
 
 def test_what_changes_while_another_target_is_chosen_counts(

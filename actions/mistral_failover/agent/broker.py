@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ssl
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -179,6 +179,10 @@ class Broker:
             channel.queue_bind(queue=name, exchange=wire.HEARTBEATS, routing_key=name)
         return name
 
+    def declare_replies(self, channel: Any, name: str, most: int) -> None:
+        """Declare a queue of this connection's replies, which keeps the latest ``most``."""
+        self._queue(channel, name, {"x-max-length": most, "x-overflow": "drop-head"}, passing=True)
+
     def keep_latest(self, channel: Any, queue: str) -> None:
         """Make room before publishing to a queue of the latest message, where the broker does not
         do so by itself."""
@@ -258,9 +262,17 @@ class Broker:
             raise Unroutable(f"{exchange} has no queue {routing_key}")
 
     @staticmethod
-    def _queue(channel: Any, name: str, arguments: dict[str, Any]) -> None:
+    def _queue(
+        channel: Any, name: str, arguments: Mapping[str, Any], *, passing: bool = False
+    ) -> None:
+        """Declare a queue. ``passing``: it is for this connection only."""
         channel.queue_declare(
-            queue=name, durable=True, exclusive=False, auto_delete=False, arguments=arguments
+            queue=name,
+            durable=not passing,
+            exclusive=passing,
+            auto_delete=passing,
+            # The virtual host's default may be a type that has no such queues.
+            arguments={"x-queue-type": "classic", **arguments},
         )
 
 

@@ -190,11 +190,21 @@ def _maintenance(alarm: Alarm, situation: AdmissionContext) -> Found:
 
 def _old_news(alarm: Alarm, situation: AdmissionContext) -> Found:
     """For example what our own fence did to a server, or a late repeat."""
-    if alarm.at is None or not situation.old_news():
+    if alarm.at is None or alarm.level or not situation.old_news():
         return None
     return Decision.HELD, (
         f"it happened at {format_time(alarm.at)}, but {situation.member} has been declared lost "
         "and recovered since then"
+    )
+
+
+def _still_firing(alarm: Alarm, situation: AdmissionContext) -> Found:
+    """It never stopped firing, so it cannot tell an old failure from a new one. Evidence can."""
+    if alarm.at is None or not alarm.level or not situation.old_news():
+        return None
+    return Decision.HELD, (
+        f"it has fired since {format_time(alarm.at)}, but {situation.member} has been declared "
+        "lost and recovered since then: it starts when the server is seen to have died"
     )
 
 
@@ -240,6 +250,7 @@ RULES: Mapping[AdmissionRule, Callable[[Alarm, AdmissionContext], Found]] = {
     AdmissionRule.PAUSED: _paused,
     AdmissionRule.MAINTENANCE: _maintenance,
     AdmissionRule.OLD_NEWS: _old_news,
+    AdmissionRule.STILL_FIRING: _still_firing,
     AdmissionRule.COOLDOWN: _cooldown,
     AdmissionRule.PER_HOUR: _per_hour,
     AdmissionRule.STORM: _storm,

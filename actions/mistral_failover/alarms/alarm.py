@@ -37,7 +37,10 @@ class Alarm:
     that its body names, or its sender beside it. ``at`` is when it happened, in seconds since the
     epoch by the source's clock, None if unknown. ``series`` is the same whenever the same alarm
     fires or clears; empty if there is none. ``still``: no transition, but the source reports that
-    the alarm continues, for receivers that missed the transition. ``routine``: the source reports
+    the alarm continues, for receivers that missed the transition. ``level``: the source reports it
+    under one key for as long as it fires, which may be longer than one failure. ``over``: the
+    source says that what the series reported has ended; that it has no data any more says nothing.
+    ``routine``: the source reports
     everything that happens, and this asks for nothing, so it is answered and not recorded.
     ``because``: the reason of the operator who reports it, empty if no operator does; then no
     evidence takes it back. No body gives it: who has a sender's token is no operator.
@@ -56,6 +59,8 @@ class Alarm:
     at: float | None = None
     series: str = ""
     still: bool = False
+    level: bool = False
+    over: bool = False
     routine: bool = False
     host: str | None = None
     zone: str | None = None
@@ -201,7 +206,8 @@ def read(
         raise InvalidDocument(
             "body",
             f"it has {len(alarms)} alarms, and the limit is {MOST}",
-            "Send fewer at once (Alertmanager: max_alerts of the webhook's receiver).",
+            "Send fewer at once (Alertmanager: a finer group_by of the route; max_alerts would cut "
+            "alerts off).",
         )
     return [_heard(alarm, group, member, because) for alarm in alarms]
 

@@ -22,7 +22,8 @@ def from_alertmanager(body: Any) -> list[Alarm]:
     repeated notifications of one alert have the same. It names its server by a label
     (``instance_id``, ``server_id`` or ``openstack_instance_id``), or group and member by
     ``failover_group`` and ``failover_member``. If it names neither, the label ``host`` or
-    ``hypervisor`` names a compute host that failed. It fires while its status is ``firing``.
+    ``hypervisor`` names a compute host that failed. It fires while its status is ``firing``. If the
+    notification was cut off at ``max_alerts``, each alarm says so.
 
     Raises InvalidDocument if the body has another form.
     """
@@ -32,13 +33,15 @@ def from_alertmanager(body: Any) -> list[Alarm]:
     alerts = body.get("alerts")
     if not isinstance(alerts, list) or not alerts:
         raise reader.refuse("alerts", "it is not a list of alerts")
+    cut = body.get("truncatedAlerts")
+    omitted = cut if isinstance(cut, int) and cut > 0 else 0
     return [
-        _alert(BodyReader.of(alert, _REMEDY, f"alerts[{number}]"))
+        _alert(BodyReader.of(alert, _REMEDY, f"alerts[{number}]"), omitted)
         for number, alert in enumerate(alerts)
     ]
 
 
-def _alert(reader: BodyReader) -> Alarm:
+def _alert(reader: BodyReader, omitted: int) -> Alarm:
     status = reader.one_of("status", ("firing", "resolved"))
     labels, begun = reader.inner("labels"), reader.needed("startsAt")
     # Alertmanager gives fingerprints since 0.20; they are digests of the labels.
@@ -46,12 +49,15 @@ def _alert(reader: BodyReader) -> Alarm:
     server, group = labels.first(*_SERVER_LABELS), labels.first("failover_group")
     member = labels.first("failover_member")
     name = labels.text("alertname") or "without a name"
+    sentence = f"alert {name}, which began at {begun}, is {status}"
+    if omitted:
+        sentence += f" ({omitted} further alerts were cut off: set max_alerts of its receiver to 0)"
     return Alarm(
         source="alertmanager",
         key=digest(["alertmanager", fingerprint, begun, status]),
         firing=status == "firing",
         unique=True,
-        sentence=plain(f"alert {name}, which began at {begun}, is {status}"),
+        sentence=plain(sentence),
         servers=(server,) if server else (),
         payload=reader.kept(*_KEPT),
         group=group,
@@ -59,6 +65,8 @@ def _alert(reader: BodyReader) -> Alarm:
         host=None if server or group or member else labels.first(*_HOST_LABELS),
         at=parse_time(begun),
         series=digest(["alertmanager", fingerprint]),
+        level=status == "firing",
+        over=status == "resolved",
     )
 
 

@@ -55,6 +55,7 @@ def from_aodh(body: Any) -> Alarm:
         payload=reader.kept(*AODH_KEYS),
         at=parse_time(event.get("generated")),
         series=digest(["aodh", alarm_id]) if alarm_id else "",
+        over=current == "ok" and not repeat,
         still=current == "alarm" and repeat and bool(alarm_id),
         routine=current != "alarm" and repeat,
     )

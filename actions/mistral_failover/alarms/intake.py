@@ -128,6 +128,8 @@ def take(request: Request, alarm: Alarm) -> list[RecordedAlarm]:
     which their failovers are to start.
     """
     if alarm.routine or (alarm.is_host_event and not alarm.firing):
+        if alarm.over:
+            request.store.atomically(partial(_end_holds, alarm))
         return [RecordedAlarm(without_group(alarm, None))]
     if alarm.is_host_event:
         identity = incident_id(request, alarm)
@@ -144,7 +146,9 @@ def take_in(request: Request, tx: ProjectTransaction, alarm: Alarm) -> RecordedA
     if repeats:
         return repeats[0]
     subject = identify(request, tx, alarm)
-    if not alarm.unique and (repeat := _repeat(tx, subject.alarm, subject.incident)):
+    if (alarm.level or not alarm.unique) and (
+        repeat := _repeat(tx, subject.alarm, subject.incident)
+    ):
         return repeat
     if subject.state is not None:  # under the lock it may be about another member, or deleted
         state = tx.lock_group(subject.state.id, shared=False)
@@ -163,21 +167,23 @@ def known(
     """
     same: dict[str, list[int]] = {}
     for index, alarm in enumerate(alarms):
-        if alarm.unique and not alarm.routine and not alarm.is_host_event:
+        if alarm.unique and not (alarm.routine or alarm.is_host_event):
             same.setdefault(incident_id(request, alarm), []).append(index)
     found: dict[int, RecordedAlarm] = {}
     for identity, indexes in sorted(same.items()):
-        if repeat := _repeat(tx, alarms[indexes[0]], identity, len(indexes)):
+        alarm = alarms[indexes[0]]
+        if repeat := _repeat(tx, alarm, identity, len(indexes), level=alarm.level):
             found |= dict.fromkeys(indexes, repeat)
     return found
 
 
 def _repeat(
-    tx: ProjectTransaction, alarm: Alarm, identity: str, times: int = 1
+    tx: ProjectTransaction, alarm: Alarm, identity: str, times: int = 1, *, level: bool = False
 ) -> RecordedAlarm | None:
-    """Count repeats of an incident, unless it has to be judged: it is held, or an operator's reason
-    has to be kept with it."""
-    counted = incidents.count_repeat(tx, identity, times, final=bool(alarm.because))
+    """Count repeats of an incident, unless it has to be judged: it is held, an operator's reason
+    has to be kept with it, or the alarm is a ``level`` and may be about another failure by now."""
+    final = bool(alarm.because)
+    counted = incidents.count_repeat(tx, identity, times, final=final, level=level)
     if counted is None:
         return None
     return RecordedAlarm(_repeated(alarm), counted.incident, counted.traversal, counted.begin)
@@ -222,10 +228,31 @@ def identify(
         member = _holder_of_all_roles(tx, state)
     epoch = 0 if alarm.unique else epochs.get(member or "", 0)
     identity = incident_id(request, alarm, epoch)
+    if alarm.level and _dealt_with(request, tx, state, member, alarm, identity):
+        identity = incident_id(request, alarm, epochs.get(member or "", 0))
     if alarm.still:
         latest = incidents.latest_of_series(tx, state.id, alarm.series)
         identity = latest.id if latest is not None and latest.firing else identity
     return Subject(alarm, identity, state, member, strangers)
+
+
+def _dealt_with(
+    request: Request,
+    tx: ProjectTransaction,
+    state: GroupState,
+    member: str | None,
+    alarm: Alarm,
+    identity: str,
+) -> bool:
+    """Return whether the failure that this alarm reported first is over, though it fires on: its
+    member was declared lost since then and taken back. Then it is another incident."""
+    first = incidents.get(tx, identity)
+    if first is None or first.decision not in (Decision.ADMITTED, Decision.DUPLICATE):
+        return False
+    if not _old_news(tx, state, member, alarm):
+        return False
+    snapshot = group_snapshot_in(request, tx, state)
+    return member not in snapshot.lost | snapshot.replacing.keys()
 
 
 def _holder_of_all_roles(tx: ProjectTransaction, state: GroupState) -> str | None:
@@ -259,7 +286,7 @@ def judge(
     situation = AdmissionContext(
         group=snapshot.group.name,
         member=member,
-        in_service=bool(snapshot.roles),
+        in_service=snapshot.in_service,
         strangers=subject.strangers,
         known=before is not None and before.decision != Decision.HELD,
         lost=lost,
@@ -321,6 +348,8 @@ def record(request: Request, tx: ProjectTransaction, judged: Judged) -> Recorded
     """Record a decision: a new incident, or another decision on a held one. A final decision stays,
     and its repeat is counted. Another alarm about a known fact counts on the first one's."""
     before, verdict, fact = judged.before, judged.verdict, judged.fact
+    if judged.subject.alarm.over:
+        _end_holds(judged.subject.alarm, tx)
     if before is None:
         if verdict.decision == Decision.IGNORED and judged.subject.state is None:
             return RecordedAlarm(verdict)
@@ -342,6 +371,22 @@ def record(request: Request, tx: ProjectTransaction, judged: Judged) -> Recorded
         said = replace(incident.fact, because=fact.because)
         incidents.replace_admitted(tx, incident.id, said, incident.order)
     return RecordedAlarm(verdict, incident.id, incident.traversal_id, _to_begin(incident))
+
+
+def _end_holds(alarm: Alarm, tx: ProjectTransaction) -> None:
+    """Dismiss the held alarms that are over by their own source's word: who admits all of them must
+    not fence a member that is well. What an operator reported stays."""
+    for each in incidents.held_of_series(tx, alarm.series) if alarm.series else ():
+        sentence = f"{each.fact.reported}; dismissed, because {alarm.sentence}"
+        if each.fact.because or not incidents.dismiss(tx, each.id, sentence, said=each.said):
+            continue
+        if each.group_id is not None:
+            tx.journal(
+                each.group_id,
+                f"DISMISSED: {sentence}",
+                kind=JournalKind.DISMISSED,
+                incident_id=each.id,
+            )
 
 
 def _again(tx: ProjectTransaction, judged: Judged, before: Incident) -> Incident:

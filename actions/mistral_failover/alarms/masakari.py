@@ -5,8 +5,9 @@ For a server (type VM), only those events fire that no client requests: its emul
 (``STOPPED_FAILED``), or it was suspended by an I/O error or by its watchdog. A regular stop also
 produces ``STOPPED_SHUTDOWN`` and ``STOPPED_DESTROYED``, so these do not fire.
 
-A host (type COMPUTE_HOST) that stopped fires for each group with a member on it. A process of a
-host (type PROCESS) never fires: the guests continue to run.
+A host (type COMPUTE_HOST) that stopped fires for each group with a member on it; not if its
+monitor does not know the host's state (``host_status`` UNKNOWN), which Masakari itself ignores. A
+process of a host (type PROCESS) never fires: the guests continue to run.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ _REMEDY = (
     "Pass on the body as a monitor posts it to Masakari: {notification: {type, payload, ...}}."
 )
 _LOST = frozenset({"STOPPED_FAILED", "SUSPENDED_IOERROR", "SUSPENDED_WATCHDOG"})
+_UNKNOWN = "UNKNOWN"
 _TYPES = ("VM", "COMPUTE_HOST", "PROCESS")
 
 
@@ -42,7 +44,10 @@ def from_masakari(body: Any) -> Alarm:
         server, detail = payload.needed("instance_uuid"), payload.text("vir_domain_event")
         target, firing = f"server {server}", detail in _LOST
     elif kind == "COMPUTE_HOST":
-        target, firing = f"host {host}", event == "STOPPED"
+        target, status = f"host {host}", payload.text("host_status").upper()
+        firing = event == "STOPPED" and status != _UNKNOWN
+        if status == _UNKNOWN:
+            detail = f"{event}, but its host_status is {_UNKNOWN}"
     else:
         target, firing = f"process {payload.text('process_name')} of host {host}", False
     identity = reader.text("notification_uuid")

@@ -48,9 +48,9 @@ def add_files(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def problems(file: Path, types: Iterable[Path], name: str | None = None) -> list[Problem]:
+def problems(file: Path, types: Iterable[Path]) -> list[Problem]:
     """Return every problem of the files, unless one hides another."""
-    return _read(file, types, name)[1]
+    return _read(file, types, None)[1]
 
 
 def read(file: Path, types: Iterable[Path], name: str | None) -> Definition:

@@ -9,6 +9,7 @@ use.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping
@@ -57,6 +58,7 @@ _SERVICES: dict[str, tuple[str, str | None, str | None]] = {
 }
 """How each service is found in the catalog: its type, and its versions. Without any, a path
 names the version, or there is only one."""
+_VERSION = re.compile(r"/v\d+(\.\d+)?/?$")
 _NO_MARKER = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND)
 """What a service says of a marker that it does not know: Nova the first, Neutron and Cinder the
 second."""
@@ -308,6 +310,14 @@ class Cloud:
 
         return {str(volume["id"]): dict(volume) for volume in all_rows("volumes", read, most)}
 
+    def volume_ids(self) -> list[str]:
+        """Return the ids of the project's volumes, in whatever state. Raises `CloudError`."""
+
+        def read(page: dict[str, str]) -> dict[str, Any]:
+            return self._read_cinder(f"/volumes?{urlencode(page)}" if page else "/volumes")
+
+        return [str(row["id"]) for row in all_rows("volumes", read)]
+
     def _read_cinder(self, path: str) -> dict[str, Any]:
         """Return the body of an answer. Not as cinderclient's objects: making one of each listed
         volume takes longer than reading them."""
@@ -365,7 +375,19 @@ class Cloud:
             region_name=self.session.region_name,
             min_version=least if versions else None,
             max_version=most if versions else None,
+            endpoint_override=None if least else self._unversioned(service_type),
         )
+
+    def _unversioned(self, service_type: str) -> str | None:
+        """Return where a service is whose paths name the version; None if the catalog does not say
+        it. Some catalogs name the version, too."""
+        with translated("read the catalog", "Keystone"):
+            found = self.session.get_endpoint(
+                service_type=service_type,
+                interface="public",
+                region_name=self.session.region_name,
+            )
+        return _VERSION.sub("", str(found)).replace("%", "%%") if found else None
 
     def wait(
         self, probe: Callable[[], ProbeResult], *, what: str, limit: float, for_volume: bool = False

@@ -21,9 +21,9 @@ from typing import Any, Literal
 
 from oslo_utils import uuidutils
 
-from mistral_failover.cloud import networks
+from mistral_failover.cloud import absence, networks
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.errors import CloudError, if_there
+from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.url_paths import url_path
 from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
 
@@ -143,7 +143,13 @@ def resolve_zone(cloud: Cloud, zone: str) -> str:
 
 def recordset(cloud: Cloud, zone_id: str, recordset_id: str) -> Recordset | None:
     """Return a recordset; None where it does not exist. Raises `CloudError`."""
-    return if_there(lambda: _read(cloud.read("Designate", _path(zone_id, recordset_id))))
+    path = _path(zone_id, recordset_id)
+    return absence.unless_absent(
+        cloud,
+        absence.recordset(zone_id),
+        recordset_id,
+        lambda: _read(cloud.read("Designate", path)),
+    )
 
 
 def named(cloud: Cloud, zone_id: str, name: str, type_: str) -> Recordset | None:

@@ -29,6 +29,7 @@ import requests
 import urllib3
 from keystoneauth1 import exceptions as keystone
 
+from mistral_failover.cloud.answers import ForeignAnswer, why_foreign
 from mistral_failover.redaction import redact
 
 REMEDIES = {
@@ -101,6 +102,7 @@ _BY_STATUS = {
     412: "CONFLICT",  # Neutron: the object was changed since the look
     413: "RATE_LIMITED",
     429: "RATE_LIMITED",
+    498: "RATE_LIMITED",  # of Swift's limiter, and of gateways
     501: "BAD_REQUEST",
     504: "TIMEOUT",
 }
@@ -196,6 +198,7 @@ class CloudError(Exception):
         self.about: dict[str, Any] | None = None
         self.target: dict[str, Any] | None = None
         self._said: str | None = None
+        self._named = False
         super().__init__(f"{code}: {self.message}")
 
     @classmethod
@@ -212,11 +215,16 @@ class CloudError(Exception):
         made.__dict__.update(self.__dict__)
         return made
 
+    @property
+    def said(self) -> str:
+        """The service's own words, if this is the error of a request; else the message."""
+        return self._said or self.message
+
     def because(self, doing: str) -> None:
         """Say what the request was for, once, in place of the request itself."""
-        if self._said is not None:
+        if self._said is not None and not self._named:
             self.message = f"Could not {redact(doing)}: {self._said}"
-            self.args, self._said = (f"{self.code}: {self.message}",), None
+            self.args, self._named = (f"{self.code}: {self.message}",), True
 
 
 T = TypeVar("T")
@@ -299,8 +307,8 @@ def refusal(
     detail, away = f"HTTP {status}", None
     if status == HTTPStatus.BAD_REQUEST and code in _TRANSIENT:
         away = unreachable_behind(words)
-    elif is_foreign(answer):
-        code, detail = "UNREACHABLE", f"HTTP {status}, but not from the service itself"
+    elif why := why_foreign(answer):
+        code, detail = "UNREACHABLE", f"HTTP {status}, but {why}"
     transient = code in (*_TRANSIENT, _UNANSWERED)
     return CloudError.of_request(
         doing,
@@ -315,24 +323,10 @@ def refusal(
     )
 
 
-def is_foreign(answer: requests.Response) -> bool:
-    """Return whether an answer that looks like success or absence is of a proxy before the service:
-    it lacks the mark of a service, which is its request id or its JSON. It says nothing about what
-    was asked for. Success without a body needs no mark."""
-    status = answer.status_code
-    absent = _BY_STATUS.get(status) == "NOT_FOUND"
-    if not (absent or (status < HTTPStatus.BAD_REQUEST and answer.content)):
-        return False
-    kind = answer.headers.get("Content-Type", "")
-    return "x-openstack-request-id" not in answer.headers and not kind.startswith(
-        "application/json"
-    )
-
-
 def fate_of(asked: str, answer: requests.Response) -> Fate:
     """Return what an answer leaves of a request that changes something. ``asked``: its method and
     path."""
-    return Fate.FAILED if is_foreign(answer) else fate_by_status(asked, answer.status_code)
+    return Fate.FAILED if why_foreign(answer) else fate_by_status(asked, answer.status_code)
 
 
 def fate_by_status(asked: str, status: int) -> Fate:
@@ -380,6 +374,8 @@ def cause(exc: BaseException) -> tuple[str, bool]:
 
 def _cause(exc: BaseException) -> tuple[str, bool]:
     for each in _wrapped(exc):
+        if isinstance(each, _FOREIGN_ANSWER):
+            return "the answer is not from the service itself", True
         if isinstance(each, requests.ConnectTimeout):
             return f"no connection{_within(each)}", False
         if isinstance(each, requests.Timeout | TimeoutError | urllib3.exceptions.ReadTimeoutError):
@@ -426,11 +422,13 @@ FOREIGN = (keystone.ClientException, requests.RequestException)
 """What keystoneauth and requests raise, which carry every request: the session makes `CloudError`
 of it if a service was asked."""
 _TIMEOUT = (keystone.ConnectTimeout, requests.Timeout)
+_FOREIGN_ANSWER = (keystone.InvalidResponse, requests.exceptions.InvalidJSONError, ForeignAnswer)
 _WITHOUT_ANSWER = (
     (_TIMEOUT, _UNANSWERED),
     (keystone.CatalogException, "NO_ENDPOINT"),
     ((keystone.ConnectionError, keystone.DiscoveryFailure), "UNREACHABLE"),
     (requests.ConnectionError, "UNREACHABLE"),
+    (_FOREIGN_ANSWER, "UNREACHABLE"),
     (
         (keystone.AuthorizationFailure, keystone.MissingAuthMethods, keystone.AuthPluginException),
         "TOKEN_EXPIRED",

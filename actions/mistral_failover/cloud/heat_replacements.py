@@ -24,7 +24,7 @@ from shlex import quote
 from typing import Any
 
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.errors import CloudError, if_there
+from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.stacks import (
     SERVER,
@@ -37,7 +37,8 @@ from mistral_failover.cloud.stacks import (
     stack_shown,
     template_of,
 )
-from mistral_failover.cloud.url_paths import segment, stack_segments
+from mistral_failover.cloud.url_paths import stack_segments
+from mistral_failover.cloud.volume_holders import volume_if_there
 
 MARKED = "CHECK_FAILED"
 _REFERENCES = ("get_resource", "get_attr", "Ref", "Fn::GetAtt")
@@ -241,7 +242,7 @@ def _goes(cloud: Cloud, link: ListedResource) -> bool:
         state = server_state(cloud, one.physical_id)
         return not state.exists or state.status in ("ERROR", "SOFT_DELETED")
     if one.type == VOLUME:
-        volume = if_there(lambda: cloud.volumes.volumes.get(segment(one.physical_id)))
+        volume = volume_if_there(cloud, one.physical_id)
         return volume is None or volume.status in _VOLUME_GOES
     return not one.type.startswith(_LOOKED_AFTER)
 

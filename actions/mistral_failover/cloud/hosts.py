@@ -11,8 +11,9 @@ import dataclasses
 import uuid
 from dataclasses import dataclass
 
+from mistral_failover.cloud.absence import ANY_SERVER, unless_absent
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.errors import CloudError, if_there, translated
+from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.fields import Feature, Field
 from mistral_failover.cloud.servers import HOST_NAME, STATUS, TASK_STATE, VOLUMES
 from mistral_failover.cloud.session import session_for
@@ -93,7 +94,10 @@ def location_of(cloud: Cloud, server_id: str) -> ServerLocation:
     Raises `CloudError`; FORBIDDEN also if Nova hides the host from this credential.
     """
     path = url_path("servers", server_id)
-    answer = if_there(lambda: cloud.read("Nova", path, microversion=COMPUTE_SERVICES.since))
+    since = COMPUTE_SERVICES.since
+    answer = unless_absent(
+        cloud, ANY_SERVER, server_id, lambda: cloud.read("Nova", path, microversion=since)
+    )
     if answer is None:
         return ServerLocation(None, exists=False)
     found = answer["server"]

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mistral_failover.cloud import networks
+from mistral_failover.cloud import absence, networks
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.errors import CloudError, if_there
+from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.stacks import named_in
 from mistral_failover.cloud.url_paths import url_path
 from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
@@ -147,7 +147,7 @@ def enable(
 
     def step() -> ProbeResult:
         members = pool_members(cloud, pool_id)
-        if target.id not in members:
+        if target.id not in members and _member(cloud, pool_id, target.id) is None:
             raise CloudError("NOT_FOUND", f"Pool {pool_id} no longer has member {target.id}.")
         now = members[target.id]
         if not shared:
@@ -218,7 +218,10 @@ def disable(
 
 def _member(cloud: Cloud, pool_id: str, member_id: str) -> PoolMember | None:
     path = _path(pool_id, "members", member_id)
-    return if_there(lambda: _read(pool_id, cloud.read("Octavia", path)["member"]))
+    kind = absence.pool_member(pool_id)
+    return absence.unless_absent(
+        cloud, kind, member_id, lambda: _read(pool_id, cloud.read("Octavia", path)["member"])
+    )
 
 
 class _Changes:

@@ -21,6 +21,7 @@ from typing import Any
 
 from oslo_utils import netutils, uuidutils
 
+from mistral_failover.cloud import absence
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, if_there
 from mistral_failover.cloud.fields import Field
@@ -112,6 +113,13 @@ def listed(cloud: Cloud, kind: str, **wanted: str) -> list[Mapping[str, Any]]:
     project = cloud.project_id
     rows = _visible(cloud, kind, project_id=project, **wanted)
     return [row for row in rows if PROJECT_ID.of(row) == project]
+
+
+def shown_alone(cloud: Cloud, kind: str, identity: str) -> Mapping[str, Any] | None:
+    """Return a row that was not among those `listed`, by a call of its own; None if the project has
+    no such thing. Raises `CloudError`."""
+    row = if_there(lambda: cloud.read("Neutron", url_path("v2.0", kind, identity))[kind[:-1]])
+    return row if row is not None and PROJECT_ID.of(row) == cloud.project_id else None
 
 
 def _visible(cloud: Cloud, kind: str, **wanted: str) -> list[Mapping[str, Any]]:
@@ -237,7 +245,9 @@ def disassociate(
     repeats = ResendPolicy(cloud)
 
     def step() -> ProbeResult:
-        now = if_there(lambda: floating_ip(cloud, floating_ip_id))
+        now = absence.unless_absent(
+            cloud, absence.FLOATING_IP, floating_ip_id, lambda: floating_ip(cloud, floating_ip_id)
+        )
         if now is None:
             return ProbeResult("gone", done=True)
         if now.port_id is None or not _is_here(cloud, now.port_id, port_id, server_id):
@@ -312,7 +322,7 @@ def detach_port(
 
     def step() -> ProbeResult:
         nonlocal asked_at
-        now = if_there(lambda: port(cloud, port_id))
+        now = absence.unless_absent(cloud, absence.PORT, port_id, lambda: port(cloud, port_id))
         if now is None:
             return ProbeResult("gone", done=True)
         if now.device_id != server_id:
@@ -396,7 +406,7 @@ def forbid_address(
     repeats = ResendPolicy(cloud)
 
     def step() -> ProbeResult:
-        now = if_there(lambda: port(cloud, port_id))
+        now = absence.unless_absent(cloud, absence.PORT, port_id, lambda: port(cloud, port_id))
         if now is None:
             return ProbeResult("gone", done=True)
         pairs = [pair for pair in now.pairs if not _is_one(pair, address)]

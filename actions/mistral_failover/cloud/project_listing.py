@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from mistral_failover.cloud import dns_records, load_balancers, networks
+from mistral_failover.cloud import dns_records, event_alarms, load_balancers, networks
+from mistral_failover.cloud.absence import POOL, unless_absent
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, if_there
 from mistral_failover.cloud.event_alarms import WatchingAlarm, only_one, watching_alarms
@@ -25,8 +26,7 @@ from mistral_failover.cloud.servers import (
     state_of,
 )
 from mistral_failover.cloud.stacks import stack_shown, template_of
-from mistral_failover.cloud.url_paths import segment
-from mistral_failover.cloud.volume_holders import SERVER_ID
+from mistral_failover.cloud.volume_holders import SERVER_ID, volume_if_there
 
 T = TypeVar("T")
 
@@ -87,7 +87,10 @@ class ProjectListing:
 
     def stack(self, stack: str) -> ListedStack | None:
         """Return a stack by its name or id; None where it does not exist. Raises `CloudError`."""
-        return self._once("stacks", self._stacks).get(stack)
+        listed = self._once("stacks", self._stacks)
+        if stack in listed:
+            return listed[stack]
+        return self._once(f"stack {stack}", lambda: self._stack(stack))
 
     def port(self, port_id: str) -> networks.Port | None:
         """Return a port; None where it does not exist. Raises `CloudError`."""
@@ -104,7 +107,13 @@ class ProjectListing:
         pool does not exist. Raises `CloudError`."""
 
         def read() -> Mapping[str, load_balancers.PoolMember]:
-            return if_there(lambda: load_balancers.pool_members(self._cloud, pool_id)) or {}
+            found = unless_absent(
+                self._cloud,
+                POOL,
+                pool_id,
+                lambda: load_balancers.pool_members(self._cloud, pool_id),
+            )
+            return found or {}
 
         return self._once(f"members of pool {pool_id}", read)
 
@@ -117,14 +126,18 @@ class ProjectListing:
         )
 
     def _neutron(self, kind: str, identity: str) -> Mapping[str, Any] | None:
-        """Return one of the project's rows. Neutron lists them all: what it does not list is
-        gone."""
+        """Return one of the project's rows; None if Neutron neither lists it nor shows it."""
 
         def read() -> dict[str, Mapping[str, Any]]:
             rows = networks.listed(self._cloud, kind)
             return {str(row["id"]): row for row in rows}
 
-        return self._once(kind, read).get(identity)
+        listed = self._once(kind, read)
+        if identity in listed:
+            return listed[identity]
+        return self._once(
+            f"{kind} {identity}", lambda: networks.shown_alone(self._cloud, kind, identity)
+        )
 
     def alarms(self, stack: str) -> Sequence[WatchingAlarm]:
         """Return the project's enabled alarms in Aodh that signal a resource of a stack, given by
@@ -151,7 +164,11 @@ class ProjectListing:
             return found
 
         found = self._once("alarms by name", read).get(named, ())
-        return only_one(named, found) if found else None
+        if found:
+            return only_one(named, found)
+        return self._once(
+            f"alarm {named}", lambda: if_there(lambda: event_alarms.alarm(self._cloud, named))
+        )
 
     def _all_alarms(self) -> Sequence[WatchingAlarm]:
         return self._once("alarms", lambda: watching_alarms(self._cloud))
@@ -185,20 +202,26 @@ class ProjectListing:
         return {str(v.id): _listed(v) for v in self._cloud.volumes.volumes.list()}
 
     def _volume(self, volume_id: str) -> ListedVolume | None:
-        volumes = self._cloud.volumes.volumes
-        return if_there(lambda: _listed(volumes.get(segment(volume_id))))
+        found = volume_if_there(self._cloud, volume_id)
+        return None if found is None else _listed(found)
+
+    def _stack(self, stack: str) -> ListedStack | None:
+        """Return a stack that was not listed, by a call of its own. A deleted one can be read."""
+        shown = if_there(lambda: stack_shown(self._cloud, stack))
+        return None if shown is None or shown.stack_status.startswith("DELETE") else _row(shown)
 
     def _stacks(self) -> dict[str, ListedStack]:
-        found = [
-            ListedStack(
-                str(each.id),
-                str(each.stack_name),
-                str(each.stack_status),
-                f"{each.stack_status} {each.updated_time or each.creation_time}",
-            )
-            for each in self._cloud.heat.stacks.list()
-        ]
+        found = [_row(each) for each in self._cloud.heat.stacks.list()]
         return {key: each for each in found for key in (each.name, each.id)}
+
+
+def _row(stack: Any) -> ListedStack:
+    return ListedStack(
+        str(stack.id),
+        str(stack.stack_name),
+        str(stack.stack_status),
+        f"{stack.stack_status} {stack.updated_time or stack.creation_time}",
+    )
 
 
 def _host(row: Mapping[str, Any]) -> ServerHost | None:

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from mistral_failover.cloud.absence import SERVER, unless_absent, volume_on
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, if_there
 from mistral_failover.cloud.fields import Field
@@ -167,8 +168,10 @@ class Evidence:
 
 
 def server_state(cloud: Cloud, server_id: str) -> ServerState:
-    """Return a server's state; a server that does not exist (any more) is no error."""
-    found = if_there(lambda: cloud.read_nova(url_path("servers", server_id)))
+    """Return a server's state; a server that does not exist (any more) is no error, if Nova does
+    not list it either (`unless_absent`)."""
+    path = url_path("servers", server_id)
+    found = unless_absent(cloud, SERVER, server_id, lambda: cloud.read_nova(path))
     if found is None:
         return ServerState("", None, None, exists=False)
     return state_of(found["server"])
@@ -306,7 +309,8 @@ def volumes_deleted_with(cloud: Cloud, server_id: str) -> list[str]:
     Raises `CloudError` when Nova cannot be asked, NOT_OFFERED if it does not show that;
     `LeaseLost`.
     """
-    shown = if_there(lambda: cloud.read("Nova", url_path("servers", server_id)))
+    path = url_path("servers", server_id)
+    shown = unless_absent(cloud, SERVER, server_id, lambda: cloud.read("Nova", path))
     if shown is None:
         return []
     # By the server, since a list of its attachments ends at Nova's ``[api] max_limit``.
@@ -326,7 +330,8 @@ def attachment_shown(cloud: Cloud, server_id: str, volume_id: str) -> dict[str, 
     deletion is asked for in this way: a list ends at Nova's ``[api] max_limit``. Raises
     `CloudError`."""
     path = url_path("servers", server_id, "os-volume_attachments", volume_id)
-    shown = if_there(lambda: cloud.read("Nova", path))
+    there = volume_on(server_id)
+    shown = unless_absent(cloud, there, volume_id, lambda: cloud.read("Nova", path))
     return None if shown is None else dict(shown["volumeAttachment"])
 
 

@@ -21,34 +21,25 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from keystoneauth1 import access, plugin
 from keystoneauth1.identity.access import AccessInfoPlugin
-from keystoneauth1.session import Session
 from openstack import config as clouds
 from openstack.config import loader
 from openstack.config.cloud_region import CloudRegion
 from openstack.exceptions import ConfigException
 
 from mistral_failover.cloud.errors import (
-    FOREIGN,
     NO_RIGHTS,
     CloudError,
-    is_foreign,
-    refusal,
-    translate,
 )
-from mistral_failover.cloud.transport import Guard, GuardedSession, Unguarded
-from mistral_failover.cloud.url_paths import url_path
+from mistral_failover.cloud.tokens import asked, expired, of_another_project
+from mistral_failover.cloud.transport import Guard, GuardedSession, Places, Unguarded
 from mistral_failover.settings import Settings
 
 EXPIRES_SOON = 60  # seconds before its expiry from which a validated token is validated again
 _REMEMBERED = 256  # maximum number of tokens and cloud entries of one process
-UNTOLD = 300.0
-"""Seconds for which a token counts as valid if Keystone did not tell its expiry."""
-_SPARE = 60.0
 
 
 class _AuthenticationCache:
@@ -163,7 +154,7 @@ def _session_of_token(security: Any, guard: Guard, settings: Settings) -> Guarde
         usable=lambda known: not known.auth_ref.will_expire_soon(EXPIRES_SOON),
     )
     if said and said != proven.auth_ref.project_id:
-        raise _foreign(said, proven.auth_ref.project_id)
+        raise of_another_project(said, proven.auth_ref.project_id)
     return session
 
 
@@ -200,7 +191,7 @@ def _prove(
 ) -> AccessInfoPlugin:
     found = _carried(security) or asked(session, auth_url, security.auth_token, said)
     if found.will_expire_soon(0):
-        raise _expired()
+        raise expired()
     return AccessInfoPlugin(found, auth_url=auth_url)
 
 
@@ -216,6 +207,7 @@ def _session_of_entry(name: str, guard: Guard, settings: Settings) -> GuardedSes
         verify=True if verify is None else verify,
         cert=cert,
         region_name=region.region_name or None,
+        places=Places(region.get_interface, region.get_endpoint),
     )
 
 
@@ -268,101 +260,3 @@ def _carried(security: Any) -> access.AccessInfo | None:
     if not {"catalog", "project", "expires_at"} <= body.keys():
         return None
     return access.create(body={"token": dict(body)}, auth_token=security.auth_token)
-
-
-def asked(session: Session, auth_url: str, token: str, project_id: str | None) -> access.AccessInfo:
-    """Ask Keystone about a token; ``project_id`` is the project that its request names.
-
-    Raises `CloudError` TOKEN_EXPIRED or TRUST_GONE when Keystone does not accept the token,
-    FORBIDDEN when it is not of that project, and what `translate` makes of other failures;
-    `LeaseLost`.
-    """
-    try:
-        answer = _get(session, auth_url + url_path("auth", "tokens"), token)
-    except FOREIGN as error:
-        failure = translate(error, "validate the token of the request", "Keystone")
-        if failure.transient or failure.http_status not in (401, 403, 404):
-            raise failure from None
-    else:
-        return access.create(resp=answer, auth_token=token)
-    catalog = _catalog(session, auth_url, token)
-    return _told_in_parts(session, auth_url, token, project_id, catalog)
-
-
-def _expired(status: int | None = None) -> CloudError:
-    """Return the error for a token that Keystone does not accept."""
-    return CloudError(
-        "TOKEN_EXPIRED", "Keystone does not accept the token of the request.", http_status=status
-    )
-
-
-def _catalog(session: Session, auth_url: str, token: str) -> Any:
-    """Return a token's catalog; a refusal here tells the reason more plainly than other calls
-    do."""
-    try:
-        return _get(session, auth_url + url_path("auth", "catalog"), token).json()["catalog"]
-    except FOREIGN as error:
-        failure = translate(error, "read the catalog with the token of the request", "Keystone")
-    if failure.transient:
-        raise failure
-    if failure.http_status == 404 and "find trust" in failure.message:
-        words = "The trust of the request's token was deleted."
-    elif failure.http_status == 403:
-        words = (
-            "Keystone does not honour the trust of the request's token: its user is disabled, or "
-            "has lost a role that the trust delegates."
-        )
-    elif failure.http_status in (401, 404):
-        raise _expired(failure.http_status)
-    else:
-        raise failure
-    raise CloudError("TRUST_GONE", words, http_status=failure.http_status)
-
-
-def _told_in_parts(
-    session: Session, auth_url: str, token: str, project_id: str | None, catalog: Any
-) -> access.AccessInfo:
-    if project_id is None:
-        raise CloudError(
-            "FORBIDDEN", ("The request's token names no project, and neither does the request.")
-        )
-    try:
-        _get(session, auth_url + url_path("projects", project_id), token)
-    except FOREIGN as error:
-        doing = f"read project {project_id} with the token of the request"
-        failure = translate(error, doing, "Keystone")
-        if failure.code not in ("FORBIDDEN", "NOT_FOUND"):
-            raise failure from None
-        raise _foreign(project_id, None) from None
-    end = datetime.now(UTC) + timedelta(seconds=UNTOLD + _SPARE)
-    body = {
-        "methods": [],
-        "user": {},
-        "project": {"id": project_id},
-        "catalog": catalog,
-        "expires_at": end.isoformat(),
-    }
-    return access.create(body={"token": body}, auth_token=token)
-
-
-def _foreign(said: str, real: str | None) -> CloudError:
-    """Return the error for a request that names one project and carries a token of another."""
-    whose = f"project {real}" if real else "another one"
-    return CloudError(
-        "FORBIDDEN",
-        f"The request names project {said}, but its token belongs to {whose}.",
-        remedy="Call with a token of the project that owns the group.",
-    )
-
-
-def _get(session: Session, url: str, token: str) -> Any:
-    """Ask with a token about itself; neither the token nor the answer is logged."""
-    answer = session.get(
-        url,
-        headers={"X-Auth-Token": token, "X-Subject-Token": token},
-        authenticated=False,
-        log=False,
-    )
-    if is_foreign(answer):
-        raise refusal(answer, "ask Keystone about the token of the request", "Keystone")
-    return answer

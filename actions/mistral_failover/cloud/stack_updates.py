@@ -23,9 +23,10 @@ but drops it; in a group that was scaled up it drops others with it. Such an upd
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from shlex import quote
 from typing import Any, Protocol
 
@@ -33,7 +34,7 @@ from oslo_utils import strutils
 
 from mistral_failover.alongside import alongside
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.errors import CloudError, unreachable_behind
+from mistral_failover.cloud.errors import CloudError, translated, unreachable_behind
 from mistral_failover.cloud.fields import Field
 from mistral_failover.cloud.heat_replacements import (
     MARKED,
@@ -59,6 +60,9 @@ from mistral_failover.fault_points import reach
 from mistral_failover.model.documents import load_json
 
 SETTLE = 3.0  # seconds; convergence shows IN_PROGRESS at once, the older engine from a thread
+_LOOKS = 4  # at a running update's events within the limit
+_NESTED = 3  # levels of stacks in a stack: a group, its members, their own stacks
+_RECENT = 100  # events among which that of a failed update is
 SENDS = 3  # of an update that Heat reports as cancelled, or that leaves no trace on a failed stack
 _HIDDEN = "******"  # what Heat shows for the value of a hidden parameter
 _ANOTHER_S_TRUST = (
@@ -70,12 +74,16 @@ _AUTOSCALING_GROUP = "OS::Heat::AutoScalingGroup"
 
 class _UpdateWait:
     """The state of one call that updates a stack; each step looks first and then does what is
-    missing."""
+    missing. ``limit``: seconds that it may take."""
 
-    def __init__(self, cloud: Cloud, stack: str, clock: Callable[[], float]) -> None:
+    def __init__(self, cloud: Cloud, stack: str, limit: float, clock: Callable[[], float]) -> None:
         self._cloud = cloud
         self._stack = stack
         self._clock = clock
+        self._limit = limit
+        self._newest: tuple[str, float] | None = None  # event, and since when there is no newer one
+        self._looked_at_events = clock()
+        self._resent_at = -math.inf
         self._before: tuple[str, str | None] | None = None  # as it was when the PATCH was sent
         self._sent_at = 0.0
         self._sends = 0
@@ -98,19 +106,83 @@ class _UpdateWait:
             self._before = ("", None)
             self._updates.answered()
 
+    def _unless_left(self, stack: Any, state: str, send: Callable[[], ProbeResult]) -> ProbeResult:
+        """Wait for a running update, or ``send`` it again if Heat has left it: an engine that dies
+        leaves the stack IN_PROGRESS until the next update, which takes up what is not done yet. An
+        engine without convergence answers 409; then it is said when the time is over."""
+        if not self._is_left():
+            return ProbeResult(state)
+        left, now = self._left(stack), self._clock()
+        if self._sends >= SENDS or now - self._resent_at < self._limit / _LOOKS:
+            return ProbeResult(state, error=left)
+        self._resent_at = now
+        return replace(send(), error=left)
+
+    def _is_left(self) -> bool:
+        """Return whether Heat has shown no new event for a quarter of the limit."""
+        now, pause = self._clock(), self._limit / _LOOKS
+        if now - self._looked_at_events >= pause:
+            self._looked_at_events = now
+            events = self._events(limit=1)
+            newest = None if events is None else str(events[0].id) if events else ""
+            if newest is None:
+                self._newest = None
+            elif self._newest is None or self._newest[0] != newest:
+                self._newest = (newest, now)
+        return self._newest is not None and now - self._newest[1] >= pause
+
+    def _events(self, limit: int) -> list[Any] | None:
+        """Return Heat's newest events of the stack and of what is in it, the newest first; None if
+        the user may not read them."""
+        events = self._cloud.heat.events
+        asked = {"limit": limit, "sort_dir": "desc", "nested_depth": _NESTED}
+        try:
+            with translated(f"list the events of stack {self._stack}", "Heat"):
+                return list(events.list(stack_segments(self._stack), **asked))
+        except CloudError as error:
+            if error.code != "FORBIDDEN":
+                raise
+            return None
+
+    def _left(self, stack: Any) -> CloudError:
+        """Return the error of an update that Heat has left, for when the time is over."""
+        since = self._newest[1] if self._newest else self._clock()
+        return CloudError(
+            "TIMEOUT",
+            f"Gave up after {self._limit:g} s: stack {self._stack} is {stack.stack_status}, and "
+            f"Heat has reported nothing for {self._clock() - since:.0f} s",
+            remedy=(
+                "Check that heat-engine runs. Then end the update: openstack stack cancel "
+                f"--no-rollback {quote(self._stack.partition('/')[0])}, or restart heat-engine."
+            ),
+        )
+
+    def _why_rolled_back(self, stack: Any) -> str:
+        """Return Heat's reason for the rollback, which only its events still have."""
+        for event in self._events(limit=_RECENT) or ():
+            failed = event.resource_status == "UPDATE_FAILED"
+            if failed and event.physical_resource_id == stack.id:
+                return str(event.resource_status_reason)
+        return str(stack.stack_status_reason)
+
     def _is_as_before(self, stack: Any) -> bool:
         """Return whether the PATCH has left no trace."""
         return (stack.stack_status, stack.updated_time) == self._before
 
     def _update(self, stack: Any, body: Mapping[str, Any], state: str) -> ProbeResult:
         """Ask Heat to update the stack, unless a running update does not allow another one. What
-        ``body`` does not name stays as it is."""
+        ``body`` does not name stays as it is.
+
+        Rollback is disabled, from now on: Heat would give what has just moved back to the lost
+        member, without a proof, if the update fails.
+        """
         before = (stack.stack_status, stack.updated_time)
         try:
             reach("patch.before")
             with self._updates.sending(f"update stack {self._stack}"):
                 update = self._cloud.heat.stacks.update
-                update(stack_segments(self._stack), existing=True, **body)
+                options = {"existing": True, "disable_rollback": True}
+                update(stack_segments(self._stack), **options, **body)
         except CloudError as error:
             if error.code == "CONFLICT":
                 return ProbeResult(f"{state}, and {error.message}")
@@ -158,7 +230,7 @@ def patch_parameters(
     Heat's reason when the update fails, CONFLICT when the stack is being deleted or when another
     client's update to other values won, TIMEOUT, NOT_FOUND; and as `refuse_marked`.
     """
-    patch = _PatchWait(cloud, stack, _ParametersChange(cloud, parameters, keep))
+    patch = _PatchWait(cloud, stack, _ParametersChange(cloud, parameters, keep), limit)
     what = f"stack {stack} to carry its new parameters"
     patched: Patched = cloud.wait(patch.step, what=what, limit=limit)
     return patched
@@ -176,7 +248,7 @@ def patch_template(
     As `patch_parameters`. Raises `CloudError` TEMPLATE_REPLACES instead of UNKNOWN_PARAMETER, if
     Heat says that the new template would replace or delete what is to be kept.
     """
-    patch = _PatchWait(cloud, stack, _TemplateChange(cloud, template, keep))
+    patch = _PatchWait(cloud, stack, _TemplateChange(cloud, template, keep), limit)
     what = f"stack {stack} to carry its new template"
     patched: Patched = cloud.wait(patch.step, what=what, limit=limit)
     return patched
@@ -258,9 +330,10 @@ class _PatchWait(_UpdateWait):
         cloud: Cloud,
         stack: str,
         wanted: _StackChange,
+        limit: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(cloud, stack, clock)
+        super().__init__(cloud, stack, limit, clock)
         self._wanted = wanted
         self._looked = False
 
@@ -280,14 +353,17 @@ class _PatchWait(_UpdateWait):
             if self._before is None and not carries and action == "UPDATE":
                 return self._send(stack, rows)
             self._began()
-            return ProbeResult(state)
+            if action not in ("UPDATE", "ROLLBACK"):
+                return ProbeResult(state)
+            return self._unless_left(stack, state, lambda: self._send(stack))
         if self._before is not None:
-            return self._ended(stack, status, carries, state)
+            return self._ended(stack, carries, state)
         if carries and status == "COMPLETE":
             return ProbeResult(state, done=True, result=self._result(stack, adopted=True))
         return self._send(stack, rows)
 
-    def _ended(self, stack: Any, status: str, carries: bool | None, state: str) -> ProbeResult:
+    def _ended(self, stack: Any, carries: bool | None, state: str) -> ProbeResult:
+        action, _, status = stack.stack_status.partition("_")
         if self._is_as_before(stack):
             if self._updates.unanswered is not None:
                 if not (carries and status == "COMPLETE"):
@@ -300,12 +376,16 @@ class _PatchWait(_UpdateWait):
                 return self._send(stack)  # the failure is that of an earlier update
         if cancelled(stack) and carries is not False and self._sends < SENDS:
             return self._send(stack)
-        if status == "FAILED":
-            away = unreachable_behind(str(stack.stack_status_reason))
+        back = action == "ROLLBACK" and not carries
+        if status == "FAILED" or back:
+            reason = self._why_rolled_back(stack) if back else str(stack.stack_status_reason)
+            away = unreachable_behind(reason)
             raise CloudError(
                 "STACK_FAILED",
-                f"Stack {self._stack} is {stack.stack_status}: {stack.stack_status_reason}",
-                remedy="Check the stack's events and correct the cause.",
+                f"Stack {self._stack} is {stack.stack_status}: "
+                f"{'Heat rolled an update back, because ' if back else ''}{reason}",
+                remedy="Check the stack's events and correct the cause."
+                + (" Find out which other client updates it with rollback." if back else ""),
                 retryable=False,
                 transient=away is not None,  # the next try sends the update again
                 service="Heat" if away else "",
@@ -442,7 +522,7 @@ class _ReplacementWait(_UpdateWait):
         keep: Callable[[], KeptParts],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(cloud, stack, clock)
+        super().__init__(cloud, stack, limit, clock)
         self._member = member
         self._group = group
         self._part = resource
@@ -458,7 +538,12 @@ class _ReplacementWait(_UpdateWait):
     def step(self) -> ProbeResult:
         stack, _, status = self._look()
         state = f"it is {stack.stack_status}"
-        if status == "IN_PROGRESS" and self._waits_for_it():
+        if status == "IN_PROGRESS" and self._before is not None:
+            self._began()
+            return self._unless_left(
+                stack, state, lambda: self._send(stack, self._location(), state)
+            )
+        if status == "IN_PROGRESS" and self._clock() < self._patient_until:
             return ProbeResult(state)
         if status != "IN_PROGRESS" and self._unchanged(stack):
             return ProbeResult(f"{state}, as before the update")
@@ -483,13 +568,6 @@ class _ReplacementWait(_UpdateWait):
         if not replaced and location.resource.status != MARKED:
             return self._mark(stack, location, state)
         return self._send(stack, location, state)
-
-    def _waits_for_it(self) -> bool:
-        """Return whether to wait for the running update; always for one of this call."""
-        if self._before is not None:
-            self._began()
-            return True
-        return self._clock() < self._patient_until
 
     def _unchanged(self, stack: Any) -> bool:
         """Return whether the PATCH has left no trace yet; the older engine starts in a thread."""
@@ -596,7 +674,12 @@ class _ReplacementWait(_UpdateWait):
 
     def _failed(self, stack: Any, location: StackLocation, *, replaced: bool) -> CloudError:
         what = f"{self._part} of member {self._member}" if self._part else f"member {self._member}"
-        if stack.stack_status.endswith("FAILED"):
+        if stack.stack_status.startswith("ROLLBACK"):
+            why = self._why_rolled_back(stack)
+            words = (
+                f"Stack {self._stack} is {stack.stack_status}: Heat rolled an update back ({why})"
+            )
+        elif stack.stack_status.endswith("FAILED"):
             words = f"Stack {self._stack} is {stack.stack_status}: {stack.stack_status_reason}"
         elif replaced:
             words = f"Stack {self._stack} is {stack.stack_status}, but {what} is not complete"

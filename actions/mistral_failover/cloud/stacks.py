@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from oslo_utils import uuidutils
 
+from mistral_failover.cloud.absence import STACK, refuse_listed
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.fields import Field
@@ -344,7 +345,7 @@ def _ask_at_full_address(
     Raises what ``question`` raises, and `CloudError` if there is no Heat.
     """
     if "/" in stack:
-        return question(stack)
+        return _unless_listed(cloud, stack, question)
     with translated("find Heat", "Heat"):
         key = (str(cloud.heat.http_client.get_endpoint()), stack)
     if (known := _addresses.get(key)) is not None:
@@ -357,9 +358,19 @@ def _ask_at_full_address(
             if not gone(answer):
                 return answer
         _addresses.pop(key, None)
-    answer = question(stack)
+    answer = _unless_listed(cloud, stack, question)
     if not gone(answer) and (found := address(answer)) is not None:
         if len(_addresses) >= _ADDRESSES:
             _addresses.clear()
         _addresses[key] = found
     return answer
+
+
+def _unless_listed(cloud: Cloud, stack: str, question: Callable[[str], _T]) -> _T:
+    """Return the answer to a question; NOT_FOUND only if Heat does not list the stack either."""
+    try:
+        return question(stack)
+    except CloudError as error:
+        if error.code == "NOT_FOUND":
+            refuse_listed(cloud, STACK, stack.rpartition("/")[2])
+        raise

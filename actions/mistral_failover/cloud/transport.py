@@ -12,7 +12,7 @@ doing: connecting, TLS, sending, or reading a part of the answer. Two things are
 look up a name, and each further address of a name that does not answer takes as long as the first
 one. Nothing is sent after the end.
 
-*Answers.* See :mod:`mistral_failover.cloud.errors`.
+*Answers.* See :mod:`mistral_failover.cloud.answers` and :mod:`mistral_failover.cloud.errors`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 from urllib.request import getproxies
@@ -40,23 +41,21 @@ from keystoneauth1.discover import EndpointData
 from keystoneauth1.identity import BaseIdentityPlugin
 from keystoneauth1.session import Session, TCPKeepAliveAdapter
 
+from mistral_failover.cloud.answers import bounded, form_of, why_foreign
 from mistral_failover.cloud.errors import (
     SERVICES,
     CloudError,
     Fate,
     fate_of,
     fate_without_answer,
-    is_foreign,
     refusal,
     translate,
 )
+from mistral_failover.cloud.tokens import why_unauthorised
 from mistral_failover.fault_points import reach
-from mistral_failover.model.documents import MAX_JSON_BYTES, load_json
-from mistral_failover.model.errors import InvalidDocument
 
 REQUEST_ID = "X-OpenStack-Request-ID"  # the header of the global request id
-_OVERLOADED = (429, 503, 504)  # HTTP statuses of a service that has too much to do
-_PIECE = 64 * 1024
+_OVERLOADED = (429, 498, 503, 504)  # HTTP statuses of a service that has too much to do
 
 
 class LeaseLost(CloudError):
@@ -269,41 +268,23 @@ def pools(mixin: type[Connection]) -> dict[str, type[urllib3.HTTPConnectionPool]
     }
 
 
-class Answer(requests.Response):
-    """An answer whose JSON is read by `load_json`."""
+@dataclass(frozen=True)
+class Places:
+    """How services are found, by their types: which interfaces of the catalog (``public``, or
+    several in order), and at which URL instead of the catalog's, if any."""
 
-    def json(self, **_: Any) -> Any:
-        """Return the body. Raises `requests.JSONDecodeError` if it is no JSON, or breaks a
-        limit."""
-        try:
-            return load_json(self.content, "answer")
-        except InvalidDocument as error:
-            raise requests.JSONDecodeError(error.message, "", 0) from None
+    interface: Callable[[str], str | list[str] | None] = lambda _: None
+    url: Callable[[str], str | None] = lambda _: None
 
-
-def bounded(answer: requests.Response) -> requests.Response:
-    """Read an answer to its end, and make it an `Answer`.
-
-    Raises `requests.RequestException`: `requests.ReadTimeout` if the rest does not arrive in time;
-    also if it is longer than `MAX_JSON_BYTES`, as a short one may be when it is unpacked.
-    """
-    answer.__class__ = Answer
-    if answer._content is False:  # it was not read yet
-        body = bytearray()
-        try:
-            for piece in answer.iter_content(_PIECE):
-                body += piece
-                if len(body) > MAX_JSON_BYTES:
-                    answer.close()
-                    raise requests.exceptions.ContentDecodingError(
-                        f"the answer is longer than {MAX_JSON_BYTES // 1024**2} MiB"
-                    )
-        except requests.ConnectionError as error:  # what requests makes of it in a body
-            if any(isinstance(each, urllib3.exceptions.ReadTimeoutError) for each in error.args):
-                raise requests.ReadTimeout(*error.args) from None
-            raise
-        answer._content = bytes(body)
-    return answer
+    def of(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what is asked of the catalog, with these places."""
+        kind = wanted.get("service_type")
+        if kind is None:
+            return dict(wanted)
+        found = {**wanted, "interface": self.interface(kind) or wanted.get("interface")}
+        if not wanted.get("endpoint_override") and (url := self.url(kind)):
+            found["endpoint_override"] = url
+        return found
 
 
 class GuardedSession(Session):
@@ -319,7 +300,8 @@ class GuardedSession(Session):
     `CloudError`, whichever client asks, and whatever it would make of the answer. A guard that is a
     `Listener` hears which service is overloaded.
 
-    ``region_name`` is the region to look services up in, or None for the only one.
+    ``region_name`` is the region to look services up in, or None for the only one; ``places`` says
+    what differs from the public endpoints of the catalog.
     """
 
     def __init__(
@@ -331,6 +313,7 @@ class GuardedSession(Session):
         verify: bool | str = True,
         cert: str | tuple[str, str] | None = None,
         region_name: str | None = None,
+        places: Places | None = None,
     ) -> None:
         super().__init__(
             auth=auth,
@@ -341,6 +324,7 @@ class GuardedSession(Session):
         )
         self.guard = guard
         self.region_name = region_name
+        self._places = places or Places()
         self._endpoints: dict[str, str | None] = {}
         # With its trust, requests looks for proxies before each call. It would also send what
         # ~/.netrc has for the host.
@@ -356,6 +340,12 @@ class GuardedSession(Session):
         """See keystoneauth, whose method reads the whole catalog for each request. What only the
         catalog says is kept as long as the catalog. A service is asked for its versions again in
         the next session: it may not have answered."""
+        wanted = self._places.of(wanted)
+        if url := wanted.get("endpoint_override"):
+            if "min_version" not in wanted:
+                return str(url)
+            data = self.get_endpoint_data(auth, **wanted)
+            return data.url if data is not None else str(url)
         known = self._known(auth)
         if known is None:
             return super().get_endpoint(auth, **wanted)
@@ -370,6 +360,7 @@ class GuardedSession(Session):
         self, auth: plugin.BaseAuthPlugin | None = None, **wanted: Any
     ) -> EndpointData | None:
         """As `get_endpoint`. What a service that did not answer would have said is not kept."""
+        wanted = self._places.of(wanted)
         known = self._known(auth)
         if known is None:
             return super().get_endpoint_data(auth, **wanted)
@@ -399,8 +390,13 @@ class GuardedSession(Session):
         classified = "service_type" in (endpoint or {})
         if changes(method):
             options |= {"connect_retries": 0, "status_code_retries": 0}
-        if classified:
+        if endpoint is not None and classified:
             options["raise_exc"] = False
+            placed = self._places.of(endpoint)
+            if placed.pop("endpoint_override", None) and not options.get("endpoint_override"):
+                url_there = self.get_endpoint(options.get("auth"), **placed)
+                options["endpoint_override"] = str(url_there).replace("%", "%%")
+            options["endpoint_filter"] = placed
         outer, _call.recorded = _call.recorded, endpoint is not None
         try:
             answer = super().request(url, method, **options)
@@ -416,10 +412,29 @@ class GuardedSession(Session):
         finally:
             _call.recorded = outer
         self._heard(service, answer)
-        if classified and (not answer.ok or is_foreign(answer)):
+        # keystoneauth's own requests for a token name no service.
+        checked = classified or (service and form_of(method, urlsplit(url).path))
+        if (classified and not answer.ok) or (checked and why_foreign(answer)):
             doing = _request(url, method, service)
-            raise refusal(answer, doing, str(service), changes=changes(method))
+            failure = refusal(answer, doing, str(service), changes=changes(method))
+            kind = str((endpoint or {}).get("service_type", ""))
+            raise self.explained(failure, method, str(answer.url), kind, options.get("auth"))
         return answer
+
+    def explained(
+        self,
+        failure: CloudError,
+        method: str,
+        url: str,
+        service_type: str,
+        auth: plugin.BaseAuthPlugin | None = None,
+    ) -> CloudError:
+        """Return the error of a request that a service refused: of a 401 by what Keystone says of
+        the token (`why_unauthorised`), otherwise ``failure``. ``auth``: of the request, if it is
+        not the session's."""
+        if failure.code != "TOKEN_EXPIRED" or failure.service == SERVICES["identity"]:
+            return failure
+        return why_unauthorised(self, auth or self.auth, failure, method, url, service_type)
 
     def _heard(
         self,
@@ -535,6 +550,8 @@ class _GuardedTransport(requests.adapters.BaseAdapter):
             raise
         if changes(method):
             reach("call.after")
+        if answer.is_redirect and why_foreign(answer):
+            del answer.headers["Location"]  # so that the token is not sent there
         return answer
 
     def close(self) -> None:

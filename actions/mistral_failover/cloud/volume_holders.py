@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mistral_failover.cloud.absence import SERVER, VOLUME, refuse_listed, unless_absent
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, if_there, translated
 from mistral_failover.cloud.fields import Feature, Field
@@ -49,6 +50,8 @@ SERVER_ID, DEVICE = Field("Cinder", "server_id"), Field("Cinder", "device")
 _ATTACHMENT_API = "openstack --os-volume-api-version 3.27 volume attachment"
 KEEPING = Feature("Nova", "changing delete_on_termination", since="2.85")
 """By which a volume is kept when its server is deleted."""
+_REFUSAL = 60.0
+"""Seconds for which a refused target is asked again if no other one is chosen."""
 HOST_RETURNS = 600.0
 """Seconds for which a compute service that stopped the server a while ago, and now counts as down,
 is waited for. While the broker is away, Nova counts every compute service as down."""
@@ -76,13 +79,20 @@ class VolumeHolder:
 
 def volume_of(cloud: Cloud, volume_id: str) -> Any:
     """Return the volume as Cinder shows it, to read its attributes only (`Cloud.volume`). Raises
-    `CloudError` NOT_FOUND, whose remedy gives the group another volume."""
+    `CloudError` NOT_FOUND, whose remedy gives the group another volume, if Cinder does not list it
+    either."""
     try:
         return cloud.volume(volume_id)
     except CloudError as error:
         if error.code == "NOT_FOUND":
+            refuse_listed(cloud, VOLUME, volume_id)
             error.remedy = ANOTHER
         raise
+
+
+def volume_if_there(cloud: Cloud, volume_id: str) -> Any | None:
+    """As `volume_of`; None for a volume that does not exist."""
+    return unless_absent(cloud, VOLUME, volume_id, lambda: cloud.volume(volume_id))
 
 
 def held_by(volume: Any, server_id: str) -> Iterator[dict[str, Any]]:
@@ -113,8 +123,10 @@ def listed_by_nova(cloud: Cloud, server_id: str, volume_id: str) -> bool:
     attach. Nova is asked for all volumes of the server, so operations on several share an answer.
     """
     path = url_path("servers", server_id, "os-volume_attachments")
-    found = if_there(lambda: cloud.read_nova(path)) or {"volumeAttachments": ()}
-    return any(row["volumeId"] == volume_id for row in found["volumeAttachments"])
+    found = unless_absent(cloud, SERVER, server_id, lambda: cloud.read_nova(path))
+    return found is not None and any(
+        row["volumeId"] == volume_id for row in found["volumeAttachments"]
+    )
 
 
 def leftover_device(cloud: Cloud, server_id: str, volume_id: str) -> bool:
@@ -182,10 +194,10 @@ def delete_orphan_attachment(
 
 def volume_fingerprint(cloud: Cloud, volume_id: str, server_id: str) -> str:
     """Describe a volume and a server in words that change when their state changes."""
-    volume = if_there(lambda: volume_of(cloud, volume_id))
-    claims = if_there(lambda: holders_of(cloud, volume_id))
-    if volume is None or claims is None:
+    volume = volume_if_there(cloud, volume_id)
+    if volume is None:
         return f"volume {volume_id} is gone"
+    claims = holders_of(cloud, volume_id)
     state, known = state_of(volume), ", ".join(str(claim) for claim in claims)
     server = server_state(cloud, server_id)
     listing = server.exists and listed_by_nova(cloud, server_id, volume_id)
@@ -269,7 +281,8 @@ def target_down(
     """The server that is to get the volume can take nothing now; another server may.
 
     ``why``: in words, ``evidence``: ``server`` (Nova reports it), ``gone`` (it does not exist, and
-    never will again), ``agent`` (it is silent) or ``requests`` (its compute service took none).
+    never will again), ``agent`` (it is silent), ``requests`` (its compute service took none), or as
+    of :func:`target_refused`.
     ``held``: Cinder or Nova has an attachment of the volume to the server, so the volume may still
     arrive there.
     """
@@ -285,6 +298,23 @@ def target_down(
         unknown=True,
     )
     error.target = {"server": server_id, "why": why, "evidence": evidence, "held": held}
+    return error
+
+
+def target_refused(
+    volume_id: str, server_id: str, why: str, evidence: str, *, remedy: str, held: bool = False
+) -> CloudError:
+    """Nova does not give this volume to the server, which is well; another server may get it.
+
+    ``why``: in words. ``evidence``: ``refused`` (it concerns the server and the volume, and rarely
+    passes) or ``state`` (it concerns the server's present state, and is waited for). ``held`` as in
+    :func:`target_down`.
+    """
+    error = target_down(volume_id, server_id, why.rstrip("."), evidence, host=None, held=held)
+    error.remedy = remedy
+    error.unknown = held
+    if evidence == "refused":
+        error.patience = _REFUSAL
     return error
 
 

@@ -14,7 +14,6 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from oslo_utils import uuidutils
@@ -43,6 +42,7 @@ from mistral_failover.cloud.volume_holders import (
     orphaned,
     state_of,
     volume_fingerprint,
+    volume_if_there,
     volume_of,
 )
 from mistral_failover.cloud.volume_states import TAKEN, USABLE, VolumeState, state_named
@@ -58,6 +58,20 @@ GONE = "gone"
 """The evidence of a TARGET_DOWN that never ends: Nova says that the server does not exist."""
 UNANSWERED = "requests"
 """The evidence of a TARGET_DOWN that nothing but the unanswered requests shows."""
+REFUSED = "refused"
+"""The evidence of a TARGET_DOWN that is a refusal of Nova's, or an attach that it accepted and gave
+up: the server lives, and does not get this volume."""
+STATE = "state"
+"""The evidence of a TARGET_DOWN that is a refusal because of the server's state, which may pass."""
+_REFUSALS = {
+    "BAD_REQUEST": REFUSED,
+    "CONFLICT": STATE,
+    "FORBIDDEN": REFUSED,
+    "QUOTA": REFUSED,
+}
+"""What Nova answers for one server (os-volume_attachments): 400 for a volume of another zone
+(``cross_az_attach``), 403 for one disk too many (``max_disk_devices_to_attach``) or for a refusal
+of the key manager's, 409 for a locked server or one that is rescued, for example."""
 _ATTACHMENT_ID = Field("Cinder", "attachment_id")
 _IGNORED = 2  # requests without an answer after which the compute service counts as dead
 _STOPPING = "task_state powering-off"
@@ -67,7 +81,7 @@ _DEAD = 1.0
 """Seconds between two questions whether Nova has found out that a host is dead."""
 _TASK_ENDS = 6  # after so many patiences a live compute service has ended a server's task
 _TAKES_UP = 2  # after so many patiences a live compute service has taken up what Nova accepted
-_OWNER = "os-vol-tenant-attr:tenant_id"
+_OWNER = Field("Cinder", "os-vol-tenant-attr:tenant_id")
 _NAME_ID = Field("Cinder", "os-vol-mig-status-attr:name_id")
 
 
@@ -115,12 +129,19 @@ def resolve_volumes(cloud: Cloud, stack: str, names: Iterable[str]) -> dict[str,
     return found
 
 
-def exists(cloud: Cloud, volume_id: str) -> bool:
-    """Return whether there is such a volume. Only Cinder's word that there is none shows that."""
+def is_gone(cloud: Cloud, volume_id: str) -> bool:
+    """Return whether Cinder says that there is no such volume; False also if it says nothing."""
     try:
-        return if_there(lambda: volume_of(cloud, volume_id)) is not None
+        return volume_if_there(cloud, volume_id) is None
     except CloudError:
-        return True
+        return False
+
+
+def owner_of(cloud: Cloud, volume_id: str) -> str | None:
+    """Return the project that a volume belongs to; None if Cinder shows no such volume. Raises
+    `CloudError`, NOT_OFFERED if Cinder does not say whose it is."""
+    volume = volume_if_there(cloud, volume_id)
+    return None if volume is None else str(_OWNER.of(volume))
 
 
 def name_id(cloud: Cloud, volume_id: str) -> str:
@@ -166,7 +187,7 @@ def refuse_busy(cloud: Cloud, stack: str, names: Collection[str]) -> None:
     `CloudError` VOLUME_BUSY, VOLUME_ERROR.
     """
     for name, volume_id in sorted(resolve_volumes(cloud, stack, names).items()):
-        volume = None if volume_id is None else if_there(partial(volume_of, cloud, volume_id))
+        volume = None if volume_id is None else volume_if_there(cloud, volume_id)
         if volume is not None and volume.status not in USABLE:
             error = volume_holders.in_state(cloud, volume)
             error.message, error.blocked = f"{name}: {error.message}", False
@@ -183,7 +204,7 @@ def _resolved(cloud: Cloud, stack: str, resources: Mapping[str, StackResource], 
     elif uuidutils.is_uuid_like(name):
         volume = volume_of(cloud, name)
         # Cinder shows an administrator the volumes of all projects.
-        if getattr(volume, _OWNER, cloud.project_id) != cloud.project_id:
+        if (_OWNER.if_shown(volume) or cloud.project_id) != cloud.project_id:
             raise CloudError(
                 "FORBIDDEN", f"Volume {name} belongs to another project.", remedy=ANOTHER
             )
@@ -215,9 +236,9 @@ def attach(
     ``server_id`` and ``attachment_id``.
 
     Raises `CloudError` VOLUME_IN_USE that names the holder (a multi-attach volume may have others),
-    VOLUME_IS_ROOT for the disk that a server boots from, ATTACH_FAILED when the compute service
-    gives up, NOT_FOUND; transient: TARGET_DOWN when the server can take nothing now; blocked:
-    VOLUME_BUSY, VOLUME_DISPUTED, VOLUME_ERROR, VOLUME_STUCK.
+    VOLUME_IS_ROOT for the disk that a server boots from, NOT_FOUND; transient: TARGET_DOWN when the
+    server can take nothing now, or when Nova refuses this volume to it or gives the attach up;
+    blocked: VOLUME_BUSY, VOLUME_DISPUTED, VOLUME_ERROR, VOLUME_STUCK.
     """
     steps = Attach(cloud, volume_id, server_id, unknown=unknown, silence=silence, server=server)
     what = f"volume {volume_id} to be attached to server {server_id}"
@@ -515,11 +536,14 @@ class Attach(VolumeMove):
         return ProbeResult(said or state)
 
     def _look_at_the_holder(self, volume: Any, state: str) -> ProbeResult:
-        """Another server has it. That counts only if Nova says so too."""
+        """Another server has it. That counts only if Nova says so too. Without any holder the state
+        is left over: a backup that ends sets it back, also if the server was deleted meanwhile."""
         said = self.give_back_orphans(None, None)
-        if said is None:
+        if said is None and volume.attachments:
             raise volume_holders.in_use(volume)
-        return ProbeResult(said)
+        if said is None and self.is_time_to_ask_why() and not holders_of(self.cloud, volume.id):
+            raise volume_holders.stuck(volume, [], time.monotonic() - self.since)
+        return ProbeResult(said or state)
 
     def _look_why(self, volume: Any, state: str) -> ProbeResult:
         if not self.is_time_to_ask_why():
@@ -570,12 +594,12 @@ class Attach(VolumeMove):
             return self._repair.no_effect_yet(state)
         self._refuse_dead_target(server)
         if self.accepted >= ATTEMPTS:
-            raise CloudError(
-                "ATTACH_FAILED",
-                f"Nova accepted the request to attach volume {self.volume_id} to server "
-                f"{self.server_id} {ATTEMPTS} times and gave up each time.",
+            raise volume_holders.target_refused(
+                self.volume_id,
+                self.server_id,
+                f"Nova accepted the attach {ATTEMPTS} times and gave up each time",
+                REFUSED,
                 remedy="Check the log of nova-compute on the server's host.",
-                retryable=True,
             )
         try:
             reach("attach.before")
@@ -599,14 +623,27 @@ class Attach(VolumeMove):
             self._ignored += 1
         if error.code in ("NOT_FOUND", "CONFLICT"):
             self._refuse_dead_target()
+        if (evidence := _REFUSALS.get(error.code)) is not None:
+            if volume_of(self.cloud, self.volume_id).status not in USABLE:
+                return ProbeResult(state)  # the volume is the cause: the next look says so
+            # Nova's API refused it, so nothing of this request can arrive; an earlier one may.
+            held = self.is_listed() or not self.repeats.open
+            raise volume_holders.target_refused(
+                self.volume_id,
+                self.server_id,
+                error.said,
+                evidence,
+                remedy=error.remedy,
+                held=held,
+            )
         if error.code != "VOLUME_IN_USE":
             raise error
-        # The request lost a race, perhaps to our own earlier one: the next looks show that. Or Nova
-        # lists the volume on a server whose attachment Cinder has lost.
+        # The request lost a race, perhaps to our own earlier one, or to another member's: the next
+        # looks show that. Or Nova lists the volume on a server whose attachment Cinder has lost.
         holder = _NAMED_HOLDER.search(error.message)
-        if not self.is_time_to_ask_why():
+        if holder is None or not self.is_time_to_ask_why():
             return ProbeResult(f"{state}, and {error.message}")
-        if holder and not holders_of(self.cloud, self.volume_id):
+        if not holders_of(self.cloud, self.volume_id):
             if not leftover_device(self.cloud, holder[1], self.volume_id):
                 raise volume_holders.unknown_to_cinder(
                     self.volume_id, holder[1], serves=holder[1] == self.server_id
@@ -616,7 +653,7 @@ class Attach(VolumeMove):
                 "attachment"
             )
             return self.clear_left(holder[1]) or ProbeResult(waits)
-        if holder and holder[1] == self.server_id:
+        if holder[1] == self.server_id:
             return ProbeResult(f"{state}, and Nova is already attaching it to this server")
         raise error
 

@@ -256,11 +256,14 @@ class ResendPolicy:
     @contextmanager
     def sending(self, doing: str) -> Iterator[None]:
         """Send the request in this block. ``doing``: as for `translated`. An error whose outcome is
-        unknown is recorded first, so that the wait continues by looking."""
+        unknown is recorded first, so that the wait continues by looking; so it does for a while if
+        the service answers 404."""
         try:
             with translated(doing):
                 yield
         except CloudError as error:
+            if error.code == "NOT_FOUND":
+                error.retryable = True  # the look before it saw the thing: the next one decides
             if error.unknown:
                 self.open, self.unanswered = False, error
                 fate = Fate.SILENT if error.code == "TIMEOUT" else Fate.FAILED

@@ -41,7 +41,7 @@ from mistral_failover.convergence.records import (
 from mistral_failover.convergence.sentences import operation_words_of, request_words
 from mistral_failover.convergence.traversals import begin_successor, goal_of
 from mistral_failover.fault_points import reach
-from mistral_failover.model.errors import InvalidDocument, UnresolvedReference
+from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.goal import FENCE_PREFIX, REPLACE_PREFIX, fence_name, replace_name
 from mistral_failover.model.ids import derived_id
 from mistral_failover.model.references import resolve_attributes
@@ -142,7 +142,7 @@ def _check_free(
     inputs = tx.inputs(checked.traversal.id, checked.state.node)
     try:
         properties = _resolve(checked, inputs)
-    except (UnresolvedReference, InvalidDocument) as error:
+    except InvalidDocument as error:
         return _give_up(tx, definitions, checked, error)
     record = checked.record
     kind = checked.state.node.kind
@@ -173,7 +173,7 @@ def _give_up(
     tx: Transaction,
     definitions: Definitions,
     checked: _CheckedNode,
-    error: UnresolvedReference | InvalidDocument,
+    error: InvalidDocument,
 ) -> Step:
     """Conclude that the node's needs cannot be met: there is no operation, and the traversal
     fails."""

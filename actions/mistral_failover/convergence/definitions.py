@@ -11,16 +11,17 @@ from mistral_failover.convergence.ports import Transaction
 from mistral_failover.convergence.records import GroupState
 from mistral_failover.model.group import Group, parse_group
 
+KEPT = 2048
+
 
 class Definitions:
-    """Reads the definitions of groups; keeps the last ``size`` parsed ones.
+    """Reads the definitions of groups; keeps the last `KEPT` parsed ones.
 
     The key has the versions of the texts, so a definition that another process changed is never
     served from memory.
     """
 
-    def __init__(self, size: int = 2048) -> None:
-        self._size = size
+    def __init__(self) -> None:
         self._parsed: OrderedDict[tuple[str, str, str], Group] = OrderedDict()
         self._mutex = Mutex()
 
@@ -46,6 +47,6 @@ class Definitions:
         group = replace(parsed, version=version)
         with self._mutex:
             self._parsed[key] = group
-            while len(self._parsed) > self._size:
+            while len(self._parsed) > KEPT:
                 self._parsed.popitem(last=False)
         return group

@@ -16,7 +16,7 @@ import networkx as nx
 from mistral_failover.convergence.decide import decide
 from mistral_failover.convergence.graph import TraversalPlan
 from mistral_failover.convergence.records import Action, Node, Record, Status
-from mistral_failover.model.errors import InvalidDocument, UnresolvedReference
+from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.references import resolve_attributes
 from mistral_failover.model.types import ResourceType, Verb
 
@@ -88,7 +88,7 @@ def _verdict(
     wanted = plan.wanted[record.id].properties
     try:
         properties = resolve_attributes(wanted, known)
-    except (UnresolvedReference, InvalidDocument):
+    except InvalidDocument:
         properties = None
     if properties is None:
         return _unresolved(record)

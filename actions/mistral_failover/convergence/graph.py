@@ -67,6 +67,7 @@ from mistral_failover.model.goal import (
     fence_name,
     goal_resources,
     replace_name,
+    vacant_roles,
 )
 from mistral_failover.model.references import holds_reference
 from mistral_failover.model.stages import EARLIEST, Stage, rank
@@ -160,6 +161,9 @@ class _Draft:
         ] = {}  # by name: whether its old records go before it is created
         self.going_first: set[str] = set()  # ids of records that go first, see the module
         self.leaving = [r for r in live if r.name not in self.resources]
+        # A goal that makes room ends before the stages in which somebody serves again: those are of
+        # the goal that follows it.
+        self.last_stage = Stage.MOVE_VOLUMES if vacant_roles(goal) else Stage.END
         self.lost = {
             str(wanted.properties["member"])
             for wanted in self.resources.values()
@@ -291,7 +295,7 @@ class _Draft:
             verbs = (Verb.DELETE,) if node.kind == "cleanup" else (Verb.CREATE, Verb.UPDATE)
             own = _own_stages(self.types.get(types[node.resource_id]), verbs)
             before = (found[predecessor] for predecessor in graph.predecessors(key))
-            found[key] = max((EARLIEST, *own, *before), key=rank)
+            found[key] = min(max((EARLIEST, *own, *before), key=rank), self.last_stage, key=rank)
         return found
 
     def _order_cleanups(

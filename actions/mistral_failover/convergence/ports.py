@@ -76,7 +76,7 @@ class Transaction(Protocol):
         """Let the stages up to this rank run; None: all. Never closes a stage again."""
 
     def swap_traversal(
-        self, group_id: str, expected: str | None, new: str, definition: str
+        self, group_id: str, expected: str | None, new: str, definition_version: str
     ) -> bool:
         """Make ``new`` the group's current traversal, and the version of its definition the one
         that the engine works by. *Compare-and-swap* on ``expected``."""
@@ -95,7 +95,7 @@ class Transaction(Protocol):
         """Mark a traversal SUPERSEDED by another one, unless it has ended, and delete its sync
         points."""
 
-    def set_last_complete(self, group_id: str, goal_version: str, definition: str) -> None:
+    def set_last_complete(self, group_id: str, goal_version: str, definition_version: str) -> None:
         """Record the goal that was reached, and the version of the definition that is in force
         now."""
 

@@ -81,6 +81,7 @@ class JournalKind(StrEnum):
     RETURNED = "returned"
     NOT_REACHED = "not_reached"
     BLOCKED = "blocked"
+    ROOM_MADE = "room_made"
     # A step of a traversal.
     STARTED = "started"
     DONE = "done"

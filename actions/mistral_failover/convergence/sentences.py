@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mistral_failover.convergence.records import Record
-from mistral_failover.model.goal import Goal
+from mistral_failover.model.goal import Goal, vacant_roles
 from mistral_failover.model.operation_words import operation_words
 from mistral_failover.model.text import clean
 from mistral_failover.model.types import ResourceType, Verb
@@ -41,7 +41,13 @@ def because(error: Mapping[str, Any], *, remedy: bool = True) -> str:
 def where(goal: Goal) -> str:
     """Return which member holds which role in a goal: ``active on db_a``."""
     held = [f"{role} on {member}" for role, member in sorted(goal.document["roles"].items())]
+    held += [f"{role} waits for a new server" for role in vacant_roles(goal)]
     return " and ".join(held) or "nothing active"
+
+
+def room_made(vacant: Sequence[str]) -> str:
+    """Return what is so now that everything is ready for a member that takes these roles."""
+    return f"{' and '.join(vacant)} can go to a member again: the lost one was fenced and released"
 
 
 def reached(goal: Goal | None, *, back: bool = False) -> str:

@@ -20,10 +20,10 @@ from mistral_failover.convergence.records import (
     Traversal,
     TraversalStatus,
 )
-from mistral_failover.convergence.sentences import reached
+from mistral_failover.convergence.sentences import reached, room_made
 from mistral_failover.fault_points import reach
 from mistral_failover.model.errors import InvalidDocument
-from mistral_failover.model.goal import Goal, restored_goal, returns
+from mistral_failover.model.goal import Goal, restored_goal, returns, vacant_roles
 from mistral_failover.model.ids import derived_id
 
 
@@ -99,10 +99,15 @@ def begin_successor(
 
 
 def complete(tx: Transaction, traversal: Traversal) -> None:
-    """Record that the goal of a traversal is reached."""
+    """Record that the goal of a traversal is reached. One that makes room stays IN_PROGRESS: nobody
+    serves yet, and a traversal follows it as soon as a member can take the vacant roles."""
+    goal = tx.goal(traversal.group_id, traversal.goal_version)
+    if goal is not None and (vacant := vacant_roles(goal)):
+        kind, sentence = JournalKind.ROOM_MADE, room_made(vacant)
+        tx.journal(traversal.group_id, sentence, kind=kind, traversal_id=traversal.id)
+        return
     tx.mark_traversal(traversal.id, TraversalStatus.COMPLETE, "")
     tx.set_last_complete(traversal.group_id, traversal.goal_version, traversal.definition_version)
-    goal = tx.goal(traversal.group_id, traversal.goal_version)
     sentence = reached(goal, back=traversal.back)
     kind = JournalKind.RETURNED if traversal.back else JournalKind.COMPLETE
     tx.journal(traversal.group_id, sentence, kind=kind, traversal_id=traversal.id)

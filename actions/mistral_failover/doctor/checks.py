@@ -98,7 +98,7 @@ class ExaminedGroup:
     def out_of_service(self) -> bool:
         """Return whether it was taken out of service: then its stack may be gone, and nothing is
         missing."""
-        return self.snapshot.state.current_traversal is not None and not self.snapshot.roles
+        return self.snapshot.state.current_traversal is not None and not self.snapshot.in_service
 
 
 Check = Callable[[Examination], Iterable[Finding]]

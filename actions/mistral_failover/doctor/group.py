@@ -42,7 +42,7 @@ def goal(subject: ExaminedGroup) -> Iterable[Finding]:
     found = subject.examination.reading(lambda tx: views.traversal(tx, current))
     status = found["status"] if found else "UNKNOWN"
     reason = f": {found['reason']}" if found and found["reason"] else ""
-    if not snapshot.roles:
+    if not snapshot.in_service:
         yield warn("it is out of service", f"failover group activate {name}")
     elif status == TraversalStatus.COMPLETE:
         held = ", ".join(f"{role} on {member}" for role, member in sorted(snapshot.roles.items()))

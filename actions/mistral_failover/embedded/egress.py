@@ -24,9 +24,9 @@ import urllib3
 from oslo_config import cfg
 from requests.adapters import HTTPAdapter
 
+from mistral_failover.cloud.answers import bounded
 from mistral_failover.cloud.transport import (
     Connection,
-    bounded,
     elapsed,
     least,
     pools,

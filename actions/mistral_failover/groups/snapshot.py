@@ -10,7 +10,7 @@ from typing import Any
 from mistral_failover.convergence.errors import UnknownGroup
 from mistral_failover.convergence.records import GroupState, TraversalStatus
 from mistral_failover.groups import unfinished_replacements
-from mistral_failover.model.goal import ATTACHMENT
+from mistral_failover.model.goal import ATTACHMENT, vacant_roles
 from mistral_failover.model.group import Group
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
@@ -22,7 +22,8 @@ class GroupSnapshot:
     """The state of a group. ``group``: the definition that a failover moves, unless
     another one was asked for. ``lost``: the members that are declared lost and have no other server
     yet. ``reached``: whether the current goal was reached. ``occupied``: the members that still
-    have resources of the group. ``attached_volumes``: (name, volume) of the volumes that it has
+    have resources of the group. ``vacant``: the roles that no member can take at present, so that
+    the goal makes room for one. ``attached_volumes``: (name, volume) of the volumes that it has
     moved. ``replacing``: by member, the unfinished replacements (``unfinished_replacements``);
     ``being_replaced``: those that a worker is carrying out."""
 
@@ -35,6 +36,13 @@ class GroupSnapshot:
     attached_volumes: frozenset[tuple[str, str]] = frozenset()
     replacing: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     being_replaced: frozenset[str] = frozenset()
+    vacant: tuple[str, ...] = ()
+
+    @property
+    def in_service(self) -> bool:
+        """Whether the group is to serve: its goal assigns roles, or makes room for a member that
+        takes them."""
+        return bool(self.roles or self.vacant)
 
 
 def as_defined(request: Request, snapshot: GroupSnapshot) -> GroupSnapshot:
@@ -87,6 +95,7 @@ def group_snapshot_in(
         frozenset(attached_volumes),
         unfinished_replacements.unfinished(goal, records) if goal else {},
         unfinished_replacements.being_replaced(records, tx.now()),
+        vacant_roles(goal) if goal else (),
     )
 
 

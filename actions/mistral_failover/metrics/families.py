@@ -7,7 +7,7 @@ The answer of ``failover.metrics`` has the names in :data:`FAMILIES`; Prometheus
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, TypedDict
@@ -202,9 +202,3 @@ FAILURES = Family(
 )
 OWN = (UP, AGE, FAILURES)
 """The metrics about the export itself."""
-
-
-def sample_names() -> Iterator[str]:
-    """Return the names of all possible samples."""
-    for family in (*FAMILIES.values(), *OWN):
-        yield from family.names

@@ -75,11 +75,11 @@ exist before."""
 _HISTOGRAMS = {"traversal_seconds": ("outcome",), "operation_seconds": ("type", "verb")}
 
 
-def of_server(runtime: Runtime, *, all_projects: bool = False, limit: int = GROUPS) -> Numbers:
+def of_server(runtime: Runtime, *, all_projects: bool = False) -> Numbers:
     """Return the numbers of the server's own project, or of all projects of its state store. Agents
     are asked with the rights of the configuration."""
     anonymous = ActionContext(SecurityContext(), ExecutionContext())
-    return measured(Request(runtime, anonymous), limit, all_projects=all_projects)
+    return measured(Request(runtime, anonymous), GROUPS, all_projects=all_projects)
 
 
 def measured(request: Request, limit: int, *, all_projects: bool = False) -> Numbers:

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -110,8 +111,14 @@ class Mistral:
         """``url``: the base, ending in ``/v2``; ``token``: of an embedded Mistral. ``session``
         bounds every call by its guard. ``project``: returns the project of the requests, if they
         are authenticated."""
+        self._failure = partial(_failure, session)
         self._client = MistralClient(
-            url, session=session, token=token, project=project, timeout=None, failure=_failure
+            url,
+            session=session,
+            token=token,
+            project=project,
+            timeout=None,
+            failure=self._failure,
         )
 
     @property
@@ -293,13 +300,16 @@ class Mistral:
                 workflow, input, id=execution_id, description=why, namespace=namespace
             )
         except MistralError as error:
-            raise _failure(error, "POST") from None
+            raise self._failure(error, "POST") from None
 
 
-def _failure(error: Exception, method: str) -> CloudError:
+def _failure(session: GuardedSession, error: Exception, method: str) -> CloudError:
     if isinstance(error, MistralError):  # of our own client, before it asked
         return CloudError(error.code, f"{error.message}.", remedy=f"{error.remedy}.")
-    return translate(error, "ask Mistral", "Mistral", changes=changes(method))
+    failure = translate(error, "ask Mistral", "Mistral", changes=changes(method))
+    answer = getattr(error, "response", None)
+    url = str(answer.url) if answer is not None else ""
+    return session.explained(failure, method, url, "workflowv2")
 
 
 def mistral_for(security: Any, settings: Settings, guard: Guard | None = None) -> Mistral | None:

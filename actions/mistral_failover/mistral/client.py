@@ -22,7 +22,7 @@ from keystoneauth1 import exceptions as keystone
 from keystoneauth1.adapter import Adapter
 from keystoneauth1.session import Session
 
-from mistral_failover.cloud.transport import bounded
+from mistral_failover.cloud.answers import ForeignAnswer, bounded, why_foreign
 from mistral_failover.cloud.url_paths import is_segment, url_path
 from mistral_failover.errors import CodedError
 from mistral_failover.mistral import in_process
@@ -281,15 +281,17 @@ class MistralClient:
             # Keystone's own refusals look alike.
             refused.failover_service = "Mistral"  # type: ignore[union-attr]
             raise refused
-        return bounded(answer).json() if answer.content else None
+        if why := why_foreign(bounded(answer)):
+            raise ForeignAnswer(why)
+        return answer.json() if answer.content else None
 
     def _error(self, error: Exception, _method: str) -> Exception:
         if _of_mistral(error):
             return _refusal(error.response)  # type: ignore[attr-defined]
-        if isinstance(error, requests.JSONDecodeError):
+        if isinstance(error, ForeignAnswer):
             return MistralError(
                 "MISTRAL_UNREACHABLE",
-                f"the service at {self._shown} is not Mistral: its answer is not JSON",
+                f"the service at {self._shown} is not Mistral: {error}",
                 "check the URL of Mistral's API, which ends in /v2",
             )
         if not isinstance(error, _UNANSWERED):

@@ -31,6 +31,7 @@ class AdmissionRule(StrEnum):
     PAUSED = "paused"
     MAINTENANCE = "maintenance"
     OLD_NEWS = "old_news"
+    STILL_FIRING = "still_firing"
     COOLDOWN = "cooldown"
     PER_HOUR = "per_hour"
     STORM = "storm"

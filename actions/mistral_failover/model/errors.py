@@ -36,22 +36,13 @@ class UnknownResource(InvalidDocument):
         self.resource = resource
 
 
-class UnresolvedReference(ValueError):  # noqa: N818 - as above
+class UnresolvedReference(InvalidDocument):
     """A ``get_param``, ``get_attr`` or ``get_resource`` names something that does not exist.
 
     ``path`` leads to the reference within the resolved tree.
     """
 
     code = "UNRESOLVED_REFERENCE"
-
-    def __init__(self, path: str, message: str, remedy: str) -> None:
-        super().__init__(path, message, remedy)
-        self.path = _shown(path)
-        self.message = _shown(message)
-        self.remedy = _shown(remedy)
-
-    def __str__(self) -> str:
-        return _line(self.path, self.message, self.remedy)
 
 
 class NoEligibleMember(Exception):  # noqa: N818 - as above

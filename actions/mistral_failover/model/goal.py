@@ -4,7 +4,7 @@
 The document::
 
     {"format": 1, "group": name, "stack": stack, "roles": {role: member}, "lost": [member, ...],
-     "on_failure": "stop" | "rollback", "returns": true,
+     "vacant": [role, ...], "on_failure": "stop" | "rollback", "returns": true,
      "resources": {name: {"type": type, "properties": {...}, "requires": [name, ...]}}}
 
 ``get_param`` is already resolved; ``get_attr`` and ``get_resource`` are not. ``requires`` is
@@ -12,12 +12,15 @@ sorted; it contains ``depends_on`` and the resources that the properties refer t
 has a resource ``fence:<member>``. Each member whose server must be replaced has a resource
 ``replace:<member>``. It names the server that must go, so that a repeat replaces nothing twice. A
 group file cannot use such names. Only the goal of a planned move has ``returns``: if a step of the
-move fails or needs an operator, the group returns to the goal that it reached last.
+move fails or needs an operator, the group returns to the goal that it reached last. Only a goal
+that makes room has ``vacant``: no member can take these roles, so what belongs to them is released
+and a lost member gets another server. Such a goal is never reached: a goal follows in which
+somebody holds the roles.
 """
 
 import copy
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,6 +41,7 @@ FENCE_PREFIX = "fence:"
 REPLACE_TYPE = "group_member"
 REPLACE_PREFIX = "replace:"
 RETURNS = "returns"
+VACANT = "vacant"
 
 
 @dataclass(frozen=True)
@@ -79,28 +83,35 @@ def render_goal(
     *,
     returns: bool = False,
     replaced: Mapping[str, Mapping[str, Any]] | None = None,
+    vacant: Iterable[str] = (),
 ) -> Goal:
     """Render the goal in which these members hold the ``roles`` and the ``lost`` members are
     fenced.
 
-    :param roles: a member for each role of the group.
+    :param roles: a member for each role of the group that is not ``vacant``.
     :param returns: whether the goal belongs to a planned move, see the module.
     :param replaced: by member, the properties of its replacement without ``member``: ``server_id``,
         the server that must go, and optionally ``resource`` and ``order``.
+    :param vacant: the roles that no member holds. The goal has none of their resources, see the
+        module.
     :raises InvalidDocument: when a role is missing or unknown; when a role is given to a lost
         member, to one that is replaced or to one that the group does not have; or when a property
         breaks its type's schema.
     """
-    gone = sorted(set(lost))
-    _check_roles(group, roles, gone)
+    gone, free = sorted(set(lost)), sorted(set(vacant))
+    _check_roles(group, roles, gone, free)
+    without = _of_roles(group, free)
     resources = {
-        name: _rendered(group, spec, roles) for name, spec in sorted(group.resources.items())
+        name: _rendered(group, spec, roles)
+        for name, spec in sorted(group.resources.items())
+        if name not in without
     }
     for member, properties in sorted((replaced or {}).items()):
         _check_without_role(roles, member)
         resources[replace_name(member)] = _replacement(group, member, properties)
     document = _document(group, roles, gone, resources)
-    return Goal({**document, RETURNS: True} if returns else document, definition=group.version)
+    said = {**({RETURNS: True} if returns else {}), **({VACANT: free} if free else {})}
+    return Goal({**document, **said}, definition=group.version)
 
 
 def empty_goal(group: Group, lost: Iterable[str] = ()) -> Goal:
@@ -146,6 +157,11 @@ def restored_goal(target: Goal, present: Goal, recovered: Iterable[str] = ()) ->
     document = {key: value for key, value in target.document.items() if key != RETURNS}
     restored = {**document, "lost": lost, "resources": {**resources, **fences}}
     return Goal(restored, definition=target.definition)
+
+
+def vacant_roles(goal: Goal) -> tuple[str, ...]:
+    """Return the roles that no member holds, see the module; of most goals none."""
+    return tuple(goal.document.get(VACANT, ()))
 
 
 def returns(goal: Goal) -> bool:
@@ -225,8 +241,25 @@ def _check_without_role(roles: Mapping[str, str], member: str) -> None:
             )
 
 
-def _check_roles(group: Group, roles: Mapping[str, str], lost: list[str]) -> None:
-    for role in sorted(roles.keys() ^ set(group.roles)):
+def _of_roles(group: Group, roles: Collection[str]) -> frozenset[str]:
+    """Return the resources of a group file that cannot be without these roles: they name one, or
+    require a resource that does."""
+    found: set[str] = set()
+    known = -1
+    while roles and known < len(found):
+        known = len(found)
+        for name, spec in group.resources.items():
+            said = find_references(spec.properties)
+            named = any(ref.kind == "get_param" and ref.target in roles for ref in said)
+            if named or found.intersection([*spec.depends_on, *(ref.target for ref in said)]):
+                found.add(name)
+    return frozenset(found)
+
+
+def _check_roles(
+    group: Group, roles: Mapping[str, str], lost: list[str], vacant: list[str]
+) -> None:
+    for role in sorted({*roles, *vacant} ^ set(group.roles) | roles.keys() & set(vacant)):
         problem = "has no member" if role in group.roles else "is not a role of the group"
         raise InvalidDocument(
             f"roles.{role}", f'"{role}" {problem}', f"Roles: {', '.join(group.roles)}."

@@ -40,7 +40,13 @@ from mistral_failover.model.references import Reference, find_references
 from mistral_failover.model.roles import RoleSpec, check_preferences, read_roles
 from mistral_failover.model.rungs import Rung, read_rung, rung_kind
 from mistral_failover.model.schemas import EVENTS, MAX_SECONDS
-from mistral_failover.model.types import ResourceType, check_properties, installed_types, load_type
+from mistral_failover.model.types import (
+    ResourceType,
+    check_properties,
+    ignored_types,
+    installed_types,
+    load_type,
+)
 from mistral_failover.model.validation import check_grammar, did_you_mean, distinct
 
 DEFAULT_LADDER = ("quiesce", "stop", "confirm")
@@ -65,6 +71,9 @@ class MembersSpec:
     """The preference for a member when roles are assigned, 0 to 100; see ``model.roles``."""
     replace: Literal["never", "lost"] = "never"
     """``lost``: a member that an alarm declares lost gets another server."""
+    when_no_standby: Literal["replace", "wait"] = "wait"
+    """What happens to a role that no member can take. ``replace``: a lost member gets another
+    server and takes it. ``wait``: it waits for a member."""
 
 
 @dataclass(frozen=True)
@@ -187,12 +196,14 @@ def _members(given: Mapping[str, Any]) -> MembersSpec:
             f'"{choose}" is not a member',
             did_you_mean(choose, ["oldest", "newest", *servers]),
         )
+    replaced = given.get("replace", "never")
     return MembersSpec(
         servers,
         given.get("autoscaling_group"),
         choose,
         dict(given.get("priority", {})),
-        given.get("replace", "never"),
+        replaced,
+        given.get("when_no_standby", "replace" if replaced == "lost" else "wait"),
     )
 
 
@@ -274,9 +285,8 @@ def _check_resource(group: Group, spec: ResourceSpec) -> None:
     path = f"resources.{spec.name}"
     usable = group.types.keys() - INTERNAL_TYPES
     if spec.type not in usable:
-        raise InvalidDocument(
-            f"{path}.type", f'unknown type "{spec.type}"', did_you_mean(spec.type, usable)
-        )
+        remedy = " ".join((did_you_mean(spec.type, usable), *ignored_types()))
+        raise InvalidDocument(f"{path}.type", f'unknown type "{spec.type}"', remedy)
     for name in spec.depends_on:
         _check_known(group, name, f"{path}.depends_on")
     resource_type = group.types[spec.type]

@@ -7,7 +7,7 @@ other modules make the observation.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Self
@@ -181,9 +181,10 @@ def judged(
     members: Sequence[ObservedMember],
     resources: Sequence[ObservedResource],
     unguarded: Sequence[str] = (),
+    vacant: Sequence[str] = (),
 ) -> Observation:
     """Judge whether a group serves, from the state of its members and resources. ``unguarded``: why
-    an alarm would not notice a failure, in words.
+    an alarm would not notice a failure, in words; ``vacant``: the roles that no member can take.
 
     The worst finding decides: DOWN before UNKNOWN before DEGRADED.
     """
@@ -191,11 +192,12 @@ def judged(
     def found(service: Service, reasons: Iterable[str]) -> Observation:
         return Observation(service, tuple(reasons), tuple(members), tuple(resources))
 
-    if not roles:
+    if not roles and not vacant:
         return found(Service.OUT_OF_SERVICE, ())
     holders = [each for each in members if each.roles]
     known = {each.name for each in members}
-    down = [
+    down = list(unheld(vacant))
+    down += [
         f"{role} is on {member}, which is not a member of the stack"
         for role, member in sorted(roles.items())
         if member not in known
@@ -222,6 +224,12 @@ def judged(
         why = "; ".join(f"{each.name}: {each.why_not}" for each in standbys)
         flaws.append(f"no member can take over ({why or 'there is no other member'})")
     return found(Service.DEGRADED if flaws else Service.SERVING, flaws)
+
+
+def unheld(vacant: Iterable[str]) -> Iterator[str]:
+    """Yield a clause for each role that no member holds."""
+    for role in vacant:
+        yield f"no member holds {role}"
 
 
 def _of_member(member: ObservedMember) -> str:
@@ -280,7 +288,7 @@ def service_state(
     the last traversal says nothing about the result of that traversal; while it runs, none from
     before it made what serves. Then what the engine knows is judged in its place.
     """
-    if not engine.roles:
+    if not engine.roles and not engine.missing:
         return ServiceState(Service.OUT_OF_SERVICE, (), engine.ended_at, None)
     if engine.missing:
         down_before = stored is not None and stored.service == Service.DOWN

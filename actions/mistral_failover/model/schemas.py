@@ -50,6 +50,7 @@ GROUP: Final[dict[str, Any]] = {
                 "autoscaling_group": _LABEL,
                 "choose": _LABEL,
                 "replace": {"enum": ["never", "lost"]},
+                "when_no_standby": {"enum": ["replace", "wait"]},
                 "priority": {
                     "type": "object",
                     "propertyNames": _LABEL,

@@ -183,9 +183,17 @@ def load_type(source: str | bytes | Mapping[str, Any]) -> ResourceType:
     return resource_type
 
 
+@dataclass(frozen=True)
+class _Installed:
+    """The types of installed packages, and why files that were left out were."""
+
+    types: dict[str, ResourceType] = field(default_factory=dict)
+    ignored: list[str] = field(default_factory=list)
+
+
 @functools.cache
-def _installed() -> dict[str, ResourceType]:
-    found: dict[str, ResourceType] = {}
+def _installed() -> _Installed:
+    found = _Installed()
     for package in installed(TYPES).values():
         entries = importlib.resources.files(package).iterdir()
         for entry in sorted(entries, key=lambda entry: entry.name):
@@ -194,20 +202,29 @@ def _installed() -> dict[str, ResourceType]:
     return found
 
 
-def _add(found: dict[str, ResourceType], text: bytes, file: str) -> None:
+def _add(found: _Installed, text: bytes, file: str) -> None:
     """Add the type of a file. An invalid file must not block the others."""
     try:
         resource_type = load_type(text)
     except InvalidDocument as error:
-        LOG.error("%s is ignored: %s", file, error)
-        return
-    if found.setdefault(resource_type.name, resource_type) is not resource_type:
-        LOG.error("%s is ignored: a type named %s already exists", file, resource_type.name)
+        why = str(error)
+    else:
+        if found.types.setdefault(resource_type.name, resource_type) is resource_type:
+            return
+        why = f"a type named {resource_type.name} already exists."
+    LOG.error("%s is ignored: %s", file, why)
+    found.ignored.append(f"{file} is ignored: {why}")
 
 
 def installed_types() -> dict[str, ResourceType]:
     """Return the types of this package and of other installed packages, by name."""
-    return dict(_installed())
+    return dict(_installed().types)
+
+
+def ignored_types() -> list[str]:
+    """Return a sentence for each type file of an installed package that was left out: the file, why
+    it was, and what to do."""
+    return list(_installed().ignored)
 
 
 def check_properties(

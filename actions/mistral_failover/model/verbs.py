@@ -101,7 +101,8 @@ class VerbKind:
     asks: ClassVar[bool] = False
     """Whether its command shows the plan and asks before it starts."""
     pins: ClassVar[bool] = False
-    """Whether it says where the roles go even if the operator names no member."""
+    """Whether it says where the roles go even if the operator names no member. If so, no other
+    member takes a role when the one that is to have it goes down (``Order.pinned``)."""
 
     def __init__(self, name: str) -> None:
         self.name = name

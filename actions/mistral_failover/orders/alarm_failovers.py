@@ -231,7 +231,7 @@ def _in_service(derive: failover.Derive) -> failover.Derive:
     ago, and the goal is derived again whenever another one was given in between."""
 
     def checked(snapshot: GroupSnapshot) -> Goal:
-        if not snapshot.roles:
+        if not snapshot.in_service:
             raise ActionError(
                 "NOT_IN_SERVICE",
                 f"{snapshot.group.name} was taken out of service",

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from shlex import quote
 from types import MappingProxyType
@@ -25,6 +25,7 @@ from mistral_failover.model.goal import ATTACHMENT, Goal, goal_resources, render
 from mistral_failover.model.group import SHIPPED_CHAIN, Group
 from mistral_failover.model.ids import derived_id
 from mistral_failover.model.order import Order
+from mistral_failover.model.replacement import choose_member
 from mistral_failover.model.stages import Stage
 from mistral_failover.model.validation import did_you_mean
 from mistral_failover.orders.answers import Started
@@ -60,14 +61,7 @@ def next_goal(
 
     Raises NoEligibleMember, InvalidDocument, ActionError UNKNOWN_MEMBER, HOLDER_GONE.
     """
-    # A member that left the stack stays lost until nothing of the group is left on it. A member
-    # that is being replaced has left it only for a moment.
-    names = {member.name for member in members} | snapshot.occupied | snapshot.replacing.keys()
-    require_members(snapshot, names, "lost", order.lost or ())
-    require_members(snapshot, names, "recovered", order.recovered)
-    newly = _holder(snapshot) if order.lost is None else set(order.lost)
-    lost = ((snapshot.lost | newly) - set(order.recovered)) & names
-    replaced = {**_to_replace(snapshot, order, members, lost), **ordered}
+    lost, replaced = _lost_and_replaced(snapshot, order, members, ordered)
     roles = _assigned(snapshot, order, members, lost, replaced, ordered)
     if not ordered:
         _refuse_gone_holders(snapshot, order, members, roles)
@@ -81,6 +75,73 @@ def next_goal(
         return goal
     over = passed_over(snapshot.group, members, snapshot.roles, lost, roles)
     return replace(goal, passed_over=over)
+
+
+def next_goal_or_room(
+    snapshot: GroupSnapshot,
+    order: Order,
+    members: list[MemberFact],
+    ordered: Replaced = MappingProxyType({}),
+) -> Goal:
+    """As :func:`next_goal`; if no member can take a role, the goal that makes room for one
+    (``orders.vacant_roles``), where the group or the order wants that. Only an order may begin so:
+    what an engine chooses by itself within a failover replaces no further server."""
+    try:
+        return next_goal(snapshot, order, members, ordered)
+    except NoEligibleMember:
+        wanted = bool(ordered) or snapshot.group.members.when_no_standby == "replace"
+        lost, replaced = _lost_and_replaced(snapshot, order, members, ordered)
+        room = _room_goal(snapshot, members, lost, replaced) if wanted and not order.to else None
+        if room is None:
+            raise
+        return room
+
+
+def _lost_and_replaced(
+    snapshot: GroupSnapshot, order: Order, members: list[MemberFact], ordered: Replaced
+) -> tuple[frozenset[str], dict[str, Mapping[str, Any]]]:
+    """Return the lost members of the next goal, and the servers that it replaces. Raises
+    ActionError UNKNOWN_MEMBER, BAD_INPUT."""
+    # A member that left the stack stays lost until nothing of the group is left on it. A member
+    # that is being replaced has left it only for a moment.
+    names = {member.name for member in members} | snapshot.occupied | snapshot.replacing.keys()
+    require_members(snapshot, names, "lost", order.lost or ())
+    require_members(snapshot, names, "recovered", order.recovered)
+    newly = _holder(snapshot) if order.lost is None else set(order.lost)
+    lost = frozenset(((snapshot.lost | newly) - set(order.recovered)) & names)
+    return lost, {**_to_replace(snapshot, order, members, lost), **ordered}
+
+
+def _room_goal(
+    snapshot: GroupSnapshot,
+    members: Sequence[MemberFact],
+    lost: Set[str],
+    replaced: Mapping[str, Mapping[str, Any]],
+) -> Goal | None:
+    """Return the goal that makes room for the roles that no member can take; None if there is no
+    lost member to replace, or if a member that could not be checked may be able to take them.
+
+    ``replaced``: the servers that are to be replaced anyway, as of ``model.goal.render_goal``. If
+    none of them is a lost member's, one lost member is chosen, always the same for the same facts.
+    """
+    kept = {
+        role: holder
+        for role, holder in snapshot.roles.items()
+        if holder in {fact.name for fact in members} - lost - replaced.keys()
+    }
+    vacant = [role for role in snapshot.group.roles if role not in kept]
+    there = [fact for fact in members if fact.name in lost and fact.server_id is not None]
+    unseen = any(fact.unseen for fact in members if fact.name not in lost)
+    if not vacant or unseen:
+        return None
+    going = {name: wish for name, wish in replaced.items() if name not in kept.values()}
+    if not lost & going.keys():
+        if not there:
+            return None
+        chosen = choose_member(snapshot.group, there, lost, None).member
+        server = next(fact.server_id for fact in there if fact.name == chosen)
+        going[chosen] = {"server_id": server}
+    return render_goal(snapshot.group, kept, lost, replaced=going, vacant=vacant)
 
 
 def _refuse_gone_holders(
@@ -243,7 +304,7 @@ def goal_function(request: Request, order: Order, *, remember: bool = True) -> D
             seen.append(
                 read_members(request, snapshot, lost=lost, recovered=recovered, remember=remember)
             )
-        goal = next_goal(snapshot, order, seen[0])
+        goal = next_goal_or_room(snapshot, order, seen[0])
         refuse_unmovable_new_volumes(request, snapshot, goal)
         return goal
 

@@ -211,11 +211,18 @@ def _found(request: Request, tx: ProjectTransaction, selection: Selection) -> li
 
 
 def admit(
-    request: Request, group: str, incident_id: str, order: Order, because: str
+    request: Request,
+    group: str,
+    incident_id: str,
+    order: Order,
+    because: str,
+    *,
+    only_held: bool = False,
 ) -> StartedOrder:
     """Admit an alarm by an operator's ``order``, and start its failover. No rule of admission
     applies. An alarm whose group was unknown becomes one of ``group``. If the order names no lost
-    members, those that the alarm reports are lost.
+    members, those that the alarm reports are lost. With ``only_held`` an alarm whose hold ended in
+    another way is not admitted (NOT_ADMITTED).
 
     The first digits of the incident's id are enough. Raises UnknownGroup; ActionError UNKNOWN_ID if
     it is not an incident of the group, AMBIGUOUS_ID, NOT_AN_ALARM for an order, BAD_INPUT if it is
@@ -244,10 +251,18 @@ def admit(
                 f"lost: {start_command(group)} --lost MEMBER",
             )
         whole = with_lost(order, known)  # what cannot be started is not admitted
+        if only_held and known.decision not in (Decision.HELD, Decision.ADMITTED):
+            raise ActionError(
+                "NOT_ADMITTED",
+                f"alarm {identity} was not admitted: it is now {known.decision}",
+                f"To see the reason: failover show {identity}",
+            )
         # Record the whole order, because a sweep may have to start it.
         fact = replace(known.fact, refusal="")
         if known.decision == Decision.ADMITTED:
             incidents.replace_admitted(tx, identity, fact, whole)
+            sentence = f"ADMITTED again by {request.caller}: {because}"
+            tx.journal(state.id, sentence, kind=JournalKind.ADMITTED, incident_id=identity)
             return known, whole
         sentence = f"{known.sentence}; nevertheless admitted by {request.caller}: {because}"
         incidents.decide(tx, identity, Decision.ADMITTED, sentence, fact, whole)
@@ -275,8 +290,12 @@ def admit_held(request: Request, selection: Selection, because: str, limit: int)
     refused: list[RefusedAlarm] = []
     for each in waiting[:limit]:
         try:
-            admitted.append(admit(request, each.group, each.incident.id, BY_ALARM, because))
+            started = admit(
+                request, each.group, each.incident.id, BY_ALARM, because, only_held=True
+            )
+            admitted.append(started)
         except Exception as error:  # one group's error must not stop the others
+            # Also an alarm that was over, or dismissed, after it was selected.
             facts = request.caught(error, "admitting a held alarm")
             refused.append({"incident": each.incident.id, "group": each.group, "error": facts})
     left = max(0, len(waiting) - limit)
@@ -375,12 +394,16 @@ def _dismissed(request: Request, said: str, because: str, tx: ProjectTransaction
         return {"incident": identity, "sentence": known.sentence}
     sentence = _dismiss(request, tx, known, because)
     if sentence is None:
-        raise ActionError(
-            "NOT_HELD",
-            f"incident {identity} is {known.decision}; only HELD incidents can be dismissed",
-            "To list the held alarms: failover alarms.",
-        )
+        raise _not_held(known)
     return {"incident": identity, "sentence": sentence}
+
+
+def _not_held(known: Incident) -> ActionError:
+    return ActionError(
+        "NOT_HELD",
+        f"incident {known.id} is {known.decision} and not held: {known.sentence}",
+        "To list the held alarms: failover alarms.",
+    )
 
 
 def lost_fact(incident: Incident) -> list[str] | None:

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Choose another member in the middle of a failover, if the chosen one goes down before it has the
-volume.
+volume, or if Nova refuses it the volume.
 
 An attach to a server that can take nothing waits (TARGET_DOWN, a transient failure). Meanwhile this
 module gives the group a goal with the next eligible member. If the volume may still arrive at the
 dead target, or something of the role is there already, the target is declared lost: it is fenced
-before another member gets the volume. Everything is read from the state store, so the choice may be
-repeated, lost, or made by several processes at once.
+before another member gets the volume. A target that only refuses the volume lives: what it has of
+the role leaves it as in a planned move. Everything is read from the state store, so the choice may
+be repeated, lost, or made by several processes at once.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import cast
 
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.transport import Unguarded
-from mistral_failover.cloud.volumes import GONE
+from mistral_failover.cloud.volumes import GONE, REFUSED, STATE
 from mistral_failover.convergence.errors import ConvergenceError
 from mistral_failover.convergence.ports import Transaction
 from mistral_failover.convergence.records import (
@@ -106,7 +107,7 @@ def choose_other_target(request: Request, traversal_id: str) -> bool:
         return False
     if refusal is None:
         return request.engine.current(traversal_id).id != traversal_id
-    if refusal.final and found.down.evidence == GONE:
+    if refusal.final and found.down.evidence in (GONE, REFUSED):
         message = f"{found.down.error.get('message', found.down.why)}; {refusal.sentence}"
         request.engine.stop_waiting(found.down.ready, {**found.down.error, "message": message})
     else:
@@ -168,9 +169,9 @@ def _others(facts: Sequence[MemberFact], found: _TargetDownSituation) -> list[Me
     """Return the members' facts; those that this failover has tried can take nothing, but a new
     server of the target can."""
     down = found.down
-    tried = dict.fromkeys(found.passed_over, "it went down earlier in this failover")
+    tried = dict.fromkeys(found.passed_over, "it was passed over earlier in this failover")
     if down.server in {fact.server_id for fact in facts if fact.name == down.member}:
-        tried[down.member] = f"it went down: {down.why}"
+        tried[down.member] = f"it cannot take the volume: {down.why}"
     return [
         replace(fact, healthy=False, why_not=tried[fact.name]) if fact.name in tried else fact
         for fact in as_planned(facts)
@@ -204,7 +205,8 @@ def _situation(
     if not roles:
         return None
     free = {each.resource for each in mine if not each.held}
-    fenced = any(_is_there(snapshot.group, record, roles, free) for record in here)
+    lives = all(each.evidence in (REFUSED, STATE) for each in mine)
+    fenced = not lives and any(_is_there(snapshot.group, record, roles, free) for record in here)
     others = {role for role, holder in snapshot.roles.items() if holder == member} - roles
     earlier = list(_earlier_targets(tx, traversal))
     refusal = None

@@ -116,7 +116,7 @@ def goal_function(request: Request, wish: Order, *, remember: bool) -> Derive:
         # A failed member with resources of the group is fenced before these are removed.
         fenced = chosen.failed and (name in snapshot.roles.values() or name in snapshot.occupied)
         order = replace(wish, lost=(name,) if fenced else ())
-        goal = failover.next_goal(snapshot, order, members, {name: properties})
+        goal = failover.next_goal_or_room(snapshot, order, members, {name: properties})
         failover.refuse_unmovable_new_volumes(request, snapshot, goal)
         return goal
 

@@ -34,6 +34,7 @@ from mistral_failover.convergence.records import (
 )
 from mistral_failover.fault_points import reach
 from mistral_failover.model.stages import Stage, rank
+from mistral_failover.orders import vacant_roles
 from mistral_failover.orders.other_target import choose_other_target
 from mistral_failover.reports import status
 from mistral_failover.reports.documents import TraversalReport
@@ -86,9 +87,15 @@ class TraversalView:
         """Return the nodes of the stages up to ``stage`` that can be worked on, now or later."""
         return [row for row in self.rows if _ready(row) and row.stage <= rank(stage)]
 
+    @property
+    def made_room(self) -> bool:
+        """Whether everything is done, but nobody serves yet (``orders.vacant_roles``)."""
+        done = all(row.status == NodeStatus.DONE for row in self.rows)
+        return bool(self.rows) and done and self.traversal.status == TraversalStatus.IN_PROGRESS
+
     def settled(self, stage: Stage) -> bool:
         """Return whether nothing of the stages up to ``stage`` can be worked on, now or later."""
-        return self.superseded or not self.left(stage)
+        return self.superseded or not (self.left(stage) or self.made_room)
 
     def waiting(self) -> list[NodeProgress]:
         """Return the nodes that wait for their next try."""
@@ -259,7 +266,11 @@ class _Loop:
             view = look.view
             if workers.stopping:
                 return None
-            if look.last:
+            if view.made_room:
+                if vacant_roles.fill(worker.request, view.traversal.id):
+                    continue
+                pause = POLL_LONGEST  # each look asks the cloud
+            elif look.last:
                 return look
             failures = {(row.node, row.next_try) for row in view.waiting()} - tried
             tried |= failures

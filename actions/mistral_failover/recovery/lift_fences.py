@@ -36,10 +36,10 @@ _last: WeakKeyDictionary[Database, str] = WeakKeyDictionary()
 """The host that was looked at last."""
 
 
-def lift_fences(request: Request, *, at_once: bool = False) -> None:
-    """Lift what is safe, if it is due or ``at_once``. A failure is logged, and tried again."""
+def lift_fences(request: Request) -> None:
+    """Lift what is safe, if it is due. A failure is logged, and tried again."""
     database, began = request.runtime.database, time.monotonic()
-    if not at_once and began - _looked.get(database, float("-inf")) < EVERY:
+    if began - _looked.get(database, float("-inf")) < EVERY:
         return
     settings = request.runtime.settings
     if not settings.fence_devices_file:

@@ -30,7 +30,7 @@ from mistral_failover.groups.agent_health import commands_of, lacking, sends_com
 from mistral_failover.groups.project_view import REMEMBERED, ProjectView
 from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.model.errors import InvalidDocument
-from mistral_failover.model.goal import ALARM, goal_resources
+from mistral_failover.model.goal import ALARM, goal_resources, vacant_roles
 from mistral_failover.model.group import Group
 from mistral_failover.model.observation import (
     Observation,
@@ -70,7 +70,8 @@ REPAIR_AGAIN = 300.0
 
 @dataclass(frozen=True)
 class _RestingGroup:
-    """A group at rest. ``reached``: its goal is. ``wanted``: the names of its goal's resources."""
+    """A group at rest. ``reached``: its goal is. ``wanted``: the names of its goal's resources;
+    ``vacant``: the roles for which it makes room."""
 
     state: GroupState
     group: Group
@@ -82,6 +83,7 @@ class _RestingGroup:
     wanted: frozenset[str]
     in_maintenance: frozenset[str]
     before: observations.StoredObservation | None
+    vacant: tuple[str, ...] = ()
 
     @property
     def memory(self) -> ObservationMemory:
@@ -189,6 +191,7 @@ def _facts(
         frozenset(each.name for each in goal_resources(goal)),
         frozenset(busy),
         observations.of_group(tx, group_id),
+        vacant_roles(goal),
     )
 
 
@@ -256,7 +259,7 @@ def _look(
 ) -> Observation:
     members = [_member(view, facts, each) for each in facts.members.values()]
     unguarded = [] if alarms is None else _unguarded(view, facts, alarms)
-    return judged(facts.roles, members, list(_resources(view, facts)), unguarded)
+    return judged(facts.roles, members, list(_resources(view, facts)), unguarded, facts.vacant)
 
 
 def _alarms(view: ProjectView, facts: _RestingGroup) -> Sequence[WatchingAlarm] | None:

@@ -395,7 +395,7 @@ def _out_of_service(request: Request, incident: incidents.Incident) -> str | Non
         if found.order is not None or state is None:
             return None
         snapshot = group_snapshot_in(request, tx, state)
-        return None if snapshot.roles else f"{state.name} has been taken out of service"
+        return None if snapshot.in_service else f"{state.name} has been taken out of service"
 
     return _held_back(request, incident, why, AdmissionRule.NOT_IN_SERVICE)
 

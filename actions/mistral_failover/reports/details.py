@@ -32,9 +32,9 @@ from mistral_failover.reports.durations import critical_path, stage_of, stages
 from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import find_by_short_id
 from mistral_failover.store import details, groups, incidents, plans, views
-from mistral_failover.store.details import LedgerRow, Match, MetLock, TraversalBrief
+from mistral_failover.store.details import LedgerRow, Match, TraversalBrief
 from mistral_failover.store.transaction import ProjectTransaction
-from mistral_failover.store.views import ChainRow, TraversalStep
+from mistral_failover.store.views import ChainRow, DeferredRow
 
 SENTENCES = 500
 """Maximum entries of a traversal's journal; the latest are shown."""
@@ -110,15 +110,13 @@ def _in_words(row: LedgerRow) -> str:
 def _incident(request: Request, tx: ProjectTransaction, match: Match) -> _Found:
     incident = incidents.get(tx, match.id)
     assert incident is not None  # it was found in this transaction
-    traversals = (
-        details.traversals_of(tx, match.group_id, incident_id=match.id)
-        if match.group_id is not None
-        else []
-    )
-    first = incident.traversal_id
-    if first is not None and first not in [each["id"] for each in traversals]:
-        counted = views.traversal(tx, first)  # it is counted on another incident
-        traversals += [_brief(counted)] if counted else []
+    traversals: list[TraversalBrief] = []
+    if match.group_id is not None:
+        traversals += details.traversals_of(tx, match.group_id, incident_id=match.id)
+        first = incident.traversal_id
+        if first is not None and first not in [each["id"] for each in traversals]:
+            # It is counted on another incident.
+            traversals += details.traversals_of(tx, match.group_id, traversal_id=first)
     operations = _operations_of(tx, [each["id"] for each in traversals])
     children = _children(request, tx, match.id)
     waits = incident.decision == Decision.HELD or any(child["turn"] for child in children)
@@ -177,7 +175,7 @@ def _traversal(request: Request, tx: ProjectTransaction, match: Match) -> _Found
     goal = tx.goal(found["group_id"], found["goal_version"])
     begun = incidents.get(tx, found["incident_id"] or "")
     history = views.history(tx, found["group_id"], limit=SENTENCES, traversal_id=match.id)
-    met = _deferrals(details.deferrals(tx, match.id), operations)
+    met = _deferrals(views.deferred(tx, [match.id], waiting=False), operations)
     waited = [row["seconds"] for row in met if row["seconds"] is not None]
     graph = views.graph(tx, match.id)
     held = views.chain(tx, match.id) if ended is None else None
@@ -345,7 +343,7 @@ def _operation_row(
     }
 
 
-def _deferrals(met: Iterable[MetLock], operations: Iterable[LedgerRow]) -> list[Deferral]:
+def _deferrals(met: Iterable[DeferredRow], operations: Iterable[LedgerRow]) -> list[Deferral]:
     """Add to each row how long the operation waited: until the next operation on the resource
     began, None if there is none."""
     begun: dict[str, list[float]] = {}
@@ -363,15 +361,3 @@ def _deferrals(met: Iterable[MetLock], operations: Iterable[LedgerRow]) -> list[
             }
         )
     return rows
-
-
-def _brief(traversal: TraversalStep) -> TraversalBrief:
-    return {
-        "id": traversal["id"],
-        "status": traversal["status"],
-        "reason": traversal["reason"],
-        "cause": traversal["cause"],
-        "started_at": traversal["started_at"],
-        "ended_at": traversal["ended_at"],
-        "goal": traversal["goal_version"],
-    }

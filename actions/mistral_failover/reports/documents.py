@@ -5,7 +5,7 @@ show. Times are in seconds by the database's clock."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NotRequired, TypedDict
 
 from mistral_failover.convergence.records import OperationStatus
@@ -144,7 +144,7 @@ class DeferredStep(TypedDict):
     """A step that waits for the owner of a lock."""
 
     node: str
-    resource: str | None
+    resource: str
     deferred_to: str
     deferred_at: float
 
@@ -162,10 +162,10 @@ class ReadyStep(TypedDict):
 class Work(TypedDict):
     """What a group does and waits for."""
 
-    under_way: Sequence[OperationUnderWay]
-    waiting: Sequence[WaitingStep]
-    deferred: Sequence[DeferredStep]
-    ready: Sequence[ReadyStep]
+    under_way: list[OperationUnderWay]
+    waiting: list[WaitingStep]
+    deferred: list[DeferredStep]
+    ready: list[ReadyStep]
 
 
 class GroupReport(Work):

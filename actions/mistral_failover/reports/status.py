@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from shlex import quote
 from typing import Any
 
@@ -34,6 +33,7 @@ from mistral_failover.model.observation import (
     Presence,
     keeps_from_roles,
     service_state,
+    unheld,
 )
 from mistral_failover.model.operation_words import operation_words
 from mistral_failover.model.rungs import rung_kind
@@ -47,19 +47,15 @@ from mistral_failover.orders.switchover import Ending
 from mistral_failover.reports.documents import (
     ChainState,
     Confirmation,
-    DeferredStep,
     GroupOverview,
     InForce,
-    OperationUnderWay,
     ProjectReport,
-    ReadyStep,
     ReportedIncident,
     ResourceOfGroup,
     ServiceState,
     StatusReport,
     TraversalReport,
     VolumeHolder,
-    WaitingStep,
     Work,
 )
 from mistral_failover.runtime import rights
@@ -79,7 +75,6 @@ ASK = 3.0
 """Seconds that all agents together may take to answer."""
 _INCIDENTS_SHOWN = 10
 _BUSY = frozenset({"IN_PROGRESS", "BLOCKED"})
-_IDLE: Work = {"under_way": [], "waiting": [], "deferred": [], "ready": []}
 _LOOK = 0.1  # seconds between two looks for a new row
 _WORDS = 500  # characters of a workflow's own text in a sentence
 
@@ -174,7 +169,7 @@ def project(request: Request, *, after: str | None = None) -> ProjectReport:
         return {
             "groups": groups.names(tx),
             "total": total,
-            "overview": [_group_row(row, work.get(row["id"], _IDLE), now) for row in rows],
+            "overview": [_group_row(row, work.get(row["id"]) or _idle(), now) for row in rows],
             "now": now,
         }
 
@@ -398,22 +393,8 @@ def _ended(request: Request, execution: str) -> tuple[str, str | None, str] | No
     return found.state, failure.task if failure else None, masked(words)[:_WORDS]
 
 
-@dataclass
-class _Lists:
-    """The lists of a :class:`Work` while they are filled."""
-
-    under_way: list[OperationUnderWay] = field(default_factory=list)
-    waiting: list[WaitingStep] = field(default_factory=list)
-    deferred: list[DeferredStep] = field(default_factory=list)
-    ready: list[ReadyStep] = field(default_factory=list)
-
-    def document(self) -> Work:
-        return {
-            "under_way": self.under_way,
-            "waiting": self.waiting,
-            "deferred": self.deferred,
-            "ready": self.ready,
-        }
+def _idle() -> Work:
+    return {"under_way": [], "waiting": [], "deferred": [], "ready": []}
 
 
 def _work(
@@ -422,12 +403,12 @@ def _work(
     """Return by group id what these groups do and wait for now."""
     definitions = {state.id: group for state, group in groups.items()}
     group_of = {state.current_traversal: state.id for state in groups if state.current_traversal}
-    found = {identity: _Lists() for identity in definitions}
+    found = {identity: _idle() for identity in definitions}
     for row in views.running_operations(tx, list(definitions)):
         of_type = definitions[row["group_id"]].types.get(row["type"])
         spec = of_type.operations.get(row["verb"]) if of_type else None
         alive = row["status"] == OperationStatus.STARTED  # else the wait is that of its last try
-        found[row["group_id"]].under_way.append(
+        found[row["group_id"]]["under_way"].append(
             {
                 "key": row["key"],
                 "resource_id": row["resource_id"],
@@ -448,7 +429,7 @@ def _work(
     for waits in views.waiting(tx, list(group_of)):
         identity = group_of[waits["traversal_id"]]
         of_type, verb = definitions[identity].types.get(waits["type"]), _verb(waits["verb"])
-        found[identity].waiting.append(
+        found[identity]["waiting"].append(
             {
                 "resource": waits["resource"],
                 "member": waits["member"],
@@ -461,7 +442,7 @@ def _work(
             }
         )
     for defers in views.deferred(tx, list(group_of)):
-        found[group_of[defers["traversal_id"]]].deferred.append(
+        found[group_of[defers["traversal_id"]]]["deferred"].append(
             {
                 "node": defers["node"],
                 "resource": defers["resource"],
@@ -472,7 +453,7 @@ def _work(
     for may in views.ready(tx, list(group_of)):
         identity = group_of[may["traversal_id"]]
         of_type = definitions[identity].types.get(may["type"])
-        found[identity].ready.append(
+        found[identity]["ready"].append(
             {
                 "node": may["node"],
                 "resource": may["resource"],
@@ -480,7 +461,7 @@ def _work(
                 "services": list(of_type.services) if of_type else [],
             }
         )
-    return {identity: each.document() for identity, each in found.items()}
+    return found
 
 
 def _verb(action: str) -> Verb:
@@ -534,7 +515,7 @@ def _service(
         traversal["ended_at"] if traversal else None,
         snapshot.reached,
         max((made[each.id] for each in serving if each.id in made and _exists(each)), default=None),
-        _missing(serving, snapshot.lost),
+        (*unheld(snapshot.vacant), *_missing(serving, snapshot.lost)),
     )
     kept = observations.of_group(tx, snapshot.state.id)
     found = (

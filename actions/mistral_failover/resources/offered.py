@@ -7,8 +7,9 @@ too late, so a group file, the doctor and the server's start are checked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from mistral_failover.cloud.clients import COMPLETED_ATTACHMENT, Cloud
 from mistral_failover.cloud.fields import Feature, microversion
@@ -19,6 +20,18 @@ from mistral_failover.model.rungs import RungKind, rung_kind, rung_kinds
 from mistral_failover.resources.fence.rung import FenceRung
 
 _VOLUMES = (COMPLETED_ATTACHMENT,)
+_ONE = {"limit": "1"}
+_LISTINGS: Mapping[str, Callable[[Cloud], Any]] = {
+    "Heat": lambda cloud: list(cloud.heat.stacks.list(limit=1)),
+    "Nova": lambda cloud: cloud.read("Nova", "/servers", params=_ONE),
+    "Cinder": lambda cloud: cloud.volumes.volumes.list(limit=1, detailed=False),
+    "Neutron": lambda cloud: cloud.read("Neutron", "/v2.0/ports", params=_ONE),
+    "Octavia": lambda cloud: cloud.read("Octavia", "/v2/lbaas/pools", params=_ONE),
+    "Designate": lambda cloud: cloud.read("Designate", "/v2/zones", params=_ONE),
+    "Aodh": lambda cloud: cloud.read("Aodh", "/v2/alarms", params=_ONE),
+}
+_ALWAYS = ("Heat", "Nova", "Cinder")
+"""The services that every failover needs."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +52,22 @@ class Unmet:
     path: str
     sentence: str
     remedy: str
+
+
+def services_of(definitions: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the services that failovers of groups ask. ``definitions``: as they are stored."""
+    used = {
+        service
+        for definition in definitions
+        for type_ in definition["types"]
+        for service in type_.get("services", ())
+    }
+    return [name for name in _LISTINGS if name in {*_ALWAYS, *used}]
+
+
+def ask(cloud: Cloud, service: str) -> None:
+    """Ask a service for one of its things. Raises `CloudError` if it does not show them."""
+    _LISTINGS[service](cloud)
 
 
 def needs_of(group: Group) -> Iterator[Need]:

@@ -128,7 +128,7 @@ def detach_volume(context: OperationContext, operation: OperationDocument) -> di
         return _detach(context, operation)
     except (ActionError, CloudError):
         volume_id = operation["resource"]["physical_id"]
-        if volume_id is None or volumes.exists(context.cloud, volume_id):
+        if volume_id is None or not volumes.is_gone(context.cloud, volume_id):
             raise
     return {}
 

@@ -6,7 +6,7 @@ The action ``failover.doctor`` finds the problems of each group once the server 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -21,17 +21,16 @@ from mistral_failover import private_files
 from mistral_failover.agent.broker import ERRORS, Broker, forget
 from mistral_failover.agent.channel.interface import ChannelContext, ChannelError, channel_for
 from mistral_failover.agent.channel.links import BrokerUnavailable
-from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.doctor.rights import ROLE, lacking, listed
 from mistral_failover.embedded import access
 from mistral_failover.errors import CodedError
 from mistral_failover.resources.fence import devices
-from mistral_failover.resources.offered import all_needs, unmet
+from mistral_failover.resources.offered import all_needs, ask, services_of, unmet
 from mistral_failover.server import addresses, credential, secret, state_dir, tls
 from mistral_failover.server.options import Options
-from mistral_failover.store import schema
+from mistral_failover.store import groups, schema
 from mistral_failover.store.database import Database
 
 SKEW = 5.0
@@ -122,9 +121,8 @@ def _certificate(options: Options) -> Iterator[StartProblem]:
 
 def _database(options: Options) -> Iterator[StartProblem]:
     try:
-        url = sa.engine.make_url(options.database)
-        if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
-            return  # it will be created
+        if not _is_there(options):
+            return
         with ExitStack() as stack:
             database = Database(options.database)
             stack.callback(database.close)
@@ -193,9 +191,9 @@ def _cloud(options: Options) -> Iterator[StartProblem]:
             f"{name} holds the password of {found.user}, which gives all rights of that user",
             f"openstack application credential create failover --role {ROLE}",
         )
-    for read in _READS:
+    for service in services_of(_definitions(options)):
         try:
-            read(cloud)
+            ask(cloud, service)
         except CloudError as error:
             yield _grave(error)
     for lack in unmet(cloud, all_needs()):
@@ -215,12 +213,27 @@ def _clouds_file() -> Iterator[StartProblem]:
             yield StartProblem(False, "CLOUDS_FILE_OPEN", error.message, error.remedy)
 
 
-_READS: tuple[Callable[[Cloud], Any], ...] = (
-    lambda cloud: next(iter(cloud.heat.stacks.list(limit=1)), None),
-    lambda cloud: cloud.read("Nova", "/servers", params={"limit": 1}),
-    lambda cloud: cloud.volumes.volumes.list(limit=1, detailed=False),
-)
-"""One of each service that every failover needs."""
+def _definitions(options: Options) -> list[Mapping[str, Any]]:
+    """Return the definitions of the groups in the state store; none if it cannot be read, which is
+    another finding."""
+    try:
+        if not _is_there(options):
+            return []
+        with ExitStack() as stack:
+            database = Database(options.database)
+            stack.callback(database.close)
+            there, needed = schema.revisions(database)
+            if there != needed:
+                return []
+            return database.reading(groups.used_definitions)
+    except (CodedError, sa.exc.SQLAlchemyError, ImportError, OSError):
+        return []
+
+
+def _is_there(options: Options) -> bool:
+    """Return whether the state store may be there: one in a file is created with the server."""
+    url = sa.engine.make_url(options.database)
+    return url.get_backend_name() != "sqlite" or Path(url.database or "").exists()
 
 
 def _channel(options: Options) -> Iterator[StartProblem]:

@@ -24,6 +24,7 @@ LOG = logging.getLogger(__name__)
 _FILE = "project.json"
 _SECRET = ("password", "secret", "token", "passcode")
 _PAUSE = 2.0
+_CALL = 10.0  # seconds of one call
 
 
 @dataclass(frozen=True)
@@ -37,12 +38,11 @@ class Credential:
     application: bool
 
 
-def cloud_of(name: str, limit: float = 10.0) -> tuple[Cloud, Credential]:
-    """Return the cloud of an entry, and what Keystone reports about the credential. ``limit``:
-    seconds of one call. Raises CloudError; CREDENTIAL_REFUSED if Keystone does not (or no longer)
-    know it."""
-    settings = Settings(cloud=name, http_timeout=limit)
-    session = session_for(None, guard=Unguarded(limit), settings=settings)
+def cloud_of(name: str) -> tuple[Cloud, Credential]:
+    """Return the cloud of an entry, and what Keystone reports about the credential. Raises
+    CloudError; CREDENTIAL_REFUSED if Keystone does not (or no longer) know it."""
+    settings = Settings(cloud=name, http_timeout=_CALL)
+    session = session_for(None, guard=Unguarded(_CALL), settings=settings)
     auth: Any = session.auth
     try:
         with translated("authenticate", "Keystone"):

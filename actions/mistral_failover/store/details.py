@@ -19,22 +19,30 @@ from mistral_failover.store.tables import (
     groups,
     incidents,
     journal,
-    nodes,
     operations,
     plans,
     resources,
     traversals,
 )
-from mistral_failover.store.views import OperationRow
 
+TRAVERSALS = 20
+"""Maximum traversals of an incident or a goal; the latest are shown."""
 LOCKS_BROKEN = (JournalKind.STEAL, JournalKind.BROKEN)
 """The kinds of journal entries about a lock that was taken from its owner."""
 
 
-class LedgerRow(OperationRow):
-    """An operation, and who carries it out for what. ``resource``, ``type``, ``member``: of its
-    resource."""
+class LedgerRow(TypedDict):
+    """An operation, and who carries it out for what. ``result``: None while there is none.
+    ``resource``, ``type``, ``member``: of its resource."""
 
+    key: str
+    resource_id: str
+    verb: Verb
+    status: OperationStatus
+    attempts: int
+    result: Mapping[str, Any] | None
+    started_at: float
+    ended_at: float | None
     traversal_id: str
     goal_version: str
     owner: str
@@ -42,16 +50,6 @@ class LedgerRow(OperationRow):
     resource: str
     type: str
     member: str | None
-
-
-class MetLock(TypedDict):
-    """A lock that a node met when it was ready, the last one that it met."""
-
-    node: str
-    resource_id: str
-    resource: str
-    deferred_to: str
-    deferred_at: float
 
 
 class TraversalBrief(TypedDict):
@@ -150,32 +148,16 @@ def errors_of_making(tx: ProjectSession, resource_id: str) -> list[Mapping[str, 
     ]
 
 
-def deferrals(tx: ProjectSession, traversal_id: str) -> list[MetLock]:
-    """Return the nodes of a traversal that found a lock when they were ready."""
-    query = (
-        sa.select(
-            nodes.c.node,
-            nodes.c.resource_id,
-            resources.c.name.label("resource"),
-            nodes.c.deferred_to,
-            nodes.c.deferred_at,
-        )
-        .join(resources, resources.c.id == nodes.c.resource_id)
-        .where(nodes.c.traversal_id == traversal_id, nodes.c.deferred_to.is_not(None))
-        .order_by(nodes.c.deferred_at, nodes.c.node)
-    )
-    return tx.rows(MetLock, query)
-
-
 def traversals_of(
     tx: ProjectSession,
     group_id: str,
     *,
     incident_id: str | None = None,
     goal_version: str | None = None,
-    limit: int = 20,
+    traversal_id: str | None = None,
 ) -> list[TraversalBrief]:
-    """Return the traversals of a group that an incident caused, or to a goal, the oldest first."""
+    """Return the latest traversals of a group that an incident caused, or to a goal, or the one
+    with an id, the oldest first."""
     query = sa.select(
         traversals.c.id,
         traversals.c.goal_version.label("goal"),
@@ -189,7 +171,10 @@ def traversals_of(
         query = query.where(traversals.c.incident_id == incident_id)
     if goal_version is not None:
         query = query.where(traversals.c.goal_version == goal_version)
-    return tx.rows(TraversalBrief, query.order_by(traversals.c.number.desc()).limit(limit))[::-1]
+    if traversal_id is not None:
+        query = query.where(traversals.c.id == traversal_id)
+    query = query.order_by(traversals.c.number.desc()).limit(TRAVERSALS)
+    return tx.rows(TraversalBrief, query)[::-1]
 
 
 def locks(

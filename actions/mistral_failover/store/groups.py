@@ -164,6 +164,13 @@ def states(tx: Session) -> list[GroupState]:
     return [GroupState(*row) for row in tx.connection.execute(_STATES)]
 
 
+def used_definitions(tx: Session) -> list[Mapping[str, Any]]:
+    """Return the definitions that every group works by, as for `states`: what is defined, what is
+    in force, and that of its current traversal."""
+    query = sa.select(definitions.c.document).join(groups, groups.c.id == definitions.c.group_id)
+    return list(tx.connection.execute(query.where(_USED)).scalars())
+
+
 def of_traversal(tx: Session, traversal_id: str) -> GroupState | None:
     """Return the group of a traversal. It is read without a lock."""
     row = tx.connection.execute(_OF_TRAVERSAL, {"traversal_id": traversal_id}).one_or_none()

@@ -14,7 +14,7 @@ from mistral_failover.model.decisions import AdmissionRule, Decision
 from mistral_failover.model.order import Order
 from mistral_failover.store import groups as known_groups
 from mistral_failover.store.session import ProjectSession
-from mistral_failover.store.tables import groups, incidents
+from mistral_failover.store.tables import groups, incidents, traversals
 
 OPERATOR = "operator"
 """The source of incidents that an operator started."""
@@ -110,6 +110,25 @@ _SUPERSEDED = (
 """Whether a later report exists in an incident's series."""
 
 
+_ANOTHER_GOAL_SINCE = (
+    sa.exists()
+    .where(
+        groups.c.id == incidents.c.group_id,
+        traversals.c.id == groups.c.current_traversal,
+        traversals.c.started_at > incidents.c.decided_at,
+        sa.or_(
+            traversals.c.incident_id.is_(None),
+            sa.and_(
+                traversals.c.incident_id != incidents.c.id,
+                traversals.c.incident_id != sa.func.coalesce(incidents.c.duplicate_of, ""),
+            ),
+        ),
+    )
+    .correlate(incidents)
+)
+"""Whether an incident's group got a goal after the decision on it, and not because of it."""
+
+
 def get(tx: ProjectSession, incident_id: str) -> Incident | None:
     """Return an incident."""
     row = tx.connection.execute(
@@ -168,15 +187,23 @@ class Counted:
 
 
 def count_repeat(
-    tx: ProjectSession, incident_id: str, times: int = 1, *, final: bool = False
+    tx: ProjectSession,
+    incident_id: str,
+    times: int = 1,
+    *,
+    final: bool = False,
+    level: bool = False,
 ) -> Counted | None:
     """Count repeats of an incident that needs no judgement: its decision is final, or it is an
-    admitted alarm whose traversal has not begun; only of the former kind if ``final``. This locks
-    only the incident's row. Return None and change nothing if there is no such incident."""
+    admitted alarm whose traversal has not begun; only of the former kind if ``final``. If the alarm
+    is a ``level``, only while its group has got no other goal since: later it may be about another
+    failure. This locks only the incident's row. Return None and change nothing if there is no such
+    incident."""
     counts = _DECIDED_FOR_GOOD if final else sa.or_(_DECIDED_FOR_GOOD, _ABOUT_TO_BEGIN)
+    here = [incidents.c.id == incident_id, incidents.c.project_id == tx.project_id, counts]
     counted = tx.changed(
         incidents.update()
-        .where(incidents.c.id == incident_id, incidents.c.project_id == tx.project_id, counts)
+        .where(*here, *([sa.not_(_ANOTHER_GOAL_SINCE)] if level else []))
         .values(duplicates=incidents.c.duplicates + times, last_at=tx.clock())
     )
     if not counted:
@@ -380,6 +407,19 @@ def latest_of_series(tx: ProjectSession, group_id: str, series: str) -> Incident
     )
     row = tx.connection.execute(query).one_or_none()
     return _incident(row._mapping) if row else None
+
+
+def held_of_series(tx: ProjectSession, series: str) -> list[Incident]:
+    """Return the project's held incidents of a series, and the held children of its host events."""
+    events = sa.select(_other.c.id).where(
+        _other.c.project_id == tx.project_id, _other.c.series == series
+    )
+    query = sa.select(incidents).where(
+        incidents.c.project_id == tx.project_id,
+        incidents.c.decision == Decision.HELD,
+        sa.or_(incidents.c.series == series, incidents.c.parent.in_(events)),
+    )
+    return [_incident(row._mapping) for row in tx.connection.execute(query)]
 
 
 def failing_since(tx: ProjectSession, since: float, rules: Collection[AdmissionRule]) -> set[str]:

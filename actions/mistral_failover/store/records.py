@@ -331,10 +331,6 @@ class Records(Session):
             born = {"created_at": now, "number": self.number()}
             self.connection.execute(resources.insert(), [row | born for row in rows])
 
-    def insert_record(self, record: Record, now: float) -> None:
-        """Insert a new record with the creation time ``now``."""
-        self.insert_records((record,), now)
-
 
 def _status(outcome: Outcome) -> OperationStatus:
     """Return what a failure leaves in the ledger."""

@@ -11,7 +11,14 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from mistral_failover.convergence.records import END, JournalKind, Node, NodeStatus, Ready
+from mistral_failover.convergence.records import (
+    END,
+    JournalKind,
+    Node,
+    NodeStatus,
+    Ready,
+    TraversalStatus,
+)
 from mistral_failover.model.decisions import AdmissionRule, Decision
 from mistral_failover.model.goal import FENCE_PREFIX
 from mistral_failover.store.incidents import OPERATOR
@@ -165,7 +172,8 @@ def chain_waits(
     tx: ProjectSession, group_id: str | None, quiet: float, *, asked_for: bool = False
 ) -> list[ChainWait]:
     """Return the traversals in which every ready node waits for the chain to open the next stage,
-    without a journal entry for ``quiet`` seconds. ``asked_for``: as in :func:`stalled`."""
+    or that have made room for a member, without a journal entry for ``quiet`` seconds.
+    ``asked_for``: as in :func:`stalled`."""
     query = _chain_waits(tx.clock(), group_id is not None, asked_for)
     here = _here(tx, group_id) | {"quiet": quiet}
     return [ChainWait(*row) for row in tx.connection.execute(query, here)]
@@ -190,9 +198,23 @@ def _chain_waits(now: sa.ColumnElement[float], of_group: bool, asked_for: bool) 
         .join(groups, groups.c.current_traversal == traversals.c.id)
         .where(
             _MINE,
-            traversals.c.through.is_not(None),
-            sa.exists().where(*waiting, nodes.c.stage > traversals.c.through),
-            sa.not_(sa.exists().where(*waiting, nodes.c.stage <= traversals.c.through)),
+            sa.or_(
+                sa.and_(
+                    traversals.c.through.is_not(None),
+                    sa.exists().where(*waiting, nodes.c.stage > traversals.c.through),
+                    sa.not_(sa.exists().where(*waiting, nodes.c.stage <= traversals.c.through)),
+                ),
+                sa.and_(  # all is done, but the goal is not reached: it has made room
+                    traversals.c.status == TraversalStatus.IN_PROGRESS,
+                    sa.not_(
+                        sa.exists().where(
+                            nodes.c.traversal_id == traversals.c.id,
+                            nodes.c.node != END,
+                            nodes.c.status != NodeStatus.DONE,
+                        )
+                    ),
+                ),
+            ),
             sa.not_(
                 sa.exists().where(
                     journal.c.group_id == groups.c.id,

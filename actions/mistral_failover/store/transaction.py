@@ -42,6 +42,8 @@ from mistral_failover.store.tables import (
     traversals,
 )
 
+_CHUNK = 500  # SQLite accepts only some thousand parameters
+
 # Building a statement takes longer than running it, so the statements of every check are built
 # once.
 _GROUP = sa.select(
@@ -209,7 +211,7 @@ class SqlTransaction(Records, SyncPoints):
         self.execute(opening.values(through=through))
 
     def swap_traversal(
-        self, group_id: str, expected: str | None, new: str, definition: str
+        self, group_id: str, expected: str | None, new: str, definition_version: str
     ) -> bool:
         return self.changed(
             groups.update()
@@ -217,7 +219,7 @@ class SqlTransaction(Records, SyncPoints):
                 groups.c.id == group_id,
                 groups.c.current_traversal.is_not_distinct_from(expected),
             )
-            .values(current_traversal=new, definition_version=definition)
+            .values(current_traversal=new, definition_version=definition_version)
         )
 
     def open_traversal(self, traversal: Traversal, plan: TraversalPlan) -> None:
@@ -316,11 +318,11 @@ class SqlTransaction(Records, SyncPoints):
             seconds = before[-1] - before.started_at
             count_time(self, before.group_id, "traversal_seconds", (outcome,), seconds)
 
-    def set_last_complete(self, group_id: str, goal_version: str, definition: str) -> None:
+    def set_last_complete(self, group_id: str, goal_version: str, definition_version: str) -> None:
         self.execute(
             groups.update()
             .where(groups.c.id == group_id)
-            .values(last_complete_goal=goal_version, in_force=definition)
+            .values(last_complete_goal=goal_version, in_force=definition_version)
         )
 
     def reached_goals(self, group_id: str) -> Sequence[str]:
@@ -386,6 +388,6 @@ def _traversal(row: Sequence[Any]) -> Traversal:
     return Traversal(*values)
 
 
-def _chunks(items: Sequence[str], size: int = 500) -> Iterable[Sequence[str]]:
-    """Split the items: SQLite accepts only some thousand parameters."""
-    return (items[i : i + size] for i in range(0, len(items), size))
+def _chunks(items: Sequence[str]) -> Iterable[Sequence[str]]:
+    """Split the items."""
+    return (items[i : i + _CHUNK] for i in range(0, len(items), _CHUNK))

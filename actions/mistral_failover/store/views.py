@@ -100,19 +100,6 @@ class RunningOperation(TypedDict):
     type: str
 
 
-class OperationRow(TypedDict):
-    """An operation of a traversal. ``result``: None while there is none."""
-
-    key: str
-    resource_id: str
-    verb: Verb
-    status: OperationStatus
-    attempts: int
-    result: Mapping[str, Any] | None
-    started_at: float
-    ended_at: float | None
-
-
 class LedgerEntry(TypedDict):
     """The ledger's entry of an operation. ``intent``: what was recorded before its call."""
 
@@ -126,13 +113,15 @@ class LedgerEntry(TypedDict):
 
 
 class DeferredRow(TypedDict):
-    """A node that found its resource locked by the owner ``deferred_to``."""
+    """A node that found its resource locked by the owner ``deferred_to``, the last one that it
+    met."""
 
     traversal_id: str
     node: str
+    resource_id: str
+    resource: str
     deferred_to: str
     deferred_at: float
-    resource: str | None
 
 
 class WaitingRow(TypedDict):
@@ -301,6 +290,15 @@ def count_journal_entries(
     return int(tx.connection.execute(query).scalar_one())
 
 
+def last_of_kind(tx: ProjectSession, traversal_id: str, kind: JournalKind) -> float | None:
+    """Return when the journal got its last entry of this kind about a traversal; None: it has
+    none."""
+    query = sa.select(sa.func.max(journal.c.at)).where(
+        journal.c.traversal_id == traversal_id, journal.c.kind == kind
+    )
+    return tx.connection.execute(query).scalar_one_or_none()
+
+
 def ended_at(tx: ProjectSession, traversal_id: str) -> float | None:
     """Return when a traversal ended; None: it has not."""
     query = sa.select(traversals.c.ended_at).where(traversals.c.id == traversal_id)
@@ -326,48 +324,32 @@ def last_ended(tx: ProjectSession, group_id: str, type_name: str) -> float | Non
     return ended
 
 
-def operations_of(tx: ProjectSession, traversal_id: str) -> list[OperationRow]:
-    """Return every operation of a traversal, in the order of their start."""
-    query = (
-        sa.select(
-            operations.c.key,
-            operations.c.resource_id,
-            operations.c.verb,
-            operations.c.status,
-            operations.c.attempts,
-            operations.c.result,
-            operations.c.started_at,
-            operations.c.ended_at,
-        )
-        .where(operations.c.traversal_id == traversal_id)
-        .order_by(operations.c.started_at, operations.c.token, operations.c.key)
-    )
-    return tx.rows(OperationRow, query)
-
-
 def operation(tx: ProjectSession, key: str) -> LedgerEntry | None:
     """Return the ledger's entry of one operation."""
     row = tx.connection.execute(_OPERATION, {"this_key": key}).one_or_none()
     return cast(LedgerEntry, dict(row._mapping)) if row else None
 
 
-def deferred(tx: ProjectSession, traversal_ids: Collection[str]) -> list[DeferredRow]:
-    """Return the waiting nodes of these traversals that found their resource locked."""
+def deferred(
+    tx: ProjectSession, traversal_ids: Collection[str], *, waiting: bool = True
+) -> list[DeferredRow]:
+    """Return the nodes of these traversals that found their resource locked when they were ready:
+    those that still wait, or with ``waiting`` False all of them."""
     query = (
         sa.select(
             nodes.c.traversal_id,
             nodes.c.node,
+            nodes.c.resource_id,
+            resources.c.name.label("resource"),
             nodes.c.deferred_to,
             nodes.c.deferred_at,
-            resources.c.name.label("resource"),
         )
-        .join(resources, resources.c.id == nodes.c.resource_id, isouter=True)
-        .where(
-            nodes.c.traversal_id.in_(traversal_ids),
-            nodes.c.deferred_to.is_not(None),
-            nodes.c.status == NodeStatus.WAITING,
-        )
+        .join(resources, resources.c.id == nodes.c.resource_id)
+        .where(nodes.c.traversal_id.in_(traversal_ids), nodes.c.deferred_to.is_not(None))
+        .order_by(nodes.c.deferred_at, nodes.c.node)
     )
+    if waiting:
+        query = query.where(nodes.c.status == NodeStatus.WAITING)
     return tx.rows(DeferredRow, query)
 
 

@@ -9,7 +9,7 @@ import threading
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mistral_failover.mistral.client import MistralClient
 
 _REMEMBERED = 256
+_FRESH = 1.0  # seconds for which an answer counts as the present one
 """Maximum answers that are remembered."""
 
 
@@ -110,19 +111,12 @@ class _Answer:
 
 
 class CachingActionClient:
-    """Asks another `ActionClient`, and gives the same answer to the same question for ``seconds``,
+    """Asks another `ActionClient`, and gives the same answer to the same question for a second,
     also a failure: many open pages cost Mistral no more than one, and do not wait for one timeout
     each."""
 
-    def __init__(
-        self,
-        client: ActionClient,
-        seconds: float = 1.0,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, client: ActionClient) -> None:
         self._client = client
-        self._seconds = seconds
-        self._clock = clock
         self._lock = threading.Lock()
         self._answers: OrderedDict[str, _Answer] = OrderedDict()
 
@@ -136,12 +130,12 @@ class CachingActionClient:
             while len(self._answers) > _REMEMBERED:
                 self._answers.popitem(last=False)
         with answer.lock:
-            if self._clock() - answer.at > self._seconds:
+            if time.monotonic() - answer.at > _FRESH:
                 try:
                     answer.value, answer.trouble = self._client.run_action(action, **inputs), None
                 except ActionFailed as error:
                     answer.trouble = error
-                answer.at = self._clock()
+                answer.at = time.monotonic()
             if answer.trouble is not None:
                 raise answer.trouble.with_traceback(None)
             return answer.value

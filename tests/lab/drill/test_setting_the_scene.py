@@ -15,7 +15,8 @@ import yaml
 
 from mistral_failover.cli import drill
 from mistral_failover.lab.drill import examples
-from mistral_failover.lab.drill.scene import Scene, SceneError
+from mistral_failover.lab.drill.guest import DrillError
+from mistral_failover.lab.drill.scene import Scene
 from mistral_failover.lab.emulator import process
 from mistral_failover.lab.emulator.client import EmulatorClient, EmulatorError
 from mistral_failover.lab.emulator.server import EmulatedCloud
@@ -138,7 +139,7 @@ def test_a_stack_of_a_drill_with_fewer_volumes_is_refused_with_what_helps(
 ) -> None:
     cloud.create_stack(GROUP, examples.stack(1))
 
-    with pytest.raises(SceneError, match="lacks .*: run with the options of that drill, or remove"):
+    with pytest.raises(DrillError, match="lacks .*: run with the options of that drill, or remove"):
         scene.add_group(GROUP, 2)
     assert defined == {}
 

@@ -15,7 +15,7 @@ from mistral_failover.cloud.volumes import attach
 from mistral_failover.model.alarm_fact import AlarmFact
 from mistral_failover.orders.plan import steps
 from mistral_failover.runtime.request import DEFAULT_PROJECT, Request
-from mistral_failover.store import groups, incidents, views
+from mistral_failover.store import details, groups, incidents
 from support.operators import Operator
 
 
@@ -168,7 +168,9 @@ def test_what_holds_alarms_back_is_told_and_holds_no_plan_back(group: Any) -> No
 
 def test_how_long_it_takes_is_known_from_earlier_operations(group: Any) -> None:
     begun = group.start(group.plan(verb="switchover")["plan"])
-    ledger = group.state.database.reading(lambda tx: views.operations_of(tx, begun["traversal"]))
+    ledger = group.state.database.reading(
+        lambda tx: details.operations_of(tx, traversal_id=begun["traversal"])
+    )
     took = {row["verb"]: row["ended_at"] - row["started_at"] for row in ledger}
 
     back = group.plan(verb="switchover")

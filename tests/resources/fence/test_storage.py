@@ -378,6 +378,45 @@ def test_a_volume_of_another_project_is_not_blocked(
     assert stored.state["calls"] == []
 
 
+def test_a_volume_of_another_project_that_cinder_shows_is_not_blocked(
+    stored: Stored, connect: Callable[..., Cloud]
+) -> None:
+    """An administrator is shown the volumes of all projects."""
+    stored.cluster(SUSPECT)
+    stored.fencing.cloud = connect("admin")
+
+    evidence = stored.prove()
+
+    assert evidence.observed == f"volume {stored.pair.volume} belongs to another project"
+    assert stored.state["calls"] == []
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_cinder_that_does_not_answer_shows_no_volume(
+    stored: Stored, connect: Callable[..., Cloud], status: int
+) -> None:
+    stored.cluster(SUSPECT)
+    stored.fencing.cloud = connect("other")
+    stored.fencing.emulated.client.api_fault("volume_show", status=status, times=1)
+
+    with pytest.raises(CloudError) as raised:
+        stored.prove()
+
+    assert raised.value.transient
+    assert stored.state["calls"] == []
+
+
+def test_a_cinder_that_does_not_say_whose_a_volume_is_proves_nothing(stored: Stored) -> None:
+    stored.cluster(SUSPECT)
+    stored.fencing.emulated.client.offer("volume", without=["os-vol-tenant-attr:tenant_id"])
+
+    with pytest.raises(CloudError) as raised:
+        stored.prove()
+
+    assert raised.value.code == "NOT_OFFERED"
+    assert stored.state["calls"] == []
+
+
 # -- a volume that Cinder has migrated in use
 
 

@@ -154,12 +154,7 @@ class Links:
             channel = reading_channel(connection)
             self.broker.declare_exchanges(channel)
             link = Link(connection, channel, f"failover.replies.{secrets.token_hex(8)}")
-            channel.queue_declare(
-                queue=link.queue,
-                exclusive=True,
-                auto_delete=True,
-                arguments={"x-max-length": ANSWERS, "x-overflow": "drop-head"},
-            )
+            self.broker.declare_replies(channel, link.queue, ANSWERS)
             Consumer(
                 channel,
                 queues=[Queue(link.queue, no_declare=True)],

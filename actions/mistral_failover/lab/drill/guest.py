@@ -21,8 +21,9 @@ ADDRESSES = "addresses"
 """The folder of a guest with a file for each address that its agent has set."""
 
 
-class GuestError(Exception):
-    """A guest does not do what it should."""
+class DrillError(Exception):
+    """The drill cannot continue: its scene cannot be set up, or a guest does not do what it
+    should."""
 
 
 class Volumes:
@@ -143,7 +144,7 @@ class Guest:
     def _is_up(self) -> bool:
         assert self._started is not None
         if self._started.poll() is not None:
-            raise GuestError(f"{self.server} ended with {self._started.returncode}; see its log")
+            raise DrillError(f"{self.server} ended with {self._started.returncode}; see its log")
         process = self._process(self._pid)
         return process is not None and process.pid == self._started.pid
 
@@ -164,5 +165,5 @@ class Guest:
         deadline = time.monotonic() + _LIMIT
         while not done():
             if time.monotonic() > deadline:
-                raise GuestError(f"{self.server} does not {what} within {_LIMIT:g} s")
+                raise DrillError(f"{self.server} does not {what} within {_LIMIT:g} s")
             time.sleep(0.005)

@@ -22,7 +22,7 @@ from mistral_failover.lab.drill import agent_files, audit
 from mistral_failover.lab.drill.agent_files import Installation
 from mistral_failover.lab.drill.application import SLOW
 from mistral_failover.lab.drill.audit import Violation
-from mistral_failover.lab.drill.guest import Guest, GuestError, Volumes
+from mistral_failover.lab.drill.guest import DrillError, Guest, Volumes
 from mistral_failover.lab.drill.processes import Process
 from mistral_failover.lab.emulator.client import EmulatorClient, EmulatorError
 from mistral_failover.model.documents import load_json
@@ -46,7 +46,7 @@ class Guests:
         said = load_json((cloud_folder / "emulator.json").read_bytes(), "emulator.json")
         cloud = Process.of(said["pid"])
         if cloud is None:
-            raise GuestError("the emulated cloud has ended")
+            raise DrillError("the emulated cloud has ended")
         self._cloud = cloud
         self._client = EmulatorClient(said["url"])
         self._volumes = Volumes(folder / "volumes")
@@ -81,14 +81,14 @@ class Guests:
 
     def catch_up(self) -> None:
         """Return once everything that the cloud has reported so far is carried out. Raises
-        GuestError."""
+        DrillError."""
         wanted = len(self._client.audit())
         deadline = time.monotonic() + _LIMIT
         while self._seen < wanted:
             if self._trouble is not None:
-                raise GuestError("the guests are not as the cloud has them") from self._trouble
+                raise DrillError("the guests are not as the cloud has them") from self._trouble
             if time.monotonic() > deadline:
-                raise GuestError(f"the guests are {wanted - self._seen} events behind the cloud")
+                raise DrillError(f"the guests are {wanted - self._seen} events behind the cloud")
             time.sleep(_PAUSE)
 
     def violations(self) -> list[Violation]:
@@ -114,7 +114,7 @@ class Guests:
                 for event in events:
                     self._come_true(event)
                     self._seen = event["seq"]
-            except (GuestError, EmulatorError, OSError) as error:
+            except (DrillError, EmulatorError, OSError) as error:
                 self._trouble = error
                 return
 

@@ -26,14 +26,15 @@ from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.lab.drill import examples
 from mistral_failover.lab.drill.audit import AT_REST, Violation, read_state
 from mistral_failover.lab.drill.critical import CriticalPathTime, critical_path
+from mistral_failover.lab.drill.guest import DrillError
 from mistral_failover.lab.drill.scenarios import SCENARIOS, SLOW
-from mistral_failover.lab.drill.scene import CLOUD, Scene, SceneError
+from mistral_failover.lab.drill.scene import CLOUD, Scene
 from mistral_failover.model.goal import FENCE_TYPE
 from mistral_failover.model.ids import derived_id, group_id
 from mistral_failover.model.types import Verb
 from mistral_failover.runtime.process import runtime
 from mistral_failover.runtime.request import Request
-from mistral_failover.store import groups, views
+from mistral_failover.store import details, groups, views
 from mistral_failover.store.incidents import OPERATOR
 from mistral_failover.store.transaction import ProjectTransaction
 from mistral_failover.store.views import JournalRow
@@ -294,7 +295,9 @@ class DrillRun:
             return None, None
         activated = [
             operation["ended_at"]
-            for operation in self._scene.read(lambda tx: views.operations_of(tx, traversal["id"]))
+            for operation in self._scene.read(
+                lambda tx: details.operations_of(tx, traversal_id=traversal["id"])
+            )
             if operation["verb"] == Verb.CREATE
             and self._type_of(status, operation["resource_id"]) == "activation"
             and operation["ended_at"] is not None
@@ -325,7 +328,7 @@ def measure(scene: Scene, group: str, traversal_id: str) -> float:
         for row in state.resources
     }
     graph = scene.read(lambda tx: views.graph(tx, traversal_id))
-    operations = scene.read(lambda tx: views.operations_of(tx, traversal_id))
+    operations = scene.read(lambda tx: details.operations_of(tx, traversal_id=traversal_id))
     drawn: nx.DiGraph[str] = nx.node_link_graph(graph, edges="edges")
     return critical_path(drawn, operations, by_id, scene.cloud.critical())
 
@@ -363,7 +366,7 @@ class ActiveActiveRun(DrillRun):
         deadline = time.monotonic() + _BOOT_LIMIT
         while not self._scene.cloud.guests()[server]["answers"]:
             if time.monotonic() > deadline:
-                raise SceneError(f"{member} did not boot within {_BOOT_LIMIT:.0f} s")
+                raise DrillError(f"{member} did not boot within {_BOOT_LIMIT:.0f} s")
             time.sleep(_PAUSE)
 
     # A drill that was killed over its failback does not see any more how the failover went.
@@ -382,7 +385,7 @@ class ActiveActiveRun(DrillRun):
 def deposed(scene: Scene, group: str, member: str, server: str, epoch: int) -> Heartbeat:
     """Wait until a guest that came back reports the result of being deposed, in ``epoch``.
 
-    Raises SceneError if it does not within a minute.
+    Raises DrillError if it does not within a minute.
     """
     to = _address(scene, group, member, server)
     deadline = time.monotonic() + _DEPOSED_LIMIT
@@ -391,7 +394,7 @@ def deposed(scene: Scene, group: str, member: str, server: str, epoch: int) -> H
         if said is not None and said.epoch >= epoch and _is_quiet(said):
             return said
         time.sleep(_PAUSE)
-    raise SceneError(f"{member} did not report within {_DEPOSED_LIMIT:.0f} s that it was deposed")
+    raise DrillError(f"{member} did not report within {_DEPOSED_LIMIT:.0f} s that it was deposed")
 
 
 def _is_quiet(said: Heartbeat) -> bool:

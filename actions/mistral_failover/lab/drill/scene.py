@@ -26,6 +26,7 @@ from mistral_failover.embedded.server import EmbeddedMistral, known_to_actions
 from mistral_failover.embedded.settings import LOCAL_HTTP
 from mistral_failover.lab.drill import agent_files, examples
 from mistral_failover.lab.drill.audit import Secrets, Violation, audit, password_of, read_state
+from mistral_failover.lab.drill.guest import DrillError
 from mistral_failover.lab.drill.guests import Guests
 from mistral_failover.lab.drill.scenarios import as_it_is
 from mistral_failover.lab.emulator.client import EmulatorClient, write_clouds_yaml
@@ -50,11 +51,9 @@ SWEEP_INTERVAL = 1.0
 
 # The emulated compute service stops a guest within two seconds, where it lives. A user is not shown
 # that it died, so for a dead host the rung's whole limit is waited for.
+_PAUSE = 0.1
+_RECOVERED = 120.0  # seconds within which no work may be in progress any more
 _QUICK = {"kind": "stop", "limit": 10}
-
-
-class SceneError(Exception):
-    """The scene could not be set up."""
 
 
 class Scene:
@@ -139,7 +138,7 @@ class Scene:
         know the commands of only one example.
 
         An earlier drill may have been killed here: every step uses what exists or is still being
-        created. The group is defined last. Raises SceneError if that drill had fewer volumes, or
+        created. The group is defined last. Raises DrillError if that drill had fewer volumes, or
         another example.
         """
         file = example.group if self.guests is None else agent_files.GROUP_FILE
@@ -163,7 +162,7 @@ class Scene:
         self.cloud.create_stack(name, template, adopt=True)
         missing = sorted(set(template["resources"]) - set(self.cloud.resources(name)))
         if missing:
-            raise SceneError(
+            raise DrillError(
                 f"{self.state_dir} belongs to a killed drill, but its stack lacks "
                 f"{', '.join(missing)}: run with the options of that drill, or remove the "
                 "directory"
@@ -262,17 +261,17 @@ class Scene:
                 named[f"the key of {key.parent.name}"] = key.read_text(encoding="ascii").strip()
         return Secrets(frozenset(cloud["tokens"]), named)
 
-    def recover(self, pause: float = 0.1, limit: float = 120) -> int:
+    def recover(self) -> int:
         """Wait until no work is in progress any more: this Mistral sweeps by itself. For locks of a
         dead process, this waits until their leases expire. Returns :meth:`swept`."""
-        deadline = time.monotonic() + limit
+        deadline = time.monotonic() + _RECOVERED
         while time.monotonic() < deadline:
             unstarted = self.read(lambda tx: stalled_work.unstarted(tx, 0.0))
             names = self.action("failover.status")["groups"]
             if not unstarted and not any(self._under_way(name) for name in names):
                 return self.swept()
-            time.sleep(pause)
-        raise SceneError(f"work was still in progress after {limit} s of sweeping")
+            time.sleep(_PAUSE)
+        raise DrillError(f"work was still in progress after {_RECOVERED:.0f} s of sweeping")
 
     def swept(self) -> int:
         """Return how many nodes the sweeps have triggered since this scene was set up."""

@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import requests
 import yaml
 
-from mistral_failover.cloud.transport import bounded
+from mistral_failover.cloud.answers import bounded
 from mistral_failover.model.documents import load_yaml_1_1
 
 STATE_KEY = "failover_server_state"
@@ -83,9 +83,14 @@ class EmulatorClient:
         body = {"name": name, "project": project or name, "admin": admin}
         return str(self._call("POST", "/emulator/users", body)["project_id"])
 
-    def add_application_credential(self, user: str = "demo") -> tuple[str, str]:
-        """An application credential's id and secret."""
-        made = self._call("POST", "/emulator/application-credentials", {"user": user})
+    def add_application_credential(
+        self, user: str = "demo", access_rules: Sequence[Mapping[str, str]] | None = None
+    ) -> tuple[str, str]:
+        """An application credential's id and secret. ``access_rules``: as Keystone has them, each
+        with service, method and path; None: it is for everything."""
+        rules = None if access_rules is None else list(map(dict, access_rules))
+        body = {"user": user, "access_rules": rules}
+        made = self._call("POST", "/emulator/application-credentials", body)
         return str(made["id"]), str(made["secret"])
 
     def add_application(
@@ -167,9 +172,9 @@ class EmulatorClient:
         """Removes the injected faults that are not used up."""
         self._call("DELETE", "/emulator/faults")
 
-    def alarm_body(self, server_id: str, alarm_name: str = "server_lost") -> dict[str, Any]:
+    def alarm_body(self, server_id: str) -> dict[str, Any]:
         """What Aodh would send about a server now."""
-        query = {"server_id": server_id, "alarm_name": alarm_name}
+        query = {"server_id": server_id, "alarm_name": "server_lost"}
         return dict(self._call("GET", "/emulator/alarm-body", params=query))
 
     def alarm(

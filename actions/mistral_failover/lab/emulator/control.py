@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The emulator's own interface under /emulator: seeds, faults, alarms, what happened."""
 
-import secrets
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +15,7 @@ from mistral_failover.lab.emulator import (
     identity,
     ports,
 )
-from mistral_failover.lab.emulator.state import Application, ApplicationCredential, User, new_id
+from mistral_failover.lab.emulator.state import Application, User
 from mistral_failover.lab.emulator.web import Call, Service, endpoint, numbers, plain_error
 
 
@@ -132,15 +131,13 @@ def _add_user(call: Call) -> Any:
 
 def _add_credential(call: Call) -> Any:
     user = _user(call, _text(call, "user", "demo"))
-    credential = ApplicationCredential(
-        new_id().replace("-", ""),
-        _text(call, "name", "emulated"),
-        secrets.token_urlsafe(24),
+    credential = identity.add_credential(
+        call.emulation,
         user.id,
         user.project_id,
+        _text(call, "name", "emulated"),
+        call.body.get("access_rules"),
     )
-    call.emulation.state.application_credentials[credential.id] = credential
-    call.emulation.changed()
     return 201, {"id": credential.id, "secret": credential.secret}
 
 

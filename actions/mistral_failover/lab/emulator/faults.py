@@ -23,6 +23,7 @@ from mistral_failover.lab.emulator.web import plain_error
 
 API_FAULTS = (
     "error",
+    "gateway",
     "lost",
     "mute",
     "drop",
@@ -158,9 +159,11 @@ def _unknown(fault: str, target: str, known: Iterable[str]) -> Exception:
 def inject(emulation: Emulation, body: dict[str, object]) -> None:
     """Lets the next uses of a named operation go wrong.
 
-    error: refused with `status`. lost: it takes effect, the answer is `status`. mute: it takes
-    effect, and is answered `seconds` later. drop: it takes effect, and the connection breaks in the
-    middle of the answer. hold: it waits unseen for `seconds`, and takes effect then.
+    error: refused with `status`. gateway: the request does not reach the service, and something
+    before it answers with `status` and the body `says`. lost: it takes effect, the answer is
+    `status`. mute: it takes effect, and is answered `seconds` later. drop: it takes effect, and the
+    connection breaks in the middle of the answer. hold: it waits unseen for `seconds`, and takes
+    effect then.
     queue, of an attach: Nova's API takes it, and it waits for `seconds` in the queue of the compute
     service; Nova gives up after `rpc_timeout`, and what the compute service then reserves belongs
     to no attachment. unsent, of a detach: Nova's API marks the volume as detaching, and the broker

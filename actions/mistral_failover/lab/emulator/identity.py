@@ -15,7 +15,15 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from mistral_failover.lab.emulator.core import Emulation
-from mistral_failover.lab.emulator.state import Token, Trust, User, new_id, stable_hex, token_key
+from mistral_failover.lab.emulator.state import (
+    ApplicationCredential,
+    Token,
+    Trust,
+    User,
+    new_id,
+    stable_hex,
+    token_key,
+)
 from mistral_failover.lab.emulator.web import (
     NOT_AUTHORIZED,
     UNKNOWN,
@@ -25,6 +33,7 @@ from mistral_failover.lab.emulator.web import (
     by_keystone,
     endpoint,
     is_valid,
+    restricted,
     utc,
 )
 
@@ -120,6 +129,8 @@ def describe(emulation: Emulation, token: Token) -> dict[str, Any]:
             "name": credential.name,
             "restricted": True,
         }
+        if credential.access_rules:
+            body["application_credential"]["access_rules"] = credential.access_rules
     return {"token": body}
 
 
@@ -276,6 +287,9 @@ def validate_token(call: Call) -> Response:
     text = call.request.headers.get("x-subject-token", "")
     known = call.emulation.state.tokens.get(token_key(text))
     token = _live(call.emulation, text)
+    understood = "openstack-identity-access-rules" in call.request.headers
+    if known is not None and restricted(call.emulation.state, known) is not None and not understood:
+        raise refused(404, "Failed to validate token")
     if token is None:
         if known is not None and known.trust_id and known.expires_at > time.time():
             raise refused(*by_keystone(call.emulation.state, known))
@@ -371,8 +385,11 @@ def _update_user(call: Call) -> Any:
 
 def _user_routes() -> list[Route]:
     """The routes of users."""
+    user = "/identity/v3/users/{user_id}"
+    credentials = f"{user}/application_credentials"
     return [
-        endpoint(SERVICE, "/identity/v3/users/{user_id}", _update_user, "user_update", ["PATCH"])
+        endpoint(SERVICE, user, _update_user, "user_update", ["PATCH"]),
+        endpoint(SERVICE, credentials, _create_credential, "credential_create", ["POST"]),
     ]
 
 
@@ -510,6 +527,40 @@ def _trust_routes() -> list[Route]:
         endpoint(SERVICE, f"{base}/{{trust_id}}", _show_trust, "trust_show"),
         endpoint(SERVICE, f"{base}/{{trust_id}}", _delete_trust, "trust_delete", ["DELETE"]),
     ]
+
+
+def _create_credential(call: Call) -> Any:
+    """POST /users/{id}/application_credentials: one for the project of the caller's token."""
+    wanted = call.body.get("application_credential")
+    if not isinstance(wanted, dict) or "name" not in wanted:
+        raise refused(400, "Expecting to find application_credential in request.")
+    if call.path("user_id") != call.user_id:
+        raise refused(403, f"{_UNAUTHORIZED}: identity:create_application_credential.")
+    made = add_credential(
+        call.emulation, call.user_id, call.project_id, wanted["name"], wanted.get("access_rules")
+    )
+    return 201, {"application_credential": dict(vars(made))}
+
+
+def add_credential(
+    emulation: Emulation,
+    user_id: str,
+    project_id: str,
+    name: str,
+    access_rules: list[dict[str, str]] | None,
+) -> ApplicationCredential:
+    """Makes an application credential."""
+    made = ApplicationCredential(
+        new_id().replace("-", ""),
+        name,
+        secrets.token_urlsafe(24),
+        user_id,
+        project_id,
+        access_rules,
+    )
+    emulation.state.application_credentials[made.id] = made
+    emulation.changed()
+    return made
 
 
 def routes() -> list[Route]:

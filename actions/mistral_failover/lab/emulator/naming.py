@@ -3,12 +3,13 @@
 
 A change is shown at once, PENDING; a while later the name servers answer with it, and it is ACTIVE,
 or ERROR if they could not be reached. A recordset that is being deleted is shown no more, while the
-name servers still answer with it.
+name servers still answer with it. Of the types there are those of addresses and names, and TXT.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import re
 from typing import Any
 
 from oslo_utils import uuidutils
@@ -21,6 +22,10 @@ from mistral_failover.lab.emulator.web import ApiError, Call, Service, endpoint,
 _TITLES = {400: "bad_request", 401: "unauthorized", 403: "forbidden", 404: "not_found"}
 _LONGEST = 160
 _VERSIONS = {"A": 4, "AAAA": 6}
+_NAMES = {"CNAME", "MX", "NS", "PTR", "SRV"}
+"""Types whose records end with a name, which ends with a dot."""
+_LONGEST_TEXT = 255
+_STRAY_QUOTE = re.compile(r'(?<!\\)"')
 
 
 def error_body(status: int, message: str, title: str = "") -> dict[str, Any]:
@@ -40,6 +45,11 @@ def refused(status: int, title: str, message: str) -> ApiError:
 def _invalid(message: str) -> ApiError:
     words = f"Provided object is not valid. Got a ValueError error with message {message}"
     return refused(400, "invalid_object", words)
+
+
+def _wrong(path: list[Any], message: str) -> ApiError:
+    found = [{"path": path, "message": message}]
+    return ApiError(400, {"code": 400, "type": "invalid_object", "errors": {"errors": found}})
 
 
 def _settle_later(emulation: Emulation, recordset: Recordset) -> None:
@@ -129,21 +139,43 @@ def _asked(call: Call, type_: str, known: set[str]) -> dict[str, Any]:
     asked: dict[str, Any] = call.body
     if len(str(asked.get("description") or "")) > _LONGEST:
         raise _invalid("Value too long for description")
+    if type_ not in (*_VERSIONS, *_NAMES, "TXT"):
+        raise _wrong(["recordset", "type"], f"'{type_}' is not a supported record type")
     for place, record in enumerate(asked.get("records", ())):
         if not _is_record(type_, record):
-            wrong = {"path": ["records", place], "message": f"'{record}' is not a '{type_}' Record"}
-            said = {"code": 400, "type": "invalid_object", "errors": {"errors": [wrong]}}
-            raise ApiError(400, said)
+            raise _wrong(["records", place], f"'{record}' is not a '{type_}' Record")
     return asked
 
 
 def _is_record(type_: str, record: str) -> bool:
-    if type_ not in _VERSIONS:
+    if type_ == "TXT":
+        return _is_text(record)
+    if type_ in _NAMES:
         return record.endswith(".")
     try:
         return ipaddress.ip_address(record).version == _VERSIONS[type_]
     except ValueError:
         return False
+
+
+def _is_text(record: str) -> bool:
+    """Whether Designate takes the strings of a TXT record: a plain word, or quoted; one that is too
+    long is several quoted ones."""
+    if len(record) <= _LONGEST_TEXT:
+        return _is_string(record)
+    parts = record.strip('"').split('" "')
+    quoted = len(parts) > 1 or (record.startswith('"') and record.endswith('"'))
+    return quoted and all(_is_string(f'"{part}"') for part in parts)
+
+
+def _is_string(text: str) -> bool:
+    if len(text) > _LONGEST_TEXT or "\n" in text or text.endswith("\\"):
+        return False
+    if text.startswith('"') != text.endswith('"'):
+        return False
+    if not text.startswith('"'):
+        return not any(each.isspace() for each in text)
+    return not _STRAY_QUOTE.search(text.strip('"'))
 
 
 def _list_zones(call: Call) -> Any:

@@ -7,7 +7,8 @@ convergence Heat; only a stack that is being deleted refuses it.
 
 from typing import Any
 
-from starlette.responses import Response
+from oslo_utils import strutils
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from mistral_failover.lab.emulator import stacks
@@ -163,7 +164,7 @@ def _show(call: Call) -> Any:
             "notification_topics": [],
             "template_description": str(stack.template.get("description") or "No description"),
             "timeout_mins": None,
-            "disable_rollback": True,
+            "disable_rollback": stack.disable_rollback,
         }
     }
 
@@ -214,6 +215,7 @@ def _create(call: Call) -> Any:
         user_id=call.user_id,
         files=_files(call),
     )
+    stack.disable_rollback = _rollback_disabled(call, True)
     href = address(call.emulation, stack)
     return 201, {"stack": {"id": stack.id, "links": [{"href": href, "rel": "self"}]}}
 
@@ -246,8 +248,14 @@ def _patch(call: Call) -> Any:
     given = {k: v for k, v in {**kept, **_given(call.body)}.items() if k in declared}
     _check(wanted, given)
     stack.files = _files(call, stack)
+    stack.disable_rollback = _rollback_disabled(call, stack.disable_rollback)
     stacks.update(call.emulation, stack, wanted, given)
     return 202, None
+
+
+def _rollback_disabled(call: Call, so_far: bool) -> bool:
+    """What a request says of it; without a word a stack keeps its own."""
+    return strutils.bool_from_string(call.body.get("disable_rollback", so_far))
 
 
 def _preview(call: Call) -> Any:
@@ -278,6 +286,7 @@ def _put(call: Call) -> Any:
     template = _parsed(call.body.get("template"), _files(call, stack))
     _check(template, given)
     stack.files = _files(call, stack)
+    stack.disable_rollback = _rollback_disabled(call, stack.disable_rollback)
     stacks.update(call.emulation, stack, template, given)
     return 202, None
 
@@ -390,13 +399,13 @@ async def _mark_resource(call: Call) -> Any:
         words = f"Stack {stack.name} already has an action ({stack.action}) in progress."
         raise refused(409, words, "ActionInProgress")
     stacks.mark(call.emulation, stack, resource, unhealthy, reason)
-    return 200, None
+    return JSONResponse(None)
 
 
 def _events(call: Call) -> Any:
     stack = find(call)
     name = call.request.path_params.get("resource_name")
-    href = address(call.emulation, stack)
+    depth = call.query("nested_depth") or "0"
     rows = [
         {
             "id": event["id"],
@@ -407,14 +416,26 @@ def _events(call: Call) -> Any:
             "resource_type": event["type"],
             "resource_status": event["status"],
             "resource_status_reason": event["reason"],
-            "links": [{"href": href, "rel": "stack"}],
+            "links": [{"href": address(call.emulation, owner), "rel": "stack"}],
         }
-        for event in stack.events
+        for event, owner in _events_of(call.emulation, stack, int(depth))
         if name in (None, event["name"])
     ]
     if call.query("sort_dir") == "desc":
         rows.reverse()
     return {"events": paged(call, rows, key=lambda row: row["id"])}
+
+
+def _events_of(
+    emulation: Emulation, stack: Stack, depth: int
+) -> list[tuple[dict[str, Any], Stack]]:
+    """The events of a stack and of the stacks in it, the oldest first."""
+    found = [(event, stack) for event in stack.events]
+    for resource in stack.resources.values():
+        nested = emulation.state.stacks.get(resource.physical_id)
+        if depth > 0 and nested is not None:
+            found += _events_of(emulation, nested, depth - 1)
+    return sorted(found, key=lambda pair: pair[0]["t"])
 
 
 def _resource_routes() -> list[Route]:

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Heat's engine: it converges a stack to its template, one step whenever a part has settled.
 
-As in convergence Heat, a newer update is accepted at any time: it raises the stack's generation,
-and parts that an older one was changing are checked again when they have settled. A resource whose
+As in convergence Heat, an update that fails is rolled back to what the stack had before it, if the
+stack allows that; a creation is not, here. A newer update is accepted at any time: it raises the
+stack's generation, and parts that an older one was changing are checked again when they have
+settled. A resource whose
 check failed (marked unhealthy) is replaced: the new one is created first, then the old one is
 deleted. An old volume that is in use is not deleted: the update fails, and the next one tries
 again.
@@ -30,8 +32,18 @@ from mistral_failover.lab.emulator.templates import (
 )
 from mistral_failover.lab.emulator.web import take_fault
 
-_OVERHEAD = {"CREATE": "stack_create", "UPDATE": "stack_patch", "DELETE": "stack_delete"}
-_KINDS = {"CREATE": "stack_create", "UPDATE": "patch", "DELETE": "stack_delete"}
+_OVERHEAD = {
+    "CREATE": "stack_create",
+    "UPDATE": "stack_patch",
+    "ROLLBACK": "stack_patch",
+    "DELETE": "stack_delete",
+}
+_KINDS = {
+    "CREATE": "stack_create",
+    "UPDATE": "patch",
+    "ROLLBACK": "rollback",
+    "DELETE": "stack_delete",
+}
 
 
 def create(
@@ -71,9 +83,20 @@ def update(
     emulation: Emulation, stack: Stack, template: dict[str, Any], given: dict[str, Any]
 ) -> None:
     """Starts an update; the newest wins. `updated_time` grows with each, by a second at least."""
+    stack.previous = [stack.template, stack.parameters]
+    _converge(emulation, stack, template, given, "UPDATE")
+
+
+def _converge(
+    emulation: Emulation,
+    stack: Stack,
+    template: dict[str, Any],
+    given: dict[str, Any],
+    action: str,
+) -> None:
     stack.template, stack.parameters = template, given
     stack.updated = max(time.time(), (stack.updated or stack.created) + 1)
-    begin(emulation, stack, "UPDATE")
+    begin(emulation, stack, action)
 
 
 def preview(
@@ -102,7 +125,7 @@ def preview(
 
 
 def begin(emulation: Emulation, stack: Stack, action: str) -> None:
-    """Starts CREATE, UPDATE or DELETE, in place of a running action."""
+    """Starts CREATE, UPDATE, ROLLBACK or DELETE, in place of a running action."""
     stack.generation += 1
     for name, definition in (stack.template.get("resources") or {}).items():
         if name not in stack.resources and action != "DELETE":
@@ -360,8 +383,10 @@ def _finish_in_time(emulation: Emulation, stack_id: str, generation: int) -> Non
     stack = emulation.state.stacks.get(stack_id)
     if stack is None or stack.generation != generation or stack.status != "IN_PROGRESS":
         return
-    kinds = ("fail", "cancel")
+    kinds = ("fail", "cancel", "stuck")
     fault = None if stack.parent else take_fault(emulation, _OVERHEAD[stack.action], kinds)
+    if fault is not None and fault.fault == "stuck":
+        return  # as if its engine had died: it stays IN_PROGRESS until the next update
     if fault is not None:
         words = fault.says or f"Injected failure of {stack.action}."
         if fault.fault == "cancel":
@@ -383,6 +408,9 @@ def _finish(emulation: Emulation, stack: Stack, status: str, reason: str) -> Non
     if stack.parent is not None:
         parent_id, name = stack.parent
         emulation.fire("stack.part_settled", stack_id=parent_id, name=name)
+    elif (stack.action, status) == ("UPDATE", "FAILED") and not stack.disable_rollback:
+        template, given = stack.previous
+        _converge(emulation, stack, template, given, "ROLLBACK")
 
 
 def mark(

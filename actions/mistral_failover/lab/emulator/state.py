@@ -55,13 +55,15 @@ class User:
 
 @dataclass
 class ApplicationCredential:
-    """A secret with which a user is authenticated in one project."""
+    """A secret with which a user is authenticated in one project. ``access_rules``: the only
+    requests that it is for; None: all."""
 
     id: str
     name: str
     secret: str
     user_id: str
     project_id: str
+    access_rules: list[dict[str, str]] | None = None
 
 
 @dataclass
@@ -417,7 +419,8 @@ class StackResource:
 
 @dataclass
 class Stack:
-    """A Heat stack; the nested stack of a group names its parent stack and resource."""
+    """A Heat stack; the nested stack of a group names its parent stack and resource. `previous` is
+    the template and the parameters that a rollback of its last update goes to."""
 
     id: str
     project_id: str
@@ -438,6 +441,8 @@ class Stack:
     operation: str | None = None
     user_id: str = ""
     files: dict[str, str] = field(default_factory=dict)
+    disable_rollback: bool = True
+    previous: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass
@@ -455,7 +460,7 @@ class ApiFault:
     """An injected fault of a named operation, for its next `times` uses."""
 
     operation: str
-    fault: str  # error | lost | hold | fail | stuck | cancel
+    fault: str  # one of `faults.API_FAULTS`
     status: int = 503
     seconds: float = 0.0
     times: int = 1

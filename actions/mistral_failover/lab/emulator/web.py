@@ -128,6 +128,8 @@ def endpoint(
             if callable(operation):
                 name = operation(call)
             fault = await _injected(service, call, name)
+            if fault is not None and fault.fault == "gateway":
+                return _by_gateway(fault)
             if service.authenticated and not public:
                 authenticate(call, service)
             if service.prepare is not None:
@@ -176,8 +178,41 @@ def authenticate(call: Call, service: Service) -> None:
         if service.name == "identity":
             raise _refused(call, *by_keystone(state, token))
         raise _refused(call, *by_service(state, token))
+    if not _within_rules(call, service, restricted(state, token)):
+        raise _refused(call, 401, UNKNOWN)
     call.token = token
     call.user = state.users[token.user_id]
+
+
+def restricted(state: CloudState, token: Token) -> list[dict[str, str]] | None:
+    """The access rules of a token's application credential; None: it may send every request."""
+    credential = state.application_credentials.get(token.application_credential_id or "")
+    return credential.access_rules if credential is not None else None
+
+
+def _within_rules(call: Call, service: Service, rules: Iterable[Mapping[str, str]] | None) -> bool:
+    """Whether the access rules of an application credential, if it has some, allow a request. Its
+    token may always be validated."""
+    path, method = call.request.url.path, call.request.method
+    if rules is None or (service.name, method) == ("identity", "GET") and path.endswith("/tokens"):
+        return True
+    kinds = ("block-storage", "volumev3") if service.name == "volume" else (service.name,)
+    return any(
+        rule["service"] in kinds
+        and rule["method"] == method
+        and re.fullmatch(_pattern(rule["path"]), path)
+        for rule in rules
+    )
+
+
+def _pattern(path: str) -> str:
+    """The pattern of a path in an access rule: * and {name} are one part of it, ** is any number of
+    parts."""
+    parts = re.split(r"(\*\*|\*|\{[^}]*\})", path)
+    return "".join(
+        ".*" if part == "**" else "[^/]+" if part[:1] in ("*", "{") else re.escape(part)
+        for part in parts
+    )
 
 
 def _refused(call: Call, status: int, message: str) -> ApiError:
@@ -192,7 +227,7 @@ def _refused(call: Call, status: int, message: str) -> ApiError:
 
 async def _injected(service: Service, call: Call, operation: str) -> ApiFault | None:
     """Applies the first matching fault; returns one that affects the answer."""
-    kinds = ("error", "lost", "mute", "drop", "hold")
+    kinds = ("error", "gateway", "lost", "mute", "drop", "hold")
     fault = take_fault(call.emulation, operation, kinds)
     if fault is None:
         return None
@@ -201,8 +236,15 @@ async def _injected(service: Service, call: Call, operation: str) -> ApiFault | 
         return None
     if fault.fault == "error":
         words = fault.says or f"Injected fault of {operation}."
+        if fault.status == HTTPStatus.UNAUTHORIZED:  # of the middleware, whatever Keystone says
+            raise _refused(call, fault.status, words)
         raise ApiError(fault.status, service.error(fault.status, words))
     return fault
+
+
+def _by_gateway(fault: ApiFault) -> Response:
+    kind = "application/json" if fault.says.startswith(("{", "[")) else "text/html"
+    return Response(fault.says, fault.status, media_type=kind)
 
 
 class _Broken(Response):

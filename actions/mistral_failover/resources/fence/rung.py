@@ -91,6 +91,10 @@ class FenceRung(RungKind, ABC):
     def prove(self, attempt: FenceAttempt, rung: Rung) -> Evidence:
         """Try for ``rung["limit"]`` seconds, and return what was found. A repeat must be harmless.
 
+        Wait only with ``slept(attempt.tools.cloud.pauses(probe, what=..., limit=rung["limit"]))``
+        (``cloud.waits``): the wait ends when the lease is lost, and when an operator confirms the
+        fence. A proof that does not come in time is its CloudError TIMEOUT.
+
         A proof counts for everything that the group has on the member. A rung that cuts off a part
         of it must not prove anything about a member that has more (``target.beside_volumes``).
 

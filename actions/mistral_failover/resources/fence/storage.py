@@ -288,8 +288,8 @@ def own_clients(attempt: FenceAttempt, known: Devices, volume_id: str) -> Own:
     """Return what tells the member's clients from the others of a volume. If only the member has
     it, all are its own, wherever Nova says that the server is, except those of the operator's
     services. Of a shared one only the clients on the member's host are its own, by the operator's
-    list of addresses. Raises Unproven if that does not tell them apart, or if Cinder does not show
-    the volume to the project; CloudError."""
+    list of addresses. Raises Unproven if that does not tell them apart, or if the volume is not the
+    project's; CloudError."""
     from mistral_failover.cloud import volumes
     from mistral_failover.cloud.hosts import location_of, operator_cloud
     from mistral_failover.cloud.servers import may_be_elsewhere
@@ -299,8 +299,11 @@ def own_clients(attempt: FenceAttempt, known: Devices, volume_id: str) -> Own:
     target, tools, ceph = attempt.target, attempt.tools, known.ceph
     assert ceph is not None
     configured, services = ceph.addresses, frozenset(ceph.services)
-    if not volumes.exists(tools.cloud, volume_id):
+    owner = volumes.owner_of(tools.cloud, volume_id)
+    if owner is None:
         raise power.Unproven(f"Cinder does not show volume {volume_id} to the project")
+    if owner != tools.cloud.project_id:
+        raise power.Unproven(f"volume {volume_id} belongs to another project")
     holders = {holder.server_id for holder in holders_of(tools.cloud, volume_id)}
     others = holders - {*target.servers, None}
     if not others:

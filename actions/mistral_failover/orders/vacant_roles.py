@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Roles that no member can take: make room for one, then give them to whoever can.
+
+It is what a group without a standby needs, and any group whose other members are lost, too. Two
+goals follow each other in one failover. The first one makes room: the lost member is fenced, what
+belonged to the roles is released, and the member gets another server. Nobody serves yet, so it is
+never reached: it stays IN_PROGRESS until some member can take the roles. That is the lost member
+with its new server, or a better one that became healthy meanwhile. Then the second goal follows, an
+ordinary one, in which nobody is lost. So the graph of each goal is fixed, and no command for the
+former server can reach the new one: it is in another epoch.
+
+Everything is read from the state store and the cloud, so it may be repeated, lost, or done by
+several processes at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from shlex import quote
+from typing import cast
+
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.convergence.errors import ConvergenceError
+from mistral_failover.convergence.ports import Transaction
+from mistral_failover.convergence.records import JournalKind, NodeStatus, TraversalStatus
+from mistral_failover.fault_points import reach
+from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot_in
+from mistral_failover.model.errors import InvalidDocument, NoEligibleMember
+from mistral_failover.model.goal import Goal
+from mistral_failover.model.order import Order
+from mistral_failover.model.verbs import FAILOVER
+from mistral_failover.orders import failover
+from mistral_failover.runtime.errors import ActionError
+from mistral_failover.runtime.request import Request
+from mistral_failover.store import groups, views
+from mistral_failover.store.transaction import ProjectTransaction
+
+LOG = logging.getLogger(__name__)
+
+
+def fill(request: Request, traversal_id: str) -> bool:
+    """Give the roles to members if ``traversal_id`` has made room for them. Return whether another
+    traversal has taken its place.
+
+    Otherwise nothing changes: it is not ready, or no member can take them yet. The journal says why
+    once; after the group's patience the traversal is FAILED. Never raises because of the cloud.
+    """
+    found = request.store.reading(lambda tx: _snapshot(request, tx, traversal_id))
+    if found is None:
+        return False
+    reach("vacant.before")
+    try:
+        goal = _filled(request, found)
+    except (NoEligibleMember, InvalidDocument, ActionError, ConvergenceError) as error:
+        _wait(request, found, traversal_id, str(error))
+        return False
+    except CloudError as error:
+        LOG.info("No member was looked for to take the roles of %s: %s", found.group.name, error)
+        return False
+    to = ", ".join(f"{role} goes to {goal.document['roles'][role]}" for role in found.vacant)
+
+    def holds(tx: Transaction) -> bool:
+        now = _snapshot(request, cast(ProjectTransaction, tx), traversal_id)
+        return now is not None and now.lost == found.lost
+
+    request.engine.redirect(traversal_id, goal, why="room was made", cause=to, holds=holds)
+    reach("vacant.after")
+    return request.engine.current(traversal_id).id != traversal_id
+
+
+def _filled(request: Request, snapshot: GroupSnapshot) -> Goal:
+    members = failover.read_members(request, snapshot, remember=True)
+    goal = failover.next_goal(snapshot, Order(FAILOVER, lost=()), members)
+    failover.refuse_unmovable_new_volumes(request, snapshot, goal)
+    return goal
+
+
+def _snapshot(request: Request, tx: ProjectTransaction, traversal_id: str) -> GroupSnapshot | None:
+    """Return the group whose current traversal has made room; None if it has not, or another one is
+    current."""
+    traversal = tx.traversal(traversal_id)
+    state = groups.get(tx, traversal.group_id) if traversal else None
+    if traversal is None or state is None or state.current_traversal != traversal_id:
+        return None
+    if traversal.status != TraversalStatus.IN_PROGRESS:
+        return None
+    snapshot = group_snapshot_in(request, tx, state)
+    done = all(row.status == NodeStatus.DONE for row in tx.progress(traversal_id))
+    return snapshot if done and snapshot.vacant else None
+
+
+def _wait(request: Request, found: GroupSnapshot, traversal_id: str, why: str) -> None:
+    """Say once why no member takes the roles yet; end the wait after the group's patience."""
+    group_id, name = found.state.id, found.group.name
+    sentence = f"{' and '.join(found.vacant)} waits for a member: {why}"
+
+    def say(tx: ProjectTransaction) -> None:
+        tx.lock_group(group_id, shared=False)
+        if _snapshot(request, tx, traversal_id) is None:
+            return
+        since = views.last_of_kind(tx, traversal_id, JournalKind.ROOM_MADE)
+        if since is not None and tx.now() - since > found.group.limits.patience:
+            reason = f"{sentence}. Repair a member, then: failover start {quote(name)} --lost ''"
+            tx.mark_traversal(traversal_id, TraversalStatus.FAILED, reason)
+            kind = JournalKind.NOT_REACHED
+            tx.journal(group_id, sentence, kind=kind, traversal_id=traversal_id)
+        elif views.last_of_kind(tx, traversal_id, JournalKind.NO_OTHER_TARGET) is None:
+            kind = JournalKind.NO_OTHER_TARGET
+            tx.journal(group_id, sentence, kind=kind, traversal_id=traversal_id)
+
+    request.store.atomically(say)

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What lasts and what ends: alarms whose source says that they are over, alerts that never stopped
+firing between two losses, and what a monitor does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from mistral_lib.actions.context import ActionContext
+
+from mistral_failover.actions import alarms, orders, reports, suspensions
+from mistral_failover.alarms.alarm import read
+from mistral_failover.convergence.records import Ready
+from mistral_failover.orders import held_alarms
+from support.alarm_bodies import ALERT, WEBHOOK, aodh
+
+
+def kept(context: ActionContext, group: str = "payments") -> list[dict[str, Any]]:
+    """The incidents of a group, newest first."""
+    return list(reports.Status(group).run(context)["incidents"])
+
+
+@pytest.fixture
+def hear(context: ActionContext) -> Callable[..., Any]:
+    """Take a body; what the group's newest incident is then. No cloud is configured."""
+
+    def take(body: dict[str, Any], **about: Any) -> Any:
+        alarms.AdmitEvent(body, **about).run(context)
+        return (kept(context) or [{}])[0]
+
+    return take
+
+
+def alert(status: str = "firing", began: str = "2026-11-20T10:00:00Z", **labels: str) -> Any:
+    """A notification of Alertmanager about a server."""
+    one = {**ALERT, "status": status, "startsAt": began, "labels": labels or {"instance_id": "s-a"}}
+    return {**WEBHOOK, "status": status, "alerts": [one]}
+
+
+@pytest.fixture
+def held(started: Callable[..., Ready], goal: Any, hear: Any, context: ActionContext) -> Any:
+    """An alert about the active member is held."""
+    started()
+    suspensions.Pause("payments", because="the network is being worked on").run(context)
+    found = hear(alert())
+    assert found["decision"] == "HELD"
+    return found
+
+
+def listed(context: ActionContext) -> list[str]:
+    return [each["incident"] for each in alarms.Held().run(context)["held"]]
+
+
+def test_what_is_over_is_held_no_longer(held: Any, hear: Any, context: ActionContext) -> None:
+    hear(alert("resolved"))
+
+    assert listed(context) == []
+    (found,) = [each for each in kept(context) if each["id"] == held["id"]]
+    assert found["decision"] == "DISMISSED"
+    assert "is resolved" in found["sentence"]
+
+
+def test_who_admits_all_admits_nothing_that_is_over(
+    held: Any, hear: Any, context: ActionContext
+) -> None:
+    hear(alert("resolved"))
+
+    answer = alarms.AdmitHeld(because="the storm is over").run(context)
+
+    assert (answer["admitted"], answer["refused"]) == ([], [])
+
+
+def test_an_alarm_that_is_over_a_moment_after_it_was_selected_is_not_admitted(
+    held: Any, hear: Any, context: ActionContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    select = held_alarms.selected
+
+    def slowly(*about: Any) -> Any:
+        found = select(*about)
+        hear(alert("resolved"))
+        return found
+
+    monkeypatch.setattr(held_alarms, "selected", slowly)
+    answer = alarms.AdmitHeld(because="all of them").run(context)
+
+    assert answer["admitted"] == []
+    assert [row["error"]["code"] for row in answer["refused"]] == ["NOT_ADMITTED"]
+    assert [i["decision"] for i in kept(context) if i["id"] == held["id"]] == ["DISMISSED"]
+
+
+def test_that_an_operator_admits_an_alarm_once_more_is_journalled(
+    held: Any, context: ActionContext
+) -> None:
+    for because in ("we looked", "we looked again"):
+        orders.Begin("payments", incident=held["id"], because=because).run(context)
+
+    said = [line["sentence"] for line in reports.History("payments").run(context)]
+    assert [sum(why in line for line in said) for why in ("we looked again", "we looked")] == [1, 2]
+
+
+def test_another_alert_that_is_over_ends_no_hold(
+    held: Any, hear: Any, context: ActionContext
+) -> None:
+    other = alert("resolved")
+    other["alerts"][0]["fingerprint"] = "another"
+    hear(other)
+
+    assert listed(context) == [held["id"]]
+
+
+def test_what_an_operator_reported_is_not_over_by_an_alert(
+    started: Callable[..., Ready], hear: Any, context: ActionContext
+) -> None:
+    started()
+    suspensions.Pause("payments", because="the network is being worked on").run(context)
+    found = hear(alert(), because="I saw it burn")
+
+    hear(alert("resolved"))
+
+    assert listed(context) == [found["id"]]
+
+
+def test_an_alarm_without_a_group_that_is_over_is_listed_no_longer(
+    begun: Ready, hear: Any, context: ActionContext
+) -> None:
+    hear(alert(instance_id="s-unknown"))
+    assert len(listed(context)) == 1
+
+    hear(alert("resolved", instance_id="s-unknown"))
+
+    assert listed(context) == []
+
+
+@pytest.mark.parametrize(("state", "over"), [("ok", True), ("insufficient data", False)])
+def test_an_alarm_of_aodh_is_over_when_it_is_ok(state: str, over: bool) -> None:
+    (alarm,) = read({**aodh(), "previous": "alarm", "current": state})
+
+    assert alarm.over is over
+
+
+def test_an_alert_that_never_stopped_is_no_repeat_once_its_member_was_taken_back(
+    started: Callable[..., Ready], goal: Any, hear: Any, context: ActionContext
+) -> None:
+    started(limits={"cooldown": 0})
+    first = hear(alert())
+    goal("db_a", incident=first["id"])
+    assert hear(alert())["id"] == first["id"], "db_a is still lost: a repeat"
+    goal()  # db_a is taken back
+
+    again = hear(alert())
+
+    assert again["id"] != first["id"]
+    (listed_,) = alarms.Held().run(context)["held"]
+    assert (listed_["incident"], listed_["rule"]) == (again["id"], "still_firing")
+    assert hear(alert())["id"] == again["id"], "counted on the same"
+
+
+def test_a_host_that_a_monitor_lost_sight_of_did_not_stop() -> None:
+    payload = {"event": "STOPPED", "cluster_status": "OFFLINE", "host_status": "UNKNOWN"}
+    body = {"type": "COMPUTE_HOST", "hostname": "compute-1", "payload": payload}
+
+    (unknown,) = read({"notification": {**body, "generated_time": "2026-11-20T10:00:00"}})
+    payload["host_status"] = "NORMAL"
+    (stopped,) = read({"notification": {**body, "generated_time": "2026-11-20T10:00:00"}})
+
+    assert (unknown.firing, stopped.firing) == (False, True)
+    assert "host_status is UNKNOWN" in unknown.sentence
+
+
+def test_alerts_that_were_cut_off_are_said_with_the_setting() -> None:
+    (alarm,) = read({**alert(), "truncatedAlerts": 7})
+
+    assert "7 further alerts" in alarm.sentence
+    assert "max_alerts" in alarm.sentence
