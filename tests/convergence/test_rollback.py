@@ -161,9 +161,11 @@ def forget_type(simulation: Simulation, name: str) -> None:
     def change(tx: SqlTransaction) -> None:
         stored = dict(tx.definition(simulation.group_id))
         stored["types"] = [t for t in stored["types"] if t["name"] != name]
+        # Of every definition: what is in force has its own.
         tx.execute(definitions.update().values(document=stored))
+        new = {"group_id": simulation.group_id, "version": "without", "document": stored}
+        tx.insert(definitions, **new, created_at=0.0)
         tx.execute(groups.update().values(defined="without", definition_version="without"))
-        tx.execute(definitions.update().values(version="without"))
 
     simulation.database.atomically(change)
 
