@@ -61,6 +61,7 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
         "held": 0,
         "goal": "0123456789abcdef",
         "last_complete_goal": "fedcba9876543210",
+        "in_force": {"differs": False, "lines": []},
         "traversal": traversal,
         "members": [{"name": "db_a", "server": "s-a", "epoch": 1}],
         "resources": [],

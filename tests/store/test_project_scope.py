@@ -57,6 +57,8 @@ NAMED: dict[str, Any] = {
     "at": 0.0,
     "attachment": "volume_attachment",
     "because": "they say so",
+    "version": "v",
+    "definition_version": "v",
     "before": None,
     "blocked": True,
     "asked": "POST /x",

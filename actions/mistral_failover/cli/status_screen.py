@@ -82,6 +82,12 @@ def summary(status: StatusReport, width: int) -> list[str]:
         lines += _wrapped(f"- {reason}", width, indent="  ")
     if state := _engine(status):
         lines += _wrapped(state, width)
+    if status["in_force"]["differs"]:
+        text = (
+            "What is defined is not in force: failovers move what was reached last (differences: "
+            f"failover group show {shlex.quote(status['group'])})"
+        )
+        lines += _wrapped(text, width)
     waits = list(awaited(status))
     if len(waits) == 1:
         lines += _wrapped(f"Waiting for: {waits[0]}", width)
