@@ -11,6 +11,8 @@ from collections.abc import Mapping
 
 TABLES: Mapping[str, str] = {
     "groups": "What is protected: one row for each group, which its other rows name.",
+    "definitions": "What users gave for the groups: what is defined, what is in force, and those "
+    "of kept traversals.",
     "goals": "The goals of the groups. A rollback goes back to one of them.",
     "members": "The servers behind a group's names, as they were last seen, and their epochs.",
     "traversals": "The traversals. A group has one current traversal.",
@@ -53,7 +55,10 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
             "version of the definition of the current traversal; before the first one, as `defined`"
         ),
         "defined": "version of the definition that the user gave last",
-        "in_force": "version of the definition of the last traversal that reached its goal",
+        "in_force": (
+            "version of the definition of the last traversal that reached its goal; empty: the "
+            "group is not in service"
+        ),
         "current_traversal": "the current traversal; swapped to start another one",
         "last_complete_goal": "version of the goal that was reached last",
         "pause": "`by`, `because`, `since`; null: not paused",

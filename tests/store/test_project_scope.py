@@ -59,6 +59,7 @@ NAMED: dict[str, Any] = {
     "because": "they say so",
     "version": "v",
     "definition_version": "v",
+    "in_force": "v",
     "before": None,
     "blocked": True,
     "asked": "POST /x",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.actions import groups, reports
+from mistral_failover.actions import groups, orders, reports
 from support.activation import done
 
 CONTEXT = ActionContext(SecurityContext(), ExecutionContext())
@@ -38,6 +38,13 @@ def with_more(group: Any) -> dict[str, Any]:
     return {**given(group)["resources"], "more": MORE}
 
 
+def with_change(group: Any) -> dict[str, Any]:
+    """A group file by which the stack gets another parameter."""
+    document = given(group)
+    document["resources"]["routing"]["properties"] = {"parameters": {"active": "db_b"}}
+    return document
+
+
 @pytest.fixture
 def updated(group: Any) -> Any:
     """A group that serves on db_a, and whose update failed: its new volume does not exist."""
@@ -62,9 +69,7 @@ def test_a_failing_update_that_began_is_left_by_a_rollback(group: Any) -> None:
     group.activate()
     home = group.status()["goal"]
     group.cloud.api_fault("stack_patch", "fail")
-    resources = given(group)["resources"]
-    resources["routing"]["properties"] = {"parameters": {"active": "db_b"}}
-    update(group, resources=resources).assert_failed_with("FAILED")
+    update(group, **with_change(group)).assert_failed_with("FAILED")
     group.cloud.clear_api_faults()
 
     group.run("rollback", group=group.name).assert_succeeded()
@@ -73,6 +78,33 @@ def test_a_failing_update_that_began_is_left_by_a_rollback(group: Any) -> None:
     assert definition(group)["differs"], "the bad update is still what is defined"
     group.run("on_alarm", **group.fails()).assert_succeeded()
     assert group.runs_on() == ["db_b"]
+
+
+def test_an_alarm_during_an_update_moves_what_was_in_force(
+    group: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group.activate()
+    done(groups.Define(with_change(group), name=group.name).run(CONTEXT))
+    with monkeypatch.context() as patch:
+        patch.setattr(group.state, "eager", False)
+        begun = done(orders.Begin(group.name, lost=[], definition="defined").run(CONTEXT))
+
+    group.run("on_alarm", **group.fails("app")).assert_succeeded()
+
+    assert group.status()["traversal"]["id"] != begun["traversal"]
+    assert (group.holders(), group.runs_on()) == (["db_b"], ["db_b"])
+    assert definition(group)["differs"], "the update was left"
+
+
+def test_a_start_that_declares_no_member_lost_continues_the_update(group: Any) -> None:
+    group.activate()
+    group.cloud.api_fault("stack_patch", "fail")
+    update(group, **with_change(group)).assert_failed_with("FAILED")
+    group.cloud.clear_api_faults()
+
+    group.run("failover", group=group.name, lost=[]).assert_succeeded()
+
+    assert not definition(group)["differs"]
 
 
 def test_a_change_of_limits_alone_is_in_force_once_it_was_converged_to(group: Any) -> None:
@@ -102,9 +134,7 @@ def test_a_definition_that_was_only_given_is_not_moved(group: Any) -> None:
 
 def test_a_plan_of_what_is_defined_shows_its_steps_and_starts_it(group: Any) -> None:
     group.activate()
-    document = given(group)
-    document["resources"]["routing"]["properties"] = {"parameters": {"active": "db_b"}}
-    done(groups.Define(document, name=group.name).run(CONTEXT))
+    done(groups.Define(with_change(group), name=group.name).run(CONTEXT))
 
     assert group.plan(verb="failover", lost=[])["steps"] == []
     plan = group.plan(verb="failover", lost=[], definition="defined")

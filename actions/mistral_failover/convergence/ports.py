@@ -95,9 +95,9 @@ class Transaction(Protocol):
         """Mark a traversal SUPERSEDED by another one, unless it has ended, and delete its sync
         points."""
 
-    def set_last_complete(self, group_id: str, goal_version: str, definition_version: str) -> None:
-        """Record the goal that was reached, and the version of the definition that is in force
-        now."""
+    def set_last_complete(self, group_id: str, goal_version: str, in_force: str | None) -> None:
+        """Record the goal that was reached, and the version of the definition that is in force now;
+        None if the group is out of service."""
 
     def reached_goals(self, group_id: str) -> Sequence[str]:
         """Return the versions of the goals that were ever reached, the latest first, each once."""

@@ -219,7 +219,8 @@ class GroupState:
 
     ``definition_version`` is that of the current traversal, by which the engine works; before the
     first traversal it is ``defined``. ``defined`` is what the user gave last. ``in_force`` is that
-    of the last traversal that reached its goal, None if there is none.
+    of the last traversal that reached its goal; None if there is none, or it took the group out of
+    service.
     """
 
     id: str
@@ -234,7 +235,7 @@ class GroupState:
     @property
     def to_move(self) -> str:
         """The definition that a failover moves: what is in force, or what is defined if nothing
-        ever was."""
+        is."""
         return self.in_force or self.defined
 
 

@@ -107,7 +107,9 @@ def complete(tx: Transaction, traversal: Traversal) -> None:
         tx.journal(traversal.group_id, sentence, kind=kind, traversal_id=traversal.id)
         return
     tx.mark_traversal(traversal.id, TraversalStatus.COMPLETE, "")
-    tx.set_last_complete(traversal.group_id, traversal.goal_version, traversal.definition_version)
+    serves = goal is not None and bool(goal.document["roles"])
+    in_force = traversal.definition_version if serves else None
+    tx.set_last_complete(traversal.group_id, traversal.goal_version, in_force)
     sentence = reached(goal, back=traversal.back)
     kind = JournalKind.RETURNED if traversal.back else JournalKind.COMPLETE
     tx.journal(traversal.group_id, sentence, kind=kind, traversal_id=traversal.id)

@@ -14,7 +14,7 @@ from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.doctor.checks import ExaminedGroup, Finding, error, ok, warn
 from mistral_failover.doctor.volumes import volumes
 from mistral_failover.groups import candidates, refresh_members
-from mistral_failover.groups.snapshot import as_defined
+from mistral_failover.groups.snapshot import with_definition
 from mistral_failover.model import assignment
 from mistral_failover.model.assignment import MemberFact
 from mistral_failover.model.observation import Service
@@ -82,8 +82,9 @@ def definition(subject: ExaminedGroup) -> Iterable[Finding]:
         f"To converge to it: failover group activate {quote(subject.name)}. Or define what is in "
         "force again: failover group update FILE",
     )
-    defined = as_defined(examination.request, subject.snapshot)
-    for each in volumes(ExaminedGroup(examination, defined)):
+    defined = with_definition(examination.request, subject.snapshot, state.defined)
+    group = ExaminedGroup(examination, defined)
+    for each in (*volumes(group), *offered(group)):
         if each.level == "error":
             yield warn(f"as defined: {each.sentence}", each.remedy)
 

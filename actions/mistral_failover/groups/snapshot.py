@@ -45,13 +45,13 @@ class GroupSnapshot:
         return bool(self.roles or self.vacant)
 
 
-def as_defined(request: Request, snapshot: GroupSnapshot) -> GroupSnapshot:
-    """Return the snapshot with the definition that the user gave last."""
-    state = snapshot.state
+def with_definition(request: Request, snapshot: GroupSnapshot, version: str) -> GroupSnapshot:
+    """Return the snapshot with this definition of the group."""
+    if version == snapshot.group.version:
+        return snapshot
     of = request.runtime.definitions
-    return replace(
-        snapshot, group=request.store.reading(lambda tx: of.group(tx, state, state.defined))
-    )
+    group = request.store.reading(lambda tx: of.group(tx, snapshot.state, version))
+    return replace(snapshot, group=group)
 
 
 def group_snapshot(request: Request, name: str) -> GroupSnapshot:

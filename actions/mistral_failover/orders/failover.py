@@ -18,7 +18,7 @@ from mistral_failover.convergence.traversals import goal_of
 from mistral_failover.fault_points import reach
 from mistral_failover.groups import candidates
 from mistral_failover.groups.refresh_members import depose, members_now, remember_members
-from mistral_failover.groups.snapshot import GroupSnapshot, as_defined, group_snapshot
+from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot, with_definition
 from mistral_failover.model.assignment import MemberFact, assign_roles, passed_over
 from mistral_failover.model.errors import NoEligibleMember
 from mistral_failover.model.goal import ATTACHMENT, Goal, goal_resources, render_goal
@@ -42,7 +42,7 @@ _ATTEMPTS = 5
 
 DEFINED = "defined"
 """The value of the input ``definition`` of an order that converges to what the user gave last.
-Every other order moves what is in force."""
+Others: see `definition_of`."""
 
 Replaced = Mapping[str, Mapping[str, Any]]
 """Servers to replace in any case, by member, in the form of ``model.goal.render_goal``."""
@@ -294,8 +294,7 @@ def goal_function(request: Request, order: Order, *, remember: bool = True) -> D
     after = order.own("after")
 
     def derive(snapshot: GroupSnapshot) -> Goal:
-        if definition_of(order, snapshot.state) != snapshot.group.version:
-            snapshot = as_defined(request, snapshot)
+        snapshot = with_definition(request, snapshot, definition_of(order, snapshot.state))
         if after not in (None, snapshot.state.current_traversal):
             raise ActionError(
                 "CONTENDED",
@@ -401,23 +400,24 @@ def begin(
 
 def definition_of(order: Order, state: GroupState) -> str:
     """Return the version of the definition from which the goal of an order is derived, a rollback's
-    apart. Raises ActionError BAD_INPUT."""
+    apart. An order that declares no member lost goes on with the definition of the present goal,
+    so it continues an update; a failover moves what is in force. Raises ActionError BAD_INPUT."""
     asked = order.own("definition")
     if asked not in (None, DEFINED):
         raise ActionError(
             "BAD_INPUT",
             f"definition: {asked!r} is not known",
-            f"Give {DEFINED}, or nothing for what is in force.",
+            f"Give {DEFINED}, or leave it out.",
         )
-    return state.to_move if asked is None else state.defined
+    if asked == DEFINED:
+        return state.defined
+    return state.to_move if order.lost else state.definition_version
 
 
 def group_of(request: Request, snapshot: GroupSnapshot, goal: Goal) -> Group:
     """Return the definition that a goal is derived from: its chain carries the goal out."""
-    if goal.definition in ("", snapshot.group.version):
-        return snapshot.group
-    definitions, state = request.runtime.definitions, snapshot.state
-    return request.store.reading(lambda tx: definitions.group(tx, state, goal.definition))
+    version = goal.definition or snapshot.group.version
+    return with_definition(request, snapshot, version).group
 
 
 def _passed_over(goal: Goal) -> list[str]:

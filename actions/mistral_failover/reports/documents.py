@@ -205,7 +205,7 @@ class ProjectReport(TypedDict):
 
 
 class InForce(TypedDict):
-    """Whether what is defined differs from what is in force, and how: a sentence each."""
+    """How what is defined differs from what is in force: a sentence each in `lines`."""
 
     differs: bool
     lines: list[str]

@@ -96,7 +96,8 @@ def begin(tx: ProjectSession, group_id: str) -> None:
 
 def pending(tx: ProjectSession, group_id: str, limit: int) -> Pending | None:
     """Return the events that a group's workflow has not received yet, ``limit`` at most. Return
-    None if the group has no workflow or does not belong to the project."""
+    None if the group has no workflow or does not belong to the project. The workflow is that of
+    what is defined: it moves nothing, and it is to hear why an update failed."""
     group = tx.connection.execute(
         sa.select(groups, definitions.c.document)
         .join(

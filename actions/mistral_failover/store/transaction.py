@@ -318,11 +318,11 @@ class SqlTransaction(Records, SyncPoints):
             seconds = before[-1] - before.started_at
             count_time(self, before.group_id, "traversal_seconds", (outcome,), seconds)
 
-    def set_last_complete(self, group_id: str, goal_version: str, definition_version: str) -> None:
+    def set_last_complete(self, group_id: str, goal_version: str, in_force: str | None) -> None:
         self.execute(
             groups.update()
             .where(groups.c.id == group_id)
-            .values(last_complete_goal=goal_version, in_force=definition_version)
+            .values(last_complete_goal=goal_version, in_force=in_force)
         )
 
     def reached_goals(self, group_id: str) -> Sequence[str]:
