@@ -203,6 +203,7 @@ def test_an_order_that_moves_nothing_is_refused_where_the_holder_s_server_is_gon
     operator.delete_server(group.server("db_a"))
 
     for recovered, words in (([], "--lost db_a"), (["db_b"], "--lost db_a --recovered db_b")):
+        words += " --definition defined"
         refused = group.run(
             "failover", group=group.name, lost=[], definition="defined", recovered=recovered
         )

@@ -165,10 +165,11 @@ def _refuse_gone_holders(
         if member in gone:
             name = quote(snapshot.group.name)
             recovered = "".join(f" --recovered {quote(each)}" for each in order.recovered)
+            which = f" --definition {DEFINED}" if order.own("definition") else ""
             raise ActionError(
                 "HOLDER_GONE",
                 f"{role} is on {member}, whose server does not exist, but this order moves no role",
-                f"Fail over: failover start {name} --lost {quote(member)}{recovered}",
+                f"Fail over: failover start {name} --lost {quote(member)}{recovered}{which}",
             )
 
 
