@@ -322,7 +322,11 @@ def advice(status: StatusReport) -> list[Advice]:
             return [Advice(f"failover group activate {group}")]
     if not in_service(status):
         return [Advice(f"failover group activate {group}")]
-    return [*_serving_again(status, group), *_undoing(status, group), *_into_force(status, group)]
+    again, undoing = _serving_again(status, group), _undoing(status, group)
+    if status["held"] and status["service"]["status"] != Service.DOWN:
+        # An alarm waits, which is why it is not known to serve.
+        return [*undoing, *again, *_into_force(status, group)]
+    return [*again, *undoing, *_into_force(status, group)]
 
 
 def _serving_again(status: StatusReport, group: str) -> list[Advice]:
