@@ -230,7 +230,8 @@ def test_a_member_that_comes_back_is_not_told_to_serve_where_the_holder_s_server
 
     error = refused.output["error"]
     assert error["code"] == "HOLDER_GONE"
-    assert error["remedy"].endswith(f"{group.name} --lost db_b --recovered db_a")
+    order = f"{group.name} --lost db_b --recovered db_a --definition defined"
+    assert error["remedy"].endswith(order)
     named = {"lost": ["db_b"], "recovered": ["db_a"]}
     group.run("failover", group=group.name, **named).assert_succeeded()
     assert group.name in group.cloud.guests()[group.server("db_a")]["applications"]
