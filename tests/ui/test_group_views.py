@@ -13,7 +13,7 @@ from mistral_failover.ui.groups import Query, groups_view
 from mistral_failover.ui.levels import Level
 from support.ui_answers import NOW, held, overview, status
 
-DIFFERENT = {"differs": True, "lines": ["+ limits: {\"per_hour\": 7}"]}
+DIFFERENT = {"differs": True, "lines": ['+ limits: {"per_hour": 7}']}
 ALARM = {"at": NOW - 60, "sentence": "db_a is lost"}
 PAUSE = {"by": "me", "because": "new disks", "since": NOW - 60}
 SERVICE: dict[str, Any] = {"since": NOW - 61, "reasons": ["its server is gone"], "gone": ["db_b"]}

@@ -38,9 +38,7 @@ _SHOWN = 12  # digits of a goal's version
 _MANY = 10  # rows of one answer
 _NARROWEST = 20  # characters: a narrower terminal is not wrapped for
 _IN_SUMMARY = frozenset({"service", "waiting for"})
-NOT_IN_FORCE = (
-    "The latest definition is not in force: a failover moves what was reached before it."
-)
+NOT_IN_FORCE = "The latest definition is not in force: a failover moves what was reached before it."
 _CORRECTED = "correct the cause, then"
 
 

@@ -183,6 +183,12 @@ def members(subject: ExaminedGroup) -> Iterable[Finding]:
                     f"{fact.name} holds a role, but {fact.why_not}",
                     f"failover plan {subject.name}",
                 )
+            elif fact.hindered:
+                yield warn(
+                    f"{fact.name} holds a role, and could not give its volumes away: "
+                    f"{fact.hindered}",
+                    f"End that, then: failover doctor {quote(subject.name)}",
+                )
         elif fact.name in snapshot.lost:
             yield _of_lost(subject, fact)
         elif why:

@@ -27,6 +27,7 @@ from mistral_failover.groups.agent_health import (
     silent_agents,
 )
 from mistral_failover.model.assignment import MemberFact
+from mistral_failover.model.goal import ATTACHMENT
 from mistral_failover.model.group import Group
 from mistral_failover.model.text import format_time
 from mistral_failover.runtime.request import Request
@@ -34,6 +35,8 @@ from mistral_failover.store import suspensions
 from mistral_failover.store.transaction import ProjectTransaction
 
 LOG = logging.getLogger(__name__)
+_PLUGGED = (ATTACHMENT, "port")
+"""The types of what Nova plugs into the server of a role's holder."""
 LOOK = 20.0
 """Seconds after which no further server is checked, however many members there are."""
 
@@ -67,9 +70,13 @@ def member_facts(
     """
     end = time.monotonic() + LOOK
     here = [m for m in members if m.name not in lost]
+    plugs = any(spec.type in _PLUGGED for spec in group.resources.values())
     with alongside(lambda: _going(cloud, group.stack, here)) as going:
         states = {m.name: _state(cloud, m, end) for m in here if m.status != MARKED}
-        facts = {m.name: _fact(m, going().get(m.server_id), states.get(m.name, "")) for m in here}
+        facts = {
+            m.name: _fact(m, going().get(m.server_id), states.get(m.name, ""), plugs=plugs)
+            for m in here
+        }
     able = {m.name: m.server_id for m in members if m.name in facts and facts[m.name].healthy}
     choice = thorough or len(able) > 1
     for member in members:
@@ -114,8 +121,9 @@ def _state(cloud: Cloud, member: HeatMember, end: float) -> ServerState | str:
 
 
 def _fact(
-    member: HeatMember, going: PredictedReplacement | None, state: ServerState | str
+    member: HeatMember, going: PredictedReplacement | None, state: ServerState | str, *, plugs: bool
 ) -> MemberFact:
+    """``plugs``: Nova plugs something of the group into its members' servers."""
     fact = MemberFact(member.name, member.created_at, server_id=member.server_id)
     if member.status == MARKED:
         why = "Heat has marked it as unhealthy, so the stack's next update replaces it"
@@ -133,6 +141,7 @@ def _fact(
         healthy=unwell is None,
         why_not=unwell,
         gone=not state.exists,
+        hindered=state.hindered if plugs else None,
         host=state.host_id,
         host_down=state.host_silent,
     )

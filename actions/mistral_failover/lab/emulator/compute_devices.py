@@ -25,7 +25,16 @@ from mistral_failover.lab.emulator.compute import (
 from mistral_failover.lab.emulator.state import Attachment, Port, Server, Volume
 from mistral_failover.lab.emulator.web import ApiError, Call, endpoint, paged, take_fault
 
-_ATTACHABLE = ("active", "paused", "stopped", "suspended")
+_ATTACHABLE = (
+    "active",
+    "paused",
+    "stopped",
+    "resized",
+    "soft-delete",
+    "shelved",
+    "shelved_offloaded",
+)
+"""``nova.compute.api``: the same for ``attach_volume`` and ``detach_volume``."""
 
 
 def _attachment_view(call: Call, attachment: Attachment) -> dict[str, Any]:
@@ -67,7 +76,7 @@ async def _attach(call: Call) -> Any:
     volume = state.volumes.get(str(volume_id))
     if volume is None or not call.sees(volume.project_id):
         raise refused(404, f"Volume {volume_id} could not be found.")
-    require_state(server, "attach_volume", _ATTACHABLE)
+    require_state(call, server, "attach_volume", _ATTACHABLE)
     _refuse_attached(call, server, volume)
     if volume.status not in ("available", "downloading") and not (
         volume.multiattach and volume.status == "in-use"
@@ -161,7 +170,7 @@ def _detach(call: Call) -> Any:
     attachment = _attachment(call, server)
     if attachment.device == attachments.ROOT_DEVICE:
         raise refused(400, "Cannot detach a root device volume")
-    require_state(server, "detach_volume", _ATTACHABLE)
+    require_state(call, server, "detach_volume", _ATTACHABLE)
     if not call.emulation.state.host_up(server.host):
         raise refused(409, "Service is unavailable at this time.")
     # Cinder is asked for the volume's status, not for the outcome of this attachment.
@@ -217,7 +226,7 @@ def _list_ports(call: Call) -> Any:
 async def _attach_port(call: Call) -> Any:
     emulation, server = call.emulation, find_server(call)
     port_id = str((call.body.get("interfaceAttachment") or {}).get("port_id"))
-    require_state(server, "attach_interface", _PLUGGABLE)
+    require_state(call, server, "attach_interface", _PLUGGABLE)
     port = emulation.state.ports.get(port_id)
     if port is None or not call.sees(port.project_id):
         raise refused(404, f"Port id {port_id} could not be found.")
@@ -233,7 +242,7 @@ async def _attach_port(call: Call) -> Any:
 
 def _detach_port(call: Call) -> Any:
     emulation, server = call.emulation, find_server(call)
-    require_state(server, "detach_interface", _PLUGGABLE)
+    require_state(call, server, "detach_interface", _PLUGGABLE)
     port_id = call.path("port_id")
     ids = {"port_id": port_id, "server_id": server.id}
     operation = emulation.begin("detach_port", port=port_id, server=server.id)

@@ -153,6 +153,7 @@ class Server:
     fault: str | None = None
     owner: list[str] | None = None
     server_group: str | None = None
+    locked: bool = False
 
 
 @dataclass
@@ -355,7 +356,7 @@ class Guest:
     project_id: str
     host: str
     powered: bool = True
-    condition: str = "healthy"  # healthy | booting | hung | crashed
+    condition: str = "healthy"  # healthy | booting | hung | crashed | frozen
     volumes: dict[str, str] = field(default_factory=dict)
     interfaces: dict[str, list[str]] = field(default_factory=dict)
     applications: dict[str, float] = field(default_factory=dict)
