@@ -132,6 +132,14 @@ class Group:
     definition: dict[str, Any] = field(repr=False)
     """The group file as given; this is stored."""
 
+    def role_of(self, resource: str) -> str | None:
+        """Return the role whose holder has a resource of the group file; None if it belongs to
+        none."""
+        spec = self.resources.get(resource)
+        name = self.types[spec.type].member_property if spec else None
+        said = spec.properties.get(name) if spec and name else None
+        return said.get("get_param") if isinstance(said, dict) else None
+
 
 def parse_group(
     source: str | bytes | Mapping[str, Any],
