@@ -55,7 +55,8 @@ def block(state: Runtime, ready: Ready, **more: Any) -> None:
 
 def swept(context: ActionContext) -> tuple[list[dict[str, Any]], list[str]]:
     report = recovery.Sweep("payments").run(context)
-    told = [sentence for sentence in report["unable"] if "Mistral" not in sentence]
+    others = ("Mistral", "observation: ")
+    told = [each for each in report["unable"] if not any(other in each for other in others)]
     return report["restarted"], told
 
 

@@ -47,6 +47,7 @@ DELETION = (DELETE_ON_TERMINATION, EVENTS)
 """What the deletion of a server needs: that no data goes with it, and that it proves something."""
 _HOST_STATUS = Field("Nova", "host_status", since="2.16")
 _ZONE = Field("Nova", "OS-EXT-AZ:availability_zone")
+_UPDATED = Field("Nova", "updated")
 _DEVICE = Field("Nova", "device")
 _RESULT = Field("Nova", "result")
 _LINKS = Field("Nova", "links", since="2.58")
@@ -175,6 +176,13 @@ def server_state(cloud: Cloud, server_id: str) -> ServerState:
     if found is None:
         return ServerState("", None, None, exists=False)
     return state_of(found["server"])
+
+
+def changed_at(cloud: Cloud, server_id: str) -> str | None:
+    """Return when Nova last changed what it has of a server, in ISO 8601; None if there is none."""
+    path = url_path("servers", server_id)
+    found = unless_absent(cloud, SERVER, server_id, lambda: cloud.read_nova(path))
+    return None if found is None else _UPDATED.if_shown(found["server"])
 
 
 def state_of(row: Mapping[str, Any]) -> ServerState:

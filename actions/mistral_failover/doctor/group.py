@@ -12,7 +12,9 @@ from mistral_failover.cloud.servers import may_be_elsewhere, server_state
 from mistral_failover.cloud.stacks import stack_map, stack_shown
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.doctor.checks import ExaminedGroup, Finding, error, ok, warn
+from mistral_failover.doctor.volumes import volumes
 from mistral_failover.groups import candidates, refresh_members
+from mistral_failover.groups.snapshot import with_definition
 from mistral_failover.model import assignment
 from mistral_failover.model.assignment import MemberFact
 from mistral_failover.model.observation import Service
@@ -21,6 +23,7 @@ from mistral_failover.model.text import format_time
 from mistral_failover.orders import suspensions
 from mistral_failover.orders.suspensions import CurrentSuspensions
 from mistral_failover.recovery import observe
+from mistral_failover.reports.status import in_force
 from mistral_failover.resources.fence.rung import Examined, FenceRung
 from mistral_failover.resources.offered import needs_of, unmet
 from mistral_failover.runtime.errors import confirm_command
@@ -65,6 +68,25 @@ def goal(subject: ExaminedGroup) -> Iterable[Finding]:
                 f"the lock on {lock['resource']} belongs to a dead owner ({lock['owner']})",
                 "failover sweep",
             )
+
+
+def definition(subject: ExaminedGroup) -> Iterable[Finding]:
+    """Check whether what is defined is in force, and what is wrong with it if it is not."""
+    state, examination = subject.snapshot.state, subject.examination
+    found = examination.reading(lambda tx: in_force(tx, state))
+    if not found["differs"]:
+        return
+    yield warn(
+        f"what is defined is not in force ({'; '.join(found['lines'])}): failovers move what was "
+        "reached last",
+        f"To converge to it: failover group activate {quote(subject.name)}. Or define what is in "
+        "force again: failover group update FILE",
+    )
+    defined = with_definition(examination.request, subject.snapshot, state.defined)
+    group = ExaminedGroup(examination, defined)
+    for each in (*volumes(group), *offered(group)):
+        if each.level == "error":
+            yield warn(f"as defined: {each.sentence}", each.remedy)
 
 
 def service(subject: ExaminedGroup) -> Iterable[Finding]:

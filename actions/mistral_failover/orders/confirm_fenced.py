@@ -9,6 +9,7 @@ from typing import TypedDict
 from mistral_failover.convergence.records import JournalKind
 from mistral_failover.fault_points import reach
 from mistral_failover.groups.snapshot import group_snapshot
+from mistral_failover.model.validation import did_you_mean
 from mistral_failover.orders.failover import chain_of
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
@@ -47,8 +48,8 @@ def confirm_fenced(request: Request, group: str, member: str, because: str) -> C
         raise ActionError(
             "NOT_LOST",
             f"{member} is not declared lost in {group}, {lost or 'no member'} is",
-            f"Did you mean {lost}?"
-            if lost
+            did_you_mean(member, snapshot.lost)
+            if snapshot.lost
             else "No failover of the group waits for a confirmation.",
         )
     reach("confirm.before")

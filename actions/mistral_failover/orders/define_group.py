@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from shlex import quote
 from typing import Any
 
@@ -91,7 +92,7 @@ def define(
     except _AskHeat:
         stacks = _ways_to_write(request, group.stack)
         identity, known = run(store)
-    changed = in_documents(_named(known), _named(stored)) if known else []
+    changed = in_documents(comparable(known), comparable(stored)) if known else []
     return {
         "group": group.name,
         "id": identity,
@@ -121,13 +122,13 @@ def _refuse_too_many(number: int, most: int) -> None:
         )
 
 
-def _written_otherwise(group: Group, others: Mapping[str, Mapping[str, Any]]) -> bool:
+def _written_otherwise(group: Group, others: Mapping[str, Sequence[Mapping[str, Any]]]) -> bool:
     """Return whether a file of another group names the same members, and one of the two names its
     stack while the other one gives its id."""
     by_id, names = uuidutils.is_uuid_like(group.stack), _members(group.definition)
     return any(
         uuidutils.is_uuid_like(document["stack"]) != by_id and names & _members(document)
-        for document in others.values()
+        for document in chain.from_iterable(others.values())
     )
 
 
@@ -147,7 +148,7 @@ def _ways_to_write(request: Request, stack: str) -> set[str]:
 
 def _refuse_shared(
     group: Group,
-    others: Mapping[str, Mapping[str, Any]],
+    others: Mapping[str, Sequence[Mapping[str, Any]]],
     stacks: set[str],
     known: Mapping[str, Any] | None,
 ) -> None:
@@ -160,8 +161,8 @@ def _refuse_shared(
         return _members(document) if document and document["stack"] in stacks else set()
 
     wanted = _members(group.definition) - of_stack(known)
-    for name, document in others.items():
-        if shared := wanted & of_stack(document):
+    for name, documents in others.items():
+        if shared := wanted & set().union(*map(of_stack, documents)):
             raise InvalidDocument(
                 "members",
                 f"{', '.join(sorted(shared))} of stack {group.stack} belong to the group {name}",
@@ -226,10 +227,13 @@ def _missing_workflows(request: Request, group: Group) -> list[str]:
         return []
 
 
-def _named(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stored definition for comparison, with its types by name."""
-    types = {each["name"]: each for each in stored["types"]}
-    return {**stored["document"], "types": types}
+def comparable(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a stored definition for comparison, with the types that its resources have by name.
+    Others are kept for records and goals of before."""
+    document = stored["document"]
+    used = {each["type"] for each in document["resources"].values()}
+    types = {each["name"]: each for each in stored["types"] if each["name"] in used}
+    return {**document, "types": types}
 
 
 def definition(request: Request, name: str) -> GroupDefinition:

@@ -198,7 +198,8 @@ def _situation(
     here = [each for each in tx.records(state.id) if each.member == member and not each.gone]
     if any(record.held_at(now) for record in here):
         return None  # it is not known yet what arrives there
-    snapshot = group_snapshot_in(request, tx, state)
+    # It continues the same order.
+    snapshot = group_snapshot_in(request, tx, state, state.definition_version)
     mine = [each for each in waiting if each.member == member]
     roles = frozenset(filter(None, (snapshot.group.role_of(each.resource) for each in mine)))
     if not roles:
