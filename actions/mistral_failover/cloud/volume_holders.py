@@ -47,6 +47,7 @@ ANOTHER = (
 """The remedy for a volume that does not exist, or not any more."""
 MULTIATTACH = Field("Cinder", "multiattach")
 BOOTABLE = Field("Cinder", "bootable")
+ZONE = Field("Cinder", "availability_zone")
 SERVER_ID, DEVICE = Field("Cinder", "server_id"), Field("Cinder", "device")
 """Of an attachment that a volume shows; None if it belongs to no server, or has no device."""
 _ATTACHMENT_API = "openstack --os-volume-api-version 3.27 volume attachment"

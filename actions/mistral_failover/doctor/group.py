@@ -150,9 +150,11 @@ def members(subject: ExaminedGroup) -> Iterable[Finding]:
         return
     seen = refresh_members.members_now(examination.cloud, snapshot.group)
     if not seen:
+        named = snapshot.group.members.autoscaling_group or "members"
         yield error(
-            f"stack {snapshot.group.stack} has none of the group's members",
-            "Correct members in the group file.",
+            f"stack {snapshot.group.stack} has no server of {named} now",
+            f"See what it has: openstack stack resource list -n 5 {quote(snapshot.group.stack)}; "
+            "then correct members in the group file, or the stack.",
         )
         return
     facts = candidates.member_facts(
@@ -211,6 +213,8 @@ def members(subject: ExaminedGroup) -> Iterable[Finding]:
 
 
 def _remedy(subject: ExaminedGroup, member: MemberFact) -> str:
+    if member.apart and not member.silent and not member.lacks:
+        return assignment.ZONES
     if member.healthy and member.maintenance:
         return f"failover maintenance off {quote(subject.name)}"
     return f"Repair the cause, or: {_replace_command(subject, member)}"

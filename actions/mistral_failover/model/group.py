@@ -134,6 +134,14 @@ class Group:
     version: str = ""
     """The version of the stored definition; empty: it is not stored."""
 
+    def role_of(self, resource: str) -> str | None:
+        """Return the role whose holder has a resource of the group file; None if it belongs to
+        none."""
+        spec = self.resources.get(resource)
+        name = self.types[spec.type].member_property if spec else None
+        said = spec.properties.get(name) if spec and name else None
+        return said.get("get_param") if isinstance(said, dict) else None
+
 
 def parse_group(
     source: str | bytes | Mapping[str, Any],

@@ -13,8 +13,9 @@ from typing import Any
 from oslo_utils import uuidutils
 
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.stacks import stack_shown
+from mistral_failover.cloud.stacks import stack_map, stack_shown
 from mistral_failover.convergence.errors import UnknownGroup
+from mistral_failover.groups.refresh_members import members_now
 from mistral_failover.mistral.api import mistral_of
 from mistral_failover.model.differences import in_documents
 from mistral_failover.model.errors import InvalidDocument
@@ -35,7 +36,7 @@ LOG = logging.getLogger(__name__)
 ASK = 3.0
 """The limit for questions to Mistral, in seconds."""
 SERVICES = 5.0
-"""The limit for what Nova and Cinder offer, in seconds."""
+"""The limit for what Nova and Cinder offer, and for the members in Heat, in seconds each."""
 HEAT = 20.0
 """The limit for the question to Heat, in seconds."""
 MOST_TYPES = 100
@@ -48,8 +49,8 @@ def define(
     """Check a group file and its types and store them, unless it is a ``dry_run``.
 
     Raises InvalidDocument, also if the file names servers that belong to another group of the
-    project; ActionError TOO_MANY_GROUPS; CloudError if only Heat can tell whether servers are
-    shared and does not.
+    project, or members that are no servers of the stack; ActionError TOO_MANY_GROUPS; CloudError if
+    only Heat can tell whether servers are shared and does not.
     """
     given = [] if types is None else types
     if not isinstance(given, list):
@@ -65,6 +66,7 @@ def define(
     for problem in template_problems(group):
         raise problem
     _refuse_unmet(request, group)
+    _refuse_no_servers(request, group)
     stored = {"document": group.definition, "types": [t.to_dict() for t in loaded]}
     stacks: set[str] | None = None  # not asked for yet
 
@@ -188,6 +190,24 @@ def _refuse_unmet(request: Request, group: Group) -> None:
             raise InvalidDocument(each.path, each.sentence, each.remedy)
     except CloudError as error:
         LOG.info("It is not known what the cloud offers: %s", error)
+
+
+def _refuse_no_servers(request: Request, group: Group) -> None:
+    """Refuse members that the stack does not have, or that are no servers. While there is no such
+    stack, or if Heat does not answer in time, the doctor reports it. Raises InvalidDocument."""
+    guard = DeadlineGuard(time.monotonic() + SERVICES, request.runtime.settings.http_timeout)
+    named = "autoscaling_group" if group.members.autoscaling_group else "servers"
+    try:
+        cloud = request.cloud(guard)
+        stack_map(cloud, group.stack)
+        try:
+            members_now(cloud, group)
+        except CloudError as error:
+            if error.code not in ("NOT_FOUND", "BAD_REQUEST"):
+                raise
+            raise InvalidDocument(f"members.{named}", error.message, error.remedy) from None
+    except CloudError as error:
+        LOG.info("It is not known which members %s has: %s", group.name, error)
 
 
 def _missing_workflows(request: Request, group: Group) -> list[str]:

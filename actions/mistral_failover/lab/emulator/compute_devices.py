@@ -82,12 +82,14 @@ async def _attach(call: Call) -> Any:
         volume.multiattach and volume.status == "in-use"
     ):
         raise unreservable(volume)
+    _refuse_other_zone(call, server, volume)
     if not state.host_up(server.host):
         # Nova asks the compute service for a device name and waits for the answer.
         await call.emulation.wait_for(
             f"host:{server.host}", call.emulation.latency.of("rpc_timeout")
         )
         raise _rpc_timeout()
+    _refuse_more_disks(call, server)
     await _in_the_queue(call, server, volume, asked.get("device"))
     attachment = attachments.attach(
         call.emulation,
@@ -102,6 +104,29 @@ async def _attach(call: Call) -> Any:
         "volumeAttachment": {"id": volume_id}
         | {k: v for k, v in body.items() if k not in ("attachment_id", "bdm_uuid")}
     }
+
+
+def _refuse_other_zone(call: Call, server: Server, volume: Volume) -> None:
+    """What Nova's API refuses without cross_az_attach. Nova gives the number of the server's row
+    instead of its id."""
+    if not call.emulation.state.config["cross_az_attach"] and server.zone != volume.zone:
+        raise refused(
+            400,
+            f"Invalid volume: Instance 186 and volume {volume.id} are not in the same "
+            f"availability_zone. Instance is in {server.zone}. Volume is in {volume.zone}",
+        )
+
+
+def _refuse_more_disks(call: Call, server: Server) -> None:
+    """What the compute service refuses when it is asked for a device name. Root disks count."""
+    most = call.emulation.state.config["max_disk_devices_to_attach"]
+    held = call.emulation.state.attachments_of(server_id=server.id)
+    if 0 <= most <= len({attachments.ROOT_DEVICE} | {each.device for each in held}):
+        raise refused(
+            403,
+            f"The maximum allowed number of disk devices ({most}) to attach to a single instance "
+            "has been exceeded.",
+        )
 
 
 async def _in_the_queue(call: Call, server: Server, volume: Volume, device: str | None) -> None:
