@@ -251,7 +251,9 @@ def overview(answer: dict[str, Any], *, people: bool) -> tuple[list[str], list[l
 
 
 class Show(ActionCommand, ShowOne):
-    """Show a group's definition and status, and how what is defined differs from what is in force.
+    """Show a group's definition and status.
+
+    It shows how what is defined differs from what is in force, too.
 
     Only its file, for editing: failover group show GROUP -f value -c definition > group.yaml
     """
