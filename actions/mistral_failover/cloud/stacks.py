@@ -21,6 +21,7 @@ DEPTH = 5
 """The levels of stacks in a stack that are read: as many as Heat allows by default
 (``max_nested_stack_depth``)."""
 _PHYSICAL_ID, _CREATED = Field("Heat", "physical_resource_id"), Field("Heat", "creation_time")
+_REGISTRY = Field("Heat", "resource_registry")  # of a stack's environment
 _PARENT = Field("Heat", "parent_resource")  # not of the stack's own resources
 _SERVICES = (
     "Aodh Barbican Blazar Cinder Designate Glance Heat Ironic Keystone Magnum Manila Mistral "
@@ -175,7 +176,7 @@ def _of_own_types(cloud: Cloud, stack: str, rows: list[dict[str, Any]]) -> list[
         if error.code not in ("FORBIDDEN", "NOT_FOUND"):
             raise
         return rows
-    registry = environment.get("resource_registry") or {}
+    registry = _REGISTRY.if_shown(environment) or {}  # without one no alias is explained
     return [
         {**row, "resource_type": own_type(row["resource_type"], row["resource_name"], registry)}
         for row in rows
