@@ -365,7 +365,7 @@ STATES = {
     ),
     "admitted": State(
         admitted_without_a_standby,
-        ("COMPLETE", "DEGRADED"),
+        ("COMPLETE", "DOWN"),
         "an alarm was admitted, and no member could take over",
         "failover sweep GROUP",
         standby_started,
@@ -429,7 +429,7 @@ STATES = {
     ),
     "storm": State(
         guarded,
-        ("COMPLETE", "SERVING"),
+        ("COMPLETE", "DEGRADED"),
         "alarms are held by the storm guard",
         "failover alarms GROUP",
         dismissed,

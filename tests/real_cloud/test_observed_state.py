@@ -146,7 +146,7 @@ def by_hand(protect: Callable[..., ProtectedStack]) -> Iterator[tuple[ProtectedS
     watch = {"type": "alarm", "depends_on": "database", "properties": properties}
     definition["resources"]["watch"] = watch
     stack.tenant.action("failover.define", definition=definition, name=stack.name)
-    succeeds(stack, "failover", lost=[])
+    succeeds(stack, "failover", lost=[], definition="defined")
     yield stack, made
     aodh(stack, "DELETE", f"/{made}")
 
@@ -212,7 +212,7 @@ def test_an_alarm_that_the_group_file_names_is_repaired_and_follows_the_active_m
 
 def test_the_doctor_leaves_a_volume_alone_that_the_group_attached(stack: ProtectedStack) -> None:
     change(stack, "data", when_host_is_down="delete_server")
-    succeeds(stack, "failover", lost=[])
+    succeeds(stack, "failover", lost=[], definition="defined")
 
     assert [row["level"] for row in findings(stack, "volumes")] == ["ok"]
 
@@ -220,7 +220,7 @@ def test_the_doctor_leaves_a_volume_alone_that_the_group_attached(stack: Protect
 def test_a_mistyped_stop_command_is_seen_and_its_correction_leads_on(stack: ProtectedStack) -> None:
     active, standby = holders(stack)
     change(stack, "database", stop=MISTYPED)
-    succeeds(stack, "failover", lost=[])
+    succeeds(stack, "failover", lost=[], definition="defined")
 
     look(stack)
 
@@ -232,6 +232,7 @@ def test_a_mistyped_stop_command_is_seen_and_its_correction_leads_on(stack: Prot
     assert refused(stack, "switchover")["code"] == "CANNOT_QUIESCE"
     serves_on(stack, active)
     change(stack, "database", stop="pg-stop")
+    succeeds(stack, "failover", lost=[], definition="defined")
     succeeds(stack, "switchover")
     serves_on(stack, standby)
     assert stack.status()["lost"] == [], "no fence was needed"
@@ -284,5 +285,5 @@ def test_a_group_whose_volume_was_deleted_goes_on_with_another_one(
     assert status == "DOWN"
     assert any(f"volume {volume} no longer exists" in reason for reason in reasons), reasons
     change(doomed, "data", volume=spare)
-    succeeds(doomed, "failover", lost=[])
+    succeeds(doomed, "failover", lost=[], definition="defined")
     serves_on(doomed, active)

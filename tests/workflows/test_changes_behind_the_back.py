@@ -154,8 +154,9 @@ def test_the_status_is_true_and_the_way_out_leads_out(
         seen = behind.told_truly()
         if (seen["gone"] or behind.deleted) and len(behind.gone) < len(MEMBERS):
             behind.make_whole()
-            # What the status names: failover start GROUP [--lost MEMBER].
-            group.run("failover", group=group.name, lost=seen["gone"]).assert_succeeded()
+            # What the status names: failover start GROUP [--lost MEMBER], with another volume too.
+            order = {"lost": seen["gone"], "definition": "defined"}
+            group.run("failover", group=group.name, **order).assert_succeeded()
             assert behind.told_truly()["status"] != "DOWN"
             assert group.cloud.guests()[behind.servers[behind.holder]]["applications"]
 
