@@ -57,8 +57,14 @@ def test_a_fact_that_is_not_understood_is_refused_with_those_that_are(sentence: 
     assert "recovered" in str(caught.value)
 
 
-def started(monkeypatch: pytest.MonkeyPatch, status: str, *words: str) -> dict[str, Any]:
-    """The inputs that ``failover start payments ...`` orders, of a group that stands so."""
+def started(
+    monkeypatch: pytest.MonkeyPatch,
+    status: str,
+    *words: str,
+    service: str = "SERVING",
+    gone: tuple[str, ...] = (),
+) -> dict[str, Any]:
+    """The inputs that ``failover start payments ...`` orders, of a group in that state."""
     orders: list[dict[str, Any]] = []
 
     def follow(_app: Any, _workflow: str, inputs: Any, **_: Any) -> dict[str, Any]:
@@ -73,6 +79,8 @@ def started(monkeypatch: pytest.MonkeyPatch, status: str, *words: str) -> dict[s
         "roles": {} if status == "DEFINED" else roles,
         "vacant": [],
         "traversal": None if status == "DEFINED" else {"id": "some"},
+        "service": {"status": service, "since": 90.0, "seen_at": None, "gone": list(gone)},
+        "now": 100.0,
     }
     monkeypatch.setattr(command, "run_action", lambda *_, **__: answer)
     command.take_action(command.get_parser("failover start").parse_args(["payments", *words]))
@@ -113,6 +121,24 @@ def test_what_is_said_is_ordered_as_it_is_said(monkeypatch: pytest.MonkeyPatch) 
         "lost": [],
         "recovered": ["db_b"],
     }
+
+
+@pytest.mark.parametrize("service", ["SERVING", "DEGRADED", "UNKNOWN"])
+def test_a_member_that_may_serve_is_lost_only_if_a_person_is_sure(
+    monkeypatch: pytest.MonkeyPatch, service: str
+) -> None:
+    with pytest.raises(CommandFailed, match="NOT_SURE"):
+        started(monkeypatch, "COMPLETE", "--lost", "db_a", service=service)
+
+
+@pytest.mark.parametrize(
+    ("service", "gone"), [("DOWN", ()), ("DOWN", ("db_a",)), ("UNKNOWN", ("db_a",))]
+)
+def test_of_a_member_that_does_not_serve_nothing_is_asked(
+    monkeypatch: pytest.MonkeyPatch, service: str, gone: tuple[str, ...]
+) -> None:
+    order = started(monkeypatch, "COMPLETE", "--lost", "db_a", service=service, gone=gone)
+    assert order == {"group": "payments", "lost": ["db_a"]}
 
 
 def test_a_plan_without_an_eligible_member_says_why_each_cannot(deployment: Any) -> None:
@@ -174,7 +200,7 @@ def test_a_start_without_facts_fences_no_member_of_a_healthy_group(deployment: A
     assert 'Did you mean "all-well"?' in unknown.stderr
 
 
-def test_a_healthy_member_is_not_fenced_unless_somebody_is_sure(deployment: Any) -> None:
+def test_a_healthy_member_is_not_fenced_unless_a_person_is_sure(deployment: Any) -> None:
     group = "looks-well"
     deployment.protect(group)
     deployment.failover("sweep", group)

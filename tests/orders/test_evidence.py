@@ -11,15 +11,15 @@ import pytest
 from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.actions import base
 from mistral_failover.actions.members import Evidence
+from mistral_failover.cloud import hosts
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.servers import stop
 from mistral_failover.lab.emulator.server import EmulatedCloud
 from mistral_failover.lab.emulator.state import stable_hex
 from mistral_failover.store import groups
 from support.emulated import Pair, cloud, connect, emulated, emulator, pair
-from support.fencing import Fencing, Machines, clouds_of_an_operator, runtime_for
+from support.fencing import Fencing, fencing_actions
 
 __all__ = ["cloud", "connect", "emulated", "emulator", "pair"]
 PROJECT = stable_hex("project", "demo")
@@ -43,20 +43,14 @@ def fencing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Fencing]:
     """A group whose member ``db_a`` is on a host with a fence device."""
-    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(clouds_of_an_operator(emulated, tmp_path)))
-    machines = Machines(tmp_path)
-    host = emulated.emulation.state.servers[pair.a].host
-    machines.add(host)
-    runtime = runtime_for(tmp_path)
-    monkeypatch.setattr(base, "runtime", lambda: runtime)
 
     def define(tx: Any) -> None:
         identity = groups.define(tx, "payments", DEFINITION)
         groups.record_members(tx, identity, [("db_a", pair.a, 1.0)])
 
-    runtime.database.for_project(PROJECT).atomically(define)
-    yield Fencing(emulated, cloud, runtime, pair.a, host, tmp_path, machines)
-    machines.stop()
+    with fencing_actions(emulated, cloud, pair.a, tmp_path, monkeypatch) as found:
+        found.runtime.database.for_project(PROJECT).atomically(define)
+        yield found
 
 
 @pytest.fixture
@@ -116,6 +110,37 @@ def test_what_does_not_answer_is_not_known(fencing: Fencing, known: Callable[...
 
     assert found["server"]["says"].startswith("not known: ")
     assert found["server"]["alive"] is None
+    assert found["host"]["says"].startswith("not known: ")
+
+
+@pytest.mark.parametrize("cloud_entry", ["operator", "gone"])
+def test_the_words_of_the_operators_services_are_not_for_the_project(
+    fencing: Fencing, known: Callable[..., Any], cloud_entry: str
+) -> None:
+    """Nova does not answer the operator, or their entry of clouds.yaml is not there."""
+    board = fencing.device(fencing.machines.board())
+    fencing.configure([board], projects=[PROJECT], cloud=cloud_entry)
+    fencing.emulated.client.api_fault("server_show", status=403, says="no ops-admin", times=100)
+
+    said = str(known()["host"])
+
+    assert "not known: the operator's Nova does not say it" in said
+    assert "ops-admin" not in said
+    assert cloud_entry not in said.replace("the operator's", "")
+
+
+def test_a_source_that_fails_otherwise_leaves_the_others(
+    fencing: Fencing, known: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fencing.configure([fencing.device(fencing.machines.board())], projects=[PROJECT])
+
+    def broken(*_: Any) -> None:
+        raise KeyError("state")
+
+    monkeypatch.setattr(hosts, "compute_service", broken)
+    found = known()
+
+    assert found["server"]["says"] == "Nova says ACTIVE"
     assert found["host"]["says"].startswith("not known: ")
 
 

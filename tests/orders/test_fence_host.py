@@ -13,7 +13,6 @@ import pytest
 from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.actions import base
 from mistral_failover.actions.hosts import FenceHost
 from mistral_failover.cloud import volumes
 from mistral_failover.cloud.clients import Cloud
@@ -21,7 +20,7 @@ from mistral_failover.lab.emulator.server import EmulatedCloud
 from mistral_failover.lab.emulator.state import stable_hex
 from mistral_failover.store import groups, host_fences
 from support.emulated import Pair, cloud, connect, emulated, emulator, pair
-from support.fencing import PASSWORD, Fencing, Machines, clouds_of_an_operator, runtime_for
+from support.fencing import PASSWORD, Fencing, fencing_actions
 from support.storage import STANDBY, SUSPECT, Stored, changes
 
 __all__ = ["cloud", "connect", "emulated", "emulator", "pair"]
@@ -36,15 +35,8 @@ def fencing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Fencing]:
     """A host with fence devices, and actions on its state store."""
-    clouds = clouds_of_an_operator(emulated, tmp_path)
-    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(clouds))
-    machines = Machines(tmp_path)
-    host = emulated.emulation.state.servers[pair.a].host
-    machines.add(host)
-    runtime = runtime_for(tmp_path)
-    monkeypatch.setattr(base, "runtime", lambda: runtime)
-    yield Fencing(emulated, cloud, runtime, pair.a, host, tmp_path, machines)
-    machines.stop()
+    with fencing_actions(emulated, cloud, pair.a, tmp_path, monkeypatch) as found:
+        yield found
 
 
 Run = Callable[..., Any]

@@ -145,11 +145,12 @@ def test_what_is_seen_again_only_gets_a_later_time(
     age(database, group, 100.0)
     before = own.reading(lambda tx: observations.of_group(tx, group))
     now = database.reading(lambda tx: tx.now())
+    assert before is not None
     for at in (now, now - 50.0):
-        own.atomically(lambda tx: observations.seen_again(tx, [group], at))  # noqa: B023
+        known = [(group, before.at)]
+        own.atomically(lambda tx: observations.seen_again(tx, known, at))  # noqa: B023
 
     after = own.reading(lambda tx: observations.of_group(tx, group))
-    assert before is not None
     assert after is not None
     assert after.at == now
     assert (after.since, after.seen) == (before.since, before.seen)

@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 import yaml
 
+from mistral_failover.actions import base
 from mistral_failover.agent.channel.interface import ChannelContext, channel_for
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.hosts import operator_cloud
@@ -309,3 +310,18 @@ def since(moment: float) -> Iterator[None]:
 
 
 Make = Callable[..., Fencing]
+
+
+@contextmanager
+def fencing_actions(
+    emulated: EmulatedCloud, cloud: Cloud, server: str, folder: Path, patch: pytest.MonkeyPatch
+) -> Iterator[Fencing]:
+    """The host of a server has fence devices; the actions of this process have its state store."""
+    patch.setenv("OS_CLIENT_CONFIG_FILE", str(clouds_of_an_operator(emulated, folder)))
+    machines = Machines(folder)
+    host = emulated.emulation.state.servers[server].host
+    machines.add(host)
+    runtime = runtime_for(folder)
+    patch.setattr(base, "runtime", lambda: runtime)
+    yield Fencing(emulated, cloud, runtime, server, host, folder, machines)
+    machines.stop()

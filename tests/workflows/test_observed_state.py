@@ -13,13 +13,25 @@ from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 from oslo_config import cfg
 
-from mistral_failover.actions import doctor, groups, recovery, reports, suspensions
+from mistral_failover.actions import (
+    alarms,
+    doctor,
+    groups,
+    orders,
+    recovery,
+    reports,
+    suspensions,
+)
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.groups.service import services
 from mistral_failover.model.ids import group_id
 from mistral_failover.recovery import observe as observe_module
 from mistral_failover.runtime.request import DEFAULT_PROJECT
 from mistral_failover.store import observations
 from support.operators import Operator
 from support.unreadable import unreadable
+
+CONTEXT = ActionContext(SecurityContext(), ExecutionContext())
 
 
 @pytest.fixture
@@ -107,6 +119,94 @@ def test_a_defect_that_concerns_one_group_does_not_hide_the_others(
     rows = recovery.Observe().run(ActionContext(SecurityContext(), ExecutionContext()))
 
     assert serving.name in [row["group"] for row in rows]
+
+
+def test_what_was_seen_is_kept_though_a_later_group_of_the_round_cannot_be_looked_at(
+    serving: Any, protect: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = protect()
+    other.activate()
+    before = serving.status()["service"]["seen_at"]
+    real = observe_module._look
+
+    def look(view: Any, facts: Any, alarms: Any) -> Any:
+        if facts.group.name == other.name:
+            raise CloudError("UNREACHABLE", "Nova does not answer.")
+        return real(view, facts, alarms)
+
+    def due(*_: Any) -> list[str]:
+        return [group_id(DEFAULT_PROJECT, each.name) for each in (serving, other)]
+
+    monkeypatch.setattr(observe_module, "_look", look)
+    monkeypatch.setattr(observations, "due", due)
+
+    failed = recovery.Observe().run(CONTEXT)
+
+    assert failed.error["code"] == "UNREACHABLE"
+    assert serving.status()["service"]["seen_at"] > before
+
+
+def test_a_group_that_cannot_be_read_any_more_is_unknown_and_the_others_are_told(
+    serving: Any, protect: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = protect()
+    other.activate()  # nothing has looked at it since
+    with unreadable(other.state.database, DEFAULT_PROJECT, other.name):
+        found = serving.state.database.for_project(DEFAULT_PROJECT).reading(
+            lambda tx: services(serving.state, tx)
+        )
+
+    assert found[group_id(DEFAULT_PROJECT, other.name)].service == "UNKNOWN"
+    assert found[group_id(DEFAULT_PROJECT, serving.name)].service == "SERVING"
+
+
+# -- while a move has begun, and has released nothing
+
+
+@pytest.fixture
+def moving(serving: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A move from db_a to db_b has begun, of which nothing is carried out yet."""
+    monkeypatch.setattr(serving.state, "eager", False)
+    answer = orders.Begin(serving.name, lost=[], to="db_b").run(CONTEXT)
+    assert answer["roles"] == {"active": "db_b"}, answer
+    return serving
+
+
+def test_it_serves_where_it_did(moving: Any) -> None:
+    before = moving.status()["service"]
+    observe(moving)
+
+    found = moving.status()["service"]
+    assert (before["status"], found["status"]) == ("SERVING", "SERVING")
+    assert found["seen_at"] > before["seen_at"]
+    assert moving.told("down") == []
+
+
+def test_what_happens_to_the_server_on_which_it_serves_counts(
+    moving: Any, operator: Operator
+) -> None:
+    operator.stop_server(moving.server("db_b"))
+    observe(moving)
+    assert service(moving)[0] == "DEGRADED", "only the standby is off"
+
+    operator.stop_server(moving.server("db_a"))
+    observe(moving)
+    word, reasons = service(moving)
+    assert word == "DOWN"
+    assert "active is on db_a" in reasons[0]
+
+
+def test_an_alarm_about_the_member_on_which_it_serves_counts(moving: Any) -> None:
+    suspensions.Pause(moving.name, because="work").run(CONTEXT)
+    raised = {"previous": "ok", "current": "alarm", "alarm_id": f"lost-{moving.name}"}
+    alarms.Admit(raised, group=moving.name, member="db_a").run(CONTEXT)
+
+    word, reasons = service(moving)
+    assert word == "UNKNOWN"
+    assert "db_a is lost" in reasons[0]
+
+    observe(moving)
+    assert service(moving)[0] == "DEGRADED"
 
 
 # -- alarms that would not notice a failure
@@ -233,12 +333,14 @@ def test_a_look_that_ends_late_does_not_replace_a_later_one(
 ) -> None:
     """A process was frozen after it saw the server off. Another one has seen it on since."""
     database = serving.state.database.for_project(DEFAULT_PROJECT)
-    here = [group_id(DEFAULT_PROJECT, serving.name)]
+    here = group_id(DEFAULT_PROJECT, serving.name)
     seen: list[Any] = []
 
     def frozen(*args: Any) -> Any:
         seen.append(look(*args))
-        database.atomically(lambda tx: observations.seen_again(tx, here, tx.now() + 60))
+        kept = database.reading(lambda tx: observations.of_group(tx, here))
+        known = [(here, kept.at)]
+        database.atomically(lambda tx: observations.seen_again(tx, known, tx.now() + 60))
         return seen[-1]
 
     look = observe_module._look

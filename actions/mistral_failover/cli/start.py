@@ -15,8 +15,9 @@ from mistral_failover.cli.base import lasted
 from mistral_failover.cli.plan import add_facts, given_facts
 from mistral_failover.cli.status_screen import in_service
 from mistral_failover.convergence.records import TraversalStatus
+from mistral_failover.model.observation import Service
 
-_SERVES = frozenset({"SERVING", "DEGRADED"})
+_SERVES = frozenset({Service.SERVING, Service.DEGRADED})
 _UNFINISHED = frozenset({"IN_PROGRESS", "BLOCKED", "FAILED"})
 
 
@@ -80,19 +81,23 @@ class Start(order.Order):
         return super().take_action(parsed_args)
 
     def _ask_for_the_healthy(self, group: str, lost: Iterable[str]) -> None:
-        """Ask whether members are lost that served when they were seen last. Raises
-        CommandFailed."""
+        """Ask whether members are lost that served when they were seen last, or of which nothing
+        is known now. Raises CommandFailed."""
         status = self.run_action("failover.status", group=group)
         service = status["service"]
         seen = service["seen_at"] or service["since"]
-        if service["status"] not in _SERVES or seen is None:
+        if service["status"] not in (*_SERVES, Service.UNKNOWN) or seen is None:
             return
-        for member in sorted(set(lost) & set(status["roles"].values())):
-            ago = lasted(status["now"] - seen)
+        ago = lasted(status["now"] - seen)
+        for member in sorted(set(lost) & set(status["roles"].values()) - set(service["gone"])):
+            looked = (
+                f"{member} looked healthy {ago} ago, and {group} serves there"
+                if service["status"] in _SERVES
+                else f"Whether {group} serves on {member} is not known for {ago}"
+            )
             sys.stderr.write(
-                f"{member} looked healthy {ago} ago, and {group} serves there. It will be fenced, "
-                "and what it does is lost.\nTo move the role without a fence: failover switchover "
-                f"{shlex.quote(group)}\n"
+                f"{looked}. It will be fenced, and what it does is lost.\nTo move the role without "
+                f"a fence: failover switchover {shlex.quote(group)}\n"
             )
             base.confirm(f"Fence {member}", yes=False)
 

@@ -135,7 +135,7 @@ class ServerState:
 
     @property
     def waits_for_a_person(self) -> bool:
-        """Return whether its guest does not run until somebody does what ends its state."""
+        """Return whether its guest does not run until a person ends its state."""
         by = self.hindrance if self.exists else None
         return by is not None and bool(by.remedy) and not (by.passes or by.runs)
 

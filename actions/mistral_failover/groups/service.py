@@ -5,15 +5,18 @@ overview, the page and the metrics show. The rules: ``model.observation.service_
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from mistral_failover.convergence.records import Action, GroupState, Record, Status, TraversalStatus
 from mistral_failover.groups import unfinished_replacements
+from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.goal import Goal, goal_resources, vacant_roles
 from mistral_failover.model.group import Group
 from mistral_failover.model.observation import (
     AS_RECORDED,
     EngineView,
     ObservedMember,
+    Service,
     ServiceState,
     keeps_from_roles,
     service_state,
@@ -47,11 +50,16 @@ def services(
     found = {}
     for row in rows:
         identity = row.state.id
+        mine = records.get(identity, [])
+        try:
+            group = runtime.definitions.group(tx, row.state) if mine else None
+        except InvalidDocument as error:  # it needs a package that is gone
+            found[identity] = ServiceState(Service.UNKNOWN, (str(error),), None, None)
+            continue
         engine = EngineView()
         if row.goal is not None:
-            mine = records.get(identity, [])
-            serving = serving_records(runtime.definitions.group(tx, row.state), row.goal, mine)
-            engine = _engine(row, row.goal, mine, serving, made, members.get(identity, ()), now)
+            held = standing(group, row.goal, mine) if group is not None else Standing()
+            engine = _engine(row, row.goal, mine, held, made, members.get(identity, ()), now)
         found[identity] = service_state(engine, row.look, alarms.get(identity, ()), now, interval)
     return found
 
@@ -61,18 +69,32 @@ def _was_seen(row: ServiceRow) -> bool:
     return row.ended_at is not None and row.look is not None and row.look.at >= row.ended_at
 
 
-def serving_records(group: Group, goal: Goal, records: Iterable[Record]) -> list[Record]:
-    """Return the records of what serves, and the goal wants."""
+@dataclass(frozen=True)
+class Standing:
+    """What serves now, by a group's records. ``records``: what exists of the things that serve, and
+    that the goal wants; ``roles``: the member on which each role serves; ``missing``: what does not
+    exist, a clause for each."""
+
+    records: tuple[Record, ...] = ()
+    roles: Mapping[str, str] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+
+
+def standing(group: Group, goal: Goal, records: Sequence[Record]) -> Standing:
+    """Return what serves now. Until a traversal has released it, that is what the goal replaces."""
+    lost = _lost(goal, records)
     wanted = {each.name for each in goal_resources(goal)}
     types = {name for name, each in group.types.items() if each.provides}
-    return [each for each in records if each.type in types and each.name in wanted]
-
-
-def is_in_service(goal: Goal, records: Sequence[Record], serving: Iterable[Record]) -> bool:
-    """Return whether everything that the goal needs for service exists, by the records."""
-    if vacant_roles(goal) or not goal.document["roles"]:
-        return False
-    return not _missing(serving, _lost(goal, records))
+    serving = [each for each in records if each.type in types and each.name in wanted]
+    there = [each for each in serving if _exists(each) and each.member not in lost]
+    kept = {each.name for each in there if each.replaced_by is None}
+    there = [each for each in there if each.replaced_by is None or each.name not in kept]
+    roles = dict(goal.document["roles"])
+    for role in roles:
+        on = {each.member for each in there if group.role_of(each.name) == role and each.member}
+        if on and roles[role] not in on:
+            roles[role] = min(on)
+    return Standing(tuple(there), roles, _missing(serving, lost))
 
 
 def _lost(goal: Goal, records: Sequence[Record]) -> frozenset[str]:
@@ -84,18 +106,16 @@ def _engine(
     row: ServiceRow,
     goal: Goal,
     records: Sequence[Record],
-    serving: Sequence[Record],
+    held: Standing,
     made: Mapping[str, float],
     members: Iterable[str],
     now: float,
 ) -> EngineView:
-    roles: Mapping[str, str] = goal.document["roles"]
+    roles = held.roles or goal.document["roles"]
     lost = _lost(goal, records)
-    at: dict[str, float] = {}
-    for each in serving:
-        if each.id in made and _exists(each):
-            for holder in [each.member] if each.member else roles.values():
-                at[holder] = max(at.get(holder, 0.0), made[each.id])
+    at: dict[str | None, tuple[float, ...]] = {}
+    for each in held.records:
+        at[each.member] = (*at.get(each.member, ()), made.get(each.id, 0.0))
     in_maintenance = row.in_maintenance if now < row.until else ()
     return EngineView(
         roles,
@@ -113,7 +133,7 @@ def _engine(
         row.status == TraversalStatus.COMPLETE,
         row.status if row.status in _STOPPED else "",
         at,
-        (*unheld(vacant_roles(goal)), *(() if _was_seen(row) else _missing(serving, lost))),
+        (*unheld(vacant_roles(goal)), *(() if _was_seen(row) else held.missing)),
     )
 
 

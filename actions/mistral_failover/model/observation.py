@@ -252,11 +252,13 @@ def keeps_from_roles(
 
 @dataclass(frozen=True)
 class EngineView:
-    """What the engine knows about a group. ``members``: as if their servers were well. ``ended_at``
-    None: its traversal is running. ``reached``: its goal is. ``stopped``: the status of a traversal
-    that ended otherwise, else empty. ``made``: by member, when the last of what serves there was
-    made or changed; a member of which that is not known is not in it. ``missing``: what the goal
-    needs for service and does not exist, a clause for each. Times are seconds."""
+    """What the engine knows about a group. ``roles``: where they serve now, which is not where the
+    goal has them until the traversal has released anything. ``members``: as if their servers were
+    well. ``ended_at`` None: its traversal is running. ``reached``: its goal is. ``stopped``: the
+    status of a traversal that ended otherwise, else empty. ``made``: by member (None: on none), for
+    each thing that serves there when it was made or changed last, 0 if that is not known.
+    ``missing``: what the goal needs for service and does not exist, a clause for each. Times are
+    seconds."""
 
     roles: Mapping[str, str] = field(default_factory=dict)
     members: tuple[ObservedMember, ...] = ()
@@ -264,13 +266,19 @@ class EngineView:
     ended_at: float | None = None
     reached: bool = False
     stopped: str = ""
-    made: Mapping[str, float] = field(default_factory=dict)
+    made: Mapping[str | None, tuple[float, ...]] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
 
     @property
     def made_at(self) -> float | None:
         """When the last of what serves was made; None if that is not known."""
-        return max(self.made.values(), default=None)
+        return max((at for each in self.made.values() for at in each if at), default=None)
+
+    @property
+    def all_made_at(self) -> float:
+        """Since when nothing is left of what served on a member before; 0 if that is not known."""
+        of_members = [at for member, each in self.made.items() if member for at in each]
+        return min(of_members or self.made.get(None, ()), default=0.0)
 
 
 @dataclass(frozen=True)
@@ -287,7 +295,7 @@ class Look:
 class WaitingAlarm:
     """An alarm about a group that waits, and that its source has not called over: held, or
     ``admitted`` and its failover has not begun. ``lost``: the members that it names; empty: it
-    names none. ``at``: when it was heard last, in seconds."""
+    names none. ``at``: when it was heard first, in seconds: a repeat tells nothing new."""
 
     lost: tuple[str, ...]
     admitted: bool
@@ -310,6 +318,8 @@ _SERVES = frozenset({Service.SERVING, Service.DEGRADED})
 """What only a fresh look, or work of the engine as fresh, can show."""
 FRESH = 2
 """Intervals of observation for which a look counts."""
+SLACK = 30.0
+"""Seconds for which it counts beyond that: looks take time, and cron starts some of them late."""
 
 
 def service_state(
@@ -327,8 +337,8 @@ def service_state(
     - what serves does not exist, by the engine's records: DOWN;
     - an admitted alarm names a holder of a role, and its failover has not begun: DOWN;
     - the last look found it so, and nothing that serves was made since: DOWN, UNKNOWN;
-    - a holder was not seen to serve within two intervals, neither by a look nor because the engine
-      made there what serves: UNKNOWN;
+    - a holder was not seen to serve within two intervals and `SLACK`, neither by a look nor because
+      the engine made there all that serves: UNKNOWN;
     - a held alarm is about a holder, and is younger than that evidence: UNKNOWN;
     - such an alarm is older, or the last traversal stopped, or no member could take over, or the
       look found another flaw: DEGRADED;
@@ -348,11 +358,12 @@ def service_state(
     if known.service not in _SERVES:
         return ServiceState(known.service, known.reasons, _since(engine, known, look), seen_at)
     evidence = _evidence(engine, look)
-    unseen = sorted(member for member, at in evidence.items() if now - at > FRESH * interval)
+    fresh = FRESH * interval + SLACK
+    unseen = sorted(member for member, at in evidence.items() if now - at > fresh)
     if unseen:
         last = min(evidence[each] for each in unseen)
-        begun = last + FRESH * interval if last else changed
-        why = f"{' and '.join(unseen)}: not looked at for more than {FRESH * interval:.0f} s"
+        begun = last + fresh if last else changed
+        why = f"{' and '.join(unseen)}: not looked at for more than {fresh:.0f} s"
         return ServiceState(Service.UNKNOWN, (why,), begun, seen_at)
     seen = min(evidence.values())
     if young := [each for each in about if each.at > seen]:
@@ -389,15 +400,21 @@ def _known(engine: EngineView, look: Look | None) -> tuple[Observation, float | 
     """
     if look is not None and look.at >= (engine.ended_at or engine.made_at or 0.0):
         return Observation(look.service, look.reasons), look.at
-    if look is not None and look.service not in _SERVES and look.at >= (engine.made_at or 0.0):
+    if look is not None and look.service not in _SERVES and look.at >= engine.all_made_at:
         return Observation(look.service, look.reasons), look.at
     return judged(engine.roles, engine.members, ()), None
 
 
 def _evidence(engine: EngineView, look: Look | None) -> dict[str, float]:
-    """Return when each holder of a role was last seen to serve; 0 for never."""
-    seen = look.at if look is not None and look.service in _SERVES else 0.0
-    return {each: max(seen, engine.made.get(each, 0.0)) for each in engine.roles.values()}
+    """Return when each holder of a role was last seen to serve; 0 for never. A look saw a holder
+    if everything that serves there was there already."""
+    found = {}
+    for holder in engine.roles.values():
+        own = engine.made.get(holder, ())
+        there = max(own, default=engine.started_at or 0.0)
+        saw = look is not None and look.service in _SERVES and look.at >= there
+        found[holder] = max(min(own, default=0.0), look.at if look is not None and saw else 0.0)
+    return found
 
 
 def _since(engine: EngineView, known: Observation, look: Look | None) -> float | None:

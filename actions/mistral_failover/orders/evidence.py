@@ -96,7 +96,7 @@ def evidence(request: Request, group: str, member: str) -> Evidence:
         asked.append(("host", partial(_host, request, known, row.server_id)))
         asked += [(name, partial(_volume, request, known, cloud, held[name])) for name in held]
     with ThreadPoolExecutor(len(asked)) as pool:
-        found = pool.map(lambda each: _bounded(*each), asked)
+        found = pool.map(lambda each: _bounded(request, *each), asked)
         signs = [sign for some in found for sign in some]
     return {
         "group": group,
@@ -109,11 +109,14 @@ def evidence(request: Request, group: str, member: str) -> Evidence:
     }
 
 
-def _bounded(about: str, ask: Callable[[], list[Sign]]) -> list[Sign]:
+def _bounded(request: Request, about: str, ask: Callable[[], list[Sign]]) -> list[Sign]:
+    """Return the signs of one source; what fails there leaves the others."""
     try:
         found = within(LOOK, ask)
     except (CloudError, ChannelError, NoDevices, Unproven) as error:
-        why = error.message if isinstance(error, CloudError | ChannelError) else str(error)
+        return [_sign(about, f"not known: {error.message}")]
+    except Exception as error:
+        why = request.caught(error, f"asking for the {about} of a lost member")["message"]
         return [_sign(about, f"not known: {why}")]
     if found is None:
         return [_sign(about, f"not known: no answer within {LOOK:.0f} s")]
@@ -140,7 +143,10 @@ def _server(request: Request, cloud: Cloud, server_id: str) -> list[Sign]:
 
 
 def _agent(request: Request, group: str, member: str) -> list[Sign]:
-    row = next(each for each in agent_health.agents(request, group) if each["member"] == member)
+    rows = [each for each in agent_health.agents(request, group) if each["member"] == member]
+    if not rows:
+        return [_sign("", "not known: it is no member any more")]
+    (row,) = rows
     beat = row["agent"]
     if beat is None:
         return [_sign("", row["sentence"])]
@@ -150,11 +156,14 @@ def _agent(request: Request, group: str, member: str) -> list[Sign]:
 
 def _host(request: Request, known: Devices, server_id: str) -> list[Sign]:
     """Ask the operator's Nova for the host of a server, and the fence devices of this host."""
-    nova = _operator(request, known)
-    where = hosts.location_of(nova, server_id)
+    try:
+        nova = _operator(request, known)
+        where = hosts.location_of(nova, server_id)
+        service = hosts.compute_service(nova, where.host) if where.host is not None else None
+    except CloudError as error:  # its words are for the operator
+        return [_sign("", f"not known: the operator's Nova does not say it ({error.code})")]
     if where.host is None:
         return [_sign("", "not known: Nova has the server on no host")]
-    service = hosts.compute_service(nova, where.host)
     found = []
     if service is not None:
         word = "up" if not service.down else "down" if not service.forced_down else "marked as down"

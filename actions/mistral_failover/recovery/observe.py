@@ -11,6 +11,7 @@ rounds may run at once.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,7 +31,7 @@ from mistral_failover.convergence.records import (
 from mistral_failover.groups import unfinished_replacements
 from mistral_failover.groups.agent_health import commands_of, lacking, sends_commands, silent
 from mistral_failover.groups.project_view import REMEMBERED, ProjectView
-from mistral_failover.groups.service import is_in_service, serving_records
+from mistral_failover.groups.service import standing
 from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.goal import ALARM, goal_resources, vacant_roles
@@ -67,6 +68,11 @@ _FOLLOWS = (
     "(change it where it is defined, or name it in the group file as a resource of type alarm)"
 )
 """What to do about an alarm that watches the wrong server."""
+_DUE = 0.9
+"""The part of the interval after which a group's turn has come: who looks at whole intervals, such
+as cron, comes a little early half of the time."""
+_KEPT_AFTER = 5.0
+"""Seconds of a round after which what was seen so far is kept."""
 HOUR = 3600.0
 REPAIR_AGAIN = 300.0
 """Seconds after which a repair is asked for again that has changed nothing."""
@@ -74,15 +80,15 @@ REPAIR_AGAIN = 300.0
 
 @dataclass(frozen=True)
 class _ObservedGroup:
-    """A group to look at. ``at_rest``: its traversal has ended; ``reached``: its goal is.
+    """A group to look at. ``status``: of its traversal, which has ended if it is ``at_rest``.
     ``wanted``: the names of its goal's resources; ``vacant``: the roles for which it makes room.
-    ``serving``: the records of what serves."""
+    ``serving``: the records of what serves now, and ``roles`` where."""
 
     state: GroupState
     group: Group
     roles: Mapping[str, str]
     lost: frozenset[str]
-    reached: bool
+    status: TraversalStatus
     members: Mapping[str, MemberRow]
     records: tuple[Record, ...]
     wanted: frozenset[str]
@@ -91,6 +97,11 @@ class _ObservedGroup:
     at_rest: bool
     serving: tuple[Record, ...]
     vacant: tuple[str, ...] = ()
+
+    @property
+    def reached(self) -> bool:
+        """Whether its goal is reached."""
+        return self.status == TraversalStatus.COMPLETE
 
     @property
     def memory(self) -> ObservationMemory:
@@ -107,34 +118,46 @@ def observe(request: Request, group: str | None, *, at_once: bool = False) -> li
     """
     database = request.store
     group_id = group_snapshot(request, group).state.id if group else None
-    interval = 0.0 if at_once else request.runtime.settings.observe_interval
+    interval = 0.0 if at_once else request.runtime.settings.observe_interval * _DUE
     # What is listed is as old as the round: nothing that was done since can be judged by it.
     begun, due = database.reading(lambda tx: (tx.now(), observations.due(tx, interval, group_id)))
     if not due:
         return []
     view = ProjectView(request)
     rows: list[ObservedGroup] = []
-    as_before: list[str] = []
-    for each in due:
-        try:
-            found = _observed(request, view, each, begun)
-        except InvalidDocument as error:  # it needs a package that is gone
-            if group_id is not None:
-                raise
-            LOG.warning("Group %s is not observed: %s", each, error)
-            continue
-        except Exception as error:
-            known = request.caught(error, "observing a group")
-            if group_id is not None or known["code"] not in DEFECTS:
-                raise
-            continue  # a defect that concerns one group must not stop the others
-        if found is None:
-            continue
-        if _is_as_before(*found):
-            as_before.append(each)
-        elif row := database.atomically(partial(_save, *found, begun)):
-            rows.append(row)
-    database.atomically(lambda tx: observations.seen_again(tx, as_before, begun))
+    as_before: list[_ObservedGroup] = []
+    kept_at = time.monotonic()
+
+    def keep() -> None:
+        known = [(each.state.id, each.before.at) for each in as_before if each.before is not None]
+        database.atomically(lambda tx: observations.seen_again(tx, known, begun))
+        as_before.clear()
+
+    try:
+        for each in due:
+            if time.monotonic() - kept_at > _KEPT_AFTER:
+                keep()
+                kept_at = time.monotonic()
+            try:
+                found = _observed(request, view, each, begun)
+            except InvalidDocument as error:  # it needs a package that is gone
+                if group_id is not None:
+                    raise
+                LOG.warning("Group %s is not observed: %s", each, error)
+                continue
+            except Exception as error:
+                known = request.caught(error, "observing a group")
+                if group_id is not None or known["code"] not in DEFECTS:
+                    raise
+                continue  # a defect that concerns one group must not stop the others
+            if found is None:
+                continue
+            if _is_as_before(*found):
+                as_before.append(found[0])
+            elif row := database.atomically(partial(_save, *found, begun)):
+                rows.append(row)
+    finally:
+        keep()  # also if a later group could not be looked at
     return rows
 
 
@@ -185,29 +208,28 @@ def _facts(
         return None
     records = tuple(tx.records(group_id))
     group = request.runtime.definitions.group(tx, state, state.to_move)
-    serving = serving_records(group, goal, records)
+    held = standing(group, goal, records)
     if ended is None:
         made = made_at(tx, [group_id])
-        if not is_in_service(goal, records, serving) or any(
-            made.get(each.id, 0.0) > begun for each in serving
-        ):
+        young = any(made.get(each.id, 0.0) > begun for each in held.records)
+        if young or held.missing or vacant_roles(goal) or not held.roles:
             return None
     work = suspensions.of_group(tx, group_id).get("maintenance")
     busy = work["members"] if work is not None and begun < work["until"] else ()
     return _ObservedGroup(
         state,
         group,
-        goal.document["roles"],
+        held.roles,
         frozenset(goal.document["lost"])
         - unfinished_replacements.replaced_lost_members(goal, records),
-        traversal.status == TraversalStatus.COMPLETE,
+        traversal.status,
         groups.members_of(tx, group_id),
         records,
         frozenset(each.name for each in goal_resources(goal)),
         frozenset(busy),
         observations.of_group(tx, group_id),
         ended is not None,
-        tuple(serving),
+        held.records,
         vacant_roles(goal),
     )
 
@@ -267,6 +289,8 @@ def _is_as_before(facts: _ObservedGroup, seen: Observation, memory: ObservationM
     for most groups, most of the time."""
     if facts.before is None or seen.service in (Service.DEGRADED, Service.DOWN):
         return False
+    if not facts.at_rest:
+        return False  # the group may have received another goal since
     same = (facts.before.seen, facts.before.memory) == (seen, memory)
     return same and (seen.service not in _KINDS or seen.service == memory.told)
 
@@ -358,13 +382,18 @@ def _member(view: ProjectView, facts: _ObservedGroup, member: MemberRow) -> Obse
 
 
 def _resources(view: ProjectView, facts: _ObservedGroup) -> Iterable[ObservedResource]:
+    there = {each.id for each in facts.serving}
+    served = {each.name for each in facts.serving}
     for record in facts.records:
         how, of_type = observer(record.type), facts.group.types.get(record.type)
         if how is None or of_type is None or record.name not in facts.wanted:
             continue
-        if record.replaced_by or record.gone:
-            continue
         serves = of_type.provides is not None
+        if serves and record.name in served:
+            if record.id not in there:
+                continue  # what it replaces serves still, or what replaces it serves already
+        elif record.replaced_by or record.gone:
+            continue
         if (
             record.action == Action.DELETE
             or record.status != Status.COMPLETE
@@ -407,7 +436,8 @@ def _save(
     reasons = "; ".join(seen.reasons)
     sentence = f"{known.name} is {seen.service}" + (f": {reasons}" if reasons else "")
     # What a traversal does itself is no news of the group's health.
-    kind = _KINDS.get(seen.service) if facts.at_rest else None
+    moves = facts.status == TraversalStatus.IN_PROGRESS
+    kind = None if moves else _KINDS.get(seen.service)
     changed = kind is not None and seen.service != memory.told
     if kind is not None and changed:
         tx.journal(known.id, sentence, kind=kind, traversal_id=state.current_traversal)

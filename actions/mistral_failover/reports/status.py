@@ -478,7 +478,7 @@ def _service(request: Request, tx: ProjectTransaction, snapshot: GroupSnapshot) 
         "gone": sorted(
             each.name
             for each in (kept.seen.members if kept else ())
-            if each.observed.presence is Presence.GONE and each.name in snapshot.roles.values()
+            if each.observed.presence is Presence.GONE and each.roles
         ),
     }
 

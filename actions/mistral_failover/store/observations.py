@@ -12,7 +12,7 @@ from mistral_failover.model.observation import Observation, ObservationMemory
 from mistral_failover.store.session import ProjectSession
 from mistral_failover.store.tables import groups, observations, traversals
 
-_CHUNK = 500  # SQLite takes some thousand parameters at most
+_CHUNK = 200  # SQLite takes some thousand parameters at most, and so deep conditions
 
 
 @dataclass(frozen=True)
@@ -121,11 +121,12 @@ def forget_alarms(tx: ProjectSession, group_id: str) -> None:
         save(tx, group_id, known.seen, replace(known.memory, alarmed=False), known.at)
 
 
-def seen_again(tx: ProjectSession, group_ids: Sequence[str], at: float) -> None:
-    """Note that these groups were seen at that time to be as they were before."""
-    for begin in range(0, len(group_ids), _CHUNK):
-        some = group_ids[begin : begin + _CHUNK]
-        again = observations.update().where(
-            observations.c.group_id.in_(some), observations.c.at < at
-        )
-        tx.execute(again.values(at=at))
+def seen_again(tx: ProjectSession, known: Sequence[tuple[str, float]], at: float) -> None:
+    """Note that these groups, each with the time of its last look, were seen at that time to be as
+    they were then; not where another process has looked since."""
+    for begin in range(0, len(known), _CHUNK):
+        some = [
+            sa.and_(observations.c.group_id == group_id, observations.c.at == before)
+            for group_id, before in known[begin : begin + _CHUNK]
+        ]
+        tx.execute(observations.update().where(sa.or_(*some), observations.c.at < at).values(at=at))

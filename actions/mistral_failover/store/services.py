@@ -99,13 +99,19 @@ def _look(row: Any) -> Look | None:
 def waiting_alarms(tx: Session, group_ids: Sequence[str] | None) -> dict[str, list[WaitingAlarm]]:
     """Return by group the alarms that wait and that their source has not called over."""
     query = sa.select(
-        incidents.c.group_id, incidents.c.decision, incidents.c.fact, incidents.c.last_at
+        incidents.c.group_id,
+        incidents.c.decision,
+        incidents.c.fact,
+        incidents.c.order,
+        incidents.c.first_at,
     ).where(WAITING, incidents.c.group_id.is_not(None))
     found: dict[str, list[WaitingAlarm]] = {}
     for row in _all(tx, query, incidents.c.group_id, group_ids):
         if not row.fact.over:
             admitted = row.decision == Decision.ADMITTED
-            waits = WaitingAlarm(row.fact.lost, admitted, row.last_at)
+            said = row.order.lost if row.order is not None else None  # the operator knows better
+            lost = row.fact.lost if said is None else said
+            waits = WaitingAlarm(lost, admitted, row.first_at)
             found.setdefault(row.group_id, []).append(waits)
     return found
 
