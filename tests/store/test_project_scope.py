@@ -89,6 +89,7 @@ NAMED: dict[str, Any] = {
     "incident": Incident("new", "theirs", THEIRS, "aodh", AlarmFact(), {}, Decision.HELD, "new"),
     "intent": {},
     "key": "theirs-resource-started",
+    "known": [(THEIRS, 1.0)],
     "kinds": ("pause", "maintenance"),
     "lease": 30.0,
     "level": False,

@@ -11,12 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mistral_failover.cli.base import lasted
 from mistral_failover.model.text import counted
 from mistral_failover.model.verbs import FAILOVER
 from mistral_failover.ui import drawing
 from mistral_failover.ui.action_client import ActionClient, ActionFailed
 from mistral_failover.ui.alarm import alarm_view
+from mistral_failover.ui.evidence import EvidenceView, evidence_view
 from mistral_failover.ui.goals import GoalRow, goal_rows
 from mistral_failover.ui.group import group_view, held_alarm
 from mistral_failover.ui.groups import SORTS, GroupsView, Query, groups_view
@@ -249,15 +249,14 @@ class Pages:
             content["evidence"] = self._evidence(group, member)
         return Page("order.html", f"{order.title}: {group}", content)
 
-    def _evidence(self, group: str, member: str) -> dict[str, Any]:
+    def _evidence(self, group: str, member: str) -> EvidenceView:
         """What is known of a member that is to be confirmed as fenced. The order can be given
         without it: the member may be gone."""
         try:
             known = self._client.run_action("failover.evidence", group=group, member=member)
         except ActionFailed as failure:
-            return {"member": member, "signs": [], "sentence": f"Nothing: {failure}"}
-        signs = [{**each, "heard": _heard(each["ago"])} for each in known["signs"]]
-        return {**known, "signs": signs}
+            return EvidenceView(member, (), f"Nothing: {failure}")
+        return evidence_view(known)
 
     def _event_order(self, order: Order, given: Parameters) -> Page:
         """The form of an order about all held alarms of a host event: with the plan of each
@@ -393,7 +392,3 @@ def _needed(given: Parameters, name: str) -> str:
     if found := given.get(name, ""):
         return found
     raise ActionFailed(f"The address has no {name}.", "Begin at the list of groups.", "USAGE")
-
-
-def _heard(ago: float | None) -> str:
-    return "now" if ago is None else f"{lasted(ago)} ago"
