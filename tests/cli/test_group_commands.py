@@ -280,3 +280,21 @@ def test_a_group_whose_file_named_no_volume_can_be_corrected_and_deleted(
     done = deployment.failover("group", "delete", group, "--yes")
 
     assert done.returncode == 0, done.stderr
+
+
+def test_a_group_is_released_and_what_it_protected_runs_on(deployment: Any) -> None:
+    for group in ("freed", "freed-too"):
+        deployment.protect(group)
+    before = deployment.cloud.guests()
+
+    unsure = deployment.failover("group", "release", "freed")
+    told = json.loads(
+        deployment.failover("group", "release", "freed", "--yes", "-f", "json").stdout
+    )
+    table = deployment.failover("group", "release", "freed-too", "--yes")
+
+    assert (unsure.returncode, table.returncode) == (1, 0)
+    assert "no longer protected" in told["released"]
+    assert told["held"] == []
+    assert deployment.cloud.guests() == before
+    assert deployment.failover("status", "freed").returncode == 1

@@ -26,6 +26,7 @@ from mistral_failover.mistral.operation_documents import outcome_of
 from mistral_failover.resources import activation, port, volume_attachment
 from mistral_failover.resources.operation_context import OperationContext, sharing
 from mistral_failover.runtime.errors import ActionError, describe, says_how_to_continue
+from support.no_cloud import RunningServers
 
 MEMBER = {"name": "db_a", "server_id": "s-a", "epoch": 3}
 PROPERTIES = {"member": "db_a", "start": "pg-start", "stop": "pg-stop", "device": "/dev/vdb"}
@@ -82,7 +83,7 @@ class Empty:
 
 def context(channel: Obedient) -> OperationContext:
     request: Any = SimpleNamespace(store=Empty())
-    cloud: Any = None  # no operation here calls it
+    cloud: Any = RunningServers()
     return OperationContext(request, cloud, channel, lambda: None)
 
 

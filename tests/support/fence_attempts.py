@@ -18,6 +18,7 @@ from mistral_failover.resources.fence.rung import FenceTarget
 from mistral_failover.resources.operation_context import OperationContext
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.store.groups import MemberRow
+from support.no_cloud import RunningServers
 
 OFF = Evidence(True, "stop", "SHUTOFF")
 STILL_ON = Evidence(False, "stop", "still ACTIVE")
@@ -26,7 +27,7 @@ NOT_GONE = Evidence(False, "delete", "deleted in the database alone")
 MEMBER = MemberRow("db_a", "s-a", 1.0, 4, None)
 
 
-class Cloud:
+class Cloud(RunningServers):
     """What waits without a guard, and shortly."""
 
     @staticmethod

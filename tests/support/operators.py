@@ -155,6 +155,16 @@ class Operator:
             time.sleep(0.01)
         raise AssertionError(found.text)
 
+    def delete_stack(self, stack: str) -> None:
+        """``openstack stack delete STACK``; returns when its servers are gone."""
+        shown, here = self.stack(stack), f"{self._url}/orchestration/v1/{self._project}/stacks"
+        self._done("DELETE", f"{here}/{stack}/{shown['id']}", None, self._demo)
+        for _ in range(500):
+            if requests.get(f"{here}/{stack}", headers=self._demo, timeout=10).status_code == 404:
+                return
+            time.sleep(0.02)
+        raise AssertionError(self.stack(stack))
+
     def stack(self, stack: str) -> dict[str, Any]:
         """``openstack stack show STACK``"""
         url = f"{self._url}/orchestration/v1/{self._project}/stacks/{stack}"

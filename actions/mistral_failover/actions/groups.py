@@ -37,14 +37,17 @@ class Define(FailoverAction):
 
 
 class Undefine(FailoverAction):
-    """Delete a group that has nothing left in the cloud: its definition, its goals, its history."""
+    """Delete a group: its definition, its goals, its history. It must have nothing left in the
+    cloud, unless it is released: then that stays as it is."""
 
-    def __init__(self, group: Any) -> None:
+    def __init__(self, group: Any, release: Any = False) -> None:
         super().__init__()
         self.group = group
+        self.release = release
 
     def answer(self, request: Request) -> Any:
-        return delete_group.undefine(request, text("group", self.group))
+        release = flag("release", self.release)
+        return delete_group.undefine(request, text("group", self.group), release=release)
 
 
 class Forget(FailoverAction):

@@ -293,6 +293,8 @@ class Delete(Order):
     The application is quiesced and the volumes are detached. Then the group's definition, goals and
     history are deleted. Servers, volumes and the stack stay.
 
+    To end the protection and leave everything running, use 'failover group release'.
+
     It asks for confirmation unless --yes is given. A group that cannot be taken out of service is
     not deleted: correct the cause and run the command again. Alarms that are held for the group
     stay held.
@@ -319,7 +321,7 @@ class Delete(Order):
         group = parsed_args.group
         status = self.run_action("failover.status", group=group)
         held = self.run_action("failover.held", group=group, limit=1)["total"]
-        question = f"Take {group} out of service and delete it"
+        question = f"Stop the application of {group}, detach its volumes, and delete the group"
         if held:
             question += f" (what is held for it stays held: {counted(held, 'alarm')})"
         base.confirm(question, yes=parsed_args.yes)
@@ -335,6 +337,36 @@ class Delete(Order):
                 return list(facts), list(facts.values())
         answer = self.run_action("failover.undefine", group=group)
         facts |= {"deleted": answer["sentence"], "held": answer["held"]}
+        if for_people(parsed_args):
+            facts["held"] = "\n".join(alarm["sentence"] for alarm in answer["held"]) or "-"
+        return list(facts), list(facts.values())
+
+
+class Release(ActionCommand, ShowOne):
+    """End the protection of a group and leave everything as it is.
+
+    The application keeps running, volumes stay attached, and nothing in the cloud is changed. The
+    group's definition, goals and history are deleted. Alarms in Aodh stay and are held as alarms of
+    an unknown group: delete them or point them elsewhere. So do trusts and credentials.
+
+    It is refused while the group is being changed or a member is lost. It asks for confirmation
+    unless --yes is given.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser with the options of the command."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument("group", help="the group's name")
+        parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
+        """Ask, then release it."""
+        group = parsed_args.group
+        question = f"End the protection of {group} and leave everything running"
+        base.confirm(question, yes=parsed_args.yes)
+        answer = self.run_action("failover.undefine", group=group, release=True)
+        facts = {"released": answer["sentence"], "held": answer["held"]}
         if for_people(parsed_args):
             facts["held"] = "\n".join(alarm["sentence"] for alarm in answer["held"]) or "-"
         return list(facts), list(facts.values())

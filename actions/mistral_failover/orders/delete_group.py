@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Delete a group that is out of service: the end of its life."""
+"""The end of a group's life: delete it once it is out of service, or release what it protects."""
 
 from __future__ import annotations
+
+from shlex import quote
 
 from mistral_failover.convergence.records import GroupState, TraversalStatus
 from mistral_failover.groups.snapshot import locked
@@ -18,18 +20,23 @@ from mistral_failover.store.transaction import ProjectTransaction
 _SHOWN = 5
 
 
-def undefine(request: Request, group: str) -> DeletedGroup:
-    """Delete a group that has nothing left in the cloud: its definition, goals and history.
+def undefine(request: Request, group: str, *, release: bool = False) -> DeletedGroup:
+    """Delete a group: its definition, goals and history. Nothing in the cloud is changed.
+
+    Without ``release`` the group must have nothing left in the cloud. With it, what the group has
+    there stays as it is, and its application keeps running. So it must be at rest, and no member
+    may be lost: the fence would stay, too, and no group would be there to lift it.
 
     First its workflow receives its pending events; an event that cannot be sent then is never sent.
     Its alarms that wait for an operator are not lost: from then on they are held as alarms of an
     unknown group. Its members' epochs are kept, for a group that is defined again under this name.
-    Raises UnknownGroup, ActionError IN_SERVICE.
+    Raises UnknownGroup, ActionError IN_SERVICE; with ``release`` NOT_AT_REST instead.
     """
+    refuse = _refuse_at_work if release else _refuse_in_service
 
     def forget(tx: ProjectTransaction) -> list[OrphanedAlarm]:
         state = locked(request, tx, group)
-        _refuse_in_service(tx, state, group)
+        refuse(tx, state, group)
         told: list[OrphanedAlarm] = []
         for alarm in incidents.waiting(tx, state.id):
             sentence = f"{alarm.sentence}; its group {group} was deleted by {request.caller}"
@@ -45,9 +52,32 @@ def undefine(request: Request, group: str) -> DeletedGroup:
         event_hooks.send_last(request, found.id)
     held = request.store.atomically(forget)
     sentence = f"{group} was deleted"
+    if release:
+        sentence = f"{group} is no longer protected; everything stays as it is"
     if held:
         sentence += f"; {len(held)} of its alarms are still held: failover alarms lists them"
     return {"group": group, "sentence": sentence, "held": held}
+
+
+def _refuse_at_work(tx: ProjectTransaction, state: GroupState, group: str) -> None:
+    """Refuse while something is being changed in the cloud, or a member is fenced."""
+    name = quote(group)
+    traversal = tx.traversal(state.current_traversal) if state.current_traversal else None
+    busy = [each.name for each in tx.records(state.id) if each.held_at(tx.now())]
+    if busy or (traversal is not None and traversal.status == TraversalStatus.IN_PROGRESS):
+        raise ActionError(
+            "NOT_AT_REST",
+            f"{group} is being changed" + (f": {', '.join(busy[:_SHOWN])}" if busy else ""),
+            f"Wait for the end: failover watch {name}",
+        )
+    goal = tx.goal(state.id, traversal.goal_version) if traversal is not None else None
+    if goal is not None and goal.document["lost"]:
+        lost = goal.document["lost"]
+        raise ActionError(
+            "NOT_AT_REST",
+            f"{', '.join(lost)} of {group} is declared lost, and its fence would stay",
+            f"Once it is healthy: failover recover {name} {' '.join(map(quote, lost))}",
+        )
 
 
 def _refuse_in_service(tx: ProjectTransaction, state: GroupState, group: str) -> None:

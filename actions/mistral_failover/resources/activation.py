@@ -9,6 +9,8 @@ from typing import Any
 from mistral_failover.agent.channel.interface import ChannelError
 from mistral_failover.agent.wire import UNKNOWN_COMMAND, Address
 from mistral_failover.cloud import servers
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.transport import LeaseLost
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.project_view import ProjectView
 from mistral_failover.mistral.operation_documents import OperationDocument
@@ -43,7 +45,7 @@ def reactivate(context: OperationContext, operation: OperationDocument) -> dict[
 
 def quiesce(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
     """Run the stop command where the application was started. If that member is off or gone, the
-    fence's proof replaces the command; for a server that was replaced, the proof of its deletion
+    fence's proof replaces the command; for a server that was deleted, the proof of its deletion
     does.
 
     A confirmation by ``quiesce`` is not such a proof: a start that was in progress at that time may
@@ -103,13 +105,18 @@ def _but_stop(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _was_deleted(context: OperationContext, operation: OperationDocument, server_id: str) -> bool:
-    """Return whether it is proven that a replaced server, and everything that ran on it, is gone.
-    Then no agent can be asked."""
-    if operation["member"] and operation["member"]["server_id"] == server_id:
-        return False
-    if servers.server_state(context.cloud, server_id).exists:
-        return False
-    return servers.deletion_proof(context.cloud, server_id).proven
+    """Return whether it is proven that a server, and everything that ran on it, is gone, as after
+    the deletion of the stack. Then no agent can be asked."""
+    try:
+        if servers.server_state(context.cloud, server_id).exists:
+            return False
+        return servers.deletion_proof(context.cloud, server_id).proven
+    except LeaseLost:
+        raise
+    except CloudError:
+        if operation["member"] and operation["member"]["server_id"] == server_id:
+            return False  # its agent can be asked without Nova
+        raise
 
 
 def _start(

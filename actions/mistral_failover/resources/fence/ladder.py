@@ -160,11 +160,12 @@ def fence(
 
     First tell the member's agents that they are deposed, if they are reachable. An operator's
     confirmation counts before any rung; ``climbing`` are the rungs' tools, whose guard ends the
-    rung that is under way when the confirmation comes. If a member quiesced but Nova has its server
-    in ERROR, climb on, because Nova detaches nothing from such a server until it is stopped;
-    without a further proof the agent's confirmation is the proof, and for that nothing is deleted
-    and no workflow is run. Raises ActionError FENCE_UNPROVEN, blocked, if nothing yields a proof;
-    also transient, if a rung's service was unreachable.
+    rung that is under way when the confirmation comes. After all rungs, Nova's own record that the
+    member's servers were deleted counts, whatever the ladder has. If a member quiesced but Nova has
+    its server in ERROR, climb on, because Nova detaches nothing from such a server until it is
+    stopped; without a further proof the agent's confirmation is the proof, and for that nothing is
+    deleted and no workflow is run. Raises ActionError FENCE_UNPROVEN, blocked, if nothing yields a
+    proof; also transient, if a rung's service was unreachable.
     """
     attempt = FenceAttempt(climbing or tools, operation, target)
     _depose(tools, attempt)
@@ -185,10 +186,12 @@ def fence(
             return _proof(evidence)
         else:
             attempt.tried.append(f"{evidence.rung}: {evidence.observed}")
-    # An operator may have confirmed it meanwhile.
+    # An operator may have confirmed it meanwhile, or deleted the servers.
     evidence = _confirm(attempt)
     if evidence.proven:
         return _proof(evidence)
+    if (deleted := _deleted(attempt)).proven:
+        return _proof(deleted)
     if quiesced is not None:
         return _proof(quiesced)
     group, name = operation["group"], target.member.name
@@ -281,6 +284,21 @@ def _confirm(attempt: FenceAttempt) -> Evidence:
     if because is None:
         return Evidence(False, "confirm", "no operator has confirmed it yet")
     return Evidence(True, "confirm", f"an operator confirmed it: {because}")
+
+
+def _deleted(attempt: FenceAttempt) -> Evidence:
+    """Return whether every server of the member is proven to be deleted."""
+    proofs, cloud = [], attempt.tools.cloud
+    try:
+        for server in attempt.target.servers:
+            if servers.server_state(cloud, server).exists:
+                return Evidence(False, "delete", f"server {server} exists")
+            proofs.append(servers.deletion_proof(cloud, server))
+    except CloudError as error:
+        _raise_ours(error)
+        return Evidence(False, "delete", _words(error))
+    observed = " ".join(each.observed for each in proofs)
+    return Evidence(bool(proofs) and all(each.proven for each in proofs), "delete", observed)
 
 
 OPERATIONS = (fence_member,)
