@@ -102,7 +102,7 @@ def test_ids_and_task_states_stay_readable():
         (keystone.DiscoveryFailure("no versions"), "UNREACHABLE", True),
         (keystone.SSLError("self-signed"), "UNREACHABLE", False),
         (keystone.EndpointNotFound(), "NO_ENDPOINT", False),
-        (keystone.MissingAuthPlugin(), "TOKEN_EXPIRED", False),
+        (keystone.MissingAuthPlugin(), "CREDENTIAL_REFUSED", False),
         (requests.ReadTimeout("slow"), "TIMEOUT", True),
         (requests.ConnectionError("refused"), "UNREACHABLE", True),
         (keystone.ClientException("odd"), "UNEXPECTED", False),

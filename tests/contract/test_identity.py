@@ -259,7 +259,7 @@ def test_without_a_token_the_entry_of_clouds_yaml_acts(rig, pair, tmp_path, monk
     else:
         with pytest.raises(CloudError) as raised:
             server_state(cloud, pair.ids["db_a"])
-        assert raised.value.code == "TOKEN_EXPIRED"
+        assert raised.value.code == "CREDENTIAL_REFUSED"
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,6 +16,7 @@ from hypothesis import strategies as st
 from mistral_failover.model.observation import (
     AS_RECORDED,
     EngineView,
+    Look,
     Observation,
     ObservationMemory,
     ObservedMember,
@@ -20,6 +24,8 @@ from mistral_failover.model.observation import (
     ObservedResource,
     Presence,
     Service,
+    ServiceState,
+    WaitingAlarm,
     judged,
     service_state,
 )
@@ -97,31 +103,165 @@ def test_what_was_seen_and_what_the_next_look_needs_are_kept_whole() -> None:
     assert ObservationMemory.read(json.loads(json.dumps(memory.document()))) == memory
 
 
-# -- together with what the engine knows
+# -- together with what the engine knows, and the alarms that wait
 
 LOST = [member("db_a"), member("db_b", why_not="it was declared lost")]
-AT_REST = EngineView(ROLES, tuple(WELL), started_at=90.0, ended_at=100.0, reached=True)
+AT_REST = EngineView(
+    ROLES, tuple(WELL), started_at=90.0, ended_at=100.0, reached=True, made={"db_a": 98.0}
+)
+INTERVAL = 60.0
+PAGE = Path(__file__).parents[2] / "docs" / "states.md"
 
 
-def seen(service: str) -> Observation:
-    return Observation(Service(service), () if service == "SERVING" else ("because",))
+def look(service: str, at: float, since: float = 10.0) -> Look:
+    return Look(Service(service), () if service == "SERVING" else ("because",), at, since)
+
+
+def state(
+    engine: EngineView, seen: Look | None, *alarms: WaitingAlarm, now: float = 160.0
+) -> ServiceState:
+    return service_state(engine, seen, alarms, now, INTERVAL)
+
+
+def rows() -> list[tuple[str, ...]]:
+    """The truth table of the page."""
+    lines = PAGE.read_text().partition("## Truth table")[2].splitlines()
+    cells = [
+        tuple(cell.strip() for cell in line.strip("|").split("|")) for line in lines if "|" in line
+    ]
+    return cells[2:]
+
+
+NOW = 1_000.0
+"""The ages of the table: fresh is 30 s, old 130 s, an alarm 10 s or 60 s."""
+ENGINES: dict[tuple[str, str], EngineView] = {
+    ("none", "-"): EngineView(),
+    ("held", "missing"): EngineView(ROLES, missing=("data is not in service",)),
+    ("held", "there"): EngineView(ROLES, tuple(WELL), 500.0, 600.0, reached=True),
+}
+ALARMS: dict[str, list[WaitingAlarm]] = {
+    "none": [],
+    "admitted, not begun": [WaitingAlarm(("db_a",), admitted=True, at=NOW - 10.0)],
+    "held, younger than the evidence": [WaitingAlarm(("db_a",), admitted=False, at=NOW - 10.0)],
+    "held, older than the evidence": [WaitingAlarm((), admitted=False, at=NOW - 60.0)],
+}
+EVIDENCE = {"none": None, "old": NOW - 130.0, "fresh": NOW - 30.0}
+TRAVERSALS = {"": "", "FAILED or BLOCKED": "FAILED"}
+
+
+def any_of(cell: str, every: Iterable[str]) -> list[str]:
+    return list(every) if cell == "-" else [cell]
+
+
+@pytest.mark.parametrize("number", range(len(rows())))
+def test_the_page_tells_the_service_of_every_state(number: int) -> None:
+    """Of each row every state is tried that no row above it decides."""
+    roles, records, alarm, found, evidence, traversal, service = rows()[number]
+    tried = 0
+    for each in itertools.product(
+        any_of(alarm, ALARMS),
+        any_of(found, ("SERVING", "DEGRADED", "DOWN", "UNKNOWN")),
+        any_of(evidence, EVIDENCE),
+        any_of(traversal, TRAVERSALS),
+    ):
+        if any(decides(row, (roles, records, *each)) for row in rows()[:number]):
+            continue
+        at = EVIDENCE[each[2]]
+        seen = look(each[1], at) if at is not None else None
+        engine = ENGINES[roles, records]
+        if engine.roles and not engine.missing:
+            stopped = TRAVERSALS[each[3]]
+            engine = replace(engine, stopped=stopped, reached=not stopped)
+        if seen is None and each[1] != "SERVING":
+            continue  # without a look it found nothing
+        got = state(engine, seen, *ALARMS[each[0]], now=NOW)
+        assert got.service == service, each
+        tried += 1
+    assert tried
+
+
+def decides(row: tuple[str, ...], case: tuple[str, ...]) -> bool:
+    return all(cell in ("-", value) for cell, value in zip(row, case, strict=False))
+
+
+@given(
+    looked=st.one_of(
+        st.none(),
+        st.builds(
+            look, st.sampled_from(["SERVING", "DEGRADED", "DOWN", "UNKNOWN"]), st.floats(0.0, NOW)
+        ),
+    ),
+    made=st.dictionaries(st.sampled_from(["db_a", "db_b"]), st.floats(0.0, NOW)),
+    ended=st.one_of(st.none(), st.floats(0.0, NOW)),
+    stopped=st.sampled_from(["", "FAILED", "BLOCKED"]),
+    alarms=st.lists(
+        st.builds(
+            WaitingAlarm,
+            st.sampled_from([(), ("db_a",), ("db_b",), ("db_c",)]),
+            st.booleans(),
+            st.floats(0.0, NOW),
+        )
+    ),
+    missing=st.sampled_from([(), ("data is not in service",)]),
+)
+def test_nothing_makes_a_group_serve_whose_holders_were_not_all_seen_to_serve_lately(
+    looked: Look | None,
+    made: dict[str, float],
+    ended: float | None,
+    stopped: str,
+    alarms: list[WaitingAlarm],
+    missing: tuple[str, ...],
+) -> None:
+    roles = {"active": "db_a", "other": "db_b"}
+    engine = EngineView(roles, tuple(WELL), 0.0, ended, stopped == "", stopped, made, missing)
+
+    found = service_state(engine, looked, alarms, NOW, INTERVAL)
+
+    if found.service not in (Service.SERVING, Service.DEGRADED):
+        return
+    by_look = looked.at if looked and looked.service in ("SERVING", "DEGRADED") else 0.0
+    for holder in roles.values():
+        assert NOW - max(by_look, made.get(holder, 0.0)) <= 2 * INTERVAL
+    about = [each for each in alarms if not each.lost or set(each.lost) & set(roles.values())]
+    assert not missing
+    assert not [each for each in about if each.admitted and each.lost]
+    if found.service is Service.SERVING:
+        assert not about
+        assert not stopped
 
 
 def test_a_later_observation_counts() -> None:
-    found = service_state(AT_REST, seen("DOWN"), 150.0, 140.0)
+    found = state(AT_REST, look("DOWN", 150.0, 140.0))
     assert (found.service, found.since, found.seen_at) == (Service.DOWN, 140.0, 150.0)
 
 
-def test_an_observation_from_before_the_last_traversal_does_not() -> None:
-    found = service_state(AT_REST, seen("DOWN"), 95.0, 80.0)
+def test_a_look_from_before_what_serves_was_made_does_not() -> None:
+    found = state(AT_REST, look("DOWN", 95.0, 80.0))
     assert (found.service, found.since, found.seen_at) == (Service.SERVING, 100.0, None)
+
+
+def test_a_group_that_was_found_down_is_down_until_something_of_it_is_made() -> None:
+    found = state(replace(AT_REST, made={"db_a": 5.0}), look("DOWN", 95.0, 80.0))
+    assert (found.service, found.since) == (Service.DOWN, 80.0)
+
+
+def test_a_look_that_has_become_old_is_not_known_since_it_did() -> None:
+    found = state(AT_REST, look("SERVING", 150.0), now=300.0)
+    assert (found.service, found.since, found.seen_at) == (Service.UNKNOWN, 270.0, 150.0)
+    assert "db_a" in found.reasons[0]
+
+
+def test_a_group_is_down_from_the_admission_on() -> None:
+    alarm = WaitingAlarm(("db_a",), admitted=True, at=155.0)
+    found = state(AT_REST, look("SERVING", 150.0), alarm)
+    assert (found.service, found.since) == (Service.DOWN, 155.0)
 
 
 def test_after_a_failover_that_leaves_no_standby_the_group_is_degraded_before_it_is_seen() -> None:
     engine = replace(AT_REST, members=tuple(LOST))
 
     for before in ("SERVING", "DOWN"):
-        found = service_state(engine, seen(before), 95.0, 10.0)
+        found = state(engine, look(before, 95.0))
         assert (found.service, found.since, found.seen_at) == (Service.DEGRADED, 100.0, None)
         assert "db_b: it was declared lost" in found.reasons[0]
 
@@ -140,7 +280,7 @@ def test_a_state_is_not_older_than_the_traversal_that_led_to_it(
     word: str, reached: bool, since: float
 ) -> None:
     engine = replace(AT_REST, reached=reached)
-    assert service_state(engine, seen(word), 150.0, 10.0).since == since
+    assert state(engine, look(word, 150.0)).since == since
 
 
 @pytest.mark.parametrize("word", ["SERVING", "DEGRADED", "DOWN", "UNKNOWN"])
@@ -149,35 +289,35 @@ def test_a_state_lasts_through_a_traversal_that_made_nothing_of_what_serves(
     word: str, made_at: float, since: float
 ) -> None:
     """A start of a group that is down, and in which all is as recorded, ends no outage."""
-    engine = replace(AT_REST, made_at=made_at)
-    assert service_state(engine, seen(word), 150.0, 10.0).since == since
+    engine = replace(AT_REST, made={"db_a": made_at})
+    assert state(engine, look(word, 150.0)).since == since
 
 
 @pytest.mark.parametrize("before", ["SERVING", "DOWN"])
 def test_once_a_running_failover_has_made_what_serves_an_earlier_look_says_nothing(
     before: str,
 ) -> None:
-    engine = EngineView(ROLES, tuple(LOST), started_at=90.0, made_at=98.0)
+    engine = EngineView(ROLES, tuple(LOST), started_at=90.0, made={"db_a": 98.0})
 
-    found = service_state(engine, seen(before), 85.0, 10.0)
+    found = state(engine, look(before, 85.0), now=110.0)
 
     assert (found.service, found.since, found.seen_at) == (Service.DEGRADED, 98.0, None)
 
 
 def test_what_the_engine_knows_to_be_missing_counts_first() -> None:
     engine = EngineView(ROLES, started_at=90.0, missing=("database is not there",))
-    found = service_state(engine, seen("SERVING"), 95.0, 10.0)
+    found = state(engine, look("SERVING", 95.0))
     assert (found.service, found.since) == (Service.DOWN, 90.0)
 
 
 def test_a_group_that_was_seen_down_before_its_failover_is_down_since_then() -> None:
     engine = EngineView(ROLES, started_at=90.0, missing=("database is not there",))
-    assert service_state(engine, seen("DOWN"), 85.0, 60.0).since == 60.0
+    assert state(engine, look("DOWN", 85.0, 60.0)).since == 60.0
 
 
 def test_during_a_planned_move_the_old_holder_serves_until_it_is_stopped() -> None:
-    engine = EngineView(ROLES, tuple(WELL), started_at=90.0, made_at=5.0)
-    assert service_state(engine, seen("SERVING"), 85.0, 10.0).service is Service.SERVING
+    engine = EngineView(ROLES, tuple(WELL), started_at=90.0, made={"db_a": 5.0})
+    assert state(engine, look("SERVING", 85.0)).service is Service.SERVING
 
 
 LOOKS = st.sampled_from(

@@ -57,6 +57,9 @@ NAMED: dict[str, Any] = {
     "at": 0.0,
     "attachment": "volume_attachment",
     "because": "they say so",
+    "version": "v",
+    "definition_version": "v",
+    "in_force": "v",
     "before": None,
     "blocked": True,
     "asked": "POST /x",
@@ -243,7 +246,6 @@ def test_what_a_function_answers_does_not_depend_on_another_project(database: Da
 
 UNSEEN = {
     "groups.define": "it answers with an id that follows from its arguments",
-    "observations.due": "it is for groups at rest",
     "retention.purge_journal": "entries of the current traversal stay",
     "retention.purge_plans": "a plan stays for a day after it has expired",
     "stalled_work.chain_waits": "it is for groups in which nothing is ready",

@@ -116,6 +116,7 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
         "lost": [],
         "goal": "0123456789abcdef",
         "last_complete_goal": "fedcba9876543210",
+        "in_force": {"differs": False, "lines": []},
         "incidents": [
             {
                 "id": INCIDENT,
@@ -423,6 +424,17 @@ def host_event(children: list[dict[str, Any]] = CHILDREN, **more: Any) -> dict[s
     }
 
 
+EVIDENCE = {
+    "group": "payments",
+    "member": "db_a",
+    "signs": [
+        {"about": "server", "says": "Nova says ACTIVE", "ago": 90.0, "alive": True},
+        {"about": "power", "says": "not known: no answer within 10 s", "ago": None, "alive": None},
+    ],
+    "sentence": "What db_a has is given to another member.",
+}
+
+
 class Answers:
     """An `ActionClient` with prepared answers: a value, an ActionFailed, or a function of the
     inputs. ``groups`` is that of failover.status without a group. ``asked`` and ``started`` have
@@ -439,6 +451,7 @@ class Answers:
             "compare_goals": {"from": GOALS[0]["version"], "to": BEFORE, "differences": []}
             | {"lines": ["~ roles.active: db_b -> db_a"]},
             "held": {"held": [held()], "total": 1},
+            "evidence": EVIDENCE,
             "pause": {"sentence": "payments is paused"},
             "maintenance": {"sentence": "payments is in maintenance"},
             "resume": {"sentence": "payments is resumed"},

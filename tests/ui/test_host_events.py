@@ -45,7 +45,7 @@ SETTLED = host_event(
 def answers(**more: Any) -> Answers:
     rows = [
         overview("books"),
-        overview("ledger", "IN_PROGRESS", service=None),
+        overview("ledger", "IN_PROGRESS", service="DOWN"),
         overview("payments", service="DOWN"),
     ]
     groups = {"overview": rows, "total": 3, "groups": [], "now": 1.0}

@@ -199,6 +199,19 @@ def test_a_member_can_be_confirmed_as_fenced_although_no_plan_can_be_made(opened
     assert "Confirm that the member is off" in page.text
 
 
+def test_before_a_member_is_confirmed_as_fenced_the_page_says_what_speaks_against_it(
+    opened: Opened,
+) -> None:
+    asked = "/order?what=confirm-fenced&group=payments&member=db_a"
+    away = ActionFailed("db_a is not a member of payments", "Look.", "UNKNOWN_MEMBER")
+
+    page, gone = opened().get(asked).text, opened(Answers(evidence=away)).get(asked).text
+
+    assert "Nova says ACTIVE" in page
+    assert page.count("it may still write") == 1
+    assert "db_a is not a member of payments" in gone
+
+
 def test_an_alarm_is_shown_with_the_plan_for_all_of_its_members_before_it_is_admitted(
     opened: Opened,
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from mistral_failover.actions.base import FailoverAction
 from mistral_failover.orders.answers import MemberInTurn
+from mistral_failover.orders.evidence import evidence
 from mistral_failover.orders.replace import LONGEST_PAUSE, next_member
 from mistral_failover.reports import members as member_report
 from mistral_failover.runtime.inputs import bad_input, names, text, whole
@@ -22,6 +23,18 @@ class Members(FailoverAction):
 
     def answer(self, request: Request) -> Any:
         return member_report.members(request, text("group", self.group))
+
+
+class Evidence(FailoverAction):
+    """Say what is known of a lost member: its server, host, agent, volumes and power."""
+
+    def __init__(self, group: Any, member: Any) -> None:
+        super().__init__()
+        self.group = group
+        self.member = member
+
+    def answer(self, request: Request) -> Any:
+        return evidence(request, text("group", self.group), text("member", self.member))
 
 
 class NextMember(FailoverAction):

@@ -105,7 +105,7 @@ class Status(ActionCommand, ShowOne):
 
 def _row(row: GroupOverview) -> str:
     words = [
-        *([row["service"]] if row["service"] else []),
+        row["service"],
         f"{row['status']} since {when(row['since'])}",
         status_screen.role_holders(row) or "out of service",
     ]

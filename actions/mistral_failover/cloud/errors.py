@@ -44,6 +44,10 @@ REMEDIES = {
         "deleted, create it again, together with the alarm, stack or cron trigger that used it. "
         "Until then continue with a token of your own: failover sweep."
     ),
+    "CREDENTIAL_REFUSED": (
+        "Correct the entry of clouds.yaml: its password, or an application credential that ended "
+        "with its user or a role. Then continue: failover sweep."
+    ),
     "CONFLICT": "Wait until the running action has ended, then try again.",
     "HOST_DOWN": (
         "Start nova-compute on the server's host again: until then Nova can neither detach nor "
@@ -64,7 +68,7 @@ REMEDIES = {
     "CONFIG": "Correct [failover] in the configuration, or clouds.yaml.",
     "UNEXPECTED": "Report this with the text above: the cloud gave an unknown answer.",
 }
-NO_RIGHTS = frozenset({"TOKEN_EXPIRED", "TRUST_GONE"})
+NO_RIGHTS = frozenset({"TOKEN_EXPIRED", "TRUST_GONE", "CREDENTIAL_REFUSED"})
 """Error codes of requests that Keystone no longer accepts, whatever they ask for."""
 _TRANSIENT = {"RATE_LIMITED", "UNREACHABLE", "SERVER_ERROR"}
 # For a call without an answer; a wait that took too long has the same code and is not transient.
@@ -274,9 +278,9 @@ def translate(
     answer = getattr(exc, "response", None)
     if answer is not None and answer.status_code >= HTTPStatus.MULTIPLE_CHOICES:
         failure = refusal(answer, doing, name, changes=changes)
-        if failure.code == "NOT_FOUND" and name == SERVICES["identity"] != service:
-            # It does not know the credential; that says nothing about what was asked for.
-            failure.code = "TOKEN_EXPIRED"
+        if failure.code in ("NOT_FOUND", "TOKEN_EXPIRED") and _authenticates(answer.request):
+            # That says nothing about what was asked for, nor about a token.
+            failure.code = "CREDENTIAL_REFUSED"
             failure.remedy = REMEDIES[failure.code]
         return failure
     code, (detail, sent) = _code_without_answer(exc), cause(exc)
@@ -431,9 +435,16 @@ _WITHOUT_ANSWER = (
     (_FOREIGN_ANSWER, "UNREACHABLE"),
     (
         (keystone.AuthorizationFailure, keystone.MissingAuthMethods, keystone.AuthPluginException),
-        "TOKEN_EXPIRED",
+        "CREDENTIAL_REFUSED",
     ),
 )
+
+
+def _authenticates(request: requests.PreparedRequest | None) -> bool:
+    """Return whether a request exchanges a credential for a token."""
+    if request is None or request.method != "POST":
+        return False
+    return (request.url or "").partition("?")[0].endswith("/auth/tokens")
 
 
 def _code_without_answer(exc: BaseException) -> str:

@@ -17,7 +17,9 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.groups.agent_health import sends_commands
+from mistral_failover.groups.service import services
 from mistral_failover.metrics.families import Numbers, Sample
+from mistral_failover.model.observation import ServiceState
 from mistral_failover.model.types import installed_types
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
@@ -86,7 +88,7 @@ def measured(request: Request, limit: int, *, all_projects: bool = False) -> Num
     """Return the numbers of the request's project, or of all projects of the state store, which
     only the server of an operator shows; with labels of their own for ``limit`` groups."""
     database = request.runtime.database
-    quiet = request.runtime.settings.sweep_after
+    runtime, quiet = request.runtime, request.runtime.settings.sweep_after
 
     def read(tx: SqlTransaction) -> _Snapshot:
         now = tx.now()
@@ -94,6 +96,7 @@ def measured(request: Request, limit: int, *, all_projects: bool = False) -> Num
             now,
             counters.counters(tx),
             gauges.group_gauges(tx, now),
+            services(runtime, tx),
             gauges.held_alarms(tx),
             gauges.last_sweeps(tx),
         )
@@ -124,12 +127,13 @@ def _defects(tx: ProjectTransaction) -> Counts:
 
 @dataclass(frozen=True)
 class _Snapshot:
-    """What the state store has at one moment. ``held``: alarms that wait, by project and group;
-    ``sweeps``: when each project was swept last."""
+    """What the state store has at one moment. ``serves``: by group id; ``held``: alarms that wait,
+    by project and group; ``sweeps``: when each project was swept last."""
 
     now: float
     counters: Counts
     groups: list[GroupGauges]
+    serves: dict[str, ServiceState]
     held: dict[tuple[str, str | None], int]
     sweeps: dict[str, float]
 
@@ -215,8 +219,7 @@ def _stand(table: _Table, seen: _Snapshot, limit: int) -> None:
         label = {"project": each.project, "group": each.name if number < limit else OTHER}
         names[each.id] = label
         table.add("group_status", {**label, "status": each.status}, 1)
-        if each.service is not None:
-            table.add("group_service", {**label, "service": each.service}, 1)
+        table.add("group_service", {**label, "service": str(seen.serves[each.id].service)}, 1)
         table.highest("group_traversals_last_hour", label, each.lately)
         if each.status == TraversalStatus.IN_PROGRESS:
             table.highest("group_under_way_seconds", label, _ago(now, each.since))

@@ -253,17 +253,45 @@ def keeps_from_roles(
 @dataclass(frozen=True)
 class EngineView:
     """What the engine knows about a group. ``members``: as if their servers were well. ``ended_at``
-    None: its traversal is running. ``reached``: its goal is. ``made_at``: when the last of what
-    serves was made, None if that is not known. ``missing``: what the goal needs for service and
-    does not exist, a clause for each."""
+    None: its traversal is running. ``reached``: its goal is. ``stopped``: the status of a traversal
+    that ended otherwise, else empty. ``made``: by member, when the last of what serves there was
+    made or changed; a member of which that is not known is not in it. ``missing``: what the goal
+    needs for service and does not exist, a clause for each. Times are seconds."""
 
     roles: Mapping[str, str] = field(default_factory=dict)
     members: tuple[ObservedMember, ...] = ()
     started_at: float | None = None
     ended_at: float | None = None
     reached: bool = False
-    made_at: float | None = None
+    stopped: str = ""
+    made: Mapping[str, float] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
+
+    @property
+    def made_at(self) -> float | None:
+        """When the last of what serves was made; None if that is not known."""
+        return max(self.made.values(), default=None)
+
+
+@dataclass(frozen=True)
+class Look:
+    """The last look at a group: what it found, ``at``, and ``since`` when that has been so."""
+
+    service: Service
+    reasons: tuple[str, ...]
+    at: float
+    since: float
+
+
+@dataclass(frozen=True)
+class WaitingAlarm:
+    """An alarm about a group that waits, and that its source has not called over: held, or
+    ``admitted`` and its failover has not begun. ``lost``: the members that it names; empty: it
+    names none. ``at``: when it was heard last, in seconds."""
+
+    lost: tuple[str, ...]
+    admitted: bool
+    at: float
 
 
 @dataclass(frozen=True)
@@ -278,30 +306,107 @@ class ServiceState:
     seen_at: float | None
 
 
-def service_state(
-    engine: EngineView, stored: Observation | None, at: float | None, since: float | None
-) -> ServiceState:
-    """Combine the engine's knowledge with the last stored observation, its time ``at`` and the time
-    ``since`` which its result has been the same.
+_SERVES = frozenset({Service.SERVING, Service.DEGRADED})
+"""What only a fresh look, or work of the engine as fresh, can show."""
+FRESH = 2
+"""Intervals of observation for which a look counts."""
 
-    Resources that the engine knows to be missing count first. An observation from before the end of
-    the last traversal says nothing about the result of that traversal; while it runs, none from
-    before it made what serves. Then what the engine knows is judged in its place.
+
+def service_state(
+    engine: EngineView,
+    look: Look | None,
+    alarms: Sequence[WaitingAlarm],
+    now: float,
+    interval: float,
+) -> ServiceState:
+    """Return whether a group serves: the one answer of status, overview, page and metrics.
+
+    ``interval``: seconds between two looks. The first row that applies decides:
+
+    - the goal gives no member a role: OUT_OF_SERVICE;
+    - what serves does not exist, by the engine's records: DOWN;
+    - an admitted alarm names a holder of a role, and its failover has not begun: DOWN;
+    - the last look found it so, and nothing that serves was made since: DOWN, UNKNOWN;
+    - a holder was not seen to serve within two intervals, neither by a look nor because the engine
+      made there what serves: UNKNOWN;
+    - a held alarm is about a holder, and is younger than that evidence: UNKNOWN;
+    - such an alarm is older, or the last traversal stopped, or no member could take over, or the
+      look found another flaw: DEGRADED;
+    - SERVING.
     """
     if not engine.roles and not engine.missing:
         return ServiceState(Service.OUT_OF_SERVICE, (), engine.ended_at, None)
-    if engine.missing:
-        down_before = stored is not None and stored.service == Service.DOWN
-        begun = since if down_before and since is not None else engine.started_at
-        return ServiceState(Service.DOWN, engine.missing, begun, at)
+    about = [
+        each for each in alarms if not each.lost or set(each.lost) & set(engine.roles.values())
+    ]
+    declared = [each for each in about if each.admitted and each.lost]
+    missing = (*engine.missing, *(_declared(each, engine) for each in declared))
+    if missing:
+        return _down(engine, look, missing, declared)
     changed = engine.ended_at or engine.made_at
-    if at is None or stored is None or at < (changed or 0.0):
-        known = judged(engine.roles, engine.members, ())
-        return ServiceState(known.service, known.reasons, changed, None)
-    service = stored.service
-    if since is not None and changed is not None and not _lasts(service, engine, since):
-        since = max(since, changed)  # the group did not serve like this during the traversal
-    return ServiceState(service, stored.reasons, since, at)
+    known, seen_at = _known(engine, look)
+    if known.service not in _SERVES:
+        return ServiceState(known.service, known.reasons, _since(engine, known, look), seen_at)
+    evidence = _evidence(engine, look)
+    unseen = sorted(member for member, at in evidence.items() if now - at > FRESH * interval)
+    if unseen:
+        last = min(evidence[each] for each in unseen)
+        begun = last + FRESH * interval if last else changed
+        why = f"{' and '.join(unseen)}: not looked at for more than {FRESH * interval:.0f} s"
+        return ServiceState(Service.UNKNOWN, (why,), begun, seen_at)
+    seen = min(evidence.values())
+    if young := [each for each in about if each.at > seen]:
+        begun = min(each.at for each in young)
+        reasons = tuple(
+            dict.fromkeys(_waiting(each, "and it was not looked at since") for each in young)
+        )
+        return ServiceState(Service.UNKNOWN, reasons, begun, seen_at)
+    flaws = [*(_waiting(each, "while a look finds it well") for each in about)]
+    if engine.stopped:
+        flaws.append(f"what was asked for last was not reached ({engine.stopped})")
+    if not flaws:
+        return ServiceState(known.service, known.reasons, _since(engine, known, look), seen_at)
+    reasons = tuple(dict.fromkeys((*known.reasons, *flaws)))
+    degraded = Observation(Service.DEGRADED, reasons)
+    return ServiceState(Service.DEGRADED, reasons, _since(engine, degraded, look), seen_at)
+
+
+def _down(
+    engine: EngineView, look: Look | None, missing: tuple[str, ...], declared: list[WaitingAlarm]
+) -> ServiceState:
+    begun = engine.started_at if engine.missing else min(each.at for each in declared)
+    if look is not None and look.service is Service.DOWN:
+        begun = look.since
+    return ServiceState(Service.DOWN, missing, begun, look.at if look else None)
+
+
+def _known(engine: EngineView, look: Look | None) -> tuple[Observation, float | None]:
+    """Return what was found last, by a look or by the engine, and when it was looked at; None if
+    there was no look after the engine's last work.
+
+    A look from before the end of a traversal knows nothing of a standby that was made or lost in
+    it; and of what serves only if nothing of that was made since.
+    """
+    if look is not None and look.at >= (engine.ended_at or engine.made_at or 0.0):
+        return Observation(look.service, look.reasons), look.at
+    if look is not None and look.service not in _SERVES and look.at >= (engine.made_at or 0.0):
+        return Observation(look.service, look.reasons), look.at
+    return judged(engine.roles, engine.members, ()), None
+
+
+def _evidence(engine: EngineView, look: Look | None) -> dict[str, float]:
+    """Return when each holder of a role was last seen to serve; 0 for never."""
+    seen = look.at if look is not None and look.service in _SERVES else 0.0
+    return {each: max(seen, engine.made.get(each, 0.0)) for each in engine.roles.values()}
+
+
+def _since(engine: EngineView, known: Observation, look: Look | None) -> float | None:
+    changed = engine.ended_at or engine.made_at
+    if look is None or look.service is not known.service:
+        return changed
+    if changed is not None and not _lasts(known.service, engine, look.since):
+        return max(look.since, changed)  # the group did not serve like this during the traversal
+    return look.since
 
 
 def _lasts(service: Service, engine: EngineView, since: float) -> bool:
@@ -310,3 +415,14 @@ def _lasts(service: Service, engine: EngineView, since: float) -> bool:
     if service is Service.DOWN and not engine.reached:
         return True
     return engine.made_at is not None and engine.made_at <= since
+
+
+def _declared(alarm: WaitingAlarm, engine: EngineView) -> str:
+    holders = sorted(set(alarm.lost) & set(engine.roles.values()))
+    return f"{' and '.join(holders)} was declared lost, and the failover has not begun"
+
+
+def _waiting(alarm: WaitingAlarm, then: str) -> str:
+    what = f"says that {' and '.join(alarm.lost)} is lost" if alarm.lost else "is about this group"
+    state = "an admitted" if alarm.admitted else "a held"
+    return f"{state} alarm {what}, {then}"

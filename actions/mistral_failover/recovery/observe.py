@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Observe groups at rest: compare their records with what exists.
+"""Observe groups: compare their records with what exists.
 
-One round lists a project's servers, volumes and stacks once, whatever the number of groups. It
-changes nothing but what is known: the last observation of each group, and a sentence in its journal
-when its service has changed. Any number of rounds may run at once.
+A group at rest is looked at; and one whose traversal has not ended, if everything that serves is
+there and nothing of it was made since the round began. One round lists a project's servers, volumes
+and stacks once, whatever the number of groups. It changes nothing but what is known: the last
+observation of each group, and a sentence in its journal when its service has changed. Any number of
+rounds may run at once.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from mistral_failover.convergence.records import (
 from mistral_failover.groups import unfinished_replacements
 from mistral_failover.groups.agent_health import commands_of, lacking, sends_commands, silent
 from mistral_failover.groups.project_view import REMEMBERED, ProjectView
+from mistral_failover.groups.service import is_in_service, serving_records
 from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.goal import ALARM, goal_resources, vacant_roles
@@ -49,6 +52,7 @@ from mistral_failover.runtime.errors import DEFECTS
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, observations, suspensions, views
 from mistral_failover.store.groups import MemberRow
+from mistral_failover.store.services import made_at
 from mistral_failover.store.transaction import ProjectTransaction
 
 LOG = logging.getLogger(__name__)
@@ -69,9 +73,10 @@ REPAIR_AGAIN = 300.0
 
 
 @dataclass(frozen=True)
-class _RestingGroup:
-    """A group at rest. ``reached``: its goal is. ``wanted``: the names of its goal's resources;
-    ``vacant``: the roles for which it makes room."""
+class _ObservedGroup:
+    """A group to look at. ``at_rest``: its traversal has ended; ``reached``: its goal is.
+    ``wanted``: the names of its goal's resources; ``vacant``: the roles for which it makes room.
+    ``serving``: the records of what serves."""
 
     state: GroupState
     group: Group
@@ -83,6 +88,8 @@ class _RestingGroup:
     wanted: frozenset[str]
     in_maintenance: frozenset[str]
     before: observations.StoredObservation | None
+    at_rest: bool
+    serving: tuple[Record, ...]
     vacant: tuple[str, ...] = ()
 
     @property
@@ -92,8 +99,8 @@ class _RestingGroup:
 
 
 def observe(request: Request, group: str | None, *, at_once: bool = False) -> list[ObservedGroup]:
-    """Look at the project's groups at rest that were not looked at for ``observe_interval``, or at
-    one group; ``at_once``: whenever it was looked at last.
+    """Look at the project's groups that were not looked at for ``observe_interval``, or at one
+    group; ``at_once``: whenever it was looked at last.
 
     Returns the groups that have changed or are to be healed. Raises UnknownGroup, and CloudError
     where the request cannot be authenticated.
@@ -133,8 +140,8 @@ def observe(request: Request, group: str | None, *, at_once: bool = False) -> li
 
 def _observed(
     request: Request, view: ProjectView, group_id: str, begun: float
-) -> tuple[_RestingGroup, Observation, ObservationMemory] | None:
-    """Look at a group; None if it is not at rest any more."""
+) -> tuple[_ObservedGroup, Observation, ObservationMemory] | None:
+    """Look at a group; None if it cannot be looked at now."""
     facts = request.store.reading(partial(_facts, request, group_id, begun))
     if facts is None:
         return None
@@ -153,8 +160,8 @@ def _observed(
 
 
 def observe_once(request: Request, group_id: str) -> Observation | None:
-    """Look at one group and keep nothing; None where it is not at rest, or has no goal. Raises
-    CloudError where the request cannot be authenticated."""
+    """Look at one group and keep nothing; None where it cannot be looked at now, or has no goal.
+    Raises CloudError where the request cannot be authenticated."""
     facts = request.store.reading(lambda tx: _facts(request, group_id, tx.now(), tx))
     if facts is None:
         return None
@@ -165,23 +172,31 @@ def observe_once(request: Request, group_id: str) -> Observation | None:
 
 def _facts(
     request: Request, group_id: str, begun: float, tx: ProjectTransaction
-) -> _RestingGroup | None:
-    """Return what is known of a group at rest; None if it is not, or was not when the round
-    began."""
+) -> _ObservedGroup | None:
+    """Return what is known of a group; None if what serves is not there, or was made or changed
+    after the round began."""
     state = groups.get(tx, group_id)
     traversal = tx.traversal(state.current_traversal) if state and state.current_traversal else None
-    if state is None or traversal is None or traversal.status == TraversalStatus.IN_PROGRESS:
+    if state is None or traversal is None:
         return None
     ended = views.ended_at(tx, traversal.id)
     goal = tx.goal(group_id, traversal.goal_version)
-    if goal is None or ended is None or ended > begun:
+    if goal is None or (ended is not None and ended > begun):
         return None
     records = tuple(tx.records(group_id))
+    group = request.runtime.definitions.group(tx, state, state.to_move)
+    serving = serving_records(group, goal, records)
+    if ended is None:
+        made = made_at(tx, [group_id])
+        if not is_in_service(goal, records, serving) or any(
+            made.get(each.id, 0.0) > begun for each in serving
+        ):
+            return None
     work = suspensions.of_group(tx, group_id).get("maintenance")
     busy = work["members"] if work is not None and begun < work["until"] else ()
-    return _RestingGroup(
+    return _ObservedGroup(
         state,
-        request.runtime.definitions.group(tx, state),
+        group,
         goal.document["roles"],
         frozenset(goal.document["lost"])
         - unfinished_replacements.replaced_lost_members(goal, records),
@@ -191,16 +206,18 @@ def _facts(
         frozenset(each.name for each in goal_resources(goal)),
         frozenset(busy),
         observations.of_group(tx, group_id),
+        ended is not None,
+        tuple(serving),
         vacant_roles(goal),
     )
 
 
-def _servers(facts: _RestingGroup) -> dict[str, str | None]:
+def _servers(facts: _ObservedGroup) -> dict[str, str | None]:
     """Return the members' present servers."""
     return {member.name: member.server_id for member in facts.members.values()}
 
 
-def _hosts(view: ProjectView, facts: _RestingGroup) -> dict[str, list[str]]:
+def _hosts(view: ProjectView, facts: _ObservedGroup) -> dict[str, list[str]]:
     """Return the hosts of the members' servers, by server id; as last seen if Nova shows none."""
     before = facts.memory.hosts
     found: dict[str, list[str]] = {}
@@ -213,7 +230,7 @@ def _hosts(view: ProjectView, facts: _RestingGroup) -> dict[str, list[str]]:
     return found
 
 
-def _zones(view: ProjectView, facts: _RestingGroup) -> dict[str, str]:
+def _zones(view: ProjectView, facts: _ObservedGroup) -> dict[str, str]:
     """Return the availability zones of the members' servers, by server id; as last seen if Nova
     shows none."""
     before = facts.memory.zones
@@ -224,7 +241,7 @@ def _zones(view: ProjectView, facts: _RestingGroup) -> dict[str, str]:
     }
 
 
-def _heard(view: ProjectView, facts: _RestingGroup, now: float) -> dict[str, float]:
+def _heard(view: ProjectView, facts: _ObservedGroup, now: float) -> dict[str, float]:
     """Return when the members' agents were last heard, by server id. A broker drops a heartbeat
     after an hour; the silence of the agent counts all the same."""
     before = facts.memory.heard
@@ -241,11 +258,11 @@ def _heard(view: ProjectView, facts: _RestingGroup, now: float) -> dict[str, flo
     return found
 
 
-def _agent_of(facts: _RestingGroup, member: MemberRow) -> Address:
+def _agent_of(facts: _ObservedGroup, member: MemberRow) -> Address:
     return Address(facts.state.id, facts.group.name, member.name, member.server_id or "")
 
 
-def _is_as_before(facts: _RestingGroup, seen: Observation, memory: ObservationMemory) -> bool:
+def _is_as_before(facts: _ObservedGroup, seen: Observation, memory: ObservationMemory) -> bool:
     """Return whether a look found what the look before did, and nothing follows from it. That is so
     for most groups, most of the time."""
     if facts.before is None or seen.service in (Service.DEGRADED, Service.DOWN):
@@ -255,14 +272,14 @@ def _is_as_before(facts: _RestingGroup, seen: Observation, memory: ObservationMe
 
 
 def _look(
-    view: ProjectView, facts: _RestingGroup, alarms: Sequence[WatchingAlarm] | None
+    view: ProjectView, facts: _ObservedGroup, alarms: Sequence[WatchingAlarm] | None
 ) -> Observation:
     members = [_member(view, facts, each) for each in facts.members.values()]
     unguarded = [] if alarms is None else _unguarded(view, facts, alarms)
     return judged(facts.roles, members, list(_resources(view, facts)), unguarded, facts.vacant)
 
 
-def _alarms(view: ProjectView, facts: _RestingGroup) -> Sequence[WatchingAlarm] | None:
+def _alarms(view: ProjectView, facts: _ObservedGroup) -> Sequence[WatchingAlarm] | None:
     """Return Aodh's alarms that signal the group's stack; None if Aodh cannot be asked."""
     try:
         return view.listing.alarms(facts.group.stack)
@@ -271,7 +288,7 @@ def _alarms(view: ProjectView, facts: _RestingGroup) -> Sequence[WatchingAlarm] 
 
 
 def _unguarded(
-    view: ProjectView, facts: _RestingGroup, alarms: Sequence[WatchingAlarm]
+    view: ProjectView, facts: _ObservedGroup, alarms: Sequence[WatchingAlarm]
 ) -> list[str]:
     """Return why these alarms would not notice the loss of the member that serves. An alarm that
     names no server watches all of them. A group that never had an alarm may be watched by other
@@ -305,7 +322,7 @@ def _unguarded(
     return [*wrong[:-1], f"{wrong[-1]} {_FOLLOWS}"] if wrong else []
 
 
-def _as_declared(facts: _RestingGroup, alarms: Iterable[WatchingAlarm]) -> list[WatchingAlarm]:
+def _as_declared(facts: _ObservedGroup, alarms: Iterable[WatchingAlarm]) -> list[WatchingAlarm]:
     """Return the alarms, with those that the group file names as if they watched what they should:
     if they do not, their resources say so."""
     servers = _servers(facts)
@@ -323,7 +340,7 @@ def _as_declared(facts: _RestingGroup, alarms: Iterable[WatchingAlarm]) -> list[
     ]
 
 
-def _member(view: ProjectView, facts: _RestingGroup, member: MemberRow) -> ObservedMember:
+def _member(view: ProjectView, facts: _ObservedGroup, member: MemberRow) -> ObservedMember:
     roles = tuple(sorted(role for role, name in facts.roles.items() if name == member.name))
     look = view.server(member.server_id)
     quiet = ""
@@ -340,7 +357,7 @@ def _member(view: ProjectView, facts: _RestingGroup, member: MemberRow) -> Obser
     )
 
 
-def _resources(view: ProjectView, facts: _RestingGroup) -> Iterable[ObservedResource]:
+def _resources(view: ProjectView, facts: _ObservedGroup) -> Iterable[ObservedResource]:
     for record in facts.records:
         how, of_type = observer(record.type), facts.group.types.get(record.type)
         if how is None or of_type is None or record.name not in facts.wanted:
@@ -366,7 +383,7 @@ def _undone(record: Record) -> str:
 
 
 def _save(
-    facts: _RestingGroup,
+    facts: _ObservedGroup,
     seen: Observation,
     memory: ObservationMemory,
     begun: float,
@@ -378,6 +395,8 @@ def _save(
     state = tx.lock_group(known.id, shared=False)
     if state is None or state.current_traversal != known.current_traversal:
         return None
+    if not facts.at_rest and not _serves_as_before(facts, tx):
+        return None
     before = observations.of_group(tx, known.id)
     if before is not None and before.at > begun:
         return None  # another process looked later, while this one was frozen
@@ -387,12 +406,13 @@ def _save(
     memory = replace(memory, told=lately.told, repair_after=lately.repair_after)
     reasons = "; ".join(seen.reasons)
     sentence = f"{known.name} is {seen.service}" + (f": {reasons}" if reasons else "")
-    kind = _KINDS.get(seen.service)
+    # What a traversal does itself is no news of the group's health.
+    kind = _KINDS.get(seen.service) if facts.at_rest else None
     changed = kind is not None and seen.service != memory.told
     if kind is not None and changed:
         tx.journal(known.id, sentence, kind=kind, traversal_id=state.current_traversal)
         memory = replace(memory, told=seen.service)
-    heal, memory = _heal(facts, seen, memory, tx)
+    heal, memory = _heal(facts, seen, memory, tx) if facts.at_rest else (None, memory)
     observations.save(tx, known.id, seen, memory, begun)
     if heal is None and not changed:
         return None
@@ -404,11 +424,17 @@ def _save(
     }
 
 
+def _serves_as_before(facts: _ObservedGroup, tx: ProjectTransaction) -> bool:
+    """Return whether nothing of what serves was touched while the group was looked at."""
+    now = {each.id: each for each in tx.records(facts.state.id)}
+    return all(now.get(each.id) == each for each in facts.serving)
+
+
 # -- healing
 
 
 def _heal(
-    facts: _RestingGroup, seen: Observation, memory: ObservationMemory, tx: ProjectTransaction
+    facts: _ObservedGroup, seen: Observation, memory: ObservationMemory, tx: ProjectTransaction
 ) -> tuple[Heal | None, ObservationMemory]:
     """Return the workflow that the group's policy asks for, and the memory: the pause after a
     repair begins with it. A pause or a maintenance of the group holds it back, and so does its
@@ -426,7 +452,7 @@ def _heal(
     return _loss(facts, seen) if down else None, memory
 
 
-def _loss(facts: _RestingGroup, seen: Observation) -> Heal | None:
+def _loss(facts: _ObservedGroup, seen: Observation) -> Heal | None:
     """Return an alarm about an active member whose server is gone. Admission judges it as any
     other."""
     state = facts.state
@@ -446,7 +472,7 @@ def _loss(facts: _RestingGroup, seen: Observation) -> Heal | None:
 
 
 def _repair(
-    facts: _RestingGroup, seen: Observation, memory: ObservationMemory, tx: ProjectTransaction
+    facts: _ObservedGroup, seen: Observation, memory: ObservationMemory, tx: ProjectTransaction
 ) -> Heal | None:
     """Converge to the same goal, with what has drifted to be updated. Nothing moves: the holders of
     the roles are named. A failed repair is tried again after a while."""
@@ -474,7 +500,7 @@ def _repair(
 
 
 def _continuation(
-    facts: _RestingGroup, seen: Observation, memory: ObservationMemory, tx: ProjectTransaction
+    facts: _ObservedGroup, seen: Observation, memory: ObservationMemory, tx: ProjectTransaction
 ) -> Heal | None:
     """Continue a failover that failed because its target was down, once the target is well.
 
@@ -497,14 +523,14 @@ def _continuation(
     )
 
 
-def _may_begin(facts: _RestingGroup, memory: ObservationMemory, tx: ProjectTransaction) -> bool:
+def _may_begin(facts: _ObservedGroup, memory: ObservationMemory, tx: ProjectTransaction) -> bool:
     """Return whether the group's limit and the pause after the last repair allow another one."""
     now = tx.now()
     lately = views.traversals_since(tx, facts.state.id, now - HOUR)
     return lately < facts.group.limits.per_hour and now >= memory.repair_after
 
 
-def _same_goal(facts: _RestingGroup, because: str, *, stay: bool) -> Heal:
+def _same_goal(facts: _ObservedGroup, because: str, *, stay: bool) -> Heal:
     """Return the workflow that converges to the same goal again, unless another order comes first.
     ``stay``: each role stays where it is."""
     order: SameGoalInput = {

@@ -187,12 +187,12 @@ class GroupReport(Work):
 
 
 class GroupOverview(GroupReport):
-    """A row of a group among all groups of a project. ``service``: as last seen; None: not looked
-    at since the engine last worked on it."""
+    """A row of a group among all groups of a project. ``service``: whether it serves, as
+    ``ServiceState.status`` of its own status."""
 
     name: str
     cause: str
-    service: str | None
+    service: str
 
 
 class ProjectReport(TypedDict):
@@ -202,6 +202,13 @@ class ProjectReport(TypedDict):
     total: int
     overview: list[GroupOverview]
     now: float
+
+
+class InForce(TypedDict):
+    """How what is defined differs from what is in force: a sentence each in `lines`."""
+
+    differs: bool
+    lines: list[str]
 
 
 class StatusReport(GroupReport):
@@ -214,6 +221,7 @@ class StatusReport(GroupReport):
     failure: FailedStep | None
     goal: str | None
     last_complete_goal: str | None
+    in_force: InForce
     traversal: TraversalRow | None
     members: list[MemberOfGroup]
     resources: list[ResourceOfGroup]

@@ -4,41 +4,34 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from shlex import quote
 from typing import Any
 
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import (
-    Action,
     GroupState,
     OperationStatus,
     Record,
-    Status,
     TraversalStatus,
 )
 from mistral_failover.groups import agent_health
 from mistral_failover.groups.agent_health import sends_commands
 from mistral_failover.groups.failed_step import FailedStep, failed_step
+from mistral_failover.groups.service import services
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot, named_snapshot_in
 from mistral_failover.mistral.api import mistral_of
 from mistral_failover.mistral.client import ENDED
-from mistral_failover.model.goal import ATTACHMENT, FENCE_TYPE, VACANT, goal_resources, returns
+from mistral_failover.model.differences import in_documents
+from mistral_failover.model.goal import ATTACHMENT, FENCE_TYPE, VACANT, returns
 from mistral_failover.model.group import Group
-from mistral_failover.model.observation import (
-    AS_RECORDED,
-    EngineView,
-    ObservedMember,
-    Presence,
-    keeps_from_roles,
-    service_state,
-    unheld,
-)
+from mistral_failover.model.observation import Presence, Service
 from mistral_failover.model.operation_words import operation_words
 from mistral_failover.model.rungs import rung_kind
 from mistral_failover.model.stages import at
 from mistral_failover.model.types import Verb
 from mistral_failover.orders import suspensions, switchover
+from mistral_failover.orders.define_group import comparable
 from mistral_failover.orders.failover import chain_of
 from mistral_failover.orders.suspensions import unless_ended
 from mistral_failover.orders.switchover import Ending
@@ -46,6 +39,7 @@ from mistral_failover.reports.documents import (
     ChainState,
     Confirmation,
     GroupOverview,
+    InForce,
     ProjectReport,
     ReportedIncident,
     ResourceOfGroup,
@@ -62,9 +56,8 @@ from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import find_by_short_id
 from mistral_failover.store import defects, details, groups, incidents, observations, views
 from mistral_failover.store.incidents import Incident
-from mistral_failover.store.suspensions import Maintenance
 from mistral_failover.store.transaction import ProjectTransaction
-from mistral_failover.store.views import ChainRow, JournalRow, TraversalRow, TraversalStep, overview
+from mistral_failover.store.views import ChainRow, JournalRow, TraversalStep, overview
 
 MOST_GROUPS = 500
 """Maximum groups described in one answer; it has the names of all."""
@@ -100,6 +93,7 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
             "lost": sorted(snapshot.lost),
             "goal": traversal["goal_version"] if traversal else None,
             "last_complete_goal": snapshot.state.last_complete_goal,
+            "in_force": in_force(tx, state),
             "traversal": traversal,
             "pause": suspended["pause"],
             "maintenance": suspended["maintenance"],
@@ -117,7 +111,7 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
             "deferred": work["deferred"],
             "ready": work["ready"],
             "chain": None,
-            "service": _service(tx, snapshot, traversal, records, suspended["maintenance"]),
+            "service": _service(request, tx, snapshot),
             "incidents": [
                 _reported(each)
                 for each in incidents.of_group(tx, snapshot.state.id, _INCIDENTS_SHOWN)
@@ -144,6 +138,15 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
     return found
 
 
+def in_force(tx: ProjectTransaction, state: GroupState) -> InForce:
+    """Return how what is defined differs from what is in force, which failovers move."""
+    if state.to_move == state.defined:
+        return {"differs": False, "lines": []}
+    before, after = (tx.definition(state.id, each) for each in (state.to_move, state.defined))
+    changed = in_documents(comparable(before), comparable(after))
+    return {"differs": bool(changed), "lines": [str(each) for each in changed]}
+
+
 def project(request: Request, *, after: str | None = None) -> ProjectReport:
     """Return the project's groups; the rows are those of the first 500 by name, of those behind the
     name ``after``, if it is given."""
@@ -154,17 +157,21 @@ def project(request: Request, *, after: str | None = None) -> ProjectReport:
         busy = [row["state"] for row in rows if row["status"] in _BUSY]
         definitions = {state: request.runtime.definitions.group(tx, state) for state in busy}
         work = _work(tx, definitions, now) if busy else {}
+        serves = services(request.runtime, tx, [row["state"] for row in rows])
         return {
             "groups": groups.names(tx),
             "total": total,
-            "overview": [_group_row(row, work.get(row["id"]) or _idle(), now) for row in rows],
+            "overview": [
+                _group_row(row, serves[row["id"]].service, work.get(row["id"]) or _idle(), now)
+                for row in rows
+            ],
             "now": now,
         }
 
     return request.store.reading(read)
 
 
-def _group_row(row: dict[str, Any], work: Work, now: float) -> GroupOverview:
+def _group_row(row: dict[str, Any], service: Service, work: Work, now: float) -> GroupOverview:
     goal = row["goal"] or {"roles": {}, "lost": []}
     return {
         "name": row["name"],
@@ -179,7 +186,7 @@ def _group_row(row: dict[str, Any], work: Work, now: float) -> GroupOverview:
         "pause": row["pause"],
         "maintenance": unless_ended(row["maintenance"], now),
         "held": row["held"],
-        "service": row["service"],
+        "service": str(service),
         **work,
     }
 
@@ -458,60 +465,11 @@ def _verb(action: str) -> Verb:
     return Verb(action) if action in list(Verb) else Verb.CREATE
 
 
-def _missing(records: Iterable[Record], lost: Collection[str]) -> tuple[str, ...]:
-    """Return what a group lacks to serve, a clause each: of the records of what serves, the names
-    that exist on no member, or only on a lost one."""
-    found: dict[str, list[Record]] = {}
-    for record in records:
-        found.setdefault(record.name, []).append(record)
-    return tuple(
-        f"{name} is not in service ({'; '.join(_state(each, lost) for each in rows)})"
-        for name, rows in sorted(found.items())
-        if not any(_exists(each) and each.member not in lost for each in rows)
-    )
-
-
-def _exists(record: Record) -> bool:
-    return record.action in (Action.CREATE, Action.UPDATE) and record.status == Status.COMPLETE
-
-
-def _state(record: Record, lost: Collection[str]) -> str:
-    on = f" on {record.member}" if record.member else ""
-    if record.action == Action.INIT:
-        return f"not yet{on}"
-    if _exists(record) and record.member in lost:
-        return f"still{on}, which is lost"
-    return f"{record.action.lower()} {record.status.lower().replace('_', ' ')}{on}"
-
-
-def _service(
-    tx: ProjectTransaction,
-    snapshot: GroupSnapshot,
-    traversal: TraversalRow | None,
-    records: list[Record],
-    maintenance: Maintenance | None,
-) -> ServiceState:
+def _service(request: Request, tx: ProjectTransaction, snapshot: GroupSnapshot) -> ServiceState:
     """Return whether the group serves."""
-    goal = tx.goal(snapshot.state.id, traversal["goal_version"]) if traversal else None
-    wanted = {each.name for each in goal_resources(goal)} if goal else set()
-    types = {name for name, each in snapshot.group.types.items() if each.provides}
-    serving = [each for each in records if each.type in types and each.name in wanted]
-    made = details.made_at(tx, snapshot.state.id)
-    engine = EngineView(
-        snapshot.roles,
-        _known_members(tx, snapshot, maintenance["members"] if maintenance else ()),
-        traversal["started_at"] if traversal else None,
-        traversal["ended_at"] if traversal else None,
-        snapshot.reached,
-        max((made[each.id] for each in serving if each.id in made and _exists(each)), default=None),
-        (*unheld(snapshot.vacant), *_missing(serving, snapshot.lost)),
-    )
-    kept = observations.of_group(tx, snapshot.state.id)
-    found = (
-        service_state(engine, kept.seen, kept.at, kept.since)
-        if kept
-        else service_state(engine, None, None, None)
-    )
+    state = snapshot.state
+    found = services(request.runtime, tx, [state])[state.id]
+    kept = observations.of_group(tx, state.id) if found.seen_at is not None else None
     return {
         "status": str(found.service),
         "since": found.since,
@@ -519,25 +477,10 @@ def _service(
         "seen_at": found.seen_at,
         "gone": sorted(
             each.name
-            for each in (kept.seen.members if kept and found.seen_at is not None else ())
+            for each in (kept.seen.members if kept else ())
             if each.observed.presence is Presence.GONE and each.name in snapshot.roles.values()
         ),
     }
-
-
-def _known_members(
-    tx: ProjectTransaction, snapshot: GroupSnapshot, in_maintenance: Collection[str]
-) -> tuple[ObservedMember, ...]:
-    """Return the members as far as they are known without a look at their servers."""
-    return tuple(
-        ObservedMember(
-            name,
-            tuple(sorted(role for role, holder in snapshot.roles.items() if holder == name)),
-            AS_RECORDED,
-            keeps_from_roles(name, snapshot.lost, in_maintenance),
-        )
-        for name in groups.members_of(tx, snapshot.state.id)
-    )
 
 
 def _remedies(

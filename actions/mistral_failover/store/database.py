@@ -49,6 +49,7 @@ IDLE = 60
 """Seconds without a statement after which MySQL ends a session, and with it the transaction of a
 process that is frozen or behind a partition: by default its rows stay locked for hours."""
 _BUSY_SECONDS = 30
+_AGAIN = 0.05  # seconds between two attempts to change the mode of a new SQLite file
 _ATTEMPTS = 10
 _POOL = 32  # connections that are kept; of a server, as many more at need
 _PAUSE = 0.01  # seconds that the first repeat waits at most
@@ -290,12 +291,27 @@ def _prepare_sqlite(connection: Any, record: Any) -> None:
     # The driver must not open transactions: _begin_sqlite chooses which kind is opened.
     connection.isolation_level = None
     cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute(f"PRAGMA busy_timeout={_BUSY_SECONDS * 1000}")
+    _to_wal(cursor)
     # An intent must survive a power cut that comes after its side effect.
     cursor.execute("PRAGMA synchronous=FULL")
-    cursor.execute(f"PRAGMA busy_timeout={_BUSY_SECONDS * 1000}")
     cursor.execute("PRAGMA foreign_keys=ON")
     cursor.close()
+
+
+def _to_wal(cursor: sqlite3.Cursor) -> None:
+    """Let readers and the writer work at once. The change of a new file to this mode does not wait
+    for another process that makes it at the same moment, whatever the timeout says."""
+    until = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+            if not busy or time.monotonic() >= until:
+                raise
+        time.sleep(_AGAIN)
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:

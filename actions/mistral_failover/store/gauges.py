@@ -17,7 +17,6 @@ from mistral_failover.store.tables import (
     groups,
     incidents,
     members,
-    observations,
     totals,
     traversals,
 )
@@ -31,8 +30,7 @@ _CHUNK = 500  # SQLite accepts only some thousand parameters
 class GroupGauges:
     """A group. ``status``: of its current traversal, DEFINED if there is none. ``since`` and
     ``blocked_since``: when that began, and when it last became BLOCKED, in seconds. ``lately``: the
-    number of traversals that began within the last hour. ``service``: as last observed, None if the
-    group was not observed since the engine last worked on it."""
+    number of traversals that began within the last hour."""
 
     id: str
     project: str
@@ -41,7 +39,6 @@ class GroupGauges:
     since: float | None
     blocked_since: float | None
     lately: int
-    service: str | None = None
 
 
 def group_gauges(tx: Session, now: float) -> list[GroupGauges]:
@@ -54,11 +51,7 @@ def group_gauges(tx: Session, now: float) -> list[GroupGauges]:
             traversals.c.status,
             traversals.c.started_at,
             BLOCKED_SINCE.label("blocked_since"),
-            sa.case((observations.c.at >= traversals.c.ended_at, observations.c.service)).label(
-                "service"
-            ),
         )
-        .join(observations, observations.c.group_id == groups.c.id, isouter=True)
         .join(traversals, traversals.c.id == groups.c.current_traversal, isouter=True)
         .order_by(groups.c.created_at, groups.c.id)
     )
@@ -79,7 +72,6 @@ def group_gauges(tx: Session, now: float) -> list[GroupGauges]:
             since=row.started_at,
             blocked_since=row.blocked_since,
             lately=lately.get(row.id, 0),
-            service=row.service,
         )
         for row in rows
     ]

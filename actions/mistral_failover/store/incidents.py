@@ -95,7 +95,8 @@ _ABOUT_TO_BEGIN = sa.and_(
     incidents.c.traversal_id.is_(None),
     incidents.c.source != OPERATOR,
 )
-_WAITING = sa.or_(incidents.c.decision == Decision.HELD, _ABOUT_TO_BEGIN)
+WAITING = sa.or_(incidents.c.decision == Decision.HELD, _ABOUT_TO_BEGIN)
+"""Holds for alarms that are held, or admitted and their failover has not begun."""
 _other = incidents.alias()
 _SUPERSEDED = (
     sa.exists()
@@ -389,7 +390,7 @@ def unstarted_of_group(tx: ProjectSession, group_id: str) -> list[Incident]:
 
 def waiting(tx: ProjectSession, group_id: str) -> list[Incident]:
     """Return the undecided alarms of a group, oldest first: held, or admitted and not begun."""
-    query = sa.select(incidents).where(incidents.c.group_id == group_id, _WAITING)
+    query = sa.select(incidents).where(incidents.c.group_id == group_id, WAITING)
     rows = tx.connection.execute(query.order_by(incidents.c.number))
     return [_incident(row._mapping) for row in rows]
 

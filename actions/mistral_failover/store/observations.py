@@ -73,7 +73,7 @@ def _memories(tx: ProjectSession) -> Iterable[ObservationMemory]:
 
 
 def due(tx: ProjectSession, interval: float, group_id: str | None = None) -> list[str]:
-    """Return the ids of the project's groups at rest that were not looked at for ``interval``
+    """Return the ids of the project's groups with a goal that were not looked at for ``interval``
     seconds, nor since their last traversal ended; those not looked at for longest come first."""
     query = (
         sa.select(groups.c.id)
@@ -81,7 +81,6 @@ def due(tx: ProjectSession, interval: float, group_id: str | None = None) -> lis
         .join(observations, observations.c.group_id == groups.c.id, isouter=True)
         .where(
             groups.c.project_id == tx.project_id,
-            traversals.c.ended_at.is_not(None),
             sa.or_(
                 observations.c.at.is_(None),
                 observations.c.at <= tx.now() - interval,

@@ -40,14 +40,11 @@ _ENTRIES = sa.select(operations.c.key, operations.c.status).where(
         operations.c.status == OperationStatus.UNKNOWN,
     ),
 )
+ALIVE = sa.not_(sa.and_(resources.c.action == Action.DELETE, resources.c.status == Status.COMPLETE))
+"""Holds for records of what exists, or may."""
 _ALL = (
     sa.select(*COLUMNS)
-    .where(
-        resources.c.group_id == sa.bindparam("this_group"),
-        sa.not_(
-            sa.and_(resources.c.action == Action.DELETE, resources.c.status == Status.COMPLETE)
-        ),
-    )
+    .where(resources.c.group_id == sa.bindparam("this_group"), ALIVE)
     .order_by(*BIRTH)
 )
 _SAME = _ALL.where(

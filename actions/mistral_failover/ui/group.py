@@ -14,7 +14,7 @@ from mistral_failover.cli.status_screen import Advice
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.model.observation import Service
 from mistral_failover.model.text import counted
-from mistral_failover.ui.levels import Level, of_decision, of_group
+from mistral_failover.ui.levels import Level, of_decision, of_group, serves
 
 if TYPE_CHECKING:  # the page starts without the code of the actions
     from mistral_failover.orders.held_alarms import HeldAlarmRow
@@ -80,7 +80,7 @@ class GroupView:
     name: str
     stack: str
     level: Level
-    status: str
+    serves: str
     verdict: Verdict
     facts: tuple[tuple[str, tuple[str, ...]], ...]
     members: tuple[MemberRow, ...]
@@ -103,7 +103,7 @@ def group_view(status: StatusReport, held: Iterable[HeldAlarmRow] = ()) -> Group
         name=status["group"],
         stack=status["stack"],
         level=of_group(status, status["service"]["status"]),
-        status=str(status["status"]).replace("_", " "),
+        serves=serves(status, status["service"]["status"]),
         verdict=verdict(status),
         facts=tuple(
             (name, tuple(text.splitlines())) for name, text in facts.items() if name not in _ABOVE
@@ -171,6 +171,8 @@ def _wrong(status: StatusReport) -> tuple[Level, str, float | None]:
     if status["lost"]:
         lost = ", ".join(status["lost"])
         return Level.ATTENTION, f"Serving; still declared lost: {lost}", None
+    if status["in_force"]["differs"]:
+        return Level.ATTENTION, f"Serving. {status_screen.NOT_IN_FORCE}", None
     return Level.GOOD, f"Not stuck: {status_screen.role_holders(status)}", service["since"]
 
 

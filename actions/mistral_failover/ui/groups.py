@@ -11,7 +11,7 @@ from mistral_failover.cli import status_screen
 from mistral_failover.cli.base import lasted, when
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.model.text import counted
-from mistral_failover.ui.levels import URGENCY, Level, of_group
+from mistral_failover.ui.levels import URGENCY, Level, of_group, serves
 
 if TYPE_CHECKING:  # the page starts without the code of the actions
     from mistral_failover.reports.documents import GroupOverview
@@ -78,7 +78,7 @@ def _row(row: GroupOverview, now: float) -> GroupRow:
         name=row["name"],
         stack=row["stack"],
         level=of_group(row, row["service"]),
-        serves=_serves(row),
+        serves=serves(row, row["service"]),
         state=str(row["status"]).replace("_", " "),
         since=when(since),
         lasting=lasted(None if since is None else max(0.0, now - since)),
@@ -87,17 +87,6 @@ def _row(row: GroupOverview, now: float) -> GroupRow:
         waits_for_you=tuple(_waits(row)),
         since_seconds=since or 0.0,
     )
-
-
-def _serves(row: GroupOverview) -> str:
-    if row["service"] is not None:
-        return str(row["service"]).replace("_", " ")
-    match row["status"]:
-        case "COMPLETE":
-            return "not looked at yet" if status_screen.in_service(row) else "OUT OF SERVICE"
-        case "DEFINED":
-            return "never activated"
-    return "not known"
 
 
 def _waits(row: GroupOverview) -> Iterable[str]:

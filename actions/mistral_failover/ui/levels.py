@@ -55,14 +55,19 @@ def of_decision(decision: str) -> Level:
     return _OF_DECISION.get(decision, Level.NEUTRAL)
 
 
-def of_group(row: GroupReport, service: str | None) -> Level:
+def serves(row: GroupReport, service: str) -> str:
+    """Return the word of a group's badge: whether it serves."""
+    return "never activated" if row["status"] == "DEFINED" else service.replace("_", " ")
+
+
+def of_group(row: GroupReport, service: str) -> Level:
     """Return the level of a group: of its status, of its service as last seen, and of what waits
     for an operator."""
     level = of_status(row["status"])
     if level is Level.GOOD and not row["roles"] and not row["vacant"]:
         level = Level.NEUTRAL
     found = [level]
-    if level is not Level.WORKING and service is not None:
+    if level is not Level.WORKING:
         found.append(_OF_SERVICE.get(Service(service), level))
     if row["held"] or row["lost"] or row["pause"] or row["maintenance"]:
         found.append(Level.ATTENTION)

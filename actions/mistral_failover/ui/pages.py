@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mistral_failover.cli.base import lasted
 from mistral_failover.model.text import counted
 from mistral_failover.model.verbs import FAILOVER
 from mistral_failover.ui import drawing
@@ -222,7 +223,7 @@ class Pages:
             return self._event_order(order, given)
         group = _needed(given, "group")
         content: dict[str, Any] = {"order": order, "given": given, "alarm": "", "plan": None}
-        content |= {"plans": [], "members": []}
+        content |= {"plans": [], "members": [], "evidence": None}
         if order.boxes:
             status = self._client.run_action("failover.status", group=group)
             work = status["maintenance"]
@@ -243,8 +244,20 @@ class Pages:
                 self._client.run_action("failover.plan", plan=given["plan"])
             )
         if order.name == "confirm-fenced":
-            content["plans"] = [self._planned((group, [_needed(given, "member")]))]
+            member = _needed(given, "member")
+            content["plans"] = [self._planned((group, [member]))]
+            content["evidence"] = self._evidence(group, member)
         return Page("order.html", f"{order.title}: {group}", content)
+
+    def _evidence(self, group: str, member: str) -> dict[str, Any]:
+        """What is known of a member that is to be confirmed as fenced. The order can be given
+        without it: the member may be gone."""
+        try:
+            known = self._client.run_action("failover.evidence", group=group, member=member)
+        except ActionFailed as failure:
+            return {"member": member, "signs": [], "sentence": f"Nothing: {failure}"}
+        signs = [{**each, "heard": _heard(each["ago"])} for each in known["signs"]]
+        return {**known, "signs": signs}
 
     def _event_order(self, order: Order, given: Parameters) -> Page:
         """The form of an order about all held alarms of a host event: with the plan of each
@@ -301,6 +314,7 @@ class Pages:
             "alarm": said,
             "plan": None,
             "plans": plans,
+            "evidence": None,
             "members": [],
         }
         return Page("order.html", f"{order.title}: {given[order.subject]}", content)
@@ -379,3 +393,7 @@ def _needed(given: Parameters, name: str) -> str:
     if found := given.get(name, ""):
         return found
     raise ActionFailed(f"The address has no {name}.", "Begin at the list of groups.", "USAGE")
+
+
+def _heard(ago: float | None) -> str:
+    return "now" if ago is None else f"{lasted(ago)} ago"

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether groups serve, from what the state store has: the one answer that the status, the
+overview, the page and the metrics show. The rules: ``model.observation.service_state``."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from mistral_failover.convergence.records import Action, GroupState, Record, Status, TraversalStatus
+from mistral_failover.groups import unfinished_replacements
+from mistral_failover.model.goal import Goal, goal_resources, vacant_roles
+from mistral_failover.model.group import Group
+from mistral_failover.model.observation import (
+    AS_RECORDED,
+    EngineView,
+    ObservedMember,
+    ServiceState,
+    keeps_from_roles,
+    service_state,
+    unheld,
+)
+from mistral_failover.runtime.process import Runtime
+from mistral_failover.store import services as stored
+from mistral_failover.store.services import ServiceRow
+from mistral_failover.store.transaction import SqlTransaction
+
+_STOPPED = frozenset({TraversalStatus.FAILED, TraversalStatus.BLOCKED})
+
+
+def services(
+    runtime: Runtime, tx: SqlTransaction, only: Sequence[GroupState] | None = None
+) -> dict[str, ServiceState]:
+    """Return by group id whether each group serves: of these, or of all that the transaction sees.
+
+    The number of statements does not grow with the number of groups. What a group is made of is
+    read only if no look has seen it since the engine worked on it; and for a single one, whose
+    ``since`` and reasons are complete.
+    """
+    now, interval = tx.now(), runtime.settings.observe_interval
+    ids = None if only is None else [each.id for each in only]
+    rows = stored.rows(tx, ids)
+    alarms = stored.waiting_alarms(tx, ids)
+    single = ids is not None and len(ids) == 1
+    read = [row.state.id for row in rows if row.goal and (single or not _was_seen(row))]
+    records, made = stored.records(tx, read), stored.made_at(tx, read)
+    members = stored.member_names(tx, read)
+    found = {}
+    for row in rows:
+        identity = row.state.id
+        engine = EngineView()
+        if row.goal is not None:
+            mine = records.get(identity, [])
+            serving = serving_records(runtime.definitions.group(tx, row.state), row.goal, mine)
+            engine = _engine(row, row.goal, mine, serving, made, members.get(identity, ()), now)
+        found[identity] = service_state(engine, row.look, alarms.get(identity, ()), now, interval)
+    return found
+
+
+def _was_seen(row: ServiceRow) -> bool:
+    """Return whether a group was looked at since its traversal ended: then the look knows all."""
+    return row.ended_at is not None and row.look is not None and row.look.at >= row.ended_at
+
+
+def serving_records(group: Group, goal: Goal, records: Iterable[Record]) -> list[Record]:
+    """Return the records of what serves, and the goal wants."""
+    wanted = {each.name for each in goal_resources(goal)}
+    types = {name for name, each in group.types.items() if each.provides}
+    return [each for each in records if each.type in types and each.name in wanted]
+
+
+def is_in_service(goal: Goal, records: Sequence[Record], serving: Iterable[Record]) -> bool:
+    """Return whether everything that the goal needs for service exists, by the records."""
+    if vacant_roles(goal) or not goal.document["roles"]:
+        return False
+    return not _missing(serving, _lost(goal, records))
+
+
+def _lost(goal: Goal, records: Sequence[Record]) -> frozenset[str]:
+    replaced = unfinished_replacements.replaced_lost_members(goal, records)
+    return frozenset(goal.document["lost"]) - replaced
+
+
+def _engine(
+    row: ServiceRow,
+    goal: Goal,
+    records: Sequence[Record],
+    serving: Sequence[Record],
+    made: Mapping[str, float],
+    members: Iterable[str],
+    now: float,
+) -> EngineView:
+    roles: Mapping[str, str] = goal.document["roles"]
+    lost = _lost(goal, records)
+    at: dict[str, float] = {}
+    for each in serving:
+        if each.id in made and _exists(each):
+            for holder in [each.member] if each.member else roles.values():
+                at[holder] = max(at.get(holder, 0.0), made[each.id])
+    in_maintenance = row.in_maintenance if now < row.until else ()
+    return EngineView(
+        roles,
+        tuple(
+            ObservedMember(
+                name,
+                tuple(sorted(role for role, holder in roles.items() if holder == name)),
+                AS_RECORDED,
+                keeps_from_roles(name, lost, in_maintenance),
+            )
+            for name in members
+        ),
+        row.started_at,
+        row.ended_at,
+        row.status == TraversalStatus.COMPLETE,
+        row.status if row.status in _STOPPED else "",
+        at,
+        (*unheld(vacant_roles(goal)), *(() if _was_seen(row) else _missing(serving, lost))),
+    )
+
+
+def _missing(records: Iterable[Record], lost: Collection[str]) -> tuple[str, ...]:
+    """Return what a group lacks to serve, a clause each: of the records of what serves, the names
+    that exist on no member, or only on a lost one."""
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        found.setdefault(record.name, []).append(record)
+    return tuple(
+        f"{name} is not in service ({'; '.join(_state(each, lost) for each in rows)})"
+        for name, rows in sorted(found.items())
+        if not any(_exists(each) and each.member not in lost for each in rows)
+    )
+
+
+def _exists(record: Record) -> bool:
+    return record.action in (Action.CREATE, Action.UPDATE) and record.status == Status.COMPLETE
+
+
+def _state(record: Record, lost: Collection[str]) -> str:
+    on = f" on {record.member}" if record.member else ""
+    if record.action == Action.INIT:
+        return f"not yet{on}"
+    if _exists(record) and record.member in lost:
+        return f"still{on}, which is lost"
+    return f"{record.action.lower()} {record.status.lower().replace('_', ' ')}{on}"

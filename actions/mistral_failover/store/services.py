@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is stored about whether groups serve (``groups.service``).
+
+Functions over one transaction: of one project, or of every project. Times in seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import sqlalchemy as sa
+
+from mistral_failover.convergence.records import GroupState, OperationStatus, Record
+from mistral_failover.model.decisions import Decision
+from mistral_failover.model.goal import Goal
+from mistral_failover.model.observation import Look, WaitingAlarm
+from mistral_failover.model.types import Verb
+from mistral_failover.store.incidents import WAITING
+from mistral_failover.store.records import ALIVE, BIRTH, COLUMNS, read_record
+from mistral_failover.store.session import Session
+from mistral_failover.store.tables import (
+    goals,
+    groups,
+    incidents,
+    members,
+    observations,
+    operations,
+    resources,
+    traversals,
+)
+
+_CHUNK = 500  # SQLite accepts only some thousand parameters
+_STATE = tuple(each.name for each in fields(GroupState))
+
+
+@dataclass(frozen=True)
+class ServiceRow:
+    """A group with its current traversal, goal and last look. ``goal`` None: it never had one.
+    ``in_maintenance``: the members of a maintenance, and ``until`` when it is."""
+
+    state: GroupState
+    goal: Goal | None
+    status: str | None
+    started_at: float | None
+    ended_at: float | None
+    look: Look | None
+    in_maintenance: tuple[str, ...]
+    until: float
+
+
+def rows(tx: Session, group_ids: Sequence[str] | None) -> list[ServiceRow]:
+    """Return these groups, or all that the transaction sees."""
+    given = sa.and_(goals.c.group_id == groups.c.id, goals.c.version == traversals.c.goal_version)
+    query = (
+        sa.select(
+            *(groups.c[name] for name in _STATE),
+            groups.c.maintenance,
+            traversals.c.status,
+            traversals.c.started_at,
+            traversals.c.ended_at,
+            goals.c.document,
+            observations.c.service,
+            observations.c.at,
+            observations.c.since,
+            # The whole of it only for one group: nothing that is asked of many shows the reasons.
+            (observations.c.seen if group_ids and len(group_ids) == 1 else sa.null()).label("seen"),
+        )
+        .select_from(groups)
+        .join(traversals, traversals.c.id == groups.c.current_traversal, isouter=True)
+        .join(goals, given, isouter=True)
+        .join(observations, observations.c.group_id == groups.c.id, isouter=True)
+    )
+    found = []
+    for row in _all(tx, query, groups.c.id, group_ids):
+        work = row.maintenance or {}
+        found.append(
+            ServiceRow(
+                GroupState(*row[: len(_STATE)]),
+                Goal(row.document) if row.document is not None else None,
+                row.status,
+                row.started_at,
+                row.ended_at,
+                _look(row),
+                tuple(work.get("members", ())),
+                work.get("until", 0.0),
+            )
+        )
+    return found
+
+
+def _look(row: Any) -> Look | None:
+    if row.service is None:
+        return None
+    return Look(row.service, row.seen.reasons if row.seen else (), row.at, row.since)
+
+
+def waiting_alarms(tx: Session, group_ids: Sequence[str] | None) -> dict[str, list[WaitingAlarm]]:
+    """Return by group the alarms that wait and that their source has not called over."""
+    query = sa.select(
+        incidents.c.group_id, incidents.c.decision, incidents.c.fact, incidents.c.last_at
+    ).where(WAITING, incidents.c.group_id.is_not(None))
+    found: dict[str, list[WaitingAlarm]] = {}
+    for row in _all(tx, query, incidents.c.group_id, group_ids):
+        if not row.fact.over:
+            admitted = row.decision == Decision.ADMITTED
+            waits = WaitingAlarm(row.fact.lost, admitted, row.last_at)
+            found.setdefault(row.group_id, []).append(waits)
+    return found
+
+
+def records(tx: Session, group_ids: Sequence[str]) -> dict[str, list[Record]]:
+    """Return by group its records that exist, the oldest first."""
+    query = sa.select(*COLUMNS).where(ALIVE).order_by(*BIRTH)
+    found: dict[str, list[Record]] = {}
+    for row in _all(tx, query, resources.c.group_id, group_ids):
+        found.setdefault(row.group_id, []).append(read_record(row))
+    return found
+
+
+def made_at(tx: Session, group_ids: Sequence[str]) -> dict[str, float]:
+    """Return by resource of these groups when it was made or changed last, successfully."""
+    query = (
+        sa.select(operations.c.resource_id, sa.func.max(operations.c.ended_at))
+        .where(
+            operations.c.verb.in_((Verb.CREATE, Verb.UPDATE)),
+            operations.c.status == OperationStatus.DONE,
+        )
+        .group_by(operations.c.resource_id)
+    )
+    return {row[0]: row[1] for row in _all(tx, query, operations.c.group_id, group_ids)}
+
+
+def member_names(tx: Session, group_ids: Sequence[str]) -> dict[str, list[str]]:
+    """Return by group the names of its members."""
+    query = sa.select(members.c.group_id, members.c.name).order_by(members.c.name)
+    found: dict[str, list[str]] = {}
+    for row in _all(tx, query, members.c.group_id, group_ids):
+        found.setdefault(row.group_id, []).append(row.name)
+    return found
+
+
+def _all(
+    tx: Session,
+    query: sa.Select[Any],
+    of: sa.ColumnElement[Any],
+    group_ids: Sequence[str] | None,
+) -> Iterator[Any]:
+    """Yield the rows of a query whose column ``of`` is one of these groups; None: all rows."""
+    if group_ids is None:
+        yield from tx.connection.execute(query)
+        return
+    for first in range(0, len(group_ids), _CHUNK):
+        some = group_ids[first : first + _CHUNK]
+        yield from tx.connection.execute(query.where(of.in_(some)))
