@@ -80,8 +80,8 @@ fault-drills: $(STAMP)
 
 # The properties of the core, and every interleaving, further than make test searches them.
 test-deep: $(STAMP)
-	HYPOTHESIS_PROFILE=deep $(BIN)/pytest tests/convergence tests/store/test_counters.py \
-	  -n 2 --dist worksteal --timeout=1800 --durations=10
+	HYPOTHESIS_PROFILE=deep $(BIN)/pytest -m deep tests/convergence -n 2 --dist worksteal \
+	  --timeout=1800 --durations=10
 
 # The agents and their channel on a real RabbitMQ, and everybody killed at every point.
 test-broker: $(STAMP)

@@ -34,6 +34,8 @@ from support.databases import KINDS
 from support.simulation import LEASE, Simulation, away, failure
 from support.strategies import MEMBERS, group_resources, roles
 
+pytestmark = pytest.mark.deep
+
 PLACE = st.integers(0, 1000)
 LEASES = {"one": LEASE, "two": LEASE / 2, "three": LEASE * 2}  # of each engine, by its name
 PATIENT = {"patience": 86_400}  # longer than any example lasts

@@ -20,6 +20,8 @@ from support.databases import KINDS
 from support.simulation import Simulation
 from support.strategies import changed, group_resources, roles
 
+pytestmark = pytest.mark.deep
+
 Roles = tuple[str, tuple[str, ...]]
 Goal = tuple[dict[str, Any], Roles]
 

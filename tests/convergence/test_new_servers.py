@@ -122,6 +122,7 @@ def test_a_role_that_comes_to_a_member_waits_until_its_replacement_has_ended(
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.deep
 @FEWER
 @given(
     goals=st.lists(st.tuples(group_resources(most=5), wishes()), min_size=2, max_size=3),
@@ -147,6 +148,7 @@ def test_a_replaced_member_is_free_of_the_group_whatever_the_goals_are(
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.deep
 @FEWER
 @given(
     goals=st.lists(

@@ -8,7 +8,7 @@ import sys
 
 def run(script: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=100, check=True
     )
     return done.stdout.strip()
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -19,7 +18,7 @@ from mistral_failover.lab.emulator.client import EmulatorClient, EmulatorError
 from mistral_failover.lab.emulator.latency import MEASURED
 from mistral_failover.store.database import Database
 from mistral_failover.store.tables import groups, journal, operations
-from support.drills import DRILL, drill
+from support.drills import drill, start_drill
 from support.waiting import until
 
 pytestmark = pytest.mark.drills
@@ -28,11 +27,9 @@ pytestmark = pytest.mark.drills
 def test_a_drill_killed_in_its_failback_is_finished_by_the_next_one(tmp_path: Path) -> None:
     options = ["--active-active", "--state-dir", str(tmp_path), "--latency", "zero"]
     with killed_cloud_afterwards(tmp_path):
-        killed = subprocess.Popen(
-            [*DRILL, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        killed = start_drill(*options)
         wait_for_sentence(tmp_path / "failover.sqlite", "Stop orders_database on db_b: started")
-        killed.send_signal(signal.SIGKILL)
+        killed.kill()
         killed.wait()
         code, outcome, told = drill(*options)
     assert code == 0, (told, outcome)
@@ -54,12 +51,10 @@ def test_a_drill_killed_in_the_middle_is_finished_by_the_next_one_and_nothing_is
     options = ["--state-dir", str(tmp_path), "--volumes", "3", "--fault", "app"]
     options += ["--latency", "zero"]
     with killed_cloud_afterwards(tmp_path):
-        killed = subprocess.Popen(
-            [*DRILL, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        killed = start_drill(*options)
         slow_down(tmp_path, slow)
         wait_for_sentence(tmp_path / "failover.sqlite", sentence)
-        killed.send_signal(signal.SIGKILL)
+        killed.kill()
         killed.wait()
         at_once(tmp_path)
         code, outcome, told = drill(*options)
@@ -96,11 +91,9 @@ def test_a_drill_killed_while_it_sets_the_scene_is_finished_by_the_next_one(
 ) -> None:
     options = ["--state-dir", str(tmp_path), "--volumes", "2", *more]
     with killed_cloud_afterwards(tmp_path):
-        killed = subprocess.Popen(
-            [*DRILL, "--keep", *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        killed = start_drill("--keep", *options)
         wait_for_stack(tmp_path)
-        killed.send_signal(signal.SIGKILL)
+        killed.kill()
         killed.wait()
         assert defined_groups(tmp_path / "failover.sqlite") == []
         at_once(tmp_path)

@@ -41,7 +41,6 @@ from mistral_failover.store.database import Database
 from mistral_failover.store.groups import group_id
 from support import injected_faults
 from support.fencing import clouds_of_an_operator
-from support.forked import Forked
 from support.injected_faults import Fault, FaultPlan
 from support.mistral_process import MistralProcess
 
@@ -54,11 +53,7 @@ class Child(MistralProcess):
 
     def __init__(self, state_dir: Path, clouds: Path, **options: Any) -> None:
         env = {**os.environ, CLOUDS: str(clouds)}
-        super().__init__(state_dir, env=env, **options)
-
-    def _launch(self, output: Path) -> Any:
-        arguments = self._command[3:]  # after python -m MODULE
-        return Forked(child.main, arguments, output=output, env=self._env or {}, piped=True)
+        super().__init__(state_dir, env=env, main=child.main, **options)
 
     def resume(self) -> None:
         """Let a frozen process go on."""

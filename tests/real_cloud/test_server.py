@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import time
 import uuid
 from collections.abc import Iterator
@@ -20,7 +19,9 @@ import pytest
 import yaml
 
 from bench import databases
+from mistral_failover.cli.main import main
 from mistral_failover.lab.drill import examples
+from support import forked
 from support.cloud_audit import CloudAudit
 from support.servers import ServerProcess
 from testcloud.settings import REGION, Settings
@@ -173,13 +174,9 @@ def check_moved(demo: Tenant, group: str, found: dict[str, Any], lost: str) -> N
 def test_the_check_finds_nothing_wrong_with_a_member_s_credential(
     pair: Pair, tmp_path: Path
 ) -> None:
-    argv = ServerProcess(tmp_path / "s", settings=pair.servers[0].settings).command
-    done = subprocess.run(
-        [*argv, "--check", "-f", "json"],
-        env=os.environ | pair.environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
+    words = ServerProcess(tmp_path / "s", settings=pair.servers[0].settings).command
+    done = forked.run(
+        main, *words, "--check", "-f", "json", env=os.environ | pair.environment, timeout=120
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout) == []

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import socket
 import stat
-import subprocess
 import tempfile
 import threading
 import time
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from mistral_failover.cli.main import main
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.transport import GuardedSession, LeaseLost, Unguarded
 from mistral_failover.embedded import access, unix_socket
@@ -26,6 +26,7 @@ from mistral_failover.mistral.api import Mistral
 from mistral_failover.mistral.client import MistralClient, MistralError
 from mistral_failover.server import addresses
 from mistral_failover.server.options import Options
+from support import forked
 from support.commands import failover
 from support.servers import ServerProcess
 
@@ -317,7 +318,7 @@ def test_a_server_on_a_socket_serves_commands_and_actions_and_has_no_port(folder
         assert ports_of(server.facts["pid"]) == [int(webhook.partition(":")[2])]
 
         other = ServerProcess(folder / "other", "--emulated", "--listen", f"unix:{path}")
-        second = subprocess.run(other.command, capture_output=True, text=True, timeout=100)
+        second = forked.run(main, *other.command, timeout=100)
         assert (second.returncode, "[SOCKET_TAKEN]" in second.stderr) == (1, True), second.stderr
         assert server.action("failover.status") is not None
 

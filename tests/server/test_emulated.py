@@ -20,6 +20,8 @@ import pytest
 import requests
 import yaml
 
+from mistral_failover.cli.main import main
+from support import forked
 from support.commands import heeds_ctrl_c
 from support.pages import blocks, page, section
 from support.servers import ServerProcess
@@ -284,8 +286,7 @@ def test_what_it_keeps_is_its_user_s_alone(server: ServerProcess) -> None:
 
 
 def test_a_second_server_on_the_directory_is_refused(server: ServerProcess) -> None:
-    argv = [*server.command, "--emulated"]
-    second = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+    second = forked.run(main, *server.command, "--emulated", timeout=120)
     assert (second.returncode, "STATE_DIR_IN_USE" in second.stderr) == (1, True), second.stderr
     assert server.facts["pid"]
     assert server.action("failover.status") is not None
@@ -293,9 +294,8 @@ def test_a_second_server_on_the_directory_is_refused(server: ServerProcess) -> N
 
 def test_the_address_for_senders_that_can_not_sign_is_printed(server: ServerProcess) -> None:
     webhook = server.facts["webhook"].removeprefix("http://").partition("/")[0]
-    argv = [sys.executable, "-m", "mistral_failover.cli.main", "server", "--print-webhook"]
-    argv += ["--state-dir", str(server.folder), "--webhook-listen", webhook]
-    printed = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout
+    words = ("--state-dir", str(server.folder), "--webhook-listen", webhook)
+    printed = forked.run(main, "server", "--print-webhook", *words, timeout=60).stdout
     answer = requests.post(printed.strip(), json={"group": "unknown", "id": "1"}, timeout=60)
     assert answer.status_code == 202
     assert answer.json()["decisions"][0]["decision"] == "HELD"

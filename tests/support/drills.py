@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import os
+from pathlib import Path
 from typing import Any
 
-DRILL = [sys.executable, "-m", "mistral_failover.cli.main", "drill"]
+from mistral_failover.cli.main import main
+from support import forked
+
+_DRILL = ("drill", "-f", "json")
 HANGS = 280.0
 """Seconds after which a drill counts as hung. It takes some 25, and many times that beside other
 lanes on a busy machine."""
@@ -16,7 +19,10 @@ lanes on a busy machine."""
 
 def drill(*options: str, timeout: float = HANGS) -> tuple[int, dict[str, Any], str]:
     """Exit code, outcome, and what was told."""
-    done = subprocess.run(
-        [*DRILL, "-f", "json", *options], capture_output=True, text=True, timeout=timeout
-    )
+    done = forked.run(main, *_DRILL, *options, timeout=timeout)
     return done.returncode, json.loads(done.stdout or "{}"), done.stderr
+
+
+def start_drill(*options: str) -> forked.Forked:
+    """Start a drill; what it prints is not kept."""
+    return forked.Forked(main, [*_DRILL, *options], output=Path(os.devnull))

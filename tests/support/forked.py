@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -26,7 +27,8 @@ _CONTEXT.set_forkserver_preload(["support.preloaded"])
 class Forked:
     """A process that runs a function as a program; what of ``subprocess.Popen`` the tests use.
 
-    What it prints is appended to ``output``; with ``piped`` its standard output is ``stdout``.
+    What it prints is appended to ``output``; its standard output goes to ``printed`` instead, or
+    with ``piped`` it is ``stdout``. ``env``: default is ours.
     """
 
     def __init__(
@@ -35,15 +37,18 @@ class Forked:
         arguments: Sequence[str],
         *,
         output: Path,
-        env: Mapping[str, str],
+        env: Mapping[str, str] | None = None,
         piped: bool = False,
+        printed: Path | None = None,
     ) -> None:
         self.args = [main.__module__, *arguments]
+        files = (str(output), str(printed or output))
+        surroundings = (dict(os.environ if env is None else env), str(Path.cwd()))
         reading, writing = _CONTEXT.Pipe(duplex=False)
         # A daemon: whatever a test leaves behind ends with the tests.
         self._process = _CONTEXT.Process(
             target=_run,
-            args=(main, self.args, str(output), dict(env), writing if piped else None),
+            args=(main, self.args, files, surroundings, writing if piped else None),
             daemon=True,
         )
         # The server starts with the first process, and Python 3.11 tells it no other way. Programs
@@ -82,19 +87,40 @@ class Forked:
         self._process.kill()
 
 
+def run(
+    main: Callable[[], int | None],
+    *words: str,
+    timeout: float,
+    env: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, for at most ``timeout`` seconds. Raises
+    subprocess.TimeoutExpired."""
+    with tempfile.TemporaryDirectory() as folder:
+        out, err = Path(folder, "out"), Path(folder, "err")
+        process = Forked(main, words, output=err, printed=out, env=env)
+        try:
+            code = process.wait(timeout)
+        finally:
+            process.kill()
+        return subprocess.CompletedProcess(process.args, code, out.read_text(), err.read_text())
+
+
 def _run(
     main: Callable[[], int | None],
     arguments: list[str],
-    output: str,
-    env: dict[str, str],
+    files: tuple[str, str],
+    surroundings: tuple[dict[str, str], str],
     out: Connection | None,
 ) -> None:
     sys.argv = arguments
+    environment, folder = surroundings
     os.environ.clear()
-    os.environ.update(env)
-    with Path(output).open("ab") as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
+    os.environ.update(environment)
+    os.chdir(folder)
+    tempfile.tempdir = None  # the one of the environment
+    for path, stream in zip(files, (2, 1), strict=True):
+        with Path(path).open("ab") as file:
+            os.dup2(file.fileno(), stream)
     if out is not None:
         os.dup2(out.fileno(), 1)
         out.close()

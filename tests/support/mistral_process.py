@@ -2,15 +2,16 @@
 """The embedded Mistral in a process of its own: several side by side, or one to be killed."""
 
 import subprocess
-import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from mistral_failover.embedded import __main__ as embedded
 from mistral_failover.embedded import access
 from mistral_failover.errors import CodedError
 from mistral_failover.mistral.client import MistralClient
 from mistral_failover.model.documents import load_json
+from support.forked import Forked
 
 
 class MistralProcess:
@@ -20,8 +21,7 @@ class MistralProcess:
     ``mistral.log`` in it, what the process prints besides is ``mistral.out``. :param workflows:
     files to register at the start. :param overrides: ``{"group.option": value}``. :param env:
     environment of the process; default is ours. :param sweep: it continues stalled work of dead
-    processes by itself. :param program: the module that is run; another one takes the same
-    arguments.
+    processes by itself. :param main: the program that is run; another one takes the same arguments.
     """
 
     def __init__(
@@ -34,11 +34,11 @@ class MistralProcess:
         overrides: Mapping[str, Any] | None = None,
         env: Mapping[str, str] | None = None,
         sweep: bool = False,
-        program: str = "mistral_failover.embedded",
+        main: Callable[[], None] = embedded.main,
     ) -> None:
         self.state_dir = Path(state_dir)
-        self._command = [sys.executable, "-m", program, str(self.state_dir)]
-        self._command += ["--port", str(port)]
+        self._main = main
+        self._command = [str(self.state_dir), "--port", str(port)]
         if auth_url:
             self._command += ["--auth-url", auth_url]
         if sweep:
@@ -47,7 +47,7 @@ class MistralProcess:
             self._command += ["--set", f"{name}={value}"]
         self._command += ["--workflows", *(str(Path(w).absolute()) for w in workflows)]
         self._env = dict(env) if env is not None else None
-        self._process: subprocess.Popen[str] | None = None
+        self._process: Forked | None = None
         self._url: str | None = None
         self._client: MistralClient | None = None
 
@@ -93,7 +93,7 @@ class MistralProcess:
         """
         self.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         output = self.state_dir / "mistral.out"
-        self._process = self._launch(output)
+        self._process = Forked(self._main, self._command, output=output, env=self._env, piped=True)
         line = self._process.stdout.readline() if self._process.stdout else ""
         if not line:
             code = self._process.wait()
@@ -122,13 +122,6 @@ class MistralProcess:
             self._process.kill()
             self._process.wait()
             self._forget()
-
-    def _launch(self, output: Path) -> "subprocess.Popen[str]":
-        """Run the command: its standard output is a pipe, what it prints besides goes to a file."""
-        with output.open("w") as errors:
-            return subprocess.Popen(  # noqa: S603 - our own module, no shell
-                self._command, stdout=subprocess.PIPE, stderr=errors, text=True, env=self._env
-            )
 
     def _forget(self) -> None:
         if self._process is not None and self._process.stdout is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every process of a drill imports, imported: see ``support.forked``."""
+"""What most programs of the tests import, imported: see ``support.forked``."""
 
 import gc
 from importlib import import_module
@@ -27,8 +27,9 @@ with boot.quick_imports():
     ):
         import_module(name)
 
-    for action in entry_points(group="mistral.actions"):
-        action.load()
+    for group in ("mistral.actions", "failover.cli"):
+        for point in entry_points(group=group):
+            point.load()
 
 # All of it stays. A child's garbage collections would also copy its memory pages.
 gc.collect()

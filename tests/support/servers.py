@@ -8,7 +8,6 @@ import hmac
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,9 +16,11 @@ from typing import Any, Self
 import requests
 
 from mistral_failover.cli.connection import of_server
+from mistral_failover.cli.main import main
 from mistral_failover.mistral.client import MistralClient
 from mistral_failover.server import secret
 from mistral_failover.server.secret import SIGNATURE, TIMESTAMP
+from support import forked
 
 _START = 120.0
 
@@ -41,11 +42,11 @@ class ServerProcess:
         self._listen = [] if listen is None else ["--listen", listen]
         self.settings = settings or {}
         self._env = os.environ | dict(env or {})
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: forked.Forked | None = None
 
     @property
     def command(self) -> list[str]:
-        """What is run."""
+        """The words after ``failover`` with which it is started."""
         config = self.folder / "failover.conf"
         lines = [f"{name} = {value}" for name, value in self.settings.items()]
         config.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -53,8 +54,7 @@ class ServerProcess:
         config.chmod(0o600)
         where = ["--state-dir", str(self.folder), "--config-file", str(config)]
         doors = [*self._listen, "--webhook-listen", "127.0.0.1:0"]
-        start = [sys.executable, "-m", "mistral_failover.cli.main", "server"]
-        return [*start, *where, *doors, *self._words]
+        return ["server", *where, *doors, *self._words]
 
     def launch(self) -> Self:
         """Start it, unless it runs; returns at once."""
@@ -63,8 +63,7 @@ class ServerProcess:
         self.log = self.folder / "server.log"
         command = self.command
         (self.folder / "server.json").unlink(missing_ok=True)
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, env=self._env)
+        self._process = forked.Forked(main, command, output=self.log, env=self._env)
         return self
 
     def wait(self) -> Self:
@@ -79,14 +78,8 @@ class ServerProcess:
 
     def failover(self, *words: str, limit: float = 300) -> subprocess.CompletedProcess[str]:
         """Run ``failover --embedded ...`` as a process, for at most ``limit`` seconds."""
-        argv = [sys.executable, "-m", "mistral_failover.cli.main", "--embedded"]
-        return subprocess.run(
-            [*argv, "--server-state", str(self.folder), *words],
-            env=os.environ,
-            capture_output=True,
-            text=True,
-            timeout=limit,
-        )
+        where = ("--embedded", "--server-state", str(self.folder))
+        return forked.run(main, *where, *words, timeout=limit)
 
     def __enter__(self) -> Self:
         return self.launch().wait()
