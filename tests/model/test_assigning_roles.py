@@ -155,7 +155,7 @@ def test_a_target_that_is_not_eligible_is_refused_with_the_reason(
 
 def test_each_member_that_would_come_first_is_named_with_the_reason() -> None:
     off = replace(OLD, healthy=False, why_not="its server is SHUTOFF")
-    silent = replace(MIDDLE, silent="its agent is silent")
+    silent = replace(MIDDLE, unready="its agent is silent")
     last = replace(UNKNOWN, healthy=False, why_not="its server is SHUTOFF")
     members = [off, silent, NEW, last]
 

@@ -4,8 +4,8 @@
 A holder that is still a member and not lost keeps its role. Each vacant role goes to the eligible
 member that comes first by:
 
-1. no doubt about it (its agent is silent, or does not know a command for this role; it is on the
-   host of a lost member)
+1. no doubt about it (its agent is silent or not ready, or does not know a command for this role;
+   it is on the host of a lost member)
 2. its place in the role's ``prefer``
 3. its load: the weights of the roles that it already holds
 4. its ``priority``, the highest first
@@ -54,8 +54,9 @@ class MemberFact:
     """Whether its host is known to be down."""
     maintenance: str | None = None
     """In words, that it is in maintenance."""
-    silent: str | None = None
-    """In words, that its agent is silent while other agents report."""
+    unready: str | None = None
+    """In words, that its agent is silent while other agents report, or says that it is not ready to
+    carry out commands."""
     lacks: Mapping[str, str] = field(default_factory=dict)
     """By role, in words, the commands for that role that its agent does not know."""
 
@@ -161,7 +162,7 @@ def doubts(members: Sequence[MemberFact], lost: Set[str]) -> dict[str, str]:
     """Return doubts about members, in words. A doubt does not forbid them a role."""
     found = {}
     for fact in members:
-        said = [fact.silent] if fact.silent else []
+        said = [fact.unready] if fact.unready else []
         said += sorted(set(fact.lacks.values()))
         if beside := _lost_beside(fact, members, lost):
             said.append(f"it is on the same host as {beside}, which is lost")
@@ -195,9 +196,9 @@ def passed_over(
 
 
 def as_planned(members: Iterable[MemberFact]) -> list[MemberFact]:
-    """Return the facts for a planned move. A member with a silent agent is no target, because a
-    planned move can wait for the agent."""
-    return [fact.ruled_out(fact.silent) if fact.silent else fact for fact in members]
+    """Return the facts for a planned move. A member whose agent is silent or not ready is no
+    target, because a planned move can wait for the agent."""
+    return [fact.ruled_out(fact.unready) if fact.unready else fact for fact in members]
 
 
 def require_eligible(
@@ -281,9 +282,9 @@ def _lost_beside(fact: MemberFact, members: Sequence[MemberFact], lost: Set[str]
 def _rank(
     fact: MemberFact, roles: Iterable[str], members: Sequence[MemberFact], lost: Set[str]
 ) -> tuple[bool, bool]:
-    """Rank the doubts about a member that is to hold one of these roles. An agent that is silent or
-    lacks a command is worse: nothing can be started through it."""
-    unable = fact.silent is not None or any(role in fact.lacks for role in roles)
+    """Rank the doubts about a member that is to hold one of these roles. An agent that is silent,
+    not ready or lacks a command is worse: nothing can be started through it."""
+    unable = fact.unready is not None or any(role in fact.lacks for role in roles)
     return unable, _lost_beside(fact, members, lost) is not None
 
 
