@@ -11,6 +11,8 @@ from collections.abc import Mapping
 
 TABLES: Mapping[str, str] = {
     "groups": "What is protected: one row for each group, which its other rows name.",
+    "definitions": "What users gave for the groups: what is defined, what is in force, and those "
+    "of kept traversals.",
     "goals": "The goals of the groups. A rollback goes back to one of them.",
     "members": "The servers behind a group's names, as they were last seen, and their epochs.",
     "traversals": "The traversals. A group has one current traversal.",
@@ -49,8 +51,14 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
     "groups": {
         "id": "UUID that follows from project and name",
         "name": "the group's name, unique in the project",
-        "definition": "`document`: the group file, parsed; `types`: its type files",
-        "definition_version": "SHA-256 of the definition's canonical JSON",
+        "definition_version": (
+            "version of the definition of the current traversal; before the first one, as `defined`"
+        ),
+        "defined": "version of the definition that the user gave last",
+        "in_force": (
+            "version of the definition of the last traversal that reached its goal; empty: the "
+            "group is not in service"
+        ),
         "current_traversal": "the current traversal; swapped to start another one",
         "last_complete_goal": "version of the goal that was reached last",
         "pause": "`by`, `because`, `since`; null: not paused",
@@ -58,6 +66,10 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "hook": "the user's workflow that receives events (`on_event`)",
         "told": "the last row of the journal that was sent to it",
         "stuck": "the event that could not be delivered, once that was recorded",
+    },
+    "definitions": {
+        "version": "SHA-256 of the document's canonical JSON",
+        "document": "`document`: the group file, parsed; `types`: its type files",
     },
     "goals": {
         "version": "SHA-256 of the document's canonical JSON",
@@ -85,6 +97,7 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "follows": "the traversal that it replaced by the engine's own decision",
         "superseded_by": "the traversal that replaced it before it had ended",
         "chain": "Mistral's execution that drives it",
+        "definition_version": "version of the definition that its goal is derived from",
         "chains": "how many executions were started for it",
         "failed_node": "the node whose failure is the reason of its status",
     },

@@ -196,7 +196,7 @@ def standby_started(walk: Walk) -> None:
 
 def after_a_failover(make: Callable[..., Walk]) -> Walk:
     walk = holder_off(make)
-    assert walk.types("start", walk.group, "--lost", "db_a") == 0
+    assert walk.types("start", walk.group, "--lost", "db_a", "--yes") == 0
     walk.operator.start_server(walk.server("db_a"))
     return walk
 
@@ -212,7 +212,7 @@ def fence_unprovable(make: Callable[..., Walk]) -> Walk:
 def fence_blocked(make: Callable[..., Walk], *ladder: Any) -> Walk:
     walk = make(fence=list(ladder))
     walk.deployment.crash(walk.group)
-    assert walk.types("start", walk.group, "--lost", "db_a") == 3
+    assert walk.types("start", walk.group, "--lost", "db_a", "--yes") == 3
     return walk
 
 
@@ -220,7 +220,7 @@ def volume_on_a_dead_host(make: Callable[..., Walk]) -> Walk:
     walk = make(fence=["confirm"])
     cloud = walk.deployment.cloud
     cloud.fault("host", cloud.guests()[walk.server("db_a")]["host"], "power_off")
-    assert walk.types("start", walk.group, "--lost", "db_a") == 3
+    assert walk.types("start", walk.group, "--lost", "db_a", "--yes") == 3
     assert walk.obeys(0, "--yes") == 3
     return walk
 

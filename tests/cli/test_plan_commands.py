@@ -106,7 +106,7 @@ def test_a_start_without_facts_continues_to_the_goal_and_declares_no_member_lost
 
 def test_what_is_said_is_ordered_as_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     said = {"lost": ["db_a"]}
-    for words in (("--lost", "db_a"), ("--fact", "db_a is down")):
+    for words in (("--lost", "db_a", "--yes"), ("--fact", "db_a is down", "--yes")):
         assert started(monkeypatch, "COMPLETE", *words) == {"group": "payments", **said}
     assert started(monkeypatch, "COMPLETE", "--recovered", "db_b") == {
         "group": "payments",
@@ -174,15 +174,17 @@ def test_a_start_without_facts_fences_no_member_of_a_healthy_group(deployment: A
     assert 'Did you mean "all-well"?' in unknown.stderr
 
 
-def test_who_sits_at_a_terminal_is_asked_before_a_healthy_member_is_fenced(deployment: Any) -> None:
+def test_a_healthy_member_is_not_fenced_unless_somebody_is_sure(deployment: Any) -> None:
     group = "looks-well"
     deployment.protect(group)
     deployment.failover("sweep", group)
     assert deployment.status(group)["service"]["seen_at"] is not None
 
+    unasked = deployment.failover("start", group, "--lost", "db_a")
     doubted = deployment.failover("start", group, "--lost", "db_a", typed="n\n")
 
-    assert doubted.returncode == 1
+    assert "give --yes" in unasked.stderr
+    assert [unasked.returncode, doubted.returncode] == [1, 1]
     assert "db_a looked healthy" in doubted.stderr
     assert f"failover switchover {group}" in doubted.stderr
     assert deployment.status(group)["lost"] == []

@@ -35,6 +35,10 @@ RUNNING = {
 """An operation in progress; ``status``, ``seconds`` and ``attempts`` are to be added."""
 
 
+DIFFERENT = {"differs": True, "lines": ['+ limits: {"per_hour": 7}']}
+"""How what is defined differs from what is in force."""
+
+
 def screen(answer: dict[str, Any] | None = None, width: int = 100) -> str:
     """The screen of ``failover status``."""
     return status_screen.screen(answer or status(), (), width)
@@ -61,6 +65,7 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
         "held": 0,
         "goal": "0123456789abcdef",
         "last_complete_goal": "fedcba9876543210",
+        "in_force": {"differs": False, "lines": []},
         "traversal": traversal,
         "members": [{"name": "db_a", "server": "s-a", "epoch": 1}],
         "resources": [],
@@ -219,6 +224,10 @@ def test_a_step_that_a_service_does_not_answer_says_so() -> None:
             ["once db_b is healthy: failover recover payments db_b"],
         ),
         (status("COMPLETE", roles={}), ["failover group activate payments"]),
+        (
+            status("COMPLETE", in_force=DIFFERENT),
+            ["failover group activate payments", "or, if it is wrong: failover group update FILE"],
+        ),
         (status("DEFINED", traversal=None, roles={}, goal=None), ["failover group activate"]),
     ],
 )
@@ -230,6 +239,14 @@ def test_each_state_has_the_commands_that_lead_on(
     assert len(helps) == len(commands)
     for line, command in zip(helps, commands, strict=True):
         assert command in line
+
+
+def test_a_definition_that_is_not_in_force_is_said_with_its_difference() -> None:
+    shown = screen(status(in_force=DIFFERENT))
+
+    assert status_screen.NOT_IN_FORCE in shown
+    assert "+ limits" in shown
+    assert status_screen.NOT_IN_FORCE not in screen()
 
 
 def test_a_group_s_name_can_be_typed_whatever_is_in_it() -> None:

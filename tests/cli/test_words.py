@@ -88,6 +88,7 @@ def test_how_often_an_alarm_was_heard_is_told_in_both_places() -> None:
     alarm = {"sentence": "db_a is down", "heard": 1, "last_at": 0.0, "admit": "a", "dismiss": "d"}
     status = {
         **{"group": "g", "stack": "g", "status": "COMPLETE", "reason": "", "roles": {"a": "m"}},
+        **{"in_force": {"differs": False, "lines": []}},
         **{"lost": [], "goal": "0", "traversal": None, "members": [], "resources": []},
         **{
             "remedies": [],

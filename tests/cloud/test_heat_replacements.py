@@ -23,7 +23,9 @@ def row(
 ) -> ListedResource:
     """A resource whose id is its name in capitals, unless said otherwise."""
     identity = more.pop("id", name.upper())
-    return ListedResource(stack, name, StackResource(identity, type_, "2026-11-22", status), **more)
+    nested = bool(more.pop("nested", False))
+    resource = StackResource(identity, type_, "2026-11-22", status, nested)
+    return ListedResource(stack, name, resource, **more)
 
 
 def cloud_of(

@@ -13,6 +13,7 @@ from mistral_failover.cloud import heat_replacements as marks_module
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.heat_replacements import KeptParts, rows_of
+from mistral_failover.cloud.stack_members import Member, members
 from mistral_failover.cloud.stack_updates import (
     SENDS,
     Replacement,
@@ -20,7 +21,7 @@ from mistral_failover.cloud.stack_updates import (
     replace_member,
     size_after,
 )
-from mistral_failover.cloud.stacks import Member, members, stack_map
+from mistral_failover.cloud.stacks import stack_map
 from mistral_failover.cloud.transport import LeaseLost
 from mistral_failover.fault_points import arm, disarm
 from mistral_failover.lab.emulator.client import EmulatorClient

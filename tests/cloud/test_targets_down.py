@@ -16,6 +16,7 @@ from mistral_failover.cloud import volumes
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.servers import delete_server
+from mistral_failover.cloud.url_paths import url_path
 from mistral_failover.cloud.volumes import attach
 from mistral_failover.lab.emulator.client import EmulatorClient
 from support.emulated import Pair
@@ -177,8 +178,9 @@ def test_no_other_server_is_named_while_a_request_may_still_take_effect(
 def test_a_server_that_a_task_keeps_busy_is_waited_for(
     cloud: Cloud, pair: Pair, emulator: EmulatorClient
 ) -> None:
-    emulator.set_latency(stop=0.6)
-    nova_of(cloud).stop_server(pair.a)
+    emulator.set_latency(server_task=0.6)
+    copy = {"createImage": {"name": "copy"}}
+    cloud.send("Nova", "POST", url_path("servers", pair.a, "action"), copy)
 
     assert attach(cloud, pair.volume, pair.a, 10)["server_id"] == pair.a
 

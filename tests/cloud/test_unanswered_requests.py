@@ -17,8 +17,8 @@ import pytest
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, Fate
 from mistral_failover.cloud.servers import delete_server, server_state, stop
+from mistral_failover.cloud.stack_members import members
 from mistral_failover.cloud.stack_updates import patch_parameters, replace_member
-from mistral_failover.cloud.stacks import members
 from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.cloud.volumes import attach, detach
 from mistral_failover.lab.emulator.client import EmulatorClient

@@ -139,3 +139,45 @@ resources:
     type: OS::Nova::Server
     properties: {image: tiny, flavor: FLAVOR, networks: [{allocate_network: none}]}
 """
+
+ALIASES = f"""
+heat_template_version: 2021-04-16
+resources:
+  single:
+    {_SERVER.replace("OS::Nova::Server", "Own::Server")}
+  deep: {{type: Own::Node}}
+  crew:
+    type: OS::Heat::AutoScalingGroup
+    properties: {{min_size: 1, max_size: 1, resource: {{type: Own::Node}}}}
+  hollow:
+    type: OS::Heat::AutoScalingGroup
+    properties: {{min_size: 1, max_size: 1, resource: {{type: Own::Hollow}}}}
+  disk: {{type: Own::Disk, properties: {{size: 1}}}}
+"""
+"""Each type has another name, by `REGISTRY`; a node's server is two stacks below it."""
+
+REGISTRY = {
+    "Own::Server": "OS::Nova::Server",
+    "Own::Disk": "OS::Cinder::Volume",
+    "Own::Node": "own_node.yaml",
+    "Own::Hollow": "own_hollow.yaml",
+}
+
+ALIASED_FILES = {
+    "own_node.yaml": """
+heat_template_version: 2021-04-16
+resources:
+  inner: {type: own_inner.yaml}
+""",
+    "own_inner.yaml": f"""
+heat_template_version: 2021-04-16
+resources:
+  node:
+    {_SERVER.replace("OS::Nova::Server", "Own::Server")}
+""",
+    "own_hollow.yaml": """
+heat_template_version: 2021-04-16
+resources:
+  marker: {type: OS::Heat::TestResource, properties: {value: x}}
+""",
+}

@@ -37,8 +37,8 @@ from contract.rig import Made, Rig
 from contract.templates import CREW, CREW_MEMBER
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.stack_members import Member, members
 from mistral_failover.cloud.stack_updates import Replacement, replace_member
-from mistral_failover.cloud.stacks import Member, members
 from mistral_failover.fault_points import arm, disarm
 
 _numbers = itertools.count(1)

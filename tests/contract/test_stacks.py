@@ -10,13 +10,19 @@ stack_map, members
 - A member of a group has ``parent_resource``. If the member is a stack, its server is one level
   below.
 - A replaced member keeps its name, with a new id and a new creation time.
+- A resource of an alias is listed with the alias, and with the id of the server that is behind it;
+  or, with a link "nested", with the id of the stack. The stack's environment, as given, says which.
 """
 
 import pytest
 
+from contract.conftest import of
 from contract.rig import UNKNOWN_ID
+from contract.templates import ALIASED_FILES, ALIASES, REGISTRY
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.stacks import members, stack_map
+from mistral_failover.cloud.stack_members import locate, members
+from mistral_failover.cloud.stacks import stack_map
+from mistral_failover.cloud.volumes import resolve_volume
 
 
 def rows_of(demo, stack, depth=0):
@@ -134,6 +140,57 @@ def test_a_mark_can_be_taken_back(demo, pair):
     answer = demo.heat("PATCH", path, {})
     assert answer.status_code == 400
     assert "mark_unhealthy" in answer.json()["error"]["message"]
+
+
+@pytest.fixture(scope="module")
+def aliases(rig):
+    """A stack whose types have names of its own."""
+    files = {name: of(text, rig) for name, text in ALIASED_FILES.items()}
+    environment = {"resource_registry": REGISTRY}
+    made = rig.make_stack(of(ALIASES, rig), files, environment=environment)
+    yield made
+    rig.remove_stack(made)
+
+
+def test_heat_lists_the_alias_and_shows_what_is_behind_it(demo, aliases):
+    rows = {row["resource_name"]: row for row in rows_of(demo, aliases, 5)}
+    assert rows["single"]["resource_type"] == "Own::Server"
+    assert demo.server(rows["single"]["physical_resource_id"])["status"] == "ACTIVE"
+    assert rows["deep"]["resource_type"] == "Own::Node"
+    nested = {
+        name: "nested" in [link["rel"] for link in row["links"]] for name, row in rows.items()
+    }
+    assert (nested["single"], nested["deep"], nested["disk"]) == (False, True, False)
+    registry = demo.heat("GET", f"{aliases.path}/environment").json()["resource_registry"]
+    assert {name: registry[name] for name in REGISTRY} == REGISTRY
+    assert registry["resources"] == {}
+
+
+def test_an_alias_has_the_type_of_heat_that_is_behind_it(cloud, aliases):
+    resources = stack_map(cloud, aliases.name)
+    assert resources["single"].type == "OS::Nova::Server"
+    assert resources["disk"].type == "OS::Cinder::Volume"
+    assert resolve_volume(cloud, aliases.name, "disk") == aliases.ids["disk"]
+
+
+def test_members_may_have_aliases_and_be_deep_in_stacks(cloud, demo, aliases):
+    found = {m.name: m.server_id for m in members(cloud, aliases.name, servers=["single", "deep"])}
+    assert found["single"] == aliases.ids["single"]
+    assert demo.server(found["deep"])["status"] == "ACTIVE"
+    (grown,) = members(cloud, aliases.name, autoscaling_group="crew")
+    assert demo.server(grown.server_id)["status"] == "ACTIVE"
+    assert grown.server_id not in found.values()
+    assert locate(cloud, aliases.name, "deep").server_id == found["deep"]
+    inner = locate(cloud, aliases.name, "deep", resource="inner")
+    assert (inner.stack, inner.server_id) == (aliases.ids["deep"], found["deep"])
+
+
+def test_a_group_without_servers_is_reported_with_what_it_has(cloud, aliases):
+    with pytest.raises(CloudError) as raised:
+        members(cloud, aliases.name, autoscaling_group="hollow")
+    assert raised.value.code == "BAD_REQUEST"
+    for seen in ("hollow", "Own::Hollow", "marker", "OS::Heat::TestResource"):
+        assert seen in raised.value.message
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 from mistral_failover.convergence.records import Operation, Outcome
 from mistral_failover.convergence.traversals import rollback_goal
 from mistral_failover.model.goal import Goal, render_goal, restored_goal
-from mistral_failover.store.tables import groups
+from mistral_failover.store.tables import definitions, groups
 from mistral_failover.store.transaction import SqlTransaction
 from support.samples import CHAIN, failing, sample_resource, sentences
 from support.simulation import Simulation, failure
@@ -161,7 +161,11 @@ def forget_type(simulation: Simulation, name: str) -> None:
     def change(tx: SqlTransaction) -> None:
         stored = dict(tx.definition(simulation.group_id))
         stored["types"] = [t for t in stored["types"] if t["name"] != name]
-        tx.execute(groups.update().values(definition=stored, definition_version="without"))
+        # Of every definition: what is in force has its own.
+        tx.execute(definitions.update().values(document=stored))
+        new = {"group_id": simulation.group_id, "version": "without", "document": stored}
+        tx.insert(definitions, **new, created_at=0.0)
+        tx.execute(groups.update().values(defined="without", definition_version="without"))
 
     simulation.database.atomically(change)
 

@@ -26,6 +26,7 @@ from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
 from mistral_failover.settings import Settings
 from mistral_failover.store import schema
+from support.no_cloud import NoCloud
 
 COMMANDED = {
     "database": {
@@ -159,7 +160,7 @@ def heard(
 
     def ask(line: Any, listen: float = 0.0) -> list[tuple[str, str]]:
         monkeypatch.setattr(Request, "channel", lambda self, cloud, guard: line)
-        monkeypatch.setattr(Request, "cloud", lambda self, guard: SimpleNamespace(guard=guard))
+        monkeypatch.setattr(Request, "cloud", lambda self, guard: NoCloud(guard))
         monkeypatch.setattr(agents, "_PAUSE", 0.0)
         monkeypatch.setattr(agents, "FIRST", listen)
         examination = Examination(Request(state, context))

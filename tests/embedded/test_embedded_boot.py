@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The backend of oslo.service is chosen once, before Mistral is imported."""
 
+import json
 import subprocess
 import sys
 
@@ -38,11 +39,30 @@ def test_eventlet_is_hidden_while_mistral_is_imported_and_usable_afterwards():
     assert run(
         "import sys\n"
         "from mistral_failover.embedded import boot\n"
-        "with boot.without_eventlet():\n"
+        "with boot.quick_imports():\n"
         "    boot.init()\n"
         "    print(sys.modules['eventlet'])\n"
         "import eventlet; print(eventlet.__name__)"
     ).split() == ["None", "eventlet"]
+
+
+ATTRIBUTES = """
+import contextlib, json
+from mistral_failover.embedded import boot
+boot.init()
+with {around}:
+    from mistral import config
+    from mistral.api.controllers.v2 import resources
+    from wsme.types import Base
+types = [each for each in vars(resources).values() if isinstance(each, type(Base))]
+print(json.dumps({{each.__name__: sorted(a.key for a in each._wsme_attributes) for each in types}}))
+"""
+
+
+def test_the_types_of_mistrals_api_have_the_same_attributes_as_with_wsmes_own_order() -> None:
+    quick = json.loads(run(ATTRIBUTES.format(around="boot.quick_imports()")))
+    assert quick == json.loads(run(ATTRIBUTES.format(around="contextlib.nullcontext()")))
+    assert "state_info" in quick["Execution"]
 
 
 def test_a_process_that_uses_eventlet_keeps_it():
@@ -50,7 +70,7 @@ def test_a_process_that_uses_eventlet_keeps_it():
         run(
             "import eventlet\n"
             "from mistral_failover.embedded import boot\n"
-            "with boot.without_eventlet(): import eventlet as still\n"
+            "with boot.quick_imports(): import eventlet as still\n"
             "print(still is eventlet)"
         )
         == "True"

@@ -3,7 +3,9 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import jsonschema
 import pytest
 
 from mistral_failover.embedded.validate import Problem, call_depth, main, validate
@@ -21,6 +23,16 @@ good:
 """
 
 Check = Callable[..., list[Problem]]
+
+
+class Counting(dict[str, Any]):
+    """A schema that counts how often it is checked: only then does its comment matter."""
+
+    checked = 0
+
+    def __contains__(self, key: object) -> bool:
+        self.checked += key == "$comment"
+        return super().__contains__(key)
 
 
 @pytest.fixture
@@ -91,6 +103,18 @@ def test_mistakes_are_found(check, task, code):
 )
 def test_what_is_right_or_known_only_at_the_run_is_left_alone(check, task):
     assert check(GOOD, with_task(task)) == []
+
+
+def test_the_schema_of_the_language_is_checked_once_and_a_wrong_schema_each_time(check):
+    check(GOOD)
+    schema = {"type": "nothing"}
+    for _ in range(2):
+        with pytest.raises(jsonschema.SchemaError):
+            jsonschema.validate({}, schema)
+    counted = Counting(type="object")
+    for _ in range(2):
+        jsonschema.validate({}, counted)
+    assert counted.checked == 1
 
 
 def test_a_problem_names_file_workflow_and_task(check, tmp_path):

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from mistral_failover.agent.channel.interface import ChannelError, Heartbeat
 from mistral_failover.agent.wire import Address
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
+from support.no_cloud import NoCloud
 
 
 class Channel:
@@ -36,7 +36,7 @@ class Channel:
 def channel(monkeypatch: pytest.MonkeyPatch) -> Channel:
     found = Channel()
     monkeypatch.setattr(Request, "channel", lambda self, cloud, guard: found)
-    monkeypatch.setattr(Request, "cloud", lambda self, guard: SimpleNamespace(guard=guard))
+    monkeypatch.setattr(Request, "cloud", lambda self, guard: NoCloud(guard))
     return found
 
 

@@ -24,6 +24,7 @@ from mistral_failover.model.ids import group_id
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
+from support.no_cloud import NoCloud
 
 DATABASE = {
     "type": "activation",
@@ -96,7 +97,7 @@ def world(
     )
     monkeypatch.setattr(candidates, "rows_of", lambda cloud, stack: [])
     monkeypatch.setattr(Request, "channel", lambda self, cloud, guard: Channel())
-    monkeypatch.setattr(Request, "cloud", lambda self, guard: SimpleNamespace(guard=guard))
+    monkeypatch.setattr(Request, "cloud", lambda self, guard: NoCloud(guard))
     return made
 
 

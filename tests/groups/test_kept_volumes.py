@@ -180,7 +180,7 @@ def test_no_application_starts_on_a_volume_that_took_the_data_volume_s_name_unti
         assert not any("database on db_b: done" in told for told in pair.told())
 
     pair.define(replaced)
-    pair.done(Begin(pair.name, lost=[]))
+    pair.done(Begin(pair.name, lost=[], definition="defined"))
 
     assert (pair.status()["status"], pair.active()) == ("COMPLETE", "db_b")
     assert holders(cloud, replaced) == [pair.servers()["db_b"]]
@@ -191,7 +191,7 @@ def test_the_former_volume_can_be_named_and_serves_though_heat_tries_to_delete_i
 ) -> None:
     pair.define(data)
 
-    pair.done(Begin(pair.name, lost=["db_a"]))
+    pair.done(Begin(pair.name, lost=["db_a"], definition="defined"))
 
     assert pair.status()["status"] == "FAILED"
     assert "Volume in use" in str(pair.status())

@@ -28,6 +28,7 @@ from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
 from support.driving import work, work_all
+from support.no_cloud import NoCloud
 
 NEVER: list[Exception] = [
     ChannelError("CONFIG", "no channel is set"),
@@ -72,7 +73,7 @@ def channel(monkeypatch: pytest.MonkeyPatch) -> Channel:
     alive = ServerState("ACTIVE", None, "UP", exists=True)
     monkeypatch.setattr(cloud_servers, "server_state", lambda cloud, server: alive)
     monkeypatch.setattr(Request, "channel", give)
-    monkeypatch.setattr(Request, "cloud", lambda self, guard: SimpleNamespace(guard=guard))
+    monkeypatch.setattr(Request, "cloud", lambda self, guard: NoCloud(guard))
     return found
 
 

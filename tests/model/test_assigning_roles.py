@@ -216,3 +216,15 @@ def test_whatever_the_facts_roles_go_to_members_that_are_not_lost(
     assert all(not present[member].healthy for member in over)
     dice.shuffle(members)  # type: ignore[attr-defined]
     assert assign_roles(three, members, current, lost) == roles
+
+
+def test_a_member_apart_from_the_volumes_of_a_role_comes_after_those_beside_them() -> None:
+    far = replace(OLD, apart={"active": "volume data is in zone az1 and its server in az2"})
+    assert assign_roles(group(), [far, MIDDLE], {}, set()) == {"active": "a_middle"}
+    assert assign_roles(group(("other",)), [far, MIDDLE], {}, set()) == {"other": "c_old"}
+    assert assign_roles(group(), [far], {}, set()) == {"active": "c_old"}, "better than none"
+    quiet = replace(MIDDLE, unready="its agent is silent")
+    assert assign_roles(group(), [far, quiet], {}, set()) == {"active": "c_old"}
+    beside = replace(MIDDLE, host="h")
+    gone = replace(NEW, host="h")
+    assert assign_roles(group(), [far, beside, gone], {}, {"b_new"}) == {"active": "c_old"}

@@ -18,7 +18,7 @@ from mistral_failover.model.order import Order
 from mistral_failover.orders.failover import next_goal
 from mistral_failover.runtime.errors import ActionError
 
-STATE = GroupState("g", "p", "payments", "v", None, None)
+STATE = GroupState("g", "p", "payments", "v", None, None, "v", None)
 A, B, C = (MemberFact(name, age) for name, age in (("db_a", 1.0), ("db_b", 2.0), ("db_c", 3.0)))
 SICK_B = MemberFact("db_b", 2.0, False, "its host is DOWN")
 failover = partial(Order, "failover")

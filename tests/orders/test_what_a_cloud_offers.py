@@ -82,11 +82,24 @@ def test_below_what_a_rung_or_a_volume_needs_a_group_is_refused(
 def test_the_doctor_names_what_a_group_needs_and_does_not_get(
     of: Callable[..., ScaledGroup], offer: Callable[..., None]
 ) -> None:
-    group = of(2)
-    group.done(Define(definition(group.name) | {"fence": ["stop", "delete"]}, name=group.name))
+    group = of(2, fence=["stop", "delete"])
     offer("compute", up_to="2.50")
     rows = [r for r in group.done(Doctor(group.name))["findings"] if r["check"] == "offered"]
     assert [(row["level"], row["remedy"]) for row in rows] == [
         ("error", "Upgrade Nova, or leave the rung out.")
     ]
     assert "fence[1]: Nova of this cloud offers up to 2.50" in rows[0]["sentence"]
+
+
+def test_the_doctor_names_what_only_the_latest_definition_needs(
+    of: Callable[..., ScaledGroup], offer: Callable[..., None]
+) -> None:
+    group = of(2)
+    group.done(Define(definition(group.name) | {"fence": ["stop", "delete"]}, name=group.name))
+    offer("compute", up_to="2.50")
+
+    rows = group.done(Doctor(group.name))["findings"]
+
+    assert not [row for row in rows if row["check"] == "offered"]
+    said = [row["sentence"] for row in rows if row["check"] == "definition"]
+    assert any("as defined: fence[1]: Nova of this cloud" in each for each in said)

@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -32,6 +31,7 @@ from mistral_failover.store import groups, stalled_work
 from mistral_failover.store.database import Mode
 from mistral_failover.store.tables import resources
 from support.driving import ready_nodes, work
+from support.no_cloud import NoCloud
 from support.rows import statements_of
 from support.together import together
 from support.waiting import until
@@ -810,7 +810,7 @@ def endless(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
         return {"physical_id": "p1"}
 
     monkeypatch.setattr(modules, "operation", lambda _type, _function: perform)
-    monkeypatch.setattr(Request, "cloud", lambda self, guard: SimpleNamespace(guard=guard))
+    monkeypatch.setattr(Request, "cloud", lambda self, guard: NoCloud(guard))
     monkeypatch.setattr(Request, "channel", lambda self, cloud, guard: None)
     return began
 

@@ -18,6 +18,7 @@ from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
 from mistral_failover.store.tables import operations
 from support.driving import ready_nodes
+from support.no_cloud import NoCloud
 from support.together import together
 
 ABOUT = {"volume": "v1", "server": "s-a", "sight": "it is in error"}
@@ -41,7 +42,7 @@ def sight(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         return str(seen["now"])
 
     monkeypatch.setattr(sweep, "volume_fingerprint", look)
-    monkeypatch.setattr(Request, "cloud", lambda *_: None)
+    monkeypatch.setattr(Request, "cloud", lambda *_: NoCloud())
     return seen
 
 

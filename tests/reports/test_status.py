@@ -20,6 +20,7 @@ from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
 from mistral_failover.store.transaction import SqlTransaction
 from support.driving import handed_out, work_all
+from support.no_cloud import NoCloud
 
 RESOURCES = {
     "data": {
@@ -111,7 +112,7 @@ def test_agents_that_do_not_answer_in_time_hold_no_status_up(
     over = threading.Event()
     channel = SimpleNamespace(heard=lambda to: over.wait(60))
     monkeypatch.setattr(Request, "channel", lambda self, cloud, guard: channel)
-    monkeypatch.setattr(Request, "cloud", lambda self, guard: SimpleNamespace())
+    monkeypatch.setattr(Request, "cloud", lambda self, guard: NoCloud())
     monkeypatch.setattr(status_report, "ASK", 0.1)
 
     found = status(context, agents=True)

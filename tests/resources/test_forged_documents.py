@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from mistral_failover.mistral.operation_documents import read_ticket
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
 from support.driving import handed_out
+from support.no_cloud import NoCloud
 
 FOREIGN = {
     ("group",): "theirs",
@@ -47,7 +47,7 @@ def acted(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         return {}
 
     monkeypatch.setattr(operation_actions.Activate, "perform", staticmethod(perform))
-    monkeypatch.setattr(Request, "cloud", lambda self, guard: SimpleNamespace(guard=guard))
+    monkeypatch.setattr(Request, "cloud", lambda self, guard: NoCloud(guard))
     monkeypatch.setattr(Request, "channel", lambda self, cloud, guard: None)
     return operations
 

@@ -5,7 +5,6 @@ how a person settles it, and a repeat meets what they said."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,6 +24,7 @@ from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
 from support.driving import work
+from support.no_cloud import NoCloud
 
 APPLICATION = {
     "type": "activation",
@@ -53,7 +53,7 @@ class Channel:
 def channel(monkeypatch: pytest.MonkeyPatch) -> Channel:
     found = Channel()
     monkeypatch.setattr(Request, "channel", lambda self, cloud, guard: found)
-    monkeypatch.setattr(Request, "cloud", lambda self, guard: SimpleNamespace(guard=guard))
+    monkeypatch.setattr(Request, "cloud", lambda self, guard: NoCloud(guard))
     return found
 
 

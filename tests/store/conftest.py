@@ -67,7 +67,7 @@ def define(database: Database) -> Callable[..., tuple[str, Goal]]:
 def group(database: Database) -> str:
     """The id of a group without a goal, for rows that need one."""
     row = {"id": "g", "project_id": "elsewhere", "name": "g", "created_at": 0.0}
-    nothing: dict[str, Any] = {"definition": {}, "definition_version": ""}
+    nothing = {"definition_version": "", "defined": ""}
     database.atomically(lambda tx: tx.insert(tables.groups, **row, **nothing))
     return "g"
 

@@ -405,7 +405,7 @@ def test_a_group_is_suspended_until_it_is_resumed(database: Database, group: str
 def test_the_groups_with_a_goal_are_counted_by_project(database: Database, group: str) -> None:
     for project, other in (("mine", "h"), ("theirs", "g")):
         identity = define(database, other, project)
-        database.atomically(lambda tx: tx.swap_traversal(identity, None, "t"))  # noqa: B023
+        database.atomically(lambda tx: tx.swap_traversal(identity, None, "t", "d"))  # noqa: B023
 
     assert database.for_project("mine").reading(groups.count_with_goal) == 1
     assert database.for_project("unknown").reading(groups.count_with_goal) == 0

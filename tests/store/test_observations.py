@@ -46,6 +46,7 @@ def rests(database: Database, define: Callable[..., tuple[str, Goal]]) -> Callab
                 id=traversal,
                 group_id=identity,
                 goal_version=goal.version,
+                definition_version="v",
                 status=status,
                 reason="",
                 cause="",

@@ -133,6 +133,7 @@ def test_what_is_needed_stays_however_old(
     database: Database, group: str, fields: dict[str, Any]
 ) -> None:
     walk = {"goal_version": "v", "status": "COMPLETE", "reason": "", "cause": "", "graph": {}}
+    walk["definition_version"] = "v"
     database.atomically(
         lambda tx: tx.insert(
             tables.traversals, id="t", group_id=group, started_at=0.0, number=1, **walk

@@ -24,7 +24,7 @@ def activate(group: str, context: Callable[[], ActionContext]) -> dict[str, Any]
     Nearly every test of a group begins so, and the tasks take longer than what they do.
     """
     because = "the first activation"
-    begun = done(orders.Begin(group, lost=[], because=because).run(context()))
+    begun = done(orders.Begin(group, lost=[], definition="defined", because=because).run(context()))
     while (answer := done(recovery.Advance(begun["traversal"], "end").run(context())))["again"]:
         pass
     return dict(answer["outcome"])

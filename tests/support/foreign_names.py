@@ -280,6 +280,12 @@ def _two(verb: VerbKind) -> Cases:
     return lambda known, own: islice(_verb(verb)(known, own), 2)
 
 
+def _evidence(known: KnownNames, own: str) -> Iterable[dict[str, Any]]:
+    member = known.strings["member"]
+    yield {"group": known.group, "member": member}
+    yield {"group": own, "member": member}
+
+
 VERBS = [verb for verb in verb_kinds().values() if verb.action.startswith("failover.")]
 BOTH: dict[str, Cases] = {
     "admit_held": _held_ones,
@@ -307,6 +313,7 @@ ACTIONS: dict[str, Cases] = {
     "dismiss_held": _held_ones,
     "doctor": _group(),
     "enroll": _enroll,
+    "evidence": _evidence,
     "fence_host": _fence_host,
     "unfence_host": _unfence_host,
     "goals": _group(),

@@ -13,6 +13,10 @@ from mistral_failover.lab.emulator.client import EmulatorClient
 from mistral_failover.lab.emulator.state import stable_hex
 from support.waiting import until
 
+_LONG = ("createImage", "os-migrateLive")
+"""Actions whose end is not waited for."""
+_WITH_BODY = ("createImage", "resize", "os-migrateLive")
+
 
 class Operator:
     """An administrator of the cloud."""
@@ -102,6 +106,13 @@ class Operator:
         """``openstack server start SERVER``"""
         url = f"{self._url}/compute/v2.1/servers/{server}/action"
         self._done("POST", url, {"os-start": None})
+
+    def act(self, server: str, action: str) -> None:
+        """``openstack server VERB SERVER``, as Nova calls it, and the end of its task."""
+        url = f"{self._url}/compute/v2.1/servers/{server}"
+        self._done("POST", f"{url}/action", {action: {} if action in _WITH_BODY else None})
+        if action not in _LONG:
+            until(lambda: not self._done("GET", url).json()["server"]["OS-EXT-STS:task_state"])
 
     def rebuild_server(self, server: str) -> None:
         """``openstack server rebuild --image tiny SERVER``"""

@@ -7,8 +7,9 @@ from __future__ import annotations
 import itertools
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -47,8 +48,8 @@ _SERVER = {
 _VOLUME = {"type": "OS::Cinder::Volume", "properties": {"size": 1}}
 
 
-def _stack(servers: tuple[str, ...], volumes: int) -> dict[str, Any]:
-    return {
+def _stack(servers: tuple[str, ...], volumes: int, zones: Mapping[str, str]) -> dict[str, Any]:
+    template: dict[str, Any] = {
         "heat_template_version": "2021-04-16",
         "parameters": {name: {"type": "string", "default": "none"} for name in ("active", "files")},
         "resources": {
@@ -56,6 +57,11 @@ def _stack(servers: tuple[str, ...], volumes: int) -> dict[str, Any]:
             **{f"volume_{number}": _VOLUME for number in range(volumes)},
         },
     }
+    for name, zone in zones.items():
+        one = template["resources"][name]
+        properties = {**one["properties"], "availability_zone": zone}
+        template["resources"][name] = {**one, "properties": properties}
+    return template
 
 
 def resources(volumes: int, roles: list[str]) -> dict[str, Any]:
@@ -244,10 +250,11 @@ def protect(state: Runtime, emulated: EmulatedCloud) -> Callable[..., PlannedGro
         servers: tuple[str, ...] = ("db_a", "db_b"),
         volumes: int = 1,
         roles: tuple[str, ...] = ("active",),
+        zones: Mapping[str, str] = MappingProxyType({}),
         **more: Any,
     ) -> PlannedGroup:
         name, cloud = f"planned{next(_numbers)}", emulated.client
-        cloud.create_stack(name, _stack(servers, volumes))
+        cloud.create_stack(name, _stack(servers, volumes, zones))
         cloud.add_application(name, start="start", stop="stop", needs_volume=False, stack=name)
         definition = {
             "failover_template_version": "2026-11-21",

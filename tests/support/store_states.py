@@ -29,7 +29,8 @@ START = 1_000_000.0  # by the database's clock; each traversal begins a second a
 MOST_TRAVERSALS = 12  # more than any scenario's goals, replacements and rollbacks need
 FOREVER = 1_000_000.0  # seconds: a lease ends when the explorer says so
 WHAT_DECIDES = (
-    "SELECT current_traversal, last_complete_goal, definition_version FROM failover_groups",
+    "SELECT current_traversal, last_complete_goal, definition_version, defined, in_force"
+    " FROM failover_groups",
     "SELECT name, epoch FROM failover_members ORDER BY 1",
     "SELECT id, goal_version, CASE WHEN id = (SELECT current_traversal FROM failover_groups)"
     " THEN status END FROM failover_traversals ORDER BY 1",

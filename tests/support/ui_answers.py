@@ -116,6 +116,7 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
         "lost": [],
         "goal": "0123456789abcdef",
         "last_complete_goal": "fedcba9876543210",
+        "in_force": {"differs": False, "lines": []},
         "incidents": [
             {
                 "id": INCIDENT,

@@ -13,6 +13,7 @@ from mistral_failover.ui.groups import Query, groups_view
 from mistral_failover.ui.levels import Level
 from support.ui_answers import NOW, held, overview, status
 
+DIFFERENT = {"differs": True, "lines": ['+ limits: {"per_hour": 7}']}
 ALARM = {"at": NOW - 60, "sentence": "db_a is lost"}
 PAUSE = {"by": "me", "because": "new disks", "since": NOW - 60}
 SERVICE: dict[str, Any] = {"since": NOW - 61, "reasons": ["its server is gone"], "gone": ["db_b"]}
@@ -63,6 +64,7 @@ WAIT |= {"since": NOW - 20, "next_try": 3.0, "tries": 4}
         (status(held=2), Level.ATTENTION, "Waiting for you: 2 alarms held"),
         (status(pause=PAUSE), Level.ATTENTION, "Serving, but alarms are held: paused since"),
         (status(lost=["db_a"]), Level.ATTENTION, "Serving; still declared lost: db_a."),
+        (status(in_force=DIFFERENT), Level.ATTENTION, "Serving. The latest definition is not in"),
     ],
 )
 def test_one_sentence_says_what_is_wrong(answer: dict[str, Any], level: Level, begins: str) -> None:
@@ -70,6 +72,12 @@ def test_one_sentence_says_what_is_wrong(answer: dict[str, Any], level: Level, b
 
     assert found.sentence.startswith(begins)
     assert found.level is level
+
+
+def test_the_details_show_how_the_latest_definition_differs() -> None:
+    facts = dict(group_view(status(in_force=DIFFERENT)).facts)
+
+    assert facts["not in force"] == tuple(DIFFERENT["lines"])
 
 
 def test_the_commands_are_apart_from_their_words() -> None:

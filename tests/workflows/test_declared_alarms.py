@@ -190,7 +190,7 @@ def test_the_command_about_an_alarm_that_is_gone_gives_the_group_another_one(
 
     made.alarm = made.operator.make_alarm(made.name, group.name, NOBODY)
     group.redefine({"database": DATABASE, "watch": watch(made.alarm)})
-    group.run("failover", group=group.name, lost=[]).assert_succeeded()
+    group.run("activate_first", group=group.name).assert_succeeded()
 
     assert made.watched() == ["db_a"]
     assert group.observed()["status"] == "SERVING"
@@ -209,7 +209,7 @@ def test_an_alarm_whose_resource_leaves_the_goal_stays_as_it_is(serving: Watched
     group, before = serving.group, serving.operator.alarm(serving.alarm)
     group.redefine({"database": DATABASE})
 
-    group.run("failover", group=group.name, lost=[]).assert_succeeded()
+    group.run("activate_first", group=group.name).assert_succeeded()
     group.run("switchover", group=group.name).assert_succeeded()
 
     assert serving.operator.alarm(serving.alarm) == before

@@ -197,6 +197,7 @@ def test_failover_hands_every_input_on_to_begin(pack: Workflows) -> None:
         "incident": "i1",
         "because": "maintenance",
         "after": "t1",
+        "definition": "defined",
     }
 
     start(pack, STARTERS[1], BEGUN, **given).assert_succeeded()

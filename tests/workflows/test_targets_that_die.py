@@ -323,7 +323,8 @@ def define(document: dict[str, Any]) -> None:
 def test_a_member_that_is_added_meanwhile_is_used(
     protect: Callable[..., Any], operator: Operator, state: Runtime
 ) -> None:
-    """db_c may come back, so the failover waits; db_d becomes a member before that."""
+    """db_c may come back, so the failover waits; db_d becomes a member before that. An order that
+    asks for what is defined uses it: a failover moves what is in force."""
     group = protect(servers=(*THREE, "db_d"), members={"servers": list(THREE)})
     group.activate()
     operator.stop_server(group.server("db_c"))
@@ -333,8 +334,12 @@ def test_a_member_that_is_added_meanwhile_is_used(
     stored = state.database.reading(lambda tx: tx.definition(identity))["document"]
 
     define({**stored, "members": {"servers": [*THREE, "db_d"]}})
+    refused = group.run("activate_first", group=group.name).assert_failed_with("HOLDER_GONE")
+    assert refused.output["error"]["remedy"].endswith("--lost db_b --definition defined")
+    order = {"lost": ["db_b"], "definition": "defined"}
+    group.run("failover", group=group.name, **order).assert_succeeded()
 
-    group.ended(execution).assert_succeeded()
+    group.ended(execution)
     assert group.status()["roles"] == {"active": "db_d"}
     volume = str(group.cloud.resources(group.name)["data_volume"]["physical_resource_id"])
     assert group.cloud.writers(volume) == [group.server("db_d")]
@@ -357,8 +362,15 @@ def test_when_the_patience_is_over_the_failure_names_the_server(
 def given_up(active: Callable[..., Any]) -> Callable[..., Any]:
     """Make a group whose failover has waited for its target until its patience was over."""
 
-    def make(servers: tuple[str, ...] = ("db_a", "db_b"), **order: Any) -> Any:
-        group = active(servers, limits={"cooldown": 0, "patience": 0})
+    def make(
+        servers: tuple[str, ...] = ("db_a", "db_b"),
+        *,
+        heal: str = "repair",
+        per_hour: int = 20,
+        **order: Any,
+    ) -> Any:
+        limits = {"cooldown": 0, "patience": 0, "per_hour": per_hour}
+        group = active(servers, limits=limits, heal=heal)
         group.ended(fails_over(group, **order)).assert_failed_with("FAILED")
         return group
 
@@ -405,15 +417,13 @@ def test_the_continuation_overrules_no_order(given_up: Callable[..., Any]) -> No
 def test_what_holds_healing_back_leaves_a_returned_target_to_an_operator(
     given_up: Callable[..., Any], state: Runtime
 ) -> None:
+    for changed in ({"heal": "report"}, {"per_hour": 2}):
+        held = given_up(**changed)
+        revive(held)
+        assert heals(held) == [], changed
     group = given_up()
     revive(group)
     identity = store.group_id(own_project(state.settings), group.name)
-    defined = state.database.reading(lambda tx: tx.definition(identity))["document"]
-
-    for changed in ({"heal": "report"}, {"limits": {**defined["limits"], "per_hour": 2}}):
-        define({**defined, **changed})
-        assert heals(group) == [], changed
-    define(defined)
     group.run("pause", group=group.name, because="an audit")
     assert heals(group) == [], "paused"
     group.run("resume", group=group.name, because="the audit is over").assert_succeeded()

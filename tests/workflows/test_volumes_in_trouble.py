@@ -263,7 +263,7 @@ def test_the_leave_may_be_given_while_the_volume_hangs_there(
     anonymous = ActionContext(SecurityContext(), ExecutionContext())
     assert not isinstance(groups.Define(changed).run(anonymous), Result)
 
-    group.run("failover", group=group.name, lost=[]).assert_succeeded()
+    group.run("activate_first", group=group.name).assert_succeeded()
 
     assert operator.attachments(volume_of(group)) == before, "it did not move for that"
     group.run("on_alarm", **group.fails("power_off")).assert_failed_with("BLOCKED")

@@ -48,7 +48,7 @@ def change(group: Any, resource: str, **properties: str) -> None:
 def test_a_mistyped_stop_command_is_seen_and_its_correction_leads_on(group: Any) -> None:
     group.activate()
     change(group, "database", stop="stpo")
-    group.run("failover", group=group.name, lost=[]).assert_succeeded()
+    group.run("activate_first", group=group.name).assert_succeeded()
 
     unknown = "its agent does not know the command stpo"
     recovery.Observe(group.name).run(CONTEXT)
@@ -63,6 +63,7 @@ def test_a_mistyped_stop_command_is_seen_and_its_correction_leads_on(group: Any)
     assert group.runs_on() == ["db_a"], "nothing was disturbed"
 
     change(group, "database", stop="stop")
+    group.run("activate_first", group=group.name).assert_succeeded()
     group.run("switchover", group=group.name).assert_succeeded()
 
     assert group.runs_on() == ["db_b"]
@@ -75,13 +76,14 @@ def test_what_was_started_with_a_mistyped_stop_command_is_fenced_by_the_correcte
     group = protect(fence=["quiesce"])
     group.activate()
     change(group, "database", stop="stpo")
-    group.run("failover", group=group.name, lost=[]).assert_succeeded()
+    group.run("activate_first", group=group.name).assert_succeeded()
     blocked = group.run("failover", group=group.name, lost=["db_a"])
     assert blocked.state == "ERROR"
     assert group.status()["status"] == "BLOCKED"
 
     change(group, "database", stop="stop")
-    group.run("failover", group=group.name, lost=["db_a"]).assert_succeeded()
+    corrected = {"lost": ["db_a"], "definition": "defined"}
+    group.run("failover", group=group.name, **corrected).assert_succeeded()
 
     assert group.status()["roles"] == {"active": "db_b"}
     assert group.runs_on() == ["db_b"]
@@ -101,7 +103,7 @@ def mistyped(protect: Any) -> Callable[..., Any]:
 
 def fails_to_start(group: Any) -> None:
     """Start the group, which fails."""
-    assert group.run("failover", group=group.name, lost=[]).state == "ERROR"
+    assert group.run("activate_first", group=group.name).state == "ERROR"
     assert group.status()["status"] == "FAILED"
 
 
@@ -110,7 +112,7 @@ def test_both_names_of_what_never_started_can_be_corrected(mistyped: Any) -> Non
     fails_to_start(group)
 
     change(group, "database", start="start", stop="stop")
-    group.run("failover", group=group.name, lost=[]).assert_succeeded()
+    group.run("activate_first", group=group.name).assert_succeeded()
 
     assert group.runs_on() == ["db_a"]
 
@@ -156,7 +158,7 @@ def test_both_names_can_be_corrected_while_the_application_runs(mistyped: Any) -
     )
 
     change(group, "database", start="begin", stop="end")
-    group.run("failover", group=group.name, lost=[]).assert_succeeded()
+    group.run("activate_first", group=group.name).assert_succeeded()
 
     assert group.runs_on() == ["db_a"]
     assert "Stop database on db_a: done" in group.told("done")
@@ -175,7 +177,7 @@ def test_a_deleted_volume_names_the_command_that_gives_the_group_another_one(
     (found,) = (row for row in findings if row["check"] == "volumes" and row["level"] == "error")
     assert command in found["remedy"]
 
-    refused = group.run("failover", group=group.name, lost=[], to="db_b")
+    refused = group.run("failover", group=group.name, lost=[], definition="defined", to="db_b")
 
     assert refused.state == "ERROR"
     assert command in group.status()["reason"]
@@ -186,7 +188,7 @@ def test_a_group_goes_on_with_another_volume(without_volume: Any, operator: Oper
     other = operator.make_volume()
     change(group, "data", volume=other)
 
-    group.run("failover", group=group.name, lost=[]).assert_succeeded()
+    group.run("activate_first", group=group.name).assert_succeeded()
 
     assert group.status()["status"] == "COMPLETE"
     nodes = group.cloud.guests()
@@ -201,7 +203,10 @@ def test_an_order_that_moves_nothing_is_refused_where_the_holder_s_server_is_gon
     operator.delete_server(group.server("db_a"))
 
     for recovered, words in (([], "--lost db_a"), (["db_b"], "--lost db_a --recovered db_b")):
-        refused = group.run("failover", group=group.name, lost=[], recovered=recovered)
+        words += " --definition defined"
+        refused = group.run(
+            "failover", group=group.name, lost=[], definition="defined", recovered=recovered
+        )
         error = refused.assert_failed_with("HOLDER_GONE").output["error"]
         assert error["remedy"].endswith(f"failover start {group.name} {words}")
 
@@ -219,11 +224,14 @@ def test_a_member_that_comes_back_is_not_told_to_serve_where_the_holder_s_server
     operator.delete_server(group.server("db_b"))
     assert group.observed()["status"] == "DOWN"
 
-    refused = group.run("failover", group=group.name, lost=[], recovered=["db_a"])
+    refused = group.run(
+        "failover", group=group.name, lost=[], definition="defined", recovered=["db_a"]
+    )
 
     error = refused.output["error"]
     assert error["code"] == "HOLDER_GONE"
-    assert error["remedy"].endswith(f"{group.name} --lost db_b --recovered db_a")
+    order = f"{group.name} --lost db_b --recovered db_a --definition defined"
+    assert error["remedy"].endswith(order)
     named = {"lost": ["db_b"], "recovered": ["db_a"]}
     group.run("failover", group=group.name, **named).assert_succeeded()
     assert group.name in group.cloud.guests()[group.server("db_a")]["applications"]
@@ -233,7 +241,7 @@ def test_a_member_that_comes_back_is_not_told_to_serve_where_the_holder_s_server
 def test_the_doctor_leaves_a_volume_alone_that_the_group_attached(group: Any) -> None:
     group.activate()
     change(group, "data", when_host_is_down="delete_server")
-    group.run("failover", group=group.name, lost=[]).assert_succeeded()
+    group.run("activate_first", group=group.name).assert_succeeded()
 
     findings = doctor.Doctor(group.name).run(CONTEXT)["findings"]
 

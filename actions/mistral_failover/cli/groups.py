@@ -139,7 +139,7 @@ class Update(_DefinitionCommand):
     """Change a group's definition and converge to it; the active member stays.
 
     It first shows what changes. With --dry-run it only does that. To see each step, define the
-    group with --no-activate and run 'failover plan'.
+    group with --no-activate and run 'failover plan --definition defined'.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -253,6 +253,8 @@ def overview(answer: dict[str, Any], *, people: bool) -> tuple[list[str], list[l
 class Show(ActionCommand, ShowOne):
     """Show a group's definition and status.
 
+    It shows how what is defined differs from what is in force, too.
+
     Only its file, for editing: failover group show GROUP -f value -c definition > group.yaml
     """
 
@@ -278,6 +280,9 @@ class Show(ActionCommand, ShowOne):
             )
             document = yaml.safe_dump(document, sort_keys=False, allow_unicode=True).rstrip()
             types = ", ".join(each["name"] for each in types) or "-"
+            facts["in_force"] = "\n".join(found["in_force"]["lines"]) or "what is defined"
+        else:
+            facts["in_force"] = found["in_force"]
         facts |= {"types": types, "definition": document}
         return list(facts), list(facts.values())
 

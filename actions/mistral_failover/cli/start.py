@@ -49,7 +49,7 @@ class Start(order.Order):
         parser.add_argument(
             "--yes",
             action="store_true",
-            help="do not ask, even if a member that is named as lost looks healthy",
+            help="do not ask if a lost member looks healthy; needed without a terminal",
         )
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
@@ -75,18 +75,20 @@ class Start(order.Order):
                 self._goes_on(parsed_args.group)
             if facts["lost"] is None:
                 parsed_args.lost = [""]  # no new member is lost, whatever the group's present goal
-            elif sys.stdin.isatty() and not parsed_args.yes:
+            elif facts["lost"] and not parsed_args.yes:
                 self._ask_for_the_healthy(parsed_args.group, facts["lost"])
         return super().take_action(parsed_args)
 
     def _ask_for_the_healthy(self, group: str, lost: Iterable[str]) -> None:
-        """Ask whether members are lost that served at the last look. Raises CommandFailed."""
+        """Ask whether members are lost that served when they were seen last. Raises
+        CommandFailed."""
         status = self.run_action("failover.status", group=group)
         service = status["service"]
-        if service["status"] not in _SERVES or service["seen_at"] is None:
+        seen = service["seen_at"] or service["since"]
+        if service["status"] not in _SERVES or seen is None:
             return
         for member in sorted(set(lost) & set(status["roles"].values())):
-            ago = lasted(status["now"] - service["seen_at"])
+            ago = lasted(status["now"] - seen)
             sys.stderr.write(
                 f"{member} looked healthy {ago} ago, and {group} serves there. It will be fenced, "
                 "and what it does is lost.\nTo move the role without a fence: failover switchover "

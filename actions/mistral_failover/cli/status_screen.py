@@ -38,6 +38,7 @@ _SHOWN = 12  # digits of a goal's version
 _MANY = 10  # rows of one answer
 _NARROWEST = 20  # characters: a narrower terminal is not wrapped for
 _IN_SUMMARY = frozenset({"service", "waiting for"})
+NOT_IN_FORCE = "The latest definition is not in force: a failover moves what was reached before it."
 _CORRECTED = "correct the cause, then"
 
 
@@ -82,6 +83,8 @@ def summary(status: StatusReport, width: int) -> list[str]:
         lines += _wrapped(f"- {reason}", width, indent="  ")
     if state := _engine(status):
         lines += _wrapped(state, width)
+    if status["in_force"]["differs"]:
+        lines += _wrapped(NOT_IN_FORCE, width)
     waits = list(awaited(status))
     if len(waits) == 1:
         lines += _wrapped(f"Waiting for: {waits[0]}", width)
@@ -199,6 +202,7 @@ def facts(status: StatusReport, held: Iterable[HeldAlarmRow] = ()) -> Facts:
         "observed": looked,
         "active": _holders(status),
         "lost": ", ".join(status["lost"]),
+        "not in force": "\n".join(status["in_force"]["lines"]),
         "volumes": "\n".join(_volumes(status)),
         "failed": _listed(_trouble(status)),
         "defects": _listed(status["defects"]),
@@ -316,7 +320,11 @@ def advice(status: StatusReport) -> list[Advice]:
             return [Advice(f"failover group activate {group}")]
     if not in_service(status):
         return [Advice(f"failover group activate {group}")]
-    return [*_serving_again(status, group), *_undoing(status, group)]
+    again, undoing = _serving_again(status, group), _undoing(status, group)
+    if status["held"] and status["service"]["status"] != Service.DOWN:
+        # An alarm waits, which is why it is not known to serve.
+        return [*undoing, *again, *_into_force(status, group)]
+    return [*again, *undoing, *_into_force(status, group)]
 
 
 def _serving_again(status: StatusReport, group: str) -> list[Advice]:
@@ -359,6 +367,16 @@ def _undoing(status: StatusReport, group: str) -> list[Advice]:
         *(paused if status["pause"] else []),
         *(work if status["maintenance"] else []),
         *(held if status["held"] else []),
+    ]
+
+
+def _into_force(status: StatusReport, group: str) -> list[Advice]:
+    """Return the commands that end a difference between what is defined and what is in force."""
+    if not status["in_force"]["differs"]:
+        return []
+    return [
+        Advice(f"failover group activate {group}", note="converges to the latest definition"),
+        Advice("failover group update FILE", "or, if it is wrong"),
     ]
 
 

@@ -37,6 +37,7 @@ _READ = (
     ("/stacks/[^/]+/[^/]+/resources", "resources", _ROWS, ("resource_name", "resource_status")),
     ("/stacks/[^/]+/[^/]+/resources/[^/]+", "resource", _ROW, ()),
     ("/stacks/[^/]+/[^/]+(/resources/[^/]+)?/events", "events", _ROWS, ()),
+    ("/stacks/[^/]+/[^/]+/environment", "", _ROW, ()),
     ("/stacks/[^/]+/[^/]+/template", "", _ROW, (_TEMPLATE_VERSION,)),
     ("/stacks/[^/]+/(?P<id>[^/]+)", "stack", _ROW, ("id", "stack_status")),
     ("/stacks/[^/]+", "stack", _ROW, ("id", "stack_status")),

@@ -27,6 +27,7 @@ from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.stacks import (
+    DEPTH,
     SERVER,
     VOLUME,
     StackResource,
@@ -50,12 +51,11 @@ _VOLUME_GOES = ("error", "deleting")
 @dataclass(frozen=True, slots=True)
 class ListedResource:
     """A resource and its place. ``stack``: the id of the stack that has it under this ``name``;
-    ``nested``: a stack is behind it; ``retired``: another resource of this name has replaced it."""
+    ``retired``: another resource of this name has replaced it."""
 
     stack: str
     name: str
     resource: StackResource
-    nested: bool = False
     retired: bool = False
 
 
@@ -92,9 +92,9 @@ class PredictedReplacement:
 
 
 def rows_of(cloud: Cloud, stack: str) -> list[ListedResource]:
-    """Return all resources of a stack, and of the stacks of its groups and of their members. Raises
-    `CloudError` NOT_FOUND for an unknown stack."""
-    items = listing(cloud, stack, depth=2)
+    """Return all resources of a stack, and of the stacks in it. Raises `CloudError` NOT_FOUND for
+    an unknown stack."""
+    items = listing(cloud, stack, DEPTH)
     latest: dict[tuple[str, str], StackResource] = {}
     for item in items:
         where, one = (owner_of(item), item["resource_name"]), resource_of(item)
@@ -103,8 +103,7 @@ def rows_of(cloud: Cloud, stack: str) -> list[ListedResource]:
     links = []
     for item in items:
         where, one = (owner_of(item), item["resource_name"]), resource_of(item)
-        nested = any(link["rel"] == "nested" for link in item["links"])
-        links.append(ListedResource(*where, one, nested, retired=latest[where] != one))
+        links.append(ListedResource(*where, one, retired=latest[where] != one))
     return links
 
 
@@ -166,7 +165,7 @@ def template_replacements(
     causes = [
         row
         for row in rows
-        if row.stack == own and (row.name in gone or (row.nested and row.name in updated))
+        if row.stack == own and (row.name in gone or (row.resource.nested and row.name in updated))
     ]
     return _lost(cloud, rows, ids, causes)
 
@@ -198,7 +197,8 @@ def _lost(
 def _depth(rows: Collection[ListedResource], row: ListedResource) -> int:
     """Return in how many stacks a resource is nested: the outermost cause is the one to report."""
     around = next(
-        (each for each in rows if each.nested and each.resource.physical_id == row.stack), None
+        (each for each in rows if each.resource.nested and each.resource.physical_id == row.stack),
+        None,
     )
     return 0 if around is None else 1 + _depth(rows, around)
 
@@ -209,7 +209,7 @@ def _taken_along(
     """Return what goes with a resource: the content of the stack behind it, and what uses it."""
     using = () if gone.retired else users.of(gone.stack, gone.name)
     for row in rows:
-        inside = gone.nested and row.stack == gone.resource.physical_id
+        inside = gone.resource.nested and row.stack == gone.resource.physical_id
         if inside or (row.stack == gone.stack and row.name in using and not row.retired):
             yield row
 
@@ -232,7 +232,7 @@ def _goes(cloud: Cloud, link: ListedResource) -> bool:
         return True
     if one.status.startswith("DELETE") or not one.status.endswith("FAILED"):
         return False
-    if link.nested:
+    if one.nested:
         if one.status != MARKED:
             return False
         return bool(stack_shown(cloud, one.physical_id).stack_status != MARKED)
@@ -371,7 +371,7 @@ def refuse_template(cloud: Cloud, stack: str, template: Mapping[str, Any], keep:
 def _refuse_replaced(rows: Sequence[ListedResource], keep: KeptParts) -> None:
     """Heat deletes a volume that it has replaced as soon as an update finds it free, and need not
     show it until then."""
-    behind = {row.resource.physical_id for row in rows if row.nested}
+    behind = {row.resource.physical_id for row in rows if row.resource.nested}
     own = {
         row.name: row.resource
         for row in rows

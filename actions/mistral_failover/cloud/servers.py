@@ -28,6 +28,7 @@ from mistral_failover.cloud.absence import SERVER, unless_absent, volume_on
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, if_there
 from mistral_failover.cloud.fields import Field
+from mistral_failover.cloud.server_states import Hindrance, hindrance_of, keeps_volumes
 from mistral_failover.cloud.url_paths import segment, url_path
 from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
 from mistral_failover.fault_points import reach
@@ -47,6 +48,7 @@ DELETION = (DELETE_ON_TERMINATION, EVENTS)
 """What the deletion of a server needs: that no data goes with it, and that it proves something."""
 _HOST_STATUS = Field("Nova", "host_status", since="2.16")
 _ZONE = Field("Nova", "OS-EXT-AZ:availability_zone")
+_LOCKED = Field("Nova", "locked", since="2.9")
 _UPDATED = Field("Nova", "updated")
 _DEVICE = Field("Nova", "device")
 _RESULT = Field("Nova", "result")
@@ -84,8 +86,9 @@ class ServerState:
     ``host_status``: UP, DOWN, MAINTENANCE or UNKNOWN of its compute service, None if the policy
     hides it (by default from all but administrators). ``host_id``: the same for two servers of a
     project that are on one host; it tells no more than that. ``host``: the host's name, which is
-    hidden like ``host_status``. ``zone``: its availability zone, which everyone may read. When
-    ``exists`` is false the rest is empty.
+    hidden like ``host_status``. ``zone``: its availability zone, which everyone may read.
+    ``locked``: Nova refuses changes to all but administrators. ``server_id``: whose state it is.
+    When ``exists`` is false the rest is empty.
     """
 
     status: str
@@ -96,6 +99,8 @@ class ServerState:
     host_id: str | None = None
     host: str | None = None
     zone: str | None = None
+    locked: bool = False
+    server_id: str = ""
 
     def __str__(self) -> str:
         """Return it as part of a sentence."""
@@ -103,7 +108,8 @@ class ServerState:
             return "gone"
         task = f" ({self.task_state})" if self.task_state else ""
         host = f", its compute service {self.host_status}" if self.host_status else ""
-        return f"{self.status}{task}{host}"
+        locked = ", locked" if self.locked else ""
+        return f"{self.status}{task}{locked}{host}"
 
     @property
     def host_silent(self) -> bool:
@@ -116,11 +122,41 @@ class ServerState:
         """Return why the server can take nothing, in words; None if it can."""
         if not self.exists:
             return "its server does not exist"
-        if self.status != "ACTIVE":
-            return f"its server is {self}"
+        if self.hindrance is not None and not self.hindrance.runs:
+            return self._hindered(self.hindrance)
         if self.host_silent:
             return f"its host {self.host or ''}".rstrip() + f" is {self.host_status}"
         return None
+
+    @property
+    def hindrance(self) -> Hindrance | None:
+        """Return what its state hinders; None if nothing does."""
+        return hindrance_of(self.status, self.task_state, locked=self.locked)
+
+    @property
+    def waits_for_a_person(self) -> bool:
+        """Return whether its guest does not run until somebody does what ends its state."""
+        by = self.hindrance if self.exists else None
+        return by is not None and bool(by.remedy) and not (by.passes or by.runs)
+
+    @property
+    def keeping(self) -> Hindrance | None:
+        """Return because of what it gives no volume away; None if it does, or does not exist."""
+        if not self.exists:
+            return None
+        return keeps_volumes(self.status, self.task_state, locked=self.locked)
+
+    @property
+    def hindered(self) -> str | None:
+        """Return why the server may not get or give a volume now, though its guest runs, with what
+        ends that, in words; None if nothing hinders, or if it is `unfit`."""
+        if not self.exists or self.hindrance is None or not self.hindrance.runs:
+            return None
+        return self._hindered(self.hindrance)
+
+    def _hindered(self, by: Hindrance) -> str:
+        remedy = by.remedy.format(server=self.server_id)
+        return f"its server is {self}" + (f" ({remedy})" if remedy else "")
 
     @property
     def off(self) -> bool:
@@ -198,6 +234,8 @@ def state_of(row: Mapping[str, Any]) -> ServerState:
         host_id=HOST_ID.if_shown(row) or None,
         host=HOST_NAME.if_shown(row) or None,
         zone=_ZONE.if_shown(row) or None,
+        locked=bool(_LOCKED.if_shown(row)),
+        server_id=str(row["id"]),
     )
 
 
@@ -236,7 +274,7 @@ def stop(cloud: Cloud, server_id: str, limit: float) -> Evidence:
             reach("stop.after")
         return ProbeResult(f"it is {seen}")
 
-    return _climb(cloud, step, "stop", f"server {server_id} to be SHUTOFF", limit)
+    return _climb(cloud, step, "stop", server_id, f"server {server_id} to be SHUTOFF", limit)
 
 
 def off_proof(cloud: Cloud, server_id: str, seen: ServerState) -> Evidence:
@@ -307,7 +345,7 @@ def delete_server(cloud: Cloud, server_id: str, limit: float) -> Evidence:
             asked = time.monotonic()
         return ProbeResult(f"it is {seen}")
 
-    return _climb(cloud, step, "delete", f"server {server_id} to be deleted", limit)
+    return _climb(cloud, step, "delete", server_id, f"server {server_id} to be deleted", limit)
 
 
 def volumes_deleted_with(cloud: Cloud, server_id: str) -> list[str]:
@@ -357,7 +395,12 @@ def has_a_task(error: CloudError) -> bool:
 
 
 def _climb(
-    cloud: Cloud, step: Callable[[], ProbeResult], rung: str, what: str, limit: float
+    cloud: Cloud,
+    step: Callable[[], ProbeResult],
+    rung: str,
+    server_id: str,
+    what: str,
+    limit: float,
 ) -> Evidence:
     """Wait for the step's evidence; the finding that this rung is useless is evidence, too."""
     conflicts: list[str] = []
@@ -384,7 +427,14 @@ def _climb(
         if error.code == "TIMEOUT" and not error.transient and time.monotonic() >= deadline:
             return Evidence(False, rung, error.message)
         raise
-    return evidence or Evidence(False, rung, conflicts[-1])
+    return evidence or Evidence(False, rung, _with_remedy(cloud, server_id, conflicts[-1]))
+
+
+def _with_remedy(cloud: Cloud, server_id: str, refusal: str) -> str:
+    """Return a refusal with what ends the state of the server, if that is its cause."""
+    by = server_state(cloud, server_id).hindrance
+    remedy = by.sentence(server_id) if by is not None else ""
+    return f"{refusal.rstrip('.')}. {remedy}" if remedy else refusal
 
 
 def _deletion(cloud: Cloud, server_id: str, rung: str) -> Evidence:

@@ -46,14 +46,8 @@ from mistral_failover.cloud.heat_replacements import (
     rows_of,
 )
 from mistral_failover.cloud.servers import server_state
-from mistral_failover.cloud.stacks import (
-    SERVER,
-    StackLocation,
-    StackResource,
-    locate,
-    stack_shown,
-    template_of,
-)
+from mistral_failover.cloud.stack_members import StackLocation, locate
+from mistral_failover.cloud.stacks import DEPTH, StackResource, stack_shown, template_of
 from mistral_failover.cloud.url_paths import segment, stack_segments
 from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
 from mistral_failover.fault_points import reach
@@ -61,7 +55,6 @@ from mistral_failover.model.documents import load_json
 
 SETTLE = 3.0  # seconds; convergence shows IN_PROGRESS at once, the older engine from a thread
 _LOOKS = 4  # at a running update's events within the limit
-_NESTED = 3  # levels of stacks in a stack: a group, its members, their own stacks
 _RECENT = 100  # events among which that of a failed update is
 SENDS = 3  # of an update that Heat reports as cancelled, or that leaves no trace on a failed stack
 _HIDDEN = "******"  # what Heat shows for the value of a hidden parameter
@@ -135,7 +128,7 @@ class _UpdateWait:
         """Return Heat's newest events of the stack and of what is in it, the newest first; None if
         the user may not read them."""
         events = self._cloud.heat.events
-        asked = {"limit": limit, "sort_dir": "desc", "nested_depth": _NESTED}
+        asked = {"limit": limit, "sort_dir": "desc", "nested_depth": DEPTH}
         try:
             with translated(f"list the events of stack {self._stack}", "Heat"):
                 return list(events.list(stack_segments(self._stack), **asked))
@@ -595,7 +588,7 @@ class _ReplacementWait(_UpdateWait):
 
     def _replaced(self, location: StackLocation) -> bool:
         """Return whether the old server or resource has been exchanged."""
-        if self._part is None or location.resource.type == SERVER:
+        if self._part is None or location.resource.is_server:
             return location.server_id != self._server
         return not location.resource.status.startswith("CHECK") and self._was_marked(location)
 

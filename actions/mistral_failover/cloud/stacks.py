@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read a Heat stack: its resources, and which servers are a group's members."""
+"""Read a Heat stack: its resources, of the types that Heat has behind their names."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -17,9 +17,18 @@ from mistral_failover.cloud.url_paths import stack_segments
 
 SERVER = "OS::Nova::Server"
 VOLUME = "OS::Cinder::Volume"
-_GROUPS = ("OS::Heat::AutoScalingGroup", "OS::Heat::ResourceGroup", "OS::Heat::InstanceGroup")
+DEPTH = 5
+"""The levels of stacks in a stack that are read: as many as Heat allows by default
+(``max_nested_stack_depth``)."""
 _PHYSICAL_ID, _CREATED = Field("Heat", "physical_resource_id"), Field("Heat", "creation_time")
+_REGISTRY = Field("Heat", "resource_registry")  # of a stack's environment
 _PARENT = Field("Heat", "parent_resource")  # not of the stack's own resources
+_SERVICES = (
+    "Aodh Barbican Blazar Cinder Designate Glance Heat Ironic Keystone Magnum Manila Mistral "
+    "Monasca Neutron Nova Octavia Sahara Senlin Swift Trove Vitrage Zaqar Zun"
+)
+_OF_HEAT = ("AWS::", *(f"OS::{service}::" for service in _SERVICES.split()))
+"""How the names of Heat's own types begin."""
 _ADDRESSES = 10_000
 """The maximum number of addresses that are kept; then all are forgotten."""
 _addresses: dict[tuple[str, str], str] = {}
@@ -35,43 +44,27 @@ class StackResource:
     """A resource of a stack.
 
     ``physical_id`` is "" until it exists; ``created_at`` is Heat's time stamp (ISO 8601, UTC);
-    ``status`` is action and status in one, such as CREATE_COMPLETE or CHECK_FAILED (unhealthy).
+    ``status`` is action and status in one, such as CREATE_COMPLETE or CHECK_FAILED (unhealthy);
+    ``nested``: a stack is behind it, so ``physical_id`` is the stack's, whatever its ``type`` is.
     """
 
     physical_id: str
     type: str
     created_at: str
     status: str
+    nested: bool = False
 
+    @property
+    def is_server(self) -> bool:
+        """Return whether it is certainly a server. An environment may have a stack behind the type
+        of servers."""
+        return self.type == SERVER and not self.nested
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A server that belongs to a group.
-
-    ``name`` is the name of its resource in the stack or in the autoscaling group; ``created_at``
-    and ``status`` are those of that resource, as in `StackResource`.
-    """
-
-    name: str
-    server_id: str
-    created_at: str
-    status: str
-
-
-@dataclass(frozen=True, slots=True)
-class StackLocation:
-    """A member's place in Heat, or that of a resource of the member's own stack.
-
-    ``stack``: name or id of the stack that has the resource ``name``, whose latest state is
-    ``resource``; ``server_id``: the member's server, "" while it has none; ``beside``: the
-    resources of the stack that the member is in, itself included, by name.
-    """
-
-    stack: str
-    name: str
-    resource: StackResource
-    server_id: str
-    beside: dict[str, StackResource]
+    @property
+    def unresolved(self) -> bool:
+        """Return whether its type is an alias that neither the stack's environment nor a stack
+        explains: the operator of the cloud has defined it, so it may be a server."""
+        return not self.nested and _may_be_alias(self.type)
 
 
 def stack_map(cloud: Cloud, stack: str) -> dict[str, StackResource]:
@@ -82,129 +75,7 @@ def stack_map(cloud: Cloud, stack: str) -> dict[str, StackResource]:
 
     Raises `CloudError` NOT_FOUND when the project has no such stack.
     """
-    return _latest(listing(cloud, stack, depth=0))
-
-
-def _latest(items: Iterable[dict[str, Any]]) -> dict[str, StackResource]:
-    """Return listed resources by name; of two with one name, the one that stays."""
-    found: dict[str, StackResource] = {}
-    for item in items:
-        one = resource_of(item)
-        old = found.get(item["resource_name"])
-        if old is None or rank(old) < rank(one):
-            found[item["resource_name"]] = one
-    return found
-
-
-def members(
-    cloud: Cloud,
-    stack: str,
-    *,
-    servers: Sequence[str] | None = None,
-    autoscaling_group: str | None = None,
-) -> list[Member]:
-    """Return the group's members, oldest first (of the same second: by name).
-
-    Either ``servers``, names of server resources of the stack, or ``autoscaling_group``, the name
-    of a group resource, whose servers are then found in its nested stack, also when each member
-    is itself a nested stack with one server. Members without a server yet, or whose resource is
-    being deleted, are left out.
-
-    Raises `CloudError` NOT_FOUND for an unknown stack or name, and BAD_REQUEST for a resource of
-    the wrong type.
-    """
-    if (servers is None) == (autoscaling_group is None):
-        raise ValueError("give either servers or autoscaling_group")
-    if servers is not None:
-        found = _named_servers(cloud, stack, servers)
-    else:
-        found = _group_servers(cloud, stack, str(autoscaling_group))
-    alive = [
-        member for member in found if member.server_id and not member.status.startswith("DELETE")
-    ]
-    return sorted(alive, key=lambda member: (member.created_at, member.name))
-
-
-def _named_servers(cloud: Cloud, stack: str, names: Sequence[str]) -> list[Member]:
-    resources = stack_map(cloud, stack)
-    found = []
-    for name in names:
-        resource = find(resources, stack, name)
-        if resource.type != SERVER:
-            raise wrong_type(stack, name, resource.type, "a server")
-        found.append(Member(name, resource.physical_id, resource.created_at, resource.status))
-    return found
-
-
-def _group_servers(cloud: Cloud, stack: str, group: str) -> list[Member]:
-    listed = listing(cloud, stack, depth=2)
-    found = []
-    for name, one in _in_group(listed, stack, group)[1].items():
-        server_id = one.physical_id if one.type == SERVER else _server_in(_within(listed, one))
-        found.append(Member(name, server_id, one.created_at, one.status))
-    return found
-
-
-def locate(
-    cloud: Cloud,
-    stack: str,
-    member: str,
-    *,
-    autoscaling_group: str | None = None,
-    resource: str | None = None,
-) -> StackLocation:
-    """Find a member in Heat: a server of the stack itself, or what is in its group.
-
-    ``resource``: a resource in the member's own stack, instead of the whole member.
-
-    Raises `CloudError` NOT_FOUND for an unknown stack or name, BAD_REQUEST for a resource of the
-    wrong type or a ``resource`` of a member that is not a stack.
-    """
-    listed = listing(cloud, stack, depth=0 if autoscaling_group is None else 2)
-    if autoscaling_group is None:
-        inside = _latest(listed)
-        owner = stack
-        one = find(inside, stack, member)
-        if one.type != SERVER:
-            raise wrong_type(stack, member, one.type, "a server")
-    else:
-        group, inside = _in_group(listed, stack, autoscaling_group)
-        owner = group.physical_id
-        one = find(inside, f"{stack}, group {autoscaling_group},", member)
-    if one.type == SERVER:
-        if resource is not None:
-            raise CloudError(
-                "BAD_REQUEST",
-                f"Member {member} of stack {stack} is a single server, not a stack, so it has no "
-                f"resource {resource}.",
-                remedy="Replace the whole member.",
-            )
-        return StackLocation(owner, member, one, one.physical_id, inside)
-    parts = _within(listed, one)
-    server_id = _server_in(parts)
-    if resource is None:
-        return StackLocation(owner, member, one, server_id, inside)
-    part = find(parts, f"of member {member} of {stack}", resource)
-    return StackLocation(one.physical_id, resource, part, server_id, inside)
-
-
-def _in_group(
-    listed: Sequence[dict[str, Any]], stack: str, group: str
-) -> tuple[StackResource, dict[str, StackResource]]:
-    """Return the resource of a group, and its members by name."""
-    own = _latest(item for item in listed if not _PARENT.if_shown(item))
-    one = find(own, stack, group)
-    if one.type not in _GROUPS:
-        raise wrong_type(stack, group, one.type, "an autoscaling group")
-    return one, _within(listed, one)
-
-
-def _within(listed: Sequence[dict[str, Any]], one: StackResource) -> dict[str, StackResource]:
-    """Return the resources of the stack behind a resource, by name.
-
-    It uses that stack's id: while a member is replaced, two stacks have the same parent's name.
-    """
-    return _latest(item for item in listed if one.physical_id and owner_of(item) == one.physical_id)
+    return latest(listing(cloud, stack, depth=0))
 
 
 def owner_of(item: dict[str, Any]) -> str:
@@ -218,26 +89,28 @@ def _href(item: dict[str, Any]) -> str:
 
 def _address(items: Sequence[dict[str, Any]]) -> str | None:
     """Return "name/id" of the stack whose resources were listed."""
-    own = next((item for item in items if not _PARENT.if_shown(item)), None)
+    own = next((item for item in items if is_in_stack_itself(item)), None)
     parts = _href(own).rsplit("/", 2)[1:] if own else []
     return "/".join(parts) if len(parts) == 2 else None
-
-
-def _server_in(parts: dict[str, StackResource]) -> str:
-    """Return the id of the server of a member's own stack, "" while there is none."""
-    return next((part.physical_id for part in parts.values() if part.type == SERVER), "")
 
 
 def find(resources: dict[str, StackResource], stack: str, name: str) -> StackResource:
     """Return the resource of that name, or raise `CloudError` NOT_FOUND that lists the names."""
     if name not in resources:
-        known = ", ".join(sorted(resources)) or "none"
-        raise CloudError(
-            "NOT_FOUND",
-            f"Stack {stack} has no resource {name}; its resources are: {known}",
-            remedy="Name a resource of the stack in the group file.",
-        )
+        raise no_such_resource(resources, stack, name)
     return resources[name]
+
+
+def no_such_resource(
+    resources: Iterable[str], stack: str, name: str, more: str = "", remedy: str = ""
+) -> CloudError:
+    """Return the error for a resource that a stack does not have. ``more``: a further sentence."""
+    known = ", ".join(sorted(resources)) or "none"
+    return CloudError(
+        "NOT_FOUND",
+        f"Stack {stack} has no resource {name}; its resources are: {known}{more}",
+        remedy=remedy or "Name a resource of the stack in the group file.",
+    )
 
 
 def wrong_type(stack: str, name: str, type_: str, wanted: str) -> CloudError:
@@ -270,8 +143,9 @@ def named_in(cloud: Cloud, stack: str, name: str, type_: str, words: str) -> str
 
 
 def listing(cloud: Cloud, stack: str, depth: int) -> list[dict[str, Any]]:
-    """Return Heat's rows of the resources in a stack, and in the stacks of its groups so many
-    levels below. Callers must not change them: others may have got the same ones."""
+    """Return Heat's rows of the resources in a stack, and in the stacks in it so many levels below.
+    The type of an alias is the type of Heat that the stack's environment has behind it. Callers
+    must not change the rows: others may have got the same ones."""
     params = {"nested_depth": depth} if depth else {}
 
     def question(address: str) -> list[dict[str, Any]]:
@@ -281,7 +155,8 @@ def listing(cloud: Cloud, stack: str, depth: int) -> list[dict[str, Any]]:
             path = f"/stacks/{stack_segments(address)}/resources"
             with translated(f"list the resources of stack {stack}", "Heat"):
                 answer = cloud.heat.http_client.get(path, params=params)
-                return list(answer.json()["resources"])
+                found = list(answer.json()["resources"])
+            return _of_own_types(cloud, _address(found) or address, found)
 
         return cloud.shared(("resources", address, depth), rows)
 
@@ -289,6 +164,49 @@ def listing(cloud: Cloud, stack: str, depth: int) -> list[dict[str, Any]]:
     return _ask_at_full_address(
         cloud, stack, question, gone=lambda items: not items, address=_address
     )
+
+
+def _of_own_types(cloud: Cloud, stack: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Replace the aliases in listed rows. The environment is read only if there may be one."""
+    if not any(_may_be_alias(row["resource_type"]) for row in rows):
+        return rows
+    try:
+        environment = cloud.heat.stacks.environment(stack_segments(stack))
+    except CloudError as error:
+        if error.code not in ("FORBIDDEN", "NOT_FOUND"):
+            raise
+        return rows
+    registry = _REGISTRY.if_shown(environment) or {}  # without one no alias is explained
+    return [
+        {**row, "resource_type": own_type(row["resource_type"], row["resource_name"], registry)}
+        for row in rows
+    ]
+
+
+def _may_be_alias(kind: str) -> bool:
+    return not kind.startswith(_OF_HEAT) and not kind.endswith((".yaml", ".template"))
+
+
+def own_type(kind: str, name: str, registry: Mapping[str, Any]) -> str:
+    """Return the type of Heat that is behind a resource's type; the same type if it is none, or if
+    there is a template behind it. Heat: ``heat.engine.environment``."""
+    of_name = (registry.get("resources") or {}).get(name) or {}
+    found, seen = kind, set[str]()
+    while _may_be_alias(found) and found not in seen:
+        seen.add(found)
+        target = of_name.get(found) or registry.get(found) or _by_pattern(found, registry)
+        if not isinstance(target, str):
+            break
+        found = target
+    return found if found.startswith(_OF_HEAT) else kind
+
+
+def _by_pattern(kind: str, registry: Mapping[str, Any]) -> str | None:
+    """Return what a rule for all types that begin alike has behind a type: ``OS::My::*``."""
+    for pattern, target in registry.items():
+        if pattern.endswith("*") and kind.startswith(pattern[:-1]) and str(target).endswith("*"):
+            return str(target)[:-1] + kind[len(pattern) - 1 :]
+    return None
 
 
 def stack_shown(cloud: Cloud, stack: str) -> Any:
@@ -319,7 +237,24 @@ def resource_of(item: dict[str, Any]) -> StackResource:
         type=item["resource_type"],
         created_at=_CREATED.of(item) or "",
         status=item["resource_status"],
+        nested=any(link["rel"] == "nested" for link in item["links"]),
     )
+
+
+def latest(items: Iterable[dict[str, Any]]) -> dict[str, StackResource]:
+    """Return listed resources by name; of two with one name, the one that stays."""
+    found: dict[str, StackResource] = {}
+    for item in items:
+        one = resource_of(item)
+        old = found.get(item["resource_name"])
+        if old is None or rank(old) < rank(one):
+            found[item["resource_name"]] = one
+    return found
+
+
+def is_in_stack_itself(item: dict[str, Any]) -> bool:
+    """Return whether a listed resource is in the stack itself, not in a stack in it."""
+    return not _PARENT.if_shown(item)
 
 
 def rank(resource: StackResource) -> tuple[bool, str]:

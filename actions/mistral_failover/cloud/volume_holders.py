@@ -26,7 +26,9 @@ from mistral_failover.cloud.absence import SERVER, VOLUME, refuse_listed, unless
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, if_there, translated
 from mistral_failover.cloud.fields import Feature, Field
+from mistral_failover.cloud.server_states import Hindrance
 from mistral_failover.cloud.servers import (
+    ServerState,
     attachment_shown,
     deletion_proof,
     off_proof,
@@ -45,6 +47,7 @@ ANOTHER = (
 """The remedy for a volume that does not exist, or not any more."""
 MULTIATTACH = Field("Cinder", "multiattach")
 BOOTABLE = Field("Cinder", "bootable")
+ZONE = Field("Cinder", "availability_zone")
 SERVER_ID, DEVICE = Field("Cinder", "server_id"), Field("Cinder", "device")
 """Of an attachment that a volume shows; None if it belongs to no server, or has no device."""
 _ATTACHMENT_API = "openstack --os-volume-api-version 3.27 volume attachment"
@@ -329,6 +332,16 @@ def server_in_error(volume_id: str, server_id: str) -> CloudError:
             "Or, as an administrator, if the server is healthy: openstack server set --state "
             f"active {server_id}."
         ),
+        blocked=True,
+    )
+
+
+def server_busy(volume_id: str, server_id: str, server: ServerState, by: Hindrance) -> CloudError:
+    """The server gives no volume away in its present state, because of ``by``."""
+    return CloudError(
+        "SERVER_BUSY",
+        f"Could not detach volume {volume_id} from server {server_id}: the server is {server}",
+        remedy=by.sentence(server_id) or "Repair the server.",
         blocked=True,
     )
 

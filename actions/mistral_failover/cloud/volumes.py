@@ -21,7 +21,7 @@ from oslo_utils import uuidutils
 from mistral_failover.alongside import alongside
 from mistral_failover.cloud import servers, volume_holders
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.errors import CloudError, if_there, translated
+from mistral_failover.cloud.errors import REMEDIES, CloudError, if_there, translated
 from mistral_failover.cloud.fields import Field
 from mistral_failover.cloud.servers import ServerState, has_a_task, server_state
 from mistral_failover.cloud.stacks import VOLUME, StackResource, stack_map, wrong_type
@@ -476,6 +476,7 @@ class Attach(VolumeMove):
         self._looked = False
         self._asked = unknown
         self._ignored = 0
+        self._busy_since: float | None = None
         self._looked_at_target = self.since
 
     def step(self) -> ProbeResult:
@@ -564,6 +565,8 @@ class Attach(VolumeMove):
         """
         server = state() if state else server_state(self.cloud, self.server_id)
         why, evidence = None, "server"
+        if not self._asked and server.waits_for_a_person and not server.host_silent:
+            raise self._refused_by_state(server, held=False)
         if server.host_silent or (self._asked and server.task_state is None):
             why = server.unfit
             evidence = "server" if server.exists else GONE
@@ -615,9 +618,25 @@ class Attach(VolumeMove):
         self._looked_at_target = time.monotonic()
         return ProbeResult("Nova has just accepted the request")
 
+    def _refused_by_state(self, server: ServerState, said: str = "", *, held: bool) -> CloudError:
+        """Return the error for a server whose guest does not run, or to which Nova gives nothing in
+        its state. ``said``: Nova's words, if the state has passed since."""
+        why = server.unfit or server.hindered or said
+        remedy = REMEDIES["CONFLICT"]
+        if (by := server.hindrance) is not None:
+            remedy = by.sentence(self.server_id) or remedy
+        return volume_holders.target_refused(
+            self.volume_id, self.server_id, why, STATE, remedy=remedy, held=held
+        )
+
     def _refused(self, error: CloudError, state: str) -> ProbeResult:
         if has_a_task(error):
-            return ProbeResult(f"{state}, and {error.message}")
+            now = time.monotonic()
+            self._busy_since = self._busy_since or now
+            if now - self._busy_since < self.patience * _TASK_ENDS:
+                return ProbeResult(f"{state}, and {error.message}")
+        else:
+            self._busy_since = None
         self._asked = True
         if error.code == "TIMEOUT":
             self._ignored += 1
@@ -628,6 +647,9 @@ class Attach(VolumeMove):
                 return ProbeResult(state)  # the volume is the cause: the next look says so
             # Nova's API refused it, so nothing of this request can arrive; an earlier one may.
             held = self.is_listed() or not self.repeats.open
+            if evidence == STATE:
+                seen = server_state(self.cloud, self.server_id)
+                raise self._refused_by_state(seen, error.said, held=held)
             raise volume_holders.target_refused(
                 self.volume_id,
                 self.server_id,
@@ -760,7 +782,7 @@ class Detach(VolumeMove):
 
     def _delete(self, state: str) -> ProbeResult:
         if self.accepted >= ATTEMPTS:
-            raise CloudError(
+            raise self._kept_by_state() or CloudError(
                 "DETACH_FAILED",
                 f"Nova accepted the request to detach volume {self.volume_id} from server "
                 f"{self.server_id} {ATTEMPTS} times and the guest kept it each time.",
@@ -796,12 +818,21 @@ class Detach(VolumeMove):
             return self._while_busy(error, state)
         if "vm_state error" in error.message:
             raise volume_holders.server_in_error(self.volume_id, self.server_id)
+        if error.code == "CONFLICT":
+            raise self._kept_by_state() or error
         if "root device" in error.message:
             raise volume_holders.is_root(self.volume_id, self.server_id)
         # A detach is under way, perhaps another client's: the next looks show that.
         if "status must be" in error.message:
             return self._take_back() or ProbeResult(f"{state}, and {error.message}")
         raise error
+
+    def _kept_by_state(self) -> CloudError | None:
+        """Return the error for a server that gives no volume away in its state; None if it does."""
+        server = server_state(self.cloud, self.server_id)
+        if (by := server.keeping) is None:
+            return None
+        return volume_holders.server_busy(self.volume_id, self.server_id, server, by)
 
     def _stop_guest(self) -> ProbeResult:
         """The guest has kept the device once: it hangs, or waits for a disk that refuses it. Its
@@ -850,7 +881,9 @@ class Detach(VolumeMove):
     def _why_it_stands_still(self) -> CloudError | None:
         """Return why nothing moves: Nova's own failure, as long as the package can repeat the
         request."""
-        return self._failure or super()._why_it_stands_still()
+        if (error := self._failure or self._kept_by_state()) is not None:
+            return error
+        return super()._why_it_stands_still()
 
     def _while_busy(self, error: CloudError, state: str) -> ProbeResult:
         """Nova does not report a dead host while a server waits for a stop that the host never

@@ -39,7 +39,7 @@ from mistral_failover.convergence.records import (
     Unsettled,
 )
 from mistral_failover.convergence.sentences import operation_words_of, request_words
-from mistral_failover.convergence.traversals import begin_successor
+from mistral_failover.convergence.traversals import begin_successor, goal_of
 from mistral_failover.fault_points import reach
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.goal import FENCE_PREFIX, REPLACE_PREFIX, fence_name, replace_name
@@ -212,7 +212,7 @@ def _replan(
     traversal, record = checked.traversal, checked.record
     if not tx.amend(record, condemned_for=traversal.goal_version):
         return None
-    goal = tx.goal(traversal.group_id, traversal.goal_version)
+    goal = goal_of(tx, traversal)
     if goal is None:
         return Step(f"the goal of traversal {traversal.id} does not exist")
     cause = f"{record.name} must be replaced: {decision.reason}"
@@ -227,7 +227,7 @@ def _is_wanted_after_all(tx: Transaction, definitions: Definitions, checked: _Ch
     was being deleted when the traversal was planned, so a new record was to replace it."""
     if not revived(checked.record, checked.resource_type):
         return False
-    goal = tx.goal(checked.group.id, checked.traversal.goal_version)
+    goal = goal_of(tx, checked.traversal)
     if goal is None:
         return False
     plan = plan_traversal(
@@ -245,7 +245,7 @@ def _keep(tx: Transaction, definitions: Definitions, checked: _CheckedNode) -> S
     """Start a traversal to the same goal that keeps the record, rather than delete it a second
     time."""
     traversal, record = checked.traversal, checked.record
-    goal = tx.goal(traversal.group_id, traversal.goal_version)
+    goal = goal_of(tx, traversal)
     if goal is None:
         return Step(f"the goal of traversal {traversal.id} does not exist")
     cause = f"{record.name} stays where it is: {record.reason}"

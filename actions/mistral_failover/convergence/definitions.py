@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import replace
 from threading import Lock as Mutex
 
 from mistral_failover.convergence.ports import Transaction
@@ -14,25 +15,36 @@ KEPT = 2048
 
 
 class Definitions:
-    """Reads a group's current definition; keeps the last `KEPT` parsed ones.
+    """Reads the definitions of groups; keeps the last `KEPT` parsed ones.
 
-    The key is the version of the text, so a definition that another process changed is never served
-    from memory.
+    The key has the versions of the texts, so a definition that another process changed is never
+    served from memory.
     """
 
     def __init__(self) -> None:
-        self._parsed: OrderedDict[tuple[str, str], Group] = OrderedDict()
+        self._parsed: OrderedDict[tuple[str, str, str], Group] = OrderedDict()
         self._mutex = Mutex()
 
-    def group(self, tx: Transaction, state: GroupState) -> Group:
-        """Return the parsed definition of a group."""
-        key = (state.id, state.definition_version)
+    def group(self, tx: Transaction, state: GroupState, version: str | None = None) -> Group:
+        """Return a definition of a group, parsed: by default the one of its current traversal.
+
+        It knows the types of what is defined, too: records of a newer definition, such as one whose
+        convergence failed, can be removed by an older one.
+        """
+        version = version or state.definition_version
+        key = (state.id, version, state.defined)
         with self._mutex:
             if key in self._parsed:
                 self._parsed.move_to_end(key)
                 return self._parsed[key]
-        stored = tx.definition(state.id)
-        group = parse_group(stored["document"], name=state.name, types=stored["types"])
+        stored = tx.definition(state.id, version)
+        types = list(stored["types"])
+        if version != state.defined:
+            own = {each["name"] for each in types}
+            newer = tx.definition(state.id, state.defined)["types"]
+            types += [each for each in newer if each["name"] not in own]
+        parsed = parse_group(stored["document"], name=state.name, types=types)
+        group = replace(parsed, version=version)
         with self._mutex:
             self._parsed[key] = group
             while len(self._parsed) > KEPT:

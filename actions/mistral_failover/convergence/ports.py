@@ -54,12 +54,13 @@ class Transaction(Protocol):
     def lock_group_of(self, traversal_id: str, *, shared: bool) -> GroupState | None:
         """As :meth:`lock_group`, for the group of a traversal."""
 
-    def definition(self, group_id: str) -> Mapping[str, Any]:
-        """Return what the group's owner defined: ``{"document": group file, "types": [type
-        files]}``."""
+    def definition(self, group_id: str, version: str | None = None) -> Mapping[str, Any]:
+        """Return one of the group's definitions: ``{"document": group file, "types": [type
+        files]}``. Without a version, the one that the group's owner gave last."""
 
     def goal(self, group_id: str, version: str) -> Goal | None:
-        """Return a goal of this group, by its version."""
+        """Return a goal of this group, by its version. Its definition is that of the last traversal
+        that reached it, or else of the last one."""
 
     def save_goal(self, group_id: str, goal: Goal) -> None:
         """Keep a goal; saving it again changes nothing."""
@@ -74,8 +75,11 @@ class Transaction(Protocol):
     def open_through(self, traversal_id: str, through: int | None) -> None:
         """Let the stages up to this rank run; None: all. Never closes a stage again."""
 
-    def swap_traversal(self, group_id: str, expected: str | None, new: str) -> bool:
-        """Make ``new`` the group's current traversal. *Compare-and-swap* on ``expected``."""
+    def swap_traversal(
+        self, group_id: str, expected: str | None, new: str, definition_version: str
+    ) -> bool:
+        """Make ``new`` the group's current traversal, and the version of its definition the one
+        that the engine works by. *Compare-and-swap* on ``expected``."""
 
     def open_traversal(self, traversal: Traversal, plan: TraversalPlan) -> None:
         """Insert a traversal: its graph, new records, sync points; mark the kept and replaced."""
@@ -91,8 +95,9 @@ class Transaction(Protocol):
         """Mark a traversal SUPERSEDED by another one, unless it has ended, and delete its sync
         points."""
 
-    def set_last_complete_goal(self, group_id: str, goal_version: str) -> None:
-        """Record the goal that was reached."""
+    def set_last_complete(self, group_id: str, goal_version: str, in_force: str | None) -> None:
+        """Record the goal that was reached, and the version of the definition that is in force now;
+        None if the group is out of service."""
 
     def reached_goals(self, group_id: str) -> Sequence[str]:
         """Return the versions of the goals that were ever reached, the latest first, each once."""

@@ -215,7 +215,13 @@ class Wanted:
 
 @dataclass(frozen=True)
 class GroupState:
-    """A group as the core sees it."""
+    """A group as the core sees it, with the versions of three definitions.
+
+    ``definition_version`` is that of the current traversal, by which the engine works; before the
+    first traversal it is ``defined``. ``defined`` is what the user gave last. ``in_force`` is that
+    of the last traversal that reached its goal; None if there is none, or it took the group out of
+    service.
+    """
 
     id: str
     project_id: str
@@ -223,6 +229,14 @@ class GroupState:
     definition_version: str
     current_traversal: str | None
     last_complete_goal: str | None
+    defined: str
+    in_force: str | None
+
+    @property
+    def to_move(self) -> str:
+        """The definition that a failover moves: what is in force, or what is defined if nothing
+        is."""
+        return self.in_force or self.defined
 
 
 @dataclass(frozen=True)
@@ -231,7 +245,8 @@ class Traversal:
 
     ``through`` is the rank of the last stage that may run; None: all may. ``follows`` is the id of
     the traversal that it replaced by the engine's own decision. ``chain`` is the id of the Mistral
-    execution that drives it, None if there was none.
+    execution that drives it, None if there was none. ``definition_version`` is that of the
+    definition that its goal is derived from; two definitions may have the same goal.
     """
 
     id: str
@@ -245,6 +260,7 @@ class Traversal:
     through: int | None = None
     follows: str | None = None
     chain: str | None = None
+    definition_version: str = ""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ Each function runs in one transaction, in which the group is locked (``Transacti
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from mistral_failover.convergence.definitions import Definitions
 from mistral_failover.convergence.graph import plan_traversal
@@ -42,15 +43,16 @@ def begin(
         return Started(traversal.id, won, False, ready)
     if group.current_traversal != expected:
         return Started(group.current_traversal or "", False, False)
+    traversal = replace(traversal, definition_version=goal.definition or group.definition_version)
     plan = plan_traversal(
         goal,
-        definitions.group(tx, group).types,
+        definitions.group(tx, group, traversal.definition_version).types,
         tx.records(group.id),
         tx.epochs(group.id),
         group_id=group.id,
         new_id=lambda name: derived_id(traversal.id, name),
     )
-    if not tx.swap_traversal(group.id, expected, traversal.id):
+    if not tx.swap_traversal(group.id, expected, traversal.id, traversal.definition_version):
         return Started(group.current_traversal or "", False, False)
     reach("start.swapped")
     tx.save_goal(group.id, goal)
@@ -105,7 +107,9 @@ def complete(tx: Transaction, traversal: Traversal) -> None:
         tx.journal(traversal.group_id, sentence, kind=kind, traversal_id=traversal.id)
         return
     tx.mark_traversal(traversal.id, TraversalStatus.COMPLETE, "")
-    tx.set_last_complete_goal(traversal.group_id, traversal.goal_version)
+    serves = goal is not None and bool(goal.document["roles"])
+    in_force = traversal.definition_version if serves else None
+    tx.set_last_complete(traversal.group_id, traversal.goal_version, in_force)
     sentence = reached(goal, back=traversal.back)
     kind = JournalKind.RETURNED if traversal.back else JournalKind.COMPLETE
     tx.journal(traversal.group_id, sentence, kind=kind, traversal_id=traversal.id)
@@ -114,7 +118,14 @@ def complete(tx: Transaction, traversal: Traversal) -> None:
 def present_goal(tx: Transaction, group: GroupState) -> Goal | None:
     """Return the goal of a group's current traversal; None if it never had one."""
     traversal = tx.traversal(group.current_traversal) if group.current_traversal else None
-    return tx.goal(group.id, traversal.goal_version) if traversal else None
+    return goal_of(tx, traversal) if traversal else None
+
+
+def goal_of(tx: Transaction, traversal: Traversal) -> Goal | None:
+    """Return the goal of a traversal, with the definition that the traversal has; None if it was
+    deleted."""
+    goal = tx.goal(traversal.group_id, traversal.goal_version)
+    return goal and replace(goal, definition=traversal.definition_version)
 
 
 def rollback_goal(

@@ -77,6 +77,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
 )
 GROUP_CHECKS: tuple[tuple[str, GroupCheck], ...] = (
     ("goal", group_checks.goal),
+    ("definition", group_checks.definition),
     ("service", group_checks.service),
     ("stack", group_checks.stack),
     ("members", group_checks.members),

@@ -12,7 +12,9 @@ from mistral_failover.cloud.servers import may_be_elsewhere, server_state
 from mistral_failover.cloud.stacks import stack_map, stack_shown
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.doctor.checks import ExaminedGroup, Finding, error, ok, warn
+from mistral_failover.doctor.volumes import volumes
 from mistral_failover.groups import candidates, refresh_members
+from mistral_failover.groups.snapshot import with_definition
 from mistral_failover.model import assignment
 from mistral_failover.model.assignment import MemberFact
 from mistral_failover.model.observation import Service
@@ -21,6 +23,7 @@ from mistral_failover.model.text import format_time
 from mistral_failover.orders import suspensions
 from mistral_failover.orders.suspensions import CurrentSuspensions
 from mistral_failover.recovery import observe
+from mistral_failover.reports.status import in_force
 from mistral_failover.resources.fence.rung import Examined, FenceRung
 from mistral_failover.resources.offered import needs_of, unmet
 from mistral_failover.runtime.errors import confirm_command
@@ -65,6 +68,25 @@ def goal(subject: ExaminedGroup) -> Iterable[Finding]:
                 f"the lock on {lock['resource']} belongs to a dead owner ({lock['owner']})",
                 "failover sweep",
             )
+
+
+def definition(subject: ExaminedGroup) -> Iterable[Finding]:
+    """Check whether what is defined is in force, and what is wrong with it if it is not."""
+    state, examination = subject.snapshot.state, subject.examination
+    found = examination.reading(lambda tx: in_force(tx, state))
+    if not found["differs"]:
+        return
+    yield warn(
+        f"what is defined is not in force ({'; '.join(found['lines'])}): failovers move what was "
+        "reached last",
+        f"To converge to it: failover group activate {quote(subject.name)}. Or define what is in "
+        "force again: failover group update FILE",
+    )
+    defined = with_definition(examination.request, subject.snapshot, state.defined)
+    group = ExaminedGroup(examination, defined)
+    for each in (*volumes(group), *offered(group)):
+        if each.level == "error":
+            yield warn(f"as defined: {each.sentence}", each.remedy)
 
 
 def service(subject: ExaminedGroup) -> Iterable[Finding]:
@@ -128,9 +150,11 @@ def members(subject: ExaminedGroup) -> Iterable[Finding]:
         return
     seen = refresh_members.members_now(examination.cloud, snapshot.group)
     if not seen:
+        named = snapshot.group.members.autoscaling_group or "members"
         yield error(
-            f"stack {snapshot.group.stack} has none of the group's members",
-            "Correct members in the group file.",
+            f"stack {snapshot.group.stack} has no server of {named} now",
+            f"See what it has: openstack stack resource list -n 5 {quote(snapshot.group.stack)}; "
+            "then correct members in the group file, or the stack.",
         )
         return
     facts = candidates.member_facts(
@@ -161,6 +185,12 @@ def members(subject: ExaminedGroup) -> Iterable[Finding]:
                     f"{fact.name} holds a role, but {fact.why_not}",
                     f"failover plan {subject.name}",
                 )
+            elif fact.hindered:
+                yield warn(
+                    f"{fact.name} holds a role, and could not give its volumes away: "
+                    f"{fact.hindered}",
+                    f"End that, then: failover doctor {quote(subject.name)}",
+                )
         elif fact.name in snapshot.lost:
             yield _of_lost(subject, fact)
         elif why:
@@ -183,6 +213,8 @@ def members(subject: ExaminedGroup) -> Iterable[Finding]:
 
 
 def _remedy(subject: ExaminedGroup, member: MemberFact) -> str:
+    if member.apart and not member.unready and not member.lacks:
+        return assignment.ZONES
     if member.healthy and member.maintenance:
         return f"failover maintenance off {quote(subject.name)}"
     return f"Repair the cause, or: {_replace_command(subject, member)}"

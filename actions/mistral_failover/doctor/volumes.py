@@ -50,7 +50,9 @@ def volumes(subject: ExaminedGroup) -> Iterable[Finding]:
         and r.status == Status.COMPLETE
     }
     for spec in specs:
-        volume = wanted.get(spec.name, spec.properties.get("volume"))
+        # Named by the group file itself, it is what is in force, whatever the present goal has.
+        named = spec.properties.get("volume")
+        volume = named if isinstance(named, str) else wanted.get(spec.name)
         if isinstance(volume, str):
             yield from _volume(subject, spec.name, volume, here.get(spec.name))
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Preparations before the first import of Mistral in a process."""
 
+import inspect
 import sys
 import threading
 import warnings
@@ -43,17 +44,40 @@ def init() -> None:
 
 
 @contextmanager
-def without_eventlet() -> Iterator[None]:
-    """Hide eventlet while Mistral is imported, unless the process has imported it already.
+def quick_imports() -> Iterator[None]:
+    """Import Mistral within this: it saves a second of each process. Nothing of Mistral changes.
 
-    futurist, oslo.service and oslo.utils import it if it is installed, and work without it. Mistral
-    23 never uses it, and the import takes 0.4 s.
+    eventlet is hidden, unless the process has imported it already: futurist, oslo.service and
+    oslo.utils import it if it is installed, and work without it. Mistral 23 never uses it.
+
+    The types of the API say themselves in which order their attributes are declared. wsme would
+    read that from the source, and parse the whole file again for each class and base of it.
     """
+    from wsme import types
+
     hidden = "eventlet" not in sys.modules
     if hidden:
         sys.modules["eventlet"] = None  # type: ignore[assignment]
+    types.Base._wsme_attr_order = _Declared()
     try:
         yield
     finally:
+        del types.Base._wsme_attr_order
         if hidden:
             del sys.modules["eventlet"]
+
+
+class _Declared:
+    """The names of a type's attributes for wsme, in the order in which it declares them; those of
+    its bases follow."""
+
+    def __get__(self, _: object, owner: type) -> list[str]:
+        names = dict.fromkeys(name for base in owner.__mro__ for name in vars(base))
+        return [name for name in names if not name.startswith("_") and _is_attribute(owner, name)]
+
+
+def _is_attribute(owner: type, name: str) -> bool:
+    from wsme.types import iswsattr
+
+    value = getattr(owner, name)
+    return bool(iswsattr(value)) and not inspect.isroutine(value)

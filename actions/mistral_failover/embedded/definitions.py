@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Registering workflow definitions without the REST API."""
 
+import functools
 import textwrap
 from collections.abc import Mapping
+from typing import Any
 
-from jsonschema import ValidationError
+from jsonschema import Draft202012Validator, ValidationError
 
 from mistral_failover import workflows as shipped
 from mistral_failover.errors import CodedError
@@ -20,8 +22,7 @@ def install(text: str, origin: str = TEXT) -> list[str]:
     """Create the workflows of a Mistral v2 text, or update those that differ from it.
 
     A file of one workflow is stored as it is, so a reader of the API sees its comments. This
-    package's own files are not checked again: Mistral takes 0.1 s for each task, because it checks
-    its own JSON schema each time.
+    package's own files are not checked again.
 
     :param origin: the text's name in errors, e.g. its file. :returns: the names of the workflows
     that were new or changed. :raises CodedError: ``WORKFLOW_INVALID`` with Mistral's own
@@ -40,6 +41,7 @@ def install(text: str, origin: str = TEXT) -> list[str]:
             if found is not None and found.checksum == checksum:
                 return []
         check = origin not in shipped.paths()
+        check_schemas_once()
         if all(known.values()):
             return [w.name for w in workflows.update_workflows(text, validate=check)]
         if not any(known.values()):
@@ -58,6 +60,35 @@ def install(text: str, origin: str = TEXT) -> list[str]:
         f"{origin}: some of its workflows are registered and some are not",
         "put one workflow into each file",
     )
+
+
+@functools.cache
+def check_schemas_once() -> None:
+    """Have jsonschema remember which schemas it has found valid. Mistral has the schema of its
+    language checked again for each part of each file, which takes ten times as long as the file."""
+    check = Draft202012Validator.check_schema
+    valid = functools.lru_cache(maxsize=256)(lambda schema: check(schema.document))
+
+    def checked(schema: Any, *more: Any, **options: Any) -> None:
+        if more or options:
+            check(schema, *more, **options)
+        else:
+            valid(_Same(schema))
+
+    Draft202012Validator.check_schema = checked  # type: ignore[method-assign]
+
+
+class _Same:
+    """A document that equals itself alone. While this is kept, no other document has its id."""
+
+    def __init__(self, document: Any) -> None:
+        self.document = document
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.document is self.document
+
+    def __hash__(self) -> int:
+        return id(self.document)
 
 
 def reason(error: Exception) -> str:

@@ -143,7 +143,7 @@ class EmbeddedMistral:
             ``TOKEN_UNREADABLE``, ``ALREADY_RUNNING`` (one Mistral a process),
             ``WRONG_SERVICE_BACKEND``; of a unix socket as ``unix_socket.bound``.
         """
-        with boot.without_eventlet(), contextlib.ExitStack() as stack:
+        with boot.quick_imports(), contextlib.ExitStack() as stack:
             boot.init()
             self._claim_process(stack)
             access.make_private(self._dir)

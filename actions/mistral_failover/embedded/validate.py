@@ -70,6 +70,7 @@ def validate(
     order. :raises OSError: a file cannot be read.
     """
     boot.init()
+    definitions.check_schemas_once()
     files = [(str(p), Path(p).read_text("utf-8")) for p in paths]
     problems: list[Problem] = []
     parsed: list[tuple[str, Any]] = []

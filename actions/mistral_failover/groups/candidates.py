@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from mistral_failover.agent.channel.interface import Heartbeat
@@ -20,6 +20,8 @@ from mistral_failover.cloud.heat_replacements import (
     rows_of,
 )
 from mistral_failover.cloud.servers import ServerState, server_state
+from mistral_failover.cloud.volume_holders import SERVER_ID, ZONE, volume_of
+from mistral_failover.cloud.volumes import resolve_volume
 from mistral_failover.groups.agent_health import (
     commands_of,
     heard_agents,
@@ -27,6 +29,7 @@ from mistral_failover.groups.agent_health import (
     unready_agents,
 )
 from mistral_failover.model.assignment import MemberFact
+from mistral_failover.model.goal import ATTACHMENT
 from mistral_failover.model.group import Group
 from mistral_failover.model.text import format_time
 from mistral_failover.runtime.request import Request
@@ -34,6 +37,8 @@ from mistral_failover.store import suspensions
 from mistral_failover.store.transaction import ProjectTransaction
 
 LOG = logging.getLogger(__name__)
+_PLUGGED = (ATTACHMENT, "port")
+"""The types of what Nova plugs into the server of a role's holder."""
 LOOK = 20.0
 """Seconds after which no further server is checked, however many members there are."""
 
@@ -61,15 +66,20 @@ def member_facts(
 ) -> list[MemberFact]:
     """Check each member except the lost ones: its server, and whether it is in maintenance.
 
-    Where several could take a role the state of each is read, to prefer one: on
-    which hosts they are, and whose agents are silent, not ready or lack a command. ``thorough``: in
-    any case, and of the lost as well. Every call is bounded, and so is their number (``LOOK``).
+    Where several could take a role the state of each is read, to prefer one: on which hosts they
+    are, whose agents are silent, not ready or lack a command, and who is in the zone of its
+    volumes. ``thorough``: in any case, and of the lost as well. Every call is bounded, and so is
+    their number (``LOOK``).
     """
     end = time.monotonic() + LOOK
     here = [m for m in members if m.name not in lost]
+    plugs = any(spec.type in _PLUGGED for spec in group.resources.values())
     with alongside(lambda: _going(cloud, group.stack, here)) as going:
         states = {m.name: _state(cloud, m, end) for m in here if m.status != MARKED}
-        facts = {m.name: _fact(m, going().get(m.server_id), states.get(m.name, "")) for m in here}
+        facts = {
+            m.name: _fact(m, going().get(m.server_id), states.get(m.name, ""), plugs=plugs)
+            for m in here
+        }
     able = {m.name: m.server_id for m in members if m.name in facts and facts[m.name].healthy}
     choice = thorough or len(able) > 1
     for member in members:
@@ -77,12 +87,15 @@ def member_facts(
             facts[member.name] = _lost(cloud, member, end if choice else 0.0)
     heard = heard_agents(request, group, group_id, able) if choice else {}
     quiet = unready_agents(heard)
+    zones = {fact.zone for fact in facts.values() if fact.zone}
+    apart = _apart(cloud, group, list(facts.values()), end) if choice and len(zones) > 1 else {}
     work = request.store.reading(lambda tx: _worked_on(tx, group_id))
     return [
         replace(
             facts[m.name],
             unready=quiet.get(m.name),
             lacks=_lacks(group, heard.get(m.name)),
+            apart=apart.get(m.name, {}),
             maintenance=work.get(m.name),
         )
         for m in members
@@ -114,8 +127,9 @@ def _state(cloud: Cloud, member: HeatMember, end: float) -> ServerState | str:
 
 
 def _fact(
-    member: HeatMember, going: PredictedReplacement | None, state: ServerState | str
+    member: HeatMember, going: PredictedReplacement | None, state: ServerState | str, *, plugs: bool
 ) -> MemberFact:
+    """``plugs``: Nova plugs something of the group into its members' servers."""
     fact = MemberFact(member.name, member.created_at, server_id=member.server_id)
     if member.status == MARKED:
         why = "Heat has marked it as unhealthy, so the stack's next update replaces it"
@@ -130,9 +144,11 @@ def _fact(
     unwell = state.unfit
     return replace(
         fact,
+        zone=state.zone,
         healthy=unwell is None,
         why_not=unwell,
         gone=not state.exists,
+        hindered=state.hindered if plugs else None,
         host=state.host_id,
         host_down=state.host_silent,
     )
@@ -144,6 +160,48 @@ def _lacks(group: Group, beat: Heartbeat | None) -> dict[str, str]:
     return {role: words for role, words in said.items() if words}
 
 
+def _apart(
+    cloud: Cloud, group: Group, facts: Sequence[MemberFact], end: float
+) -> dict[str, dict[str, str]]:
+    """Return by member and role, in words, the volumes that are in another zone than the server.
+
+    Nova refuses to attach them if the cloud has ``[cinder] cross_az_attach`` off, which no project
+    can see. Nova's zones and Cinder's need not be the same: nothing is said of a volume whose zone
+    is the zone of no member, nor if a member in another zone has the volume already.
+    """
+    zones = {fact.server_id: fact.zone for fact in facts if fact.server_id and fact.zone}
+    found: dict[str, dict[str, list[str]]] = {}
+    for role, name, volume in _volumes(group):
+        if time.monotonic() > end:
+            break
+        try:
+            seen = volume_of(cloud, resolve_volume(cloud, group.stack, volume))
+        except CloudError as error:
+            LOG.info("The zone of volume %s of %s is not known: %s", volume, group.name, error)
+            continue
+        zone = ZONE.if_shown(seen)
+        across = any(zones.get(SERVER_ID.of(held), zone) != zone for held in seen.attachments)
+        if across or zone not in zones.values():
+            continue
+        for fact in facts:
+            if fact.zone not in (None, zone):
+                words = f"volume {name} is in zone {zone} and its server in {fact.zone}"
+                found.setdefault(fact.name, {}).setdefault(role, []).append(words)
+    return {
+        member: {role: ", ".join(words) for role, words in roles.items()}
+        for member, roles in found.items()
+    }
+
+
+def _volumes(group: Group) -> Iterator[tuple[str, str, str]]:
+    """Yield each volume that moves with a role: the role, the resource of the group file, and the
+    volume as the file names it."""
+    for spec in group.resources.values():
+        role, volume = group.role_of(spec.name), spec.properties.get("volume")
+        if spec.type == ATTACHMENT and role is not None and isinstance(volume, str):
+            yield role, spec.name, volume
+
+
 def _lost(cloud: Cloud, member: HeatMember, end: float) -> MemberFact:
     """Return the facts of a lost member, of which only the host matters."""
     fact = MemberFact(member.name, member.created_at, server_id=member.server_id)
@@ -151,7 +209,7 @@ def _lost(cloud: Cloud, member: HeatMember, end: float) -> MemberFact:
         return fact
     try:
         state = server_state(cloud, member.server_id)
-        return replace(fact, host=state.host_id, host_down=state.host_silent)
+        return replace(fact, host=state.host_id, host_down=state.host_silent, zone=state.zone)
     except CloudError:
         return fact
 

@@ -19,7 +19,7 @@ from mistral_failover.agent.channel.interface import ChannelError
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.stacks import members as stack_members
+from mistral_failover.cloud.stack_members import members as stack_members
 from mistral_failover.groups import candidates
 from mistral_failover.groups.candidates import HeatMember
 from mistral_failover.groups.snapshot import GroupSnapshot

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mistral_failover.convergence.errors import UnknownGroup
@@ -19,7 +19,8 @@ from mistral_failover.store.transaction import ProjectTransaction
 
 @dataclass(frozen=True)
 class GroupSnapshot:
-    """The state of a group. ``lost``: the members that are declared lost and have no other server
+    """The state of a group. ``group``: the definition that a failover moves, unless
+    another one was asked for. ``lost``: the members that are declared lost and have no other server
     yet. ``reached``: whether the current goal was reached. ``occupied``: the members that still
     have resources of the group. ``vacant``: the roles that no member can take at present, so that
     the goal makes room for one. ``attached_volumes``: (name, volume) of the volumes that it has
@@ -44,6 +45,15 @@ class GroupSnapshot:
         return bool(self.roles or self.vacant)
 
 
+def with_definition(request: Request, snapshot: GroupSnapshot, version: str) -> GroupSnapshot:
+    """Return the snapshot with this definition of the group."""
+    if version == snapshot.group.version:
+        return snapshot
+    of = request.runtime.definitions
+    group = request.store.reading(lambda tx: of.group(tx, snapshot.state, version))
+    return replace(snapshot, group=group)
+
+
 def group_snapshot(request: Request, name: str) -> GroupSnapshot:
     """Return the state of a group of the request's project. Raises UnknownGroup."""
     return request.store.reading(lambda tx: named_snapshot_in(request, tx, name))
@@ -57,9 +67,12 @@ def named_snapshot_in(request: Request, tx: ProjectTransaction, name: str) -> Gr
     return group_snapshot_in(request, tx, state)
 
 
-def group_snapshot_in(request: Request, tx: ProjectTransaction, state: GroupState) -> GroupSnapshot:
-    """As :func:`group_snapshot` of a known group, within a transaction."""
-    group = request.runtime.definitions.group(tx, state)
+def group_snapshot_in(
+    request: Request, tx: ProjectTransaction, state: GroupState, version: str | None = None
+) -> GroupSnapshot:
+    """As :func:`group_snapshot` of a known group, within a transaction. ``version``: of the
+    definition; by default the one that a failover moves."""
+    group = request.runtime.definitions.group(tx, state, version or state.to_move)
     traversal = tx.traversal(state.current_traversal) if state.current_traversal else None
     goal = tx.goal(state.id, traversal.goal_version) if traversal else None
     roles = goal.document["roles"] if goal else {}

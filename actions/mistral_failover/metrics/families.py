@@ -152,8 +152,8 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         "group_service": Family(
             "failover_group_service",
             "gauge",
-            "1 for whether the group serves, as last observed: SERVING, DEGRADED, DOWN, UNKNOWN, "
-            "OUT_OF_SERVICE. Absent while a goal is being reached, and until the next look.",
+            "1 for whether the group serves: SERVING, DEGRADED, DOWN, UNKNOWN, OUT_OF_SERVICE. "
+            "Also while a goal is being reached.",
             (*_GROUP, "service"),
         ),
         "group_blocked_seconds": Family(

@@ -5,7 +5,8 @@ A holder that is still a member and not lost keeps its role. Each vacant role go
 member that comes first by:
 
 1. no doubt about it (its agent is silent or not ready, or does not know a command for this role;
-   it is on the host of a lost member)
+   Nova changes nothing of its server now; it is on the host of a lost member; it is in another
+   availability zone than a volume of this role)
 2. its place in the role's ``prefer``
 3. its load: the weights of the roles that it already holds
 4. its ``priority``, the highest first
@@ -28,6 +29,13 @@ from mistral_failover.model.errors import InvalidDocument, NoEligibleMember
 from mistral_failover.model.group import Group
 from mistral_failover.model.roles import DEFAULT_PRIORITY, NEVER
 from mistral_failover.model.validation import did_you_mean
+
+ZONES = (
+    "Nova refuses the volume if the cloud's operator has turned [cinder] cross_az_attach off; ask. "
+    "Then the failover takes another member, or fails if there is none: keep a standby in the "
+    "volume's zone."
+)
+"""What to do about members that are in another zone than a volume."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +65,15 @@ class MemberFact:
     unready: str | None = None
     """In words, that its agent is silent while other agents report, or says that it is not ready to
     carry out commands."""
+    hindered: str | None = None
+    """In words, with what ends it, that Nova changes nothing of its server now."""
     lacks: Mapping[str, str] = field(default_factory=dict)
     """By role, in words, the commands for that role that its agent does not know."""
+    zone: str | None = None
+    """The availability zone of its server; None if unknown."""
+    apart: Mapping[str, str] = field(default_factory=dict)
+    """By role, in words, the volumes of that role that are in another zone. The cloud may allow
+    that."""
 
     def ruled_out(self, why: str) -> MemberFact:
         """Return the facts of a member that must take no role. Another fault of it is kept, because
@@ -163,7 +178,8 @@ def doubts(members: Sequence[MemberFact], lost: Set[str]) -> dict[str, str]:
     found = {}
     for fact in members:
         said = [fact.unready] if fact.unready else []
-        said += sorted(set(fact.lacks.values()))
+        said += [fact.hindered] if fact.hindered else []
+        said += sorted({*fact.lacks.values(), *fact.apart.values()})
         if beside := _lost_beside(fact, members, lost):
             said.append(f"it is on the same host as {beside}, which is lost")
         if said:
@@ -196,9 +212,11 @@ def passed_over(
 
 
 def as_planned(members: Iterable[MemberFact]) -> list[MemberFact]:
-    """Return the facts for a planned move. A member whose agent is silent or not ready is no
-    target, because a planned move can wait for the agent."""
-    return [fact.ruled_out(fact.unready) if fact.unready else fact for fact in members]
+    """Return the facts for a planned move, which can wait: a member with a silent agent is no
+    target, and neither is one whose server Nova would refuse to change."""
+    return [
+        fact.ruled_out(why) if (why := fact.unready or fact.hindered) else fact for fact in members
+    ]
 
 
 def require_eligible(
@@ -241,7 +259,10 @@ def _filled(
         if not order:
             raise NoEligibleMember(
                 f'no member can take the role "{role}"',
-                "Repair a member, or add one.",
+                "Repair a member, or add one."
+                if members
+                else f"Stack {group.stack} has no server of the group now: add one, or correct "
+                "members in the group file.",
                 reasons(group, members, lost),
             )
         prefer = group.role_specs[role].prefer
@@ -281,11 +302,15 @@ def _lost_beside(fact: MemberFact, members: Sequence[MemberFact], lost: Set[str]
 
 def _rank(
     fact: MemberFact, roles: Iterable[str], members: Sequence[MemberFact], lost: Set[str]
-) -> tuple[bool, bool]:
+) -> tuple[bool, bool, bool, bool]:
     """Rank the doubts about a member that is to hold one of these roles. An agent that is silent,
-    not ready or lacks a command is worse: nothing can be started through it."""
-    unable = fact.unready is not None or any(role in fact.lacks for role in roles)
-    return unable, _lost_beside(fact, members, lost) is not None
+    not ready or lacks a command is the worst: nothing can be started through it. Then comes a server to which
+    Nova gives nothing at present, then a host that may be dead: the failover has to wait for it
+    before it takes another member, while a volume that Nova refuses is refused at once."""
+    roles = set(roles)
+    unable = fact.unready is not None or not roles.isdisjoint(fact.lacks)
+    beside = _lost_beside(fact, members, lost) is not None
+    return unable, fact.hindered is not None, beside, not roles.isdisjoint(fact.apart)
 
 
 def _priority(group: Group, name: str) -> int:

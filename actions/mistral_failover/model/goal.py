@@ -52,6 +52,9 @@ class Goal:
     """Plain JSON, see the module. It never changes after construction."""
     passed_over: Mapping[str, str] = field(default_factory=dict, compare=False)
     """Why these members were not chosen for a role, in words. Not stored with the goal."""
+    definition: str = field(default="", compare=False)
+    """The version of the definition that it is derived from; empty: that of the group's current
+    traversal. Stored with the traversal, because two definitions may have the same goal."""
 
     @functools.cached_property
     def version(self) -> str:
@@ -108,12 +111,12 @@ def render_goal(
         resources[replace_name(member)] = _replacement(group, member, properties)
     document = _document(group, roles, gone, resources)
     said = {**({RETURNS: True} if returns else {}), **({VACANT: free} if free else {})}
-    return Goal({**document, **said})
+    return Goal({**document, **said}, definition=group.version)
 
 
 def empty_goal(group: Group, lost: Iterable[str] = ()) -> Goal:
     """Return the goal for removing the group: it only fences the ``lost`` members."""
-    return Goal(_document(group, {}, sorted(set(lost)), {}))
+    return Goal(_document(group, {}, sorted(set(lost)), {}), definition=group.version)
 
 
 def restored_goal(target: Goal, present: Goal, recovered: Iterable[str] = ()) -> Goal:
@@ -123,7 +126,8 @@ def restored_goal(target: Goal, present: Goal, recovered: Iterable[str] = ()) ->
     fences a member that has recovered since. So if the lost members differ, the result is a new
     goal. If they do not, it is ``target`` without two things: without ``returns``, because coming
     back is not a planned move, and without replacements, because an old goal must not replace a
-    server. Instead it keeps the replacements of lost members from ``present``.
+    server. Instead it keeps the replacements of lost members from ``present``. Its definition is
+    that of ``target``.
 
     :param recovered: members that are lost in ``present`` and that an operator confirms as
         recovered.
@@ -151,7 +155,8 @@ def restored_goal(target: Goal, present: Goal, recovered: Iterable[str] = ()) ->
         if name in present_resources
     }
     document = {key: value for key, value in target.document.items() if key != RETURNS}
-    return Goal({**document, "lost": lost, "resources": {**resources, **fences}})
+    restored = {**document, "lost": lost, "resources": {**resources, **fences}}
+    return Goal(restored, definition=target.definition)
 
 
 def vacant_roles(goal: Goal) -> tuple[str, ...]:

@@ -131,6 +131,16 @@ class Group:
     """Every type by name: installed types and the user's."""
     definition: dict[str, Any] = field(repr=False)
     """The group file as given; this is stored."""
+    version: str = ""
+    """The version of the stored definition; empty: it is not stored."""
+
+    def role_of(self, resource: str) -> str | None:
+        """Return the role whose holder has a resource of the group file; None if it belongs to
+        none."""
+        spec = self.resources.get(resource)
+        name = self.types[spec.type].member_property if spec else None
+        said = spec.properties.get(name) if spec and name else None
+        return said.get("get_param") if isinstance(said, dict) else None
 
 
 def parse_group(

@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from shlex import quote
 from typing import Any
 
 from oslo_utils import uuidutils
 
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.stacks import stack_shown
+from mistral_failover.cloud.stacks import stack_map, stack_shown
 from mistral_failover.convergence.errors import UnknownGroup
+from mistral_failover.groups.refresh_members import members_now
 from mistral_failover.mistral.api import mistral_of
 from mistral_failover.model.differences import in_documents
 from mistral_failover.model.errors import InvalidDocument
@@ -34,7 +36,7 @@ LOG = logging.getLogger(__name__)
 ASK = 3.0
 """The limit for questions to Mistral, in seconds."""
 SERVICES = 5.0
-"""The limit for what Nova and Cinder offer, in seconds."""
+"""The limit for what Nova and Cinder offer, and for the members in Heat, in seconds each."""
 HEAT = 20.0
 """The limit for the question to Heat, in seconds."""
 MOST_TYPES = 100
@@ -47,8 +49,8 @@ def define(
     """Check a group file and its types and store them, unless it is a ``dry_run``.
 
     Raises InvalidDocument, also if the file names servers that belong to another group of the
-    project; ActionError TOO_MANY_GROUPS; CloudError if only Heat can tell whether servers are
-    shared and does not.
+    project, or members that are no servers of the stack; ActionError TOO_MANY_GROUPS; CloudError if
+    only Heat can tell whether servers are shared and does not.
     """
     given = [] if types is None else types
     if not isinstance(given, list):
@@ -64,6 +66,7 @@ def define(
     for problem in template_problems(group):
         raise problem
     _refuse_unmet(request, group)
+    _refuse_no_servers(request, group)
     stored = {"document": group.definition, "types": [t.to_dict() for t in loaded]}
     stacks: set[str] | None = None  # not asked for yet
 
@@ -89,7 +92,7 @@ def define(
     except _AskHeat:
         stacks = _ways_to_write(request, group.stack)
         identity, known = run(store)
-    changed = in_documents(_named(known), _named(stored)) if known else []
+    changed = in_documents(comparable(known), comparable(stored)) if known else []
     return {
         "group": group.name,
         "id": identity,
@@ -119,13 +122,13 @@ def _refuse_too_many(number: int, most: int) -> None:
         )
 
 
-def _written_otherwise(group: Group, others: Mapping[str, Mapping[str, Any]]) -> bool:
+def _written_otherwise(group: Group, others: Mapping[str, Sequence[Mapping[str, Any]]]) -> bool:
     """Return whether a file of another group names the same members, and one of the two names its
     stack while the other one gives its id."""
     by_id, names = uuidutils.is_uuid_like(group.stack), _members(group.definition)
     return any(
         uuidutils.is_uuid_like(document["stack"]) != by_id and names & _members(document)
-        for document in others.values()
+        for document in chain.from_iterable(others.values())
     )
 
 
@@ -145,7 +148,7 @@ def _ways_to_write(request: Request, stack: str) -> set[str]:
 
 def _refuse_shared(
     group: Group,
-    others: Mapping[str, Mapping[str, Any]],
+    others: Mapping[str, Sequence[Mapping[str, Any]]],
     stacks: set[str],
     known: Mapping[str, Any] | None,
 ) -> None:
@@ -158,8 +161,8 @@ def _refuse_shared(
         return _members(document) if document and document["stack"] in stacks else set()
 
     wanted = _members(group.definition) - of_stack(known)
-    for name, document in others.items():
-        if shared := wanted & of_stack(document):
+    for name, documents in others.items():
+        if shared := wanted & set().union(*map(of_stack, documents)):
             raise InvalidDocument(
                 "members",
                 f"{', '.join(sorted(shared))} of stack {group.stack} belong to the group {name}",
@@ -189,6 +192,24 @@ def _refuse_unmet(request: Request, group: Group) -> None:
         LOG.info("It is not known what the cloud offers: %s", error)
 
 
+def _refuse_no_servers(request: Request, group: Group) -> None:
+    """Refuse members that the stack does not have, or that are no servers. While there is no such
+    stack, or if Heat does not answer in time, the doctor reports it. Raises InvalidDocument."""
+    guard = DeadlineGuard(time.monotonic() + SERVICES, request.runtime.settings.http_timeout)
+    named = "autoscaling_group" if group.members.autoscaling_group else "servers"
+    try:
+        cloud = request.cloud(guard)
+        stack_map(cloud, group.stack)
+        try:
+            members_now(cloud, group)
+        except CloudError as error:
+            if error.code not in ("NOT_FOUND", "BAD_REQUEST"):
+                raise
+            raise InvalidDocument(f"members.{named}", error.message, error.remedy) from None
+    except CloudError as error:
+        LOG.info("It is not known which members %s has: %s", group.name, error)
+
+
 def _missing_workflows(request: Request, group: Group) -> list[str]:
     """Return the workflows that a group names and Mistral does not show to this project. Return
     none if Mistral does not answer in time."""
@@ -206,10 +227,13 @@ def _missing_workflows(request: Request, group: Group) -> list[str]:
         return []
 
 
-def _named(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stored definition for comparison, with its types by name."""
-    types = {each["name"]: each for each in stored["types"]}
-    return {**stored["document"], "types": types}
+def comparable(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a stored definition for comparison, with the types that its resources have by name.
+    Others are kept for records and goals of before."""
+    document = stored["document"]
+    used = {each["type"] for each in document["resources"].values()}
+    types = {each["name"]: each for each in stored["types"] if each["name"] in used}
+    return {**document, "types": types}
 
 
 def definition(request: Request, name: str) -> GroupDefinition:

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from shlex import quote
 from typing import TypedDict
 
 from mistral_failover.agent.channel.interface import ChannelError
@@ -25,6 +24,7 @@ from mistral_failover.groups.snapshot import GroupSnapshot, named_snapshot_in
 from mistral_failover.model.goal import ATTACHMENT
 from mistral_failover.model.heartbeats import SILENT
 from mistral_failover.model.text import counted, parse_time
+from mistral_failover.model.validation import did_you_mean
 from mistral_failover.resources.fence import agents, devices
 from mistral_failover.resources.fence.ceph import Cluster, NoImage, address_of
 from mistral_failover.resources.fence.devices import Devices, NoDevices
@@ -63,21 +63,24 @@ class Evidence(TypedDict):
 def evidence(request: Request, group: str, member: str) -> Evidence:
     """Ask all sources about a member at once. Raises UnknownGroup, ActionError UNKNOWN_MEMBER."""
 
-    def read(tx: ProjectTransaction) -> tuple[GroupSnapshot, MemberRow | None, dict[str, str]]:
+    def read(
+        tx: ProjectTransaction,
+    ) -> tuple[GroupSnapshot, dict[str, MemberRow], dict[str, str]]:
         snapshot = named_snapshot_in(request, tx, group)
         held = {
             record.name: record.physical_id
             for record in tx.records(snapshot.state.id)
             if record.type == ATTACHMENT and record.member == member and record.physical_id
         }
-        return snapshot, groups.members_of(tx, snapshot.state.id).get(member), held
+        return snapshot, groups.members_of(tx, snapshot.state.id), held
 
-    snapshot, row, held = request.store.reading(read)
+    snapshot, known_members, held = request.store.reading(read)
+    row = known_members.get(member)
     if row is None or row.server_id is None:
         raise ActionError(
             "UNKNOWN_MEMBER",
             f"{member} is not a member of {group}, or was never used",
-            f"List the members: failover member list {quote(group)}",
+            did_you_mean(member, known_members),
         )
     cloud = request.cloud(Unguarded(request.runtime.settings.http_timeout))
     asked: list[tuple[str, Callable[[], list[Sign]]]] = [

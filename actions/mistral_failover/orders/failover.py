@@ -13,10 +13,12 @@ from typing import Any, cast
 from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.cloud.volumes import refuse_unmovable
 from mistral_failover.convergence.ports import Transaction
+from mistral_failover.convergence.records import GroupState
+from mistral_failover.convergence.traversals import goal_of
 from mistral_failover.fault_points import reach
 from mistral_failover.groups import candidates
 from mistral_failover.groups.refresh_members import depose, members_now, remember_members
-from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
+from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot, with_definition
 from mistral_failover.model.assignment import MemberFact, assign_roles, passed_over
 from mistral_failover.model.errors import NoEligibleMember
 from mistral_failover.model.goal import ATTACHMENT, Goal, goal_resources, render_goal
@@ -37,6 +39,10 @@ from mistral_failover.store.transaction import ProjectTransaction
 LOG = logging.getLogger(__name__)
 _ATTEMPTS = 5
 
+
+DEFINED = "defined"
+"""The value of the input ``definition`` of an order that converges to what the user gave last.
+Others: see `definition_of`."""
 
 Replaced = Mapping[str, Mapping[str, Any]]
 """Servers to replace in any case, by member, in the form of ``model.goal.render_goal``."""
@@ -159,10 +165,11 @@ def _refuse_gone_holders(
         if member in gone:
             name = quote(snapshot.group.name)
             recovered = "".join(f" --recovered {quote(each)}" for each in order.recovered)
+            which = f" --definition {DEFINED}" if order.own("definition") else ""
             raise ActionError(
                 "HOLDER_GONE",
                 f"{role} is on {member}, whose server does not exist, but this order moves no role",
-                f"Fail over: failover start {name} --lost {quote(member)}{recovered}",
+                f"Fail over: failover start {name} --lost {quote(member)}{recovered}{which}",
             )
 
 
@@ -288,6 +295,7 @@ def goal_function(request: Request, order: Order, *, remember: bool = True) -> D
     after = order.own("after")
 
     def derive(snapshot: GroupSnapshot) -> Goal:
+        snapshot = with_definition(request, snapshot, definition_of(order, snapshot.state))
         if after not in (None, snapshot.state.current_traversal):
             raise ActionError(
                 "CONTENDED",
@@ -352,6 +360,7 @@ def begin(
     for _ in range(_ATTEMPTS):
         # A repeat uses the goal that was derived then, because the facts may have changed since.
         goal = given or derive(snapshot)
+        moved = group_of(request, snapshot, goal)
         said = "; ".join([cause, *_passed_over(goal)])
         started = request.engine.start(
             snapshot.state.id,
@@ -361,7 +370,7 @@ def begin(
             cause=said,
             incident_id=incident_id,
             # A group's own chain may put its own tasks between the stages.
-            through=None if snapshot.group.workflow is None else Stage.FENCE,
+            through=None if moved.workflow is None else Stage.FENCE,
             # The engine hands out the store's transactions, and knows less of them.
             confirm=cast(Callable[[Transaction], None] | None, confirm),
         )
@@ -372,7 +381,7 @@ def begin(
             )
             reach("link.after")
             forget(request, snapshot.state.id)
-            if request.runtime.eager and snapshot.group.workflow is None:
+            if request.runtime.eager and moved.workflow is None:
                 # Mistral needs some 0.3 s until the first task of the chain. If this process dies
                 # in between, that task finds the nodes. A group's own chain decides itself what
                 # comes first.
@@ -380,7 +389,7 @@ def begin(
                 for ready in started.ready:
                     worker.submit(ready)
             sentence = said if started.created else f"{cause} (it was started before)"
-            return _answer(snapshot.group, traversal_id, goal, sentence)
+            return _answer(moved, traversal_id, goal, sentence)
         # A newer request won. Its facts are also true, so derive the goal from both.
         snapshot = group_snapshot(request, name)
     raise ActionError(
@@ -388,6 +397,28 @@ def begin(
         f"{name} received new goals {_ATTEMPTS} times while this one was being started",
         f"Check its status before you repeat the order: failover status {quote(name)}",
     )
+
+
+def definition_of(order: Order, state: GroupState) -> str:
+    """Return the version of the definition from which the goal of an order is derived, a rollback's
+    apart. An order that declares no member lost goes on with the definition of the present goal,
+    so it continues an update; a failover moves what is in force. Raises ActionError BAD_INPUT."""
+    asked = order.own("definition")
+    if asked not in (None, DEFINED):
+        raise ActionError(
+            "BAD_INPUT",
+            f"definition: {asked!r} is not known",
+            f"Give {DEFINED}, or leave it out.",
+        )
+    if asked == DEFINED:
+        return state.defined
+    return state.to_move if order.lost else state.definition_version
+
+
+def group_of(request: Request, snapshot: GroupSnapshot, goal: Goal) -> Group:
+    """Return the definition that a goal is derived from: its chain carries the goal out."""
+    version = goal.definition or snapshot.group.version
+    return with_definition(request, snapshot, version).group
 
 
 def _passed_over(goal: Goal) -> list[str]:
@@ -423,6 +454,6 @@ def _begun(
     deleted since (``store.goals.purge``)."""
     traversal = tx.traversal(traversal_id)
     if traversal is not None:
-        return True, tx.goal(group_id, traversal.goal_version)
+        return True, goal_of(tx, traversal)
     incident = incidents.get(tx, incident_id)
     return incident is not None and incident.traversal_id == traversal_id, None

@@ -15,6 +15,7 @@ from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.transport import Guard
 from mistral_failover.groups.snapshot import group_snapshot
+from mistral_failover.model.validation import did_you_mean
 from mistral_failover.resources.fence import devices
 from mistral_failover.resources.fence.devices import Devices
 from mistral_failover.runtime.deadlines import DeadlineGuard
@@ -91,7 +92,7 @@ def _host(request: Request, own: Cloud, asked: HostRequest) -> str:
         raise ActionError(
             "UNKNOWN_MEMBER",
             f"{member} is not a member of {group} with a server",
-            f"List the members: failover member list {group}",
+            did_you_mean(member, members),
         )
     place = hosts.location_of(own, row.server_id)
     if place.host is None or place.moving:

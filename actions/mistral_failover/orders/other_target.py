@@ -198,9 +198,10 @@ def _situation(
     here = [each for each in tx.records(state.id) if each.member == member and not each.gone]
     if any(record.held_at(now) for record in here):
         return None  # it is not known yet what arrives there
-    snapshot = group_snapshot_in(request, tx, state)
+    # It continues the same order.
+    snapshot = group_snapshot_in(request, tx, state, state.definition_version)
     mine = [each for each in waiting if each.member == member]
-    roles = frozenset(filter(None, (_role_of(snapshot.group, each.resource) for each in mine)))
+    roles = frozenset(filter(None, (snapshot.group.role_of(each.resource) for each in mine)))
     if not roles:
         return None
     free = {each.resource for each in mine if not each.held}
@@ -235,15 +236,7 @@ def _is_there(group: Group, record: Record, roles: frozenset[str], free: set[str
     """Return whether something of these roles is, or may be, on the record's member."""
     if record.action == Action.INIT or record.name in free:
         return False
-    return _role_of(group, record.name) in roles
-
-
-def _role_of(group: Group, resource: str) -> str | None:
-    """Return the role whose holder has a resource of the group file; None if it belongs to none."""
-    spec = group.resources.get(resource)
-    name = group.types[spec.type].member_property if spec else None
-    said = spec.properties.get(name) if spec and name else None
-    return said.get("get_param") if isinstance(said, dict) else None
+    return group.role_of(record.name) in roles
 
 
 def _earlier_targets(tx: ProjectTransaction, traversal: Traversal) -> Iterator[frozenset[str]]:

@@ -91,7 +91,7 @@ def _snapshot(request: Request, tx: ProjectTransaction, traversal_id: str) -> Gr
         return None
     if traversal.status not in (TraversalStatus.IN_PROGRESS, TraversalStatus.FAILED):
         return None
-    snapshot = group_snapshot_in(request, tx, state)
+    snapshot = group_snapshot_in(request, tx, state, state.definition_version)
     # Where the new server failed for good, another member may be able to serve.
     new = {each.id for each in tx.records(state.id) if each.type == REPLACE_TYPE}
     ready = all(

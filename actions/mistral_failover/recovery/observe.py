@@ -184,7 +184,7 @@ def _facts(
     if goal is None or (ended is not None and ended > begun):
         return None
     records = tuple(tx.records(group_id))
-    group = request.runtime.definitions.group(tx, state)
+    group = request.runtime.definitions.group(tx, state, state.to_move)
     serving = serving_records(group, goal, records)
     if ended is None:
         made = made_at(tx, [group_id])

@@ -19,6 +19,7 @@ from mistral_failover.alarms.storm import Queued, in_order
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.cloud.volume_holders import volume_fingerprint
+from mistral_failover.convergence.errors import UnknownGroup
 from mistral_failover.convergence.records import JournalKind, Ready, TraversalStatus
 from mistral_failover.fault_points import reach
 from mistral_failover.groups.snapshot import group_snapshot, group_snapshot_in
@@ -27,6 +28,7 @@ from mistral_failover.mistral.api import Mistral, mistral_of
 from mistral_failover.mistral.event_hooks import SentEvent
 from mistral_failover.model.decisions import AdmissionRule, Decision
 from mistral_failover.model.goal import REPLACE_TYPE, fence_name
+from mistral_failover.model.group import Group
 from mistral_failover.orders import alarm_failovers, vacant_roles
 from mistral_failover.orders.failover import chain_of, traversal_of
 from mistral_failover.recovery import observe, retention, stuck_executions
@@ -160,7 +162,19 @@ def _with_chain(
     deleted just now or needs a package that is gone, does not stop the others."""
     for row in rows:
         with _part(request, unable, row["group"]):
-            yield {**row, "workflow": chain_of(group_snapshot(request, row["group"]).group)}
+            yield {**row, "workflow": chain_of(_working_by(request, row["group"]))}
+
+
+def _working_by(request: Request, name: str) -> Group:
+    """Return the definition of a group's current traversal. Raises UnknownGroup."""
+
+    def read(tx: ProjectTransaction) -> Group:
+        state = groups.find(tx, name)
+        if state is None:
+            raise UnknownGroup(name, groups.names(tx))
+        return request.runtime.definitions.group(tx, state)
+
+    return request.store.reading(read)
 
 
 def _told(

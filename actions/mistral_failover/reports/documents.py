@@ -204,6 +204,13 @@ class ProjectReport(TypedDict):
     now: float
 
 
+class InForce(TypedDict):
+    """How what is defined differs from what is in force: a sentence each in `lines`."""
+
+    differs: bool
+    lines: list[str]
+
+
 class StatusReport(GroupReport):
     """The status of a group. ``defects``: the unexpected errors of the last day in the work of its
     project, or of no single one, in sentences. ``agents``: what each member's agent last reported,
@@ -214,6 +221,7 @@ class StatusReport(GroupReport):
     failure: FailedStep | None
     goal: str | None
     last_complete_goal: str | None
+    in_force: InForce
     traversal: TraversalRow | None
     members: list[MemberOfGroup]
     resources: list[ResourceOfGroup]

@@ -22,6 +22,7 @@ from mistral_failover.groups.service import services
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot, named_snapshot_in
 from mistral_failover.mistral.api import mistral_of
 from mistral_failover.mistral.client import ENDED
+from mistral_failover.model.differences import in_documents
 from mistral_failover.model.goal import ATTACHMENT, FENCE_TYPE, VACANT, returns
 from mistral_failover.model.group import Group
 from mistral_failover.model.observation import Presence, Service
@@ -30,6 +31,7 @@ from mistral_failover.model.rungs import rung_kind
 from mistral_failover.model.stages import at
 from mistral_failover.model.types import Verb
 from mistral_failover.orders import suspensions, switchover
+from mistral_failover.orders.define_group import comparable
 from mistral_failover.orders.failover import chain_of
 from mistral_failover.orders.suspensions import unless_ended
 from mistral_failover.orders.switchover import Ending
@@ -37,6 +39,7 @@ from mistral_failover.reports.documents import (
     ChainState,
     Confirmation,
     GroupOverview,
+    InForce,
     ProjectReport,
     ReportedIncident,
     ResourceOfGroup,
@@ -90,6 +93,7 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
             "lost": sorted(snapshot.lost),
             "goal": traversal["goal_version"] if traversal else None,
             "last_complete_goal": snapshot.state.last_complete_goal,
+            "in_force": in_force(tx, state),
             "traversal": traversal,
             "pause": suspended["pause"],
             "maintenance": suspended["maintenance"],
@@ -132,6 +136,15 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
     if agents:
         found["agents"] = _agents(request, snapshot)
     return found
+
+
+def in_force(tx: ProjectTransaction, state: GroupState) -> InForce:
+    """Return how what is defined differs from what is in force, which failovers move."""
+    if state.to_move == state.defined:
+        return {"differs": False, "lines": []}
+    before, after = (tx.definition(state.id, each) for each in (state.to_move, state.defined))
+    changed = in_documents(comparable(before), comparable(after))
+    return {"differs": bool(changed), "lines": [str(each) for each in changed]}
 
 
 def project(request: Request, *, after: str | None = None) -> ProjectReport:

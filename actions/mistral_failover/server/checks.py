@@ -225,7 +225,7 @@ def _definitions(options: Options) -> list[Mapping[str, Any]]:
             there, needed = schema.revisions(database)
             if there != needed:
                 return []
-            return database.reading(groups.definitions)
+            return database.reading(groups.used_definitions)
     except (CodedError, sa.exc.SQLAlchemyError, ImportError, OSError):
         return []
 

@@ -16,7 +16,17 @@ from mistral_failover.convergence.records import Action, Status, TraversalStatus
 from mistral_failover.model.goal import Goal
 from mistral_failover.store.records import BIRTH
 from mistral_failover.store.session import ProjectSession, Session
-from mistral_failover.store.tables import goals, groups, operations, resources, traversals
+from mistral_failover.store.tables import (
+    definitions,
+    goals,
+    groups,
+    operations,
+    resources,
+    traversals,
+)
+
+LONGEST_READER = 60.0
+"""Seconds: no transaction takes as long."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +134,30 @@ def purge(tx: ProjectSession, group_id: str, *, keep: int, older_than: float) ->
     spared = _last_of_a_name(tx, group_id) if forgotten else set()
     for version in forgotten:
         _forget(tx, group_id, version, spared)
+    purge_definitions(tx, group_id)
     return len(forgotten)
+
+
+def purge_definitions(tx: ProjectSession, group_id: str) -> int:
+    """Delete the definitions to which neither the group nor a kept traversal refers, unless they
+    are new: a transaction that read their version may still read them. The group is locked. Return
+    their number."""
+    state = tx.connection.execute(
+        sa.select(groups.c.defined, groups.c.in_force, groups.c.definition_version).where(
+            groups.c.id == group_id
+        )
+    ).one()
+    of_traversals = sa.select(traversals.c.definition_version).where(
+        traversals.c.group_id == group_id
+    )
+    return tx.execute(
+        definitions.delete().where(
+            definitions.c.group_id == group_id,
+            definitions.c.version.not_in([each for each in state if each]),
+            definitions.c.version.not_in(of_traversals),
+            definitions.c.created_at < tx.now() - LONGEST_READER,
+        )
+    )
 
 
 def _in_use(tx: ProjectSession, group_id: str) -> set[str | None]:

@@ -14,28 +14,33 @@ from mistral_failover.model.canonical import version_of
 from mistral_failover.model.ids import group_id
 from mistral_failover.store import goals, hooks
 from mistral_failover.store.session import ProjectSession, Session
-from mistral_failover.store.tables import goals as goal_table
 from mistral_failover.store.tables import (
+    GROUP_STATE,
+    definitions,
     groups,
     members,
     metadata,
     resources,
     traversals,
 )
+from mistral_failover.store.tables import goals as goal_table
 
-_STATES = sa.select(
-    groups.c.id,
-    groups.c.project_id,
-    groups.c.name,
-    groups.c.definition_version,
-    groups.c.current_traversal,
-    groups.c.last_complete_goal,
-)
+TO_MOVE = sa.func.coalesce(groups.c.in_force, groups.c.defined)
+"""The version of the definition that a failover moves, as `GroupState.to_move`."""
+_STATES = sa.select(*GROUP_STATE)
 _STATE = _STATES.where(groups.c.id == sa.bindparam("group_id"))
 _OF_TRAVERSAL = (
     sa.select(*_STATE.selected_columns)
     .join(traversals, traversals.c.group_id == groups.c.id)
     .where(traversals.c.id == sa.bindparam("traversal_id"))
+)
+_DEFINED = (
+    sa.select(definitions.c.document)
+    .join(groups, groups.c.id == definitions.c.group_id)
+    .where(groups.c.id == sa.bindparam("group_id"), definitions.c.version == groups.c.defined)
+)
+_USED = definitions.c.version.in_(
+    [groups.c.defined, groups.c.in_force, groups.c.definition_version]
 )
 _OF_MEMBER = (
     members.c.name,
@@ -70,29 +75,31 @@ class MemberRow:
 
 
 def define(tx: ProjectSession, name: str, definition: Mapping[str, Any]) -> str:
-    """Create a group or change its definition. Return its id.
+    """Create a group or change what is defined for it. Return its id. What is in force stays.
 
     ``definition`` is ``{"document": group file, "types": [type files]}``. Types that live records
     and kept goals still need are kept, even if the new definition does not contain them.
     """
     identity = group_id(tx.project_id, name)
     row = tx.connection.execute(
-        sa.select(groups.c.definition, groups.c.hook)
+        sa.select(groups.c.hook, groups.c.current_traversal)
         .where(groups.c.id == identity)
         .with_for_update()
     ).one_or_none()
     if row is None:
+        version = version_of(definition)
         tx.insert(
             groups,
             id=identity,
             project_id=tx.project_id,
             name=name,
-            definition=definition,
-            definition_version=version_of(definition),
+            definition_version=version,
+            defined=version,
             created_at=tx.clock(),
             hook=_hook(definition),
             told=0,
         )
+        _keep_definition(tx, identity, definition)
         return identity
     brought = {document["name"] for document in definition["types"]}
     needed = set(
@@ -105,16 +112,33 @@ def define(tx: ProjectSession, name: str, definition: Mapping[str, Any]) -> str:
         ).scalars()
     )
     needed |= goals.needed_types(tx, identity)
-    kept = [t for t in row.definition["types"] if t["name"] in needed - brought]
+    before = tx.connection.execute(_DEFINED, {"group_id": identity}).scalar_one()
+    kept = [t for t in before["types"] if t["name"] in needed - brought]
     merged = {**definition, "types": [*definition["types"], *kept]}
-    tx.execute(
-        groups.update()
-        .where(groups.c.id == identity)
-        .values(definition=merged, definition_version=version_of(merged), hook=_hook(definition))
-    )
+    version = version_of(merged)
+    _keep_definition(tx, identity, merged)
+    changes = {"defined": version, "hook": _hook(definition)}
+    if row.current_traversal is None:
+        changes["definition_version"] = version
+    tx.execute(groups.update().where(groups.c.id == identity).values(changes))
+    goals.purge_definitions(tx, identity)
     if row.hook is None and _hook(definition) is not None:
         hooks.begin(tx, identity)
     return identity
+
+
+def _keep_definition(tx: ProjectSession, identity: str, document: Mapping[str, Any]) -> None:
+    """Keep a definition of a group; keeping it again changes nothing."""
+    version = version_of(document)
+    here = sa.and_(definitions.c.group_id == identity, definitions.c.version == version)
+    if tx.connection.execute(sa.select(definitions.c.version).where(here)).first() is None:
+        tx.insert(
+            definitions,
+            group_id=identity,
+            version=version,
+            document=document,
+            created_at=tx.clock(),
+        )
 
 
 def _hook(definition: Mapping[str, Any]) -> str | None:
@@ -140,9 +164,11 @@ def states(tx: Session) -> list[GroupState]:
     return [GroupState(*row) for row in tx.connection.execute(_STATES)]
 
 
-def definitions(tx: Session) -> list[Mapping[str, Any]]:
-    """Return the definition of every group, as for `states`."""
-    return list(tx.connection.execute(sa.select(groups.c.definition)).scalars())
+def used_definitions(tx: Session) -> list[Mapping[str, Any]]:
+    """Return the definitions that every group works by, as for `states`: what is defined, what is
+    in force, and that of its current traversal."""
+    query = sa.select(definitions.c.document).join(groups, groups.c.id == definitions.c.group_id)
+    return list(tx.connection.execute(query.where(_USED)).scalars())
 
 
 def of_traversal(tx: Session, traversal_id: str) -> GroupState | None:
@@ -157,16 +183,23 @@ def names(tx: ProjectSession) -> list[str]:
     return list(tx.connection.execute(query.order_by(groups.c.name)).scalars())
 
 
-def documents(tx: ProjectSession, *, locked: bool = False) -> dict[str, Mapping[str, Any]]:
-    """Return the group file of each group of the project, by the group's name. ``locked``: wait for
+def documents(tx: ProjectSession, *, locked: bool = False) -> dict[str, list[Mapping[str, Any]]]:
+    """Return, by the group's name, the group files by which each group of the project moves: what
+    is defined, what is in force, and what its current traversal has. ``locked``: wait for
     transactions that define groups at the same time, and keep further ones waiting."""
-    query = sa.select(groups.c.name, groups.c.definition).where(
-        groups.c.project_id == tx.project_id
-    )
     if locked:
-        query = query.with_for_update(read=True)
-    rows = tx.connection.execute(query.order_by(groups.c.name))
-    return {row.name: row.definition["document"] for row in rows}
+        mine = groups.c.project_id == tx.project_id
+        tx.connection.execute(sa.select(groups.c.id).where(mine).with_for_update(read=True)).all()
+    query = (
+        sa.select(groups.c.name, definitions.c.document)
+        .join(definitions, definitions.c.group_id == groups.c.id)
+        .where(groups.c.project_id == tx.project_id, _USED)
+        .order_by(groups.c.name)
+    )
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for row in tx.connection.execute(query):
+        found.setdefault(row.name, []).append(row.document["document"])
+    return found
 
 
 def members_of(tx: ProjectSession, identity: str) -> dict[str, MemberRow]:
@@ -323,9 +356,13 @@ def members_in(tx: ProjectSession) -> list[MemberOfProject]:
 
 def priorities(tx: ProjectSession) -> dict[str, int]:
     """Return the priority of each group of the project, by the group's id."""
-    query = sa.select(groups.c.id, groups.c.definition).where(groups.c.project_id == tx.project_id)
+    query = (
+        sa.select(groups.c.id, definitions.c.document)
+        .join(definitions, definitions.c.group_id == groups.c.id)
+        .where(groups.c.project_id == tx.project_id, definitions.c.version == TO_MOVE)
+    )
     rows = tx.connection.execute(query)
-    return {row.id: int(row.definition["document"].get("priority", 0)) for row in rows}
+    return {row.id: int(row.document["document"].get("priority", 0)) for row in rows}
 
 
 def count_with_goal(tx: ProjectSession) -> int:
@@ -398,8 +435,14 @@ class QueuePosition:
 def queue_position(tx: ProjectSession, traversal_id: str) -> QueuePosition | None:
     """Return the place of a traversal; None if there is none."""
     query = (
-        sa.select(traversals.c.group_id, traversals.c.number, groups.c.definition)
-        .join(groups, groups.c.id == traversals.c.group_id)
+        sa.select(traversals.c.group_id, traversals.c.number, definitions.c.document)
+        .join(
+            definitions,
+            sa.and_(
+                definitions.c.group_id == traversals.c.group_id,
+                definitions.c.version == traversals.c.definition_version,
+            ),
+        )
         .where(traversals.c.id == traversal_id)
     )
     row = tx.connection.execute(query).first()
@@ -407,7 +450,7 @@ def queue_position(tx: ProjectSession, traversal_id: str) -> QueuePosition | Non
         return None
     types = sa.select(resources.c.id, resources.c.type).where(resources.c.group_id == row.group_id)
     return QueuePosition(
-        int(row.definition["document"].get("priority", 0)),
+        int(row.document["document"].get("priority", 0)),
         row.number,
         {row.id: row.type for row in tx.connection.execute(types)},
     )

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from mistral_failover.convergence.records import JournalKind
 from mistral_failover.store.session import ProjectSession
-from mistral_failover.store.tables import groups, journal, traversals
+from mistral_failover.store.tables import definitions, groups, journal, traversals
 
 EVENTS: Mapping[JournalKind, str] = MappingProxyType(
     {
@@ -96,9 +96,17 @@ def begin(tx: ProjectSession, group_id: str) -> None:
 
 def pending(tx: ProjectSession, group_id: str, limit: int) -> Pending | None:
     """Return the events that a group's workflow has not received yet, ``limit`` at most. Return
-    None if the group has no workflow or does not belong to the project."""
+    None if the group has no workflow or does not belong to the project. The workflow is that of
+    what is defined: it moves nothing, and it is to hear why an update failed."""
     group = tx.connection.execute(
-        sa.select(groups).where(
+        sa.select(groups, definitions.c.document)
+        .join(
+            definitions,
+            sa.and_(
+                definitions.c.group_id == groups.c.id, definitions.c.version == groups.c.defined
+            ),
+        )
+        .where(
             groups.c.id == group_id,
             groups.c.project_id == tx.project_id,
             groups.c.hook.is_not(None),
@@ -133,7 +141,7 @@ def pending(tx: ProjectSession, group_id: str, limit: int) -> Pending | None:
         traversals.c.id.in_([each for each in concerned if each])
     )
     return Pending(
-        definition=group.definition["document"]["on_event"],
+        definition=group.document["document"]["on_event"],
         name=group.name,
         current=group.current_traversal,
         events=events,

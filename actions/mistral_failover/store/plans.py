@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from mistral_failover.convergence.records import GroupState, OperationStatus
 from mistral_failover.model.order import Order
 from mistral_failover.store.session import ProjectSession
-from mistral_failover.store.tables import groups, operations, plans, resources
+from mistral_failover.store.tables import GROUP_STATE, groups, operations, plans, resources
 
 KEPT = 20
 """The maximum number of plans that are kept for a group, the latest."""
@@ -67,21 +67,13 @@ def keep(tx: ProjectSession, plan: StoredPlan, lifetime: float) -> float:
 
 def find(tx: ProjectSession, plan_id: str) -> tuple[StoredPlan, GroupState] | None:
     """Return a plan and its group."""
-    group = (
-        groups.c.id,
-        groups.c.project_id,
-        groups.c.name,
-        groups.c.definition_version,
-        groups.c.current_traversal,
-        groups.c.last_complete_goal,
-    )
     kept = tx.connection.execute(
         sa.select(plans).where(plans.c.id == plan_id, plans.c.project_id == tx.project_id)
     ).one_or_none()
     if kept is None:
         return None
     state = tx.connection.execute(
-        sa.select(*group).where(groups.c.id == kept.group_id)
+        sa.select(*GROUP_STATE).where(groups.c.id == kept.group_id)
     ).one_or_none()
     return (StoredPlan(**kept._mapping), GroupState(*state)) if state else None
 

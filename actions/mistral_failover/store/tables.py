@@ -13,6 +13,7 @@ members outlive their group, and an operation outlives its traversal while its r
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from enum import StrEnum
 from typing import Any
@@ -23,6 +24,7 @@ from sqlalchemy.engine import Dialect
 
 from mistral_failover.convergence.records import (
     Action,
+    GroupState,
     JournalKind,
     NodeStatus,
     OperationStatus,
@@ -168,8 +170,11 @@ groups = _table(
     _id("id", primary_key=True),
     sa.Column("project_id", sa.String(64), nullable=False),
     sa.Column("name", sa.String(255), nullable=False),
-    sa.Column("definition", PlainJson, nullable=False),
+    # Versions of `definitions`: of the current traversal (before the first one, as `defined`), of
+    # what the user gave last, and of the last traversal that reached its goal.
     sa.Column("definition_version", sa.String(64), nullable=False),
+    sa.Column("defined", sa.String(64), nullable=False),
+    sa.Column("in_force", sa.String(64)),
     _id("current_traversal"),
     sa.Column("last_complete_goal", sa.String(64)),
     sa.Column("created_at", _Time, nullable=False),
@@ -181,6 +186,18 @@ groups = _table(
     sa.Column("told", sa.BigInteger),
     sa.Column("stuck", sa.BigInteger),
     sa.UniqueConstraint("project_id", "name"),
+)
+
+GROUP_STATE = [groups.c[each.name] for each in dataclasses.fields(GroupState)]
+"""The columns of a GroupState, in the order of its fields."""
+
+# No key: a traversal names a definition by its group and version, and outlives none of them.
+definitions = _table(
+    "failover_definitions",
+    _id("group_id", _part_of("groups"), primary_key=True),
+    sa.Column("version", sa.String(64), primary_key=True),
+    sa.Column("document", PlainJson, nullable=False),
+    sa.Column("created_at", _Time, nullable=False),
 )
 
 goals = _table(
@@ -223,6 +240,7 @@ traversals = _table(
         index=True,
     ),
     _id("chain"),
+    sa.Column("definition_version", sa.String(64), nullable=False),
     sa.Column("chains", sa.Integer, nullable=False, server_default="0"),
     sa.Column("failed_node", sa.String(64)),
     _number("number"),

@@ -31,6 +31,8 @@ from mistral_failover.store.records import COLUMNS, Records, read_record
 from mistral_failover.store.session import ProjectSession
 from mistral_failover.store.sync_points import STATE_COLUMNS, SyncPoints, read_state
 from mistral_failover.store.tables import (
+    GROUP_STATE,
+    definitions,
     goals,
     groups,
     journal,
@@ -45,12 +47,7 @@ _CHUNK = 500  # SQLite accepts only some thousand parameters
 # Building a statement takes longer than running it, so the statements of every check are built
 # once.
 _GROUP = sa.select(
-    groups.c.id,
-    groups.c.project_id,
-    groups.c.name,
-    groups.c.definition_version,
-    groups.c.current_traversal,
-    groups.c.last_complete_goal,
+    *GROUP_STATE,
     groups.c.hook,
 ).where(groups.c.id == sa.bindparam("group_id"))
 _LOCKED = {shared: _GROUP.with_for_update(read=shared) for shared in (True, False)}
@@ -101,10 +98,29 @@ _FOLLOWED = (
     .join(_next, _next.c.follows == traversals.c.id, isouter=True)
     .where(traversals.c.id == sa.bindparam("traversal_id"))
 )
-_GOAL = sa.select(goals.c.document).where(
+_OF_GOAL = (
+    sa.select(traversals.c.definition_version)
+    .where(traversals.c.group_id == goals.c.group_id, traversals.c.goal_version == goals.c.version)
+    .order_by(
+        sa.case((traversals.c.status == TraversalStatus.COMPLETE, 0), else_=1),
+        traversals.c.number.desc(),
+    )
+    .limit(1)
+    .correlate(goals)
+    .scalar_subquery()
+)
+_GOAL = sa.select(goals.c.document, _OF_GOAL.label("definition")).where(
     goals.c.group_id == sa.bindparam("group_id"), goals.c.version == sa.bindparam("goal_version")
 )
-_DEFINITION = sa.select(groups.c.definition).where(groups.c.id == sa.bindparam("group_id"))
+_DEFINITION = sa.select(definitions.c.document).where(
+    definitions.c.group_id == sa.bindparam("group_id"),
+    definitions.c.version == sa.bindparam("version"),
+)
+_DEFINED = (
+    sa.select(definitions.c.document)
+    .join(groups, groups.c.id == definitions.c.group_id)
+    .where(groups.c.id == sa.bindparam("group_id"), definitions.c.version == groups.c.defined)
+)
 _EPOCHS = sa.select(members.c.name, members.c.epoch).where(
     members.c.group_id == sa.bindparam("group_id")
 )
@@ -138,14 +154,19 @@ class SqlTransaction(Records, SyncPoints):
             self._hooked.add(state.id)
         return state
 
-    def definition(self, group_id: str) -> Mapping[str, Any]:
-        found = self.connection.execute(_DEFINITION, {"group_id": group_id})
+    def definition(self, group_id: str, version: str | None = None) -> Mapping[str, Any]:
+        here = {"group_id": group_id}
+        found = (
+            self.connection.execute(_DEFINED, here)
+            if version is None
+            else self.connection.execute(_DEFINITION, {**here, "version": version})
+        )
         return cast(Mapping[str, Any], found.scalar_one())
 
     def goal(self, group_id: str, version: str) -> Goal | None:
         here = {"group_id": group_id, "goal_version": version}
-        document = self.connection.execute(_GOAL, here).scalar_one_or_none()
-        return Goal(document) if document is not None else None
+        row = self.connection.execute(_GOAL, here).one_or_none()
+        return Goal(row.document, definition=row.definition or "") if row is not None else None
 
     def save_goal(self, group_id: str, goal: Goal) -> None:
         if self.goal(group_id, goal.version) is None:
@@ -189,14 +210,16 @@ class SqlTransaction(Records, SyncPoints):
             opening = opening.where(traversals.c.through < through)
         self.execute(opening.values(through=through))
 
-    def swap_traversal(self, group_id: str, expected: str | None, new: str) -> bool:
+    def swap_traversal(
+        self, group_id: str, expected: str | None, new: str, definition_version: str
+    ) -> bool:
         return self.changed(
             groups.update()
             .where(
                 groups.c.id == group_id,
                 groups.c.current_traversal.is_not_distinct_from(expected),
             )
-            .values(current_traversal=new)
+            .values(current_traversal=new, definition_version=definition_version)
         )
 
     def open_traversal(self, traversal: Traversal, plan: TraversalPlan) -> None:
@@ -218,6 +241,7 @@ class SqlTransaction(Records, SyncPoints):
             through=traversal.through,
             follows=traversal.follows,
             chain=traversal.chain,
+            definition_version=traversal.definition_version,
             chains=0 if traversal.chain is None else 1,
             graph=nx.node_link_data(graph, edges="edges"),
             started_at=now,
@@ -294,9 +318,11 @@ class SqlTransaction(Records, SyncPoints):
             seconds = before[-1] - before.started_at
             count_time(self, before.group_id, "traversal_seconds", (outcome,), seconds)
 
-    def set_last_complete_goal(self, group_id: str, goal_version: str) -> None:
+    def set_last_complete(self, group_id: str, goal_version: str, in_force: str | None) -> None:
         self.execute(
-            groups.update().where(groups.c.id == group_id).values(last_complete_goal=goal_version)
+            groups.update()
+            .where(groups.c.id == group_id)
+            .values(last_complete_goal=goal_version, in_force=in_force)
         )
 
     def reached_goals(self, group_id: str) -> Sequence[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, TypedDict, cast
 
 import sqlalchemy as sa
@@ -22,9 +22,12 @@ from mistral_failover.convergence.records import (
 )
 from mistral_failover.model.decisions import Decision
 from mistral_failover.model.types import Verb
+from mistral_failover.store.groups import TO_MOVE
 from mistral_failover.store.records import BIRTH
 from mistral_failover.store.session import ProjectSession
 from mistral_failover.store.tables import (
+    GROUP_STATE,
+    definitions,
     goals,
     groups,
     incidents,
@@ -545,9 +548,6 @@ def with_successors(tx: ProjectSession, first: TraversalRow) -> list[TraversalSt
     return [first, *tx.rows(TraversalStep, _SUCCESSORS, {"this_traversal": first["id"]})]
 
 
-_STATE = tuple(each.name for each in fields(GroupState))
-
-
 def overview(
     tx: ProjectSession, limit: int, *, after: str | None = None
 ) -> tuple[int, list[dict[str, Any]]]:
@@ -567,8 +567,8 @@ def overview(
     given = sa.and_(goals.c.group_id == groups.c.id, goals.c.version == traversals.c.goal_version)
     query = (
         sa.select(
-            *(groups.c[name] for name in _STATE),
-            groups.c.definition,
+            *GROUP_STATE,
+            definitions.c.document.label("definition"),
             groups.c.pause,
             groups.c.maintenance,
             traversals.c.status,
@@ -579,6 +579,10 @@ def overview(
             sa.func.coalesce(waiting.c.held, 0).label("held"),
         )
         .select_from(groups)
+        .join(
+            definitions,
+            sa.and_(definitions.c.group_id == groups.c.id, definitions.c.version == TO_MOVE),
+        )
         .join(traversals, traversals.c.id == groups.c.current_traversal, isouter=True)
         .join(goals, given, isouter=True)
         .join(waiting, waiting.c.group_id == groups.c.id, isouter=True)
@@ -589,7 +593,7 @@ def overview(
     if after is not None:
         query = query.where(groups.c.name > after)
     rows = [dict(row._mapping) for row in tx.connection.execute(query)]
-    found = [row | {"state": GroupState(*(row[name] for name in _STATE))} for row in rows]
+    found = [row | {"state": GroupState(*(row[each.name] for each in GROUP_STATE))} for row in rows]
     return int(total.scalar_one()), found
 
 

@@ -171,6 +171,8 @@ def _wrong(status: StatusReport) -> tuple[Level, str, float | None]:
     if status["lost"]:
         lost = ", ".join(status["lost"])
         return Level.ATTENTION, f"Serving; still declared lost: {lost}", None
+    if status["in_force"]["differs"]:
+        return Level.ATTENTION, f"Serving. {status_screen.NOT_IN_FORCE}", None
     return Level.GOOD, f"Not stuck: {status_screen.role_holders(status)}", service["since"]
 
 

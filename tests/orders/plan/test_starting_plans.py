@@ -135,7 +135,6 @@ def hold_an_alarm(group: Any) -> None:
 
 
 CHANGES: list[tuple[Callable[[Any], None], str]] = [
-    (define_anew, "definition"),
     (begin_something_else, "the group has received a goal"),
     (lambda group: group.replace("db_b"), "db_b was replaced: another server has its name"),
     (raise_an_epoch, "db_b was fenced"),
@@ -161,6 +160,18 @@ def test_a_plan_of_another_world_is_refused_with_what_changed(
     assert words in answer.error["message"]
     assert group.started(last) == []
     assert group.changes(seen) == []
+
+
+def test_a_plan_is_refused_once_its_definition_is_another_one(group: Any) -> None:
+    of_what_is_defined = group.plan(lost=["db_a"], definition="defined")["plan"]
+    of_what_is_in_force = group.plan(lost=["db_a"])["plan"]
+    define_anew(group)
+
+    answer = group.ask(orders.StartPlan(of_what_is_defined))
+
+    assert refused(answer) == "PLAN_STALE"
+    assert "definition" in answer.error["message"]
+    assert group.start(of_what_is_in_force)["traversal"]
 
 
 def test_an_alarm_that_was_dismissed_since_is_told(group: Any) -> None:

@@ -168,10 +168,12 @@ def _attach_done(emulation: Emulation, attachment_id: str, operation: str) -> No
         return
     attachment = emulation.state.attachments[attachment_id]
     fault = take_fault(emulation, "attach", ("fail", "stuck"))
-    if fault is None:
+    locked = emulation.state.volumes[attachment.volume_id].encrypted
+    locked = locked and not emulation.state.config["keys_readable"]
+    if fault is None and not locked:
         settle(emulation, attachment)
         emulation.finish(operation)
-    elif fault.fault == "fail":
+    elif locked or (fault is not None and fault.fault == "fail"):
         del emulation.state.attachments[attachment_id]
         refresh_status(emulation, attachment.volume_id)
         emulation.audit.record(

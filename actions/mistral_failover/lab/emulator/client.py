@@ -146,6 +146,10 @@ class EmulatorClient:
         body = {"service": service, "up_to": up_to, "without": list(without)}
         self._call("POST", "/emulator/offers", body)
 
+    def configure(self, **options: Any) -> None:
+        """Set what the cloud's operator has configured: `lab.emulator.state.CONFIG`."""
+        self._call("POST", "/emulator/config", options)
+
     def api_fault(
         self,
         operation: str,
@@ -242,10 +246,12 @@ class EmulatorClient:
         parameters: dict[str, Any] | None = None,
         limit: float = 120,
         adopt: bool = False,
+        **more: Any,
     ) -> dict[str, Any]:
         """Creates a stack from a template (a file, its text or an object) and waits for it.
 
         :param adopt: one of that name that is there, or is being created, is waited for instead.
+        :param more: of Heat's request: files, environment.
         :returns: the stack as Heat shows it.
         :raises EmulatorError: STACK_FAILED or TIMEOUT; HTTP_409 for a name that is taken.
         """
@@ -256,7 +262,7 @@ class EmulatorClient:
         headers = {"X-Auth-Token": self.token()}
         base = f"/orchestration/v1/{self._project_id}/stacks"
         text = yaml.safe_dump(template)
-        body = {"stack_name": name, "template": text, "parameters": parameters or {}}
+        body = {"stack_name": name, "template": text, "parameters": parameters or {}, **more}
         try:
             stack_id = self._call("POST", base, body, headers=headers)["stack"]["id"]
         except EmulatorError as error:

@@ -12,7 +12,7 @@ from typing import Any
 from oslo_utils import strutils
 from starlette.routing import Route
 
-from mistral_failover.lab.emulator import servers
+from mistral_failover.lab.emulator import server_tasks, servers
 from mistral_failover.lab.emulator.state import (
     Host,
     Network,
@@ -144,7 +144,7 @@ def view(call: Call, server: Server) -> dict[str, Any]:
             "message": server.fault,
         }
     if version >= (2, 9):
-        body["locked"] = False
+        body["locked"] = server.locked
     if version >= (2, 19):
         body["description"] = None
     if version >= (2, 26):
@@ -278,7 +278,9 @@ def _root_volume(call: Call, asked: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _delete(call: Call) -> Any:
-    servers.delete(call.emulation, find_server(call), call.request_id)
+    server = find_server(call)
+    _require_unlocked(call, server)
+    servers.delete(call.emulation, server, call.request_id)
     return 204, None
 
 
@@ -291,13 +293,13 @@ def _action(call: Call) -> Any:
         raise refused(404, f"Instance {call.path('server_id')} has no mapping to a cell.")
     server = find_server(call)
     if "os-stop" in call.body:
-        require_state(server, "stop", ("active", "error"))
+        require_state(call, server, "stop", ("active", "error"))
         servers.stop(call.emulation, server, call.request_id)
     elif "os-start" in call.body:
-        require_state(server, "start", ("stopped",))
+        require_state(call, server, "start", ("stopped",))
         servers.start(call.emulation, server, call.request_id)
     elif "rebuild" in call.body:
-        require_state(server, "rebuild", ("active", "stopped", "error"))
+        require_state(call, server, "rebuild", ("active", "stopped", "error"))
         servers.rebuild(call.emulation, server, call.request_id)
         return 202, {"server": view(call, server)}
     elif "evacuate" in call.body:
@@ -307,10 +309,23 @@ def _action(call: Call) -> Any:
         if not call.admin:
             raise refused(403, denied("os_compute_api:os-admin-actions:reset_state"))
         servers.reset(call.emulation, server, str((call.body["os-resetState"] or {}).get("state")))
+    elif "lock" in call.body or "unlock" in call.body:
+        server_tasks.lock(call.emulation, server, locked="lock" in call.body)
     else:
-        name = next(iter(call.body), "")
-        raise refused(400, f"There is no such action: {name}")
+        return _begin_task(call, server)
     return 202, None
+
+
+def _begin_task(call: Call, server: Server) -> Any:
+    name = next((each for each in call.body if each in server_tasks.TASKS), None)
+    if name is None:
+        raise refused(400, f"There is no such action: {next(iter(call.body), '')}")
+    task = server_tasks.TASKS[name]
+    if task.admin is not None and not call.admin:
+        raise refused(403, denied(task.admin))
+    require_state(call, server, name, task.allowed, unlocked=task.unlocked)
+    server_tasks.begin(call.emulation, server, name, call.request_id)
+    return 202, {"image_id": new_id()} if name == "createImage" else None
 
 
 def _evacuate(call: Call, server: Server) -> None:
@@ -336,8 +351,17 @@ def _evacuate(call: Call, server: Server) -> None:
     )
 
 
-def require_state(server: Server, verb: str, allowed: tuple[str, ...]) -> None:
-    """Nova's check before an action: the right vm_state, and no running task."""
+def _require_unlocked(call: Call, server: Server) -> None:
+    if server.locked and not call.admin:
+        raise refused(409, f"Instance {server.id} is locked")
+
+
+def require_state(
+    call: Call, server: Server, verb: str, allowed: tuple[str, ...], *, unlocked: bool = True
+) -> None:
+    """Nova's check before an action: not locked, the right vm_state, and no running task."""
+    if unlocked:
+        _require_unlocked(call, server)
     for attribute, ok in (
         ("vm_state", server.vm_state in allowed),
         ("task_state", server.task_state is None),

@@ -25,7 +25,16 @@ from mistral_failover.lab.emulator.compute import (
 from mistral_failover.lab.emulator.state import Attachment, Port, Server, Volume
 from mistral_failover.lab.emulator.web import ApiError, Call, endpoint, paged, take_fault
 
-_ATTACHABLE = ("active", "paused", "stopped", "suspended")
+_ATTACHABLE = (
+    "active",
+    "paused",
+    "stopped",
+    "resized",
+    "soft-delete",
+    "shelved",
+    "shelved_offloaded",
+)
+"""``nova.compute.api``: the same for ``attach_volume`` and ``detach_volume``."""
 
 
 def _attachment_view(call: Call, attachment: Attachment) -> dict[str, Any]:
@@ -67,18 +76,20 @@ async def _attach(call: Call) -> Any:
     volume = state.volumes.get(str(volume_id))
     if volume is None or not call.sees(volume.project_id):
         raise refused(404, f"Volume {volume_id} could not be found.")
-    require_state(server, "attach_volume", _ATTACHABLE)
+    require_state(call, server, "attach_volume", _ATTACHABLE)
     _refuse_attached(call, server, volume)
     if volume.status not in ("available", "downloading") and not (
         volume.multiattach and volume.status == "in-use"
     ):
         raise unreservable(volume)
+    _refuse_other_zone(call, server, volume)
     if not state.host_up(server.host):
         # Nova asks the compute service for a device name and waits for the answer.
         await call.emulation.wait_for(
             f"host:{server.host}", call.emulation.latency.of("rpc_timeout")
         )
         raise _rpc_timeout()
+    _refuse_more_disks(call, server)
     await _in_the_queue(call, server, volume, asked.get("device"))
     attachment = attachments.attach(
         call.emulation,
@@ -93,6 +104,29 @@ async def _attach(call: Call) -> Any:
         "volumeAttachment": {"id": volume_id}
         | {k: v for k, v in body.items() if k not in ("attachment_id", "bdm_uuid")}
     }
+
+
+def _refuse_other_zone(call: Call, server: Server, volume: Volume) -> None:
+    """What Nova's API refuses without cross_az_attach. Nova gives the number of the server's row
+    instead of its id."""
+    if not call.emulation.state.config["cross_az_attach"] and server.zone != volume.zone:
+        raise refused(
+            400,
+            f"Invalid volume: Instance 186 and volume {volume.id} are not in the same "
+            f"availability_zone. Instance is in {server.zone}. Volume is in {volume.zone}",
+        )
+
+
+def _refuse_more_disks(call: Call, server: Server) -> None:
+    """What the compute service refuses when it is asked for a device name. Root disks count."""
+    most = call.emulation.state.config["max_disk_devices_to_attach"]
+    held = call.emulation.state.attachments_of(server_id=server.id)
+    if 0 <= most <= len({attachments.ROOT_DEVICE} | {each.device for each in held}):
+        raise refused(
+            403,
+            f"The maximum allowed number of disk devices ({most}) to attach to a single instance "
+            "has been exceeded.",
+        )
 
 
 async def _in_the_queue(call: Call, server: Server, volume: Volume, device: str | None) -> None:
@@ -161,7 +195,7 @@ def _detach(call: Call) -> Any:
     attachment = _attachment(call, server)
     if attachment.device == attachments.ROOT_DEVICE:
         raise refused(400, "Cannot detach a root device volume")
-    require_state(server, "detach_volume", _ATTACHABLE)
+    require_state(call, server, "detach_volume", _ATTACHABLE)
     if not call.emulation.state.host_up(server.host):
         raise refused(409, "Service is unavailable at this time.")
     # Cinder is asked for the volume's status, not for the outcome of this attachment.
@@ -217,7 +251,7 @@ def _list_ports(call: Call) -> Any:
 async def _attach_port(call: Call) -> Any:
     emulation, server = call.emulation, find_server(call)
     port_id = str((call.body.get("interfaceAttachment") or {}).get("port_id"))
-    require_state(server, "attach_interface", _PLUGGABLE)
+    require_state(call, server, "attach_interface", _PLUGGABLE)
     port = emulation.state.ports.get(port_id)
     if port is None or not call.sees(port.project_id):
         raise refused(404, f"Port id {port_id} could not be found.")
@@ -233,7 +267,7 @@ async def _attach_port(call: Call) -> Any:
 
 def _detach_port(call: Call) -> Any:
     emulation, server = call.emulation, find_server(call)
-    require_state(server, "detach_interface", _PLUGGABLE)
+    require_state(call, server, "detach_interface", _PLUGGABLE)
     port_id = call.path("port_id")
     ids = {"port_id": port_id, "server_id": server.id}
     operation = emulation.begin("detach_port", port=port_id, server=server.id)

@@ -15,7 +15,7 @@ from mistral_failover.lab.emulator import (
     identity,
     ports,
 )
-from mistral_failover.lab.emulator.state import Application, User
+from mistral_failover.lab.emulator.state import CONFIG, Application, User
 from mistral_failover.lab.emulator.web import Call, Service, endpoint, numbers, plain_error
 
 
@@ -96,6 +96,16 @@ def _offer(call: Call) -> Any:
     call.emulation.state.offers[_text(call, "service")] = {"up_to": up_to, "without": without}
     call.emulation.changed()
     return {"offers": call.emulation.state.offers}
+
+
+def _configure(call: Call) -> Any:
+    if unknown := sorted(call.body.keys() - CONFIG.keys()):
+        raise plain_error(
+            "BAD_REQUEST", 400, f"There is no option {unknown[0]}.", f"One of {', '.join(CONFIG)}."
+        )
+    call.emulation.state.config.update(call.body)
+    call.emulation.changed()
+    return {"config": call.emulation.state.config}
 
 
 def _mint(call: Call) -> Any:
@@ -273,6 +283,7 @@ def routes() -> list[Route]:
         ("/addresses/{address}/servers", _answering, "GET"),
         ("/latency", _latency, "POST"),
         ("/offers", _offer, "POST"),
+        ("/config", _configure, "POST"),
         ("/tokens", _mint, "POST"),
         ("/users", _add_user, "POST"),
         ("/application-credentials", _add_credential, "POST"),

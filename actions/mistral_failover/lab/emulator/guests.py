@@ -29,7 +29,7 @@ def answers(emulation: Emulation, guest: Guest) -> bool:
 def runs(emulation: Emulation, guest: Guest) -> bool:
     """Whether the guest's processes run, even if the guest is out of reach."""
     host = emulation.state.hosts[guest.host]
-    return host.powered and guest.powered and guest.condition != "crashed"
+    return host.powered and guest.powered and guest.condition not in ("crashed", "frozen")
 
 
 def keeps_devices(emulation: Emulation, server_id: str) -> bool:
@@ -88,6 +88,23 @@ def lose_power(emulation: Emulation, guest: Guest, cause: str) -> None:
         end_agent(emulation, guest.server_id)
     end_applications(emulation, guest, cause)
     guest.powered = False
+
+
+def freeze(emulation: Emulation, server_id: str) -> None:
+    """Lets a guest do nothing, with all that runs in it, until `thaw`."""
+    guest = emulation.state.guests.get(server_id)
+    if guest is not None:
+        emulation.fire("agent.silent", server_id=server_id)
+        guest.condition = "frozen"
+
+
+def thaw(emulation: Emulation, server_id: str) -> None:
+    """Lets a frozen guest go on where it was; its applications write again."""
+    guest = emulation.state.guests.get(server_id)
+    if guest is not None:
+        guest.condition = "healthy"
+        check_writers(emulation, guest)
+        emulation.fire("agent.back", server_id=server_id)
 
 
 def leave_behind(emulation: Emulation, server: Server, target: str) -> None:

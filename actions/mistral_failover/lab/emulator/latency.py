@@ -18,6 +18,7 @@ MEASURED: dict[str, float] = {
     "stop": 1.0,
     "start": 1.0,
     "delete_server": 1.0,
+    "server_task": 1.0,
     "load_balancer": 1.0,
     "name_server": 4.0,
     "stack_create": 7.0,

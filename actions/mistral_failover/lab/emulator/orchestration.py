@@ -176,14 +176,24 @@ def _given(body: dict[str, Any]) -> dict[str, Any]:
     return {**(from_environment or {}), **(body.get("parameters") or {})}
 
 
+def _registry(call: Call, stack: Stack | None = None) -> dict[str, str]:
+    """What the environment has behind resource types, the operator's and that of before included.
+    Rules for single resources and for patterns of types are not emulated."""
+    environment = call.body.get("environment") or {}
+    given = environment.get("resource_registry") if isinstance(environment, dict) else None
+    rules = {name: kind for name, kind in (given or {}).items() if isinstance(kind, str)}
+    known = stack.registry if stack else call.emulation.state.config["resource_registry"]
+    return {**known, **rules}
+
+
 def _files(call: Call, stack: Stack | None = None) -> dict[str, str]:
     """The templates that resource types name, those of before included."""
     return {**(stack.files if stack else {}), **(call.body.get("files") or {})}
 
 
-def _parsed(template: Any, files: dict[str, str]) -> dict[str, Any]:
+def _parsed(template: Any, files: dict[str, str], registry: dict[str, str]) -> dict[str, Any]:
     try:
-        return parse(template, files)
+        return parse(template, files, registry)
     except TemplateError as error:
         raise refused(400, str(error), error.kind) from None
 
@@ -204,7 +214,7 @@ def _create(call: Call) -> Any:
         if taken and stack.deleted is None:
             raise refused(409, f"The Stack ({name}) already exists.", "StackExists")
     given = _given(call.body)
-    template = _parsed(call.body.get("template"), _files(call))
+    template = _parsed(call.body.get("template"), _files(call), _registry(call))
     _check(template, given)
     stack = stacks.create(
         call.emulation,
@@ -214,6 +224,7 @@ def _create(call: Call) -> Any:
         given=given,
         user_id=call.user_id,
         files=_files(call),
+        registry=_registry(call),
     )
     stack.disable_rollback = _rollback_disabled(call, True)
     href = address(call.emulation, stack)
@@ -243,11 +254,12 @@ def _patch(call: Call) -> Any:
     dropped = call.body.get("clear_parameters") or []
     kept = {k: v for k, v in stack.parameters.items() if k not in dropped}
     template = call.body.get("template")
-    wanted = stack.template if template is None else _parsed(template, _files(call, stack))
+    files, registry = _files(call, stack), _registry(call, stack)
+    wanted = stack.template if template is None else _parsed(template, files, registry)
     declared = wanted.get("parameters") or {}
     given = {k: v for k, v in {**kept, **_given(call.body)}.items() if k in declared}
     _check(wanted, given)
-    stack.files = _files(call, stack)
+    stack.files, stack.registry = files, registry
     stack.disable_rollback = _rollback_disabled(call, stack.disable_rollback)
     stacks.update(call.emulation, stack, wanted, given)
     return 202, None
@@ -262,7 +274,8 @@ def _preview(call: Call) -> Any:
     """PATCH .../preview: what a PATCH would do to each resource. As in Heat, what would be
     replaced is shown without the id that it has now."""
     stack = _updatable(call)
-    wanted = _parsed(call.body.get("template") or stack.template, _files(call, stack))
+    files, registry = _files(call, stack), _registry(call, stack)
+    wanted = _parsed(call.body.get("template") or stack.template, files, registry)
     changes = stacks.preview(call.emulation, stack, wanted)
     return {
         "resource_changes": {
@@ -283,9 +296,10 @@ def _put(call: Call) -> Any:
     """PUT: the request replaces everything."""
     stack = _updatable(call)
     given = _given(call.body)
-    template = _parsed(call.body.get("template"), _files(call, stack))
+    files, registry = _files(call, stack), _registry(call, stack)
+    template = _parsed(call.body.get("template"), files, registry)
     _check(template, given)
-    stack.files = _files(call, stack)
+    stack.files, stack.registry = files, registry
     stack.disable_rollback = _rollback_disabled(call, stack.disable_rollback)
     stacks.update(call.emulation, stack, template, given)
     return 202, None
@@ -300,6 +314,19 @@ def _delete(call: Call) -> Any:
 
 def _template(call: Call) -> Any:
     return find(call).template
+
+
+def _environment(call: Call) -> Any:
+    """The environment that users gave; what the operator has configured is not in it."""
+    stack, configured = find(call), call.emulation.state.config["resource_registry"]
+    given = {name: k for name, k in stack.registry.items() if configured.get(name) != k}
+    return {
+        "parameters": stack.parameters,
+        "resource_registry": {**given, "resources": {}},
+        "parameter_defaults": {},
+        "encrypted_param_names": [],
+        "event_sinks": [],
+    }
 
 
 def _versions(call: Call) -> Any:
@@ -325,7 +352,7 @@ def _resource_view(emulation: Emulation, stack: Stack, resource: StackResource) 
         "resource_name": resource.name,
         "logical_resource_id": resource.name,
         "physical_resource_id": resource.physical_id,
-        "resource_type": resource.type,
+        "resource_type": resource.alias,
         "resource_status": f"{resource.action}_{resource.status}",
         "resource_status_reason": resource.reason,
         "creation_time": utc(resource.created),
@@ -465,9 +492,10 @@ def routes() -> list[Route]:
         endpoint(SERVICE, base, _create, "stack_create", ["POST"]),
         *(
             endpoint(SERVICE, by_name + rest, _redirect_to(rest), "stack_lookup")
-            for rest in ("/resources", "/events", "/template")
+            for rest in ("/resources", "/events", "/template", "/environment")
         ),
         endpoint(SERVICE, f"{stack}/template", _template, "stack_template"),
+        endpoint(SERVICE, f"{stack}/environment", _environment, "stack_environment"),
         endpoint(SERVICE, f"{stack}/preview", _preview, "stack_preview", ["PATCH"]),
         endpoint(SERVICE, stack, _show, "stack_show"),
         endpoint(SERVICE, stack, _patch, "stack_patch", ["PATCH"]),

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server's life as Nova leads it: boot, stop, start, rebuild, evacuate, delete."""
+"""A server's life as Nova leads it: boot, stop, start, rebuild, evacuate, delete. The rest is in
+`server_tasks`."""
 
 import time
 from collections.abc import Iterable
@@ -34,7 +35,7 @@ def create(
         the policy soft-anti-affinity.
     """
     now = time.time()
-    place = host or _pick_host(emulation, server_group)
+    place = host or free_host(emulation, server_group)
     server = Server(
         new_id(),
         project_id,
@@ -79,8 +80,12 @@ def zone_shown(emulation: Emulation, zone: str) -> str:
     return name if name in emulation.state.hosts else DEFAULT_ZONE
 
 
-def _pick_host(emulation: Emulation, server_group: str | None) -> str | None:
-    load = {host.name: [0, 0] for host in emulation.state.hosts.values() if host.up}
+def free_host(
+    emulation: Emulation, server_group: str | None, besides: str | None = None
+) -> str | None:
+    """The live host with the fewest servers of the group, and of all; None if there is none."""
+    hosts = emulation.state.hosts.values()
+    load = {host.name: [0, 0] for host in hosts if host.up and host.name != besides}
     for server in emulation.state.servers.values():
         if server.host in load:
             load[server.host][0] += server_group is not None and server.server_group == server_group
@@ -98,13 +103,13 @@ def _booted(emulation: Emulation, server_id: str, operation: str) -> None:
     if not server.host or failed:
         reason = "Injected failure of the boot." if failed else "No valid host was found."
         server.fault = reason
-        _set(server, "ERROR", "error", NOSTATE)
+        set_state(server, "ERROR", "error", NOSTATE)
         emulation.finish(operation, "failed")
     elif not emulation.state.host_up(server.host):
         emulation.defer(server.host, "server.booted", server_id=server_id, operation=operation)
         return
     else:
-        _set(server, "ACTIVE", "active", RUNNING)
+        set_state(server, "ACTIVE", "active", RUNNING)
         ports.bind(emulation, server)
         guests.boot(emulation, server)
         for attachment in emulation.state.attachments_of(server_id=server_id):
@@ -133,21 +138,24 @@ def _task(
     emulation.fire(f"server.{verb}", server_id=server.id, operation=operation)
 
 
-def _step(emulation: Emulation, server_id: str, operation: str, verb: str) -> Server | None:
+def step_of(
+    emulation: Emulation, server_id: str, operation: str, verb: str, **more: Any
+) -> Server | None:
     """The server if the step can happen now; it waits for its host, or ends with its server."""
     server = emulation.state.servers.get(server_id)
     if server is None:
-        _end(emulation, operation, "gone")
+        end_operation(emulation, operation, "gone")
         return None
     if not emulation.state.host_up(server.host):
-        emulation.defer(server.host, f"server.{verb}", server_id=server_id, operation=operation)
+        ids = {"server_id": server_id, "operation": operation}
+        emulation.defer(server.host, f"server.{verb}", **ids, **more)
         return None
     return server
 
 
 @transition("server.stop")
 def _stop(emulation: Emulation, server_id: str, operation: str) -> None:
-    if _step(emulation, server_id, operation, "stop") is not None:
+    if step_of(emulation, server_id, operation, "stop") is not None:
         emulation.after(
             emulation.latency.of("stop"),
             "server.stopped",
@@ -158,23 +166,23 @@ def _stop(emulation: Emulation, server_id: str, operation: str) -> None:
 
 @transition("server.stopped")
 def _stopped(emulation: Emulation, server_id: str, operation: str) -> None:
-    server = _step(emulation, server_id, operation, "stop")
+    server = step_of(emulation, server_id, operation, "stop")
     if server is None:
         return
     fault = take_fault(emulation, "stop", ("fail", "stuck"))
     if fault is None:
         guests.power_off(emulation, server_id, "stopped by Nova")
-        _set(server, "SHUTOFF", "stopped", SHUTDOWN)
+        set_state(server, "SHUTOFF", "stopped", SHUTDOWN)
         emulation.audit.record("server_stopped", server=server_id)
-        _end(emulation, operation)
+        end_operation(emulation, operation)
     elif fault.fault == "fail":
         server.task_state = None
-        _end(emulation, operation, "failed")
+        end_operation(emulation, operation, "failed")
 
 
 @transition("server.start")
 def _start(emulation: Emulation, server_id: str, operation: str) -> None:
-    if _step(emulation, server_id, operation, "start") is not None:
+    if step_of(emulation, server_id, operation, "start") is not None:
         emulation.after(
             emulation.latency.of("start"),
             "server.started",
@@ -185,17 +193,17 @@ def _start(emulation: Emulation, server_id: str, operation: str) -> None:
 
 @transition("server.started")
 def _started(emulation: Emulation, server_id: str, operation: str) -> None:
-    server = _step(emulation, server_id, operation, "start")
+    server = step_of(emulation, server_id, operation, "start")
     if server is None:
         return
     fault = take_fault(emulation, "start", ("fail", "stuck"))
     if fault is None:
-        _set(server, "ACTIVE", "active", RUNNING)
+        set_state(server, "ACTIVE", "active", RUNNING)
         guests.boot(emulation, server)
-        _end(emulation, operation)
+        end_operation(emulation, operation)
     elif fault.fault == "fail":
         server.task_state = None
-        _end(emulation, operation, "failed")
+        end_operation(emulation, operation, "failed")
 
 
 def evacuate(
@@ -215,7 +223,7 @@ def evacuate(
         "server.evacuated",
         server_id=server.id,
         operation=operation,
-        target=host or _pick_host(emulation, server.server_group),
+        target=host or free_host(emulation, server.server_group),
         stays_off=stays_off or server.vm_state == "stopped",
     )
 
@@ -226,25 +234,25 @@ def _evacuated(
 ) -> None:
     server = emulation.state.servers.get(server_id)
     if server is None:
-        _end(emulation, operation, "gone")
+        end_operation(emulation, operation, "gone")
     elif target is None:
         server.fault = "No valid host was found."
-        _set(server, "ERROR", "error", server.power_state)
-        _end(emulation, operation, "failed")
+        set_state(server, "ERROR", "error", server.power_state)
+        end_operation(emulation, operation, "failed")
     else:
         guests.leave_behind(emulation, server, target)
         server.host = target
         for attachment in emulation.state.attachments_of(server_id=server_id):
             attachment.host = target
-        _set(server, "SHUTOFF", "stopped", SHUTDOWN)
+        set_state(server, "SHUTOFF", "stopped", SHUTDOWN)
         if not stays_off:
-            _set(server, "ACTIVE", "active", RUNNING)
+            set_state(server, "ACTIVE", "active", RUNNING)
             ports.bind(emulation, server)
             guests.boot(emulation, server)
-        _end(emulation, operation)
+        end_operation(emulation, operation)
 
 
-def _end(emulation: Emulation, operation: str, outcome: str = "done") -> None:
+def end_operation(emulation: Emulation, operation: str, outcome: str = "done") -> None:
     """Ends what a compute service did, and its own record of that."""
     for action in emulation.state.server_actions.values():
         if action.operation == operation:
@@ -260,7 +268,7 @@ def rebuild(emulation: Emulation, server: Server, request_id: str) -> None:
 
 @transition("server.rebuild")
 def _rebuild(emulation: Emulation, server_id: str, operation: str) -> None:
-    if _step(emulation, server_id, operation, "rebuild") is not None:
+    if step_of(emulation, server_id, operation, "rebuild") is not None:
         guests.destroy(emulation, server_id, "rebuilt by Nova")
         emulation.after(
             emulation.latency.of("boot"),
@@ -272,24 +280,24 @@ def _rebuild(emulation: Emulation, server_id: str, operation: str) -> None:
 
 @transition("server.rebuilt")
 def _rebuilt(emulation: Emulation, server_id: str, operation: str) -> None:
-    server = _step(emulation, server_id, operation, "rebuild")
+    server = step_of(emulation, server_id, operation, "rebuild")
     if server is None:
         return
     was_off = server.vm_state == "stopped"
-    _set(server, "ACTIVE", "active", RUNNING)
+    set_state(server, "ACTIVE", "active", RUNNING)
     guests.boot(emulation, server)
     for attachment in emulation.state.attachments_of(server_id=server_id):
         guests.plug(emulation, server_id, attachment.volume_id, attachment.device)
     if was_off:
         guests.power_off(emulation, server_id, "off before it was rebuilt")
-        _set(server, "SHUTOFF", "stopped", SHUTDOWN)
-    _end(emulation, operation)
+        set_state(server, "SHUTOFF", "stopped", SHUTDOWN)
+    end_operation(emulation, operation)
 
 
 def reset(emulation: Emulation, server: Server, state: str) -> None:
     """Sets the server to active or error, without a task, whatever its state."""
     active = state == "active"
-    _set(server, "ACTIVE" if active else "ERROR", state, server.power_state)
+    set_state(server, "ACTIVE" if active else "ERROR", state, server.power_state)
     emulation.changed()
 
 
@@ -355,7 +363,8 @@ def _record(emulation: Emulation, server_id: str) -> None:
             return
 
 
-def _set(server: Server, status: str, vm_state: str, power_state: int) -> None:
+def set_state(server: Server, status: str, vm_state: str, power_state: int) -> None:
+    """Makes the server something, and ends its task."""
     server.status, server.vm_state, server.power_state = status, vm_state, power_state
     server.task_state, server.updated = None, time.time()
 
@@ -368,5 +377,5 @@ def _tell_owner(emulation: Emulation, server: Server) -> None:
 
 def power_lost(emulation: Emulation, server: Server) -> None:
     """What Nova's power sync makes of a server whose guest is found off."""
-    _set(server, "SHUTOFF", "stopped", SHUTDOWN)
+    set_state(server, "SHUTOFF", "stopped", SHUTDOWN)
     emulation.changed()

@@ -61,6 +61,8 @@ def make(emulation: Emulation, stack: Stack, resource: StackResource) -> bool:
             size=int(asked["size"]),
             multiattach=volume.shared(asked),
             bootable=bool(asked.get("image")),
+            zone=servers.zone_shown(emulation, str(asked.get("availability_zone") or "")),
+            encrypted=asked.get("volume_type") == volume.ENCRYPTED,
             description=asked.get("description"),
             **common,
         ).id

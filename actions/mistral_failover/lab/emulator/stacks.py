@@ -21,6 +21,7 @@ from mistral_failover.lab.emulator.templates import (
     SERVER,
     VOLUME,
     Scope,
+    behind,
     dependencies,
     group_attributes,
     is_template,
@@ -29,6 +30,7 @@ from mistral_failover.lab.emulator.templates import (
     parse,
     resolve,
     short_id,
+    without,
 )
 from mistral_failover.lab.emulator.web import take_fault
 
@@ -55,11 +57,13 @@ def create(
     given: dict[str, Any],
     user_id: str,
     files: dict[str, str],
+    registry: dict[str, str],
     parent: list[str] | None = None,
 ) -> Stack:
     """Starts the creation of a stack.
 
     :param files: the templates that its resource types may name.
+    :param registry: what its environment has behind resource types.
     :param parent: [stack id, resource name] of a nested one.
     """
     stack = Stack(
@@ -73,6 +77,7 @@ def create(
         generation=0,
         user_id=user_id,
         files=files,
+        registry=registry,
     )
     emulation.state.stacks[stack.id] = stack
     begin(emulation, stack, "CREATE")
@@ -109,18 +114,19 @@ def preview(
     }
     wanted = template.get("resources") or {}
     for name, definition in wanted.items():
-        resource, kind = stack.resources.get(name), definition["type"]
+        resource, alias = stack.resources.get(name), definition["type"]
         if resource is None:
-            changes["added"].append((name, kind, ""))
+            changes["added"].append((name, alias, ""))
             continue
+        kind = behind(alias, stack.registry)
         asked = resolve(definition.get("properties") or {}, scope(emulation, stack))
         what = "unchanged" if resource.properties == asked else "updated"
         if resource.type != kind or stack_backing.needs_replacement(kind, resource, asked):
             what = "replaced"
-        changes[what].append((name, kind, resource.physical_id))
+        changes[what].append((name, alias, resource.physical_id))
     for name, resource in stack.resources.items():
         if name not in wanted:
-            changes["deleted"].append((name, resource.type, resource.physical_id))
+            changes["deleted"].append((name, resource.alias, resource.physical_id))
     return changes
 
 
@@ -129,9 +135,10 @@ def begin(emulation: Emulation, stack: Stack, action: str) -> None:
     stack.generation += 1
     for name, definition in (stack.template.get("resources") or {}).items():
         if name not in stack.resources and action != "DELETE":
-            now = time.time()
+            now, alias = time.time(), definition["type"]
+            kind = behind(alias, stack.registry)
             stack.resources[name] = StackResource(
-                name, definition["type"], now, now, action="INIT", status="COMPLETE", reason=""
+                name, kind, alias, now, now, action="INIT", status="COMPLETE", reason=""
             )
     _set_stack(stack, action, "IN_PROGRESS", f"Stack {action} started")
     if stack.parent is None:
@@ -212,7 +219,8 @@ def _advance(emulation: Emulation, stack: Stack, name: str, definition: dict[str
     if not all(_ready(stack, other) for other in dependencies(definition)):
         return False
     wanted = resolve(definition.get("properties") or {}, scope(emulation, stack))
-    kind = definition["type"]
+    kind = behind(definition["type"], stack.registry)
+    resource.alias = definition["type"]
     resource.generation = stack.generation
     if resource.action == "INIT":
         resource.type, resource.properties = kind, wanted
@@ -238,7 +246,7 @@ def _advance(emulation: Emulation, stack: Stack, name: str, definition: dict[str
         resource.properties = wanted
         _set_resource(stack, resource, "UPDATE", "IN_PROGRESS")
         nested = emulation.state.stacks[resource.physical_id]
-        nested.files = stack.files
+        nested.files, nested.registry = stack.files, _registry_within(stack, resource)
         update(emulation, nested, *_nested(stack, resource, nested))
     elif resource.properties != wanted:
         under_way = stack_backing.change(emulation, stack, resource, wanted)
@@ -259,7 +267,13 @@ def _nested(
     """Template and parameters of the stack behind a resource."""
     if resource.type in GROUPS:
         return members_template(resource, nested), {}
-    return parse(stack.files[resource.type], stack.files), dict(resource.properties)
+    template = parse(stack.files[resource.type], stack.files, _registry_within(stack, resource))
+    return template, dict(resource.properties)
+
+
+def _registry_within(stack: Stack, resource: StackResource) -> dict[str, str]:
+    """What is behind resource types in the stack behind a resource."""
+    return stack.registry if resource.type in GROUPS else without(stack.registry, resource.alias)
 
 
 def scope(emulation: Emulation, stack: Stack) -> Scope:
@@ -300,6 +314,7 @@ def _make(emulation: Emulation, stack: Stack, resource: StackResource) -> None:
             given=given,
             user_id=stack.user_id,
             files=stack.files,
+            registry=_registry_within(stack, resource),
             parent=[stack.id, resource.name],
         )
         resource.physical_id = nested.id
@@ -435,7 +450,8 @@ def _set_resource(
 ) -> None:
     resource.action, resource.status, resource.reason = action, status, reason
     resource.updated = time.time()
-    _event(stack, resource.name, resource.physical_id, resource.type, f"{action}_{status}", reason)
+    status = f"{action}_{status}"
+    _event(stack, resource.name, resource.physical_id, resource.alias, status, reason)
 
 
 def _event(stack: Stack, name: str, physical_id: str, kind: str, status: str, reason: str) -> None:

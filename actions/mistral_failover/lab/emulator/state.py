@@ -153,6 +153,7 @@ class Server:
     fault: str | None = None
     owner: list[str] | None = None
     server_group: str | None = None
+    locked: bool = False
 
 
 @dataclass
@@ -184,6 +185,15 @@ class ServerAction:
         self.finished_at, self.result = time.time(), result
 
 
+CONFIG: dict[str, Any] = {
+    "cross_az_attach": True,  # Nova's [cinder]: a volume may be in another zone than its server
+    "max_disk_devices_to_attach": -1,  # Nova's [compute]: the root disk counts; -1: any number
+    "keys_readable": True,  # the key manager gives a compute service the keys of encrypted volumes
+    "resource_registry": {},  # Heat's environment_dir: what is behind resource types
+}
+"""What the operator of the cloud has configured, with the services' own defaults."""
+
+
 @dataclass
 class Volume:
     """A Cinder volume."""
@@ -202,6 +212,8 @@ class Volume:
     user_id: str = ""
     owner: list[str] | None = None
     name_id: str | None = None  # in the name of its image, once it was migrated in use
+    zone: str = DEFAULT_ZONE
+    encrypted: bool = False
 
 
 @dataclass
@@ -355,7 +367,7 @@ class Guest:
     project_id: str
     host: str
     powered: bool = True
-    condition: str = "healthy"  # healthy | booting | hung | crashed
+    condition: str = "healthy"  # healthy | booting | hung | crashed | frozen
     volumes: dict[str, str] = field(default_factory=dict)
     interfaces: dict[str, list[str]] = field(default_factory=dict)
     applications: dict[str, float] = field(default_factory=dict)
@@ -399,11 +411,13 @@ class StackResource:
     """A resource of a stack; `generation` tells which update has looked at it last.
 
     INIT COMPLETE: its turn to be made has not come. `retired_id` is what it replaced and is yet to
-    be deleted, `retired_reason` why the latest update could not.
+    be deleted, `retired_reason` why the latest update could not. `alias` is what the template calls
+    its `type`.
     """
 
     name: str
     type: str
+    alias: str
     created: float
     updated: float
     properties: dict[str, Any] = field(default_factory=dict)
@@ -420,7 +434,8 @@ class StackResource:
 @dataclass
 class Stack:
     """A Heat stack; the nested stack of a group names its parent stack and resource. `previous` is
-    the template and the parameters that a rollback of its last update goes to."""
+    the template and the parameters that a rollback of its last update goes to, `registry` what its
+    environment has behind resource types."""
 
     id: str
     project_id: str
@@ -441,6 +456,7 @@ class Stack:
     operation: str | None = None
     user_id: str = ""
     files: dict[str, str] = field(default_factory=dict)
+    registry: dict[str, str] = field(default_factory=dict)
     disable_rollback: bool = True
     previous: list[dict[str, Any]] = field(default_factory=list)
 
@@ -500,6 +516,7 @@ class CloudState:
     api_faults: list[ApiFault] = field(default_factory=list)
     latency: dict[str, float] = field(default_factory=dict)
     offers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=lambda: dict(CONFIG))
 
     def dumps(self) -> str:
         """This state as JSON."""

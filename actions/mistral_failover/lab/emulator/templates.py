@@ -3,7 +3,7 @@
 
 Resource types: OS::Nova::Server, OS::Cinder::Volume, OS::Heat::AutoScalingGroup,
 OS::Heat::ResourceGroup, a template of the request's files by its name, OS::Heat::TestResource, and
-some that only get an id (`INERT`).
+some that only get an id (`INERT`). An environment may map other names to these.
 Functions: get_param, get_resource, get_attr (`refs` and `refs_map` of a group, `networks` of a
 server, `name` of anything). Parameters with type, default, hidden. Outputs.
 """
@@ -64,10 +64,25 @@ def is_template(kind: str) -> bool:
     return kind.endswith((".yaml", ".template"))
 
 
-def parse(given: Any, files: Mapping[str, str] | None = None) -> dict[str, Any]:
+def behind(kind: str, registry: Mapping[str, str]) -> str:
+    """The type, or the name of the template, that an environment has behind a resource type."""
+    return behind(registry[kind], without(registry, kind)) if kind in registry else kind
+
+
+def without(registry: Mapping[str, str], kind: str) -> dict[str, str]:
+    """What an environment maps within the template behind a type: there the type is Heat's own."""
+    return {name: target for name, target in registry.items() if name != kind}
+
+
+def parse(
+    given: Any,
+    files: Mapping[str, str] | None = None,
+    registry: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
     """A template from text (YAML or JSON) or an object.
 
     :param files: the templates that its resource types may name.
+    :param registry: what its environment has behind resource types.
 
     :raises TemplateError: it is no template, or uses an unknown type or reference.
     """
@@ -83,7 +98,7 @@ def parse(given: Any, files: Mapping[str, str] | None = None) -> dict[str, Any]:
     # A copy, without the dates that an object may have.
     template: dict[str, Any] = load_json(json.dumps(given, default=str), "template")
     for name, definition in (template.get("resources") or {}).items():
-        _check_resource(name, definition, files or {})
+        _check_resource(name, definition, files or {}, registry or {})
         for other in dependencies(definition):
             if other not in template["resources"]:
                 raise TemplateError(
@@ -93,14 +108,16 @@ def parse(given: Any, files: Mapping[str, str] | None = None) -> dict[str, Any]:
     return template
 
 
-def _check_resource(name: str, definition: Any, files: Mapping[str, str]) -> None:
+def _check_resource(
+    name: str, definition: Any, files: Mapping[str, str], registry: Mapping[str, str]
+) -> None:
     if not isinstance(definition, dict) or not isinstance(definition.get("type"), str):
         raise TemplateError(
             "StackValidationFailed", f"Each Resource must contain a type key: resources.{name}"
         )
-    kind = definition["type"]
+    kind = behind(definition["type"], registry)
     if is_template(kind) and kind in files:
-        parse(files[kind], files)
+        parse(files[kind], files, without(registry, definition["type"]))
     elif kind not in (SERVER, VOLUME, *GROUPS, TEST, *INERT):
         raise TemplateError(
             "StackValidationFailed", f"The Resource Type ({kind}) could not be found."
@@ -120,7 +137,7 @@ def _check_resource(name: str, definition: Any, files: Mapping[str, str]) -> Non
             )
     if kind in GROUPS:
         member = "resource" if kind == GROUP else "resource_def"
-        _check_resource(f"{name}.{member}", properties[member], files)
+        _check_resource(f"{name}.{member}", properties[member], files, registry)
 
 
 def dependencies(definition: dict[str, Any]) -> set[str]:

@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from mistral_failover.lab.emulator import attachments
 from mistral_failover.lab.emulator.core import Emulation, transition
+from mistral_failover.lab.emulator.servers import zone_shown
 from mistral_failover.lab.emulator.state import Attachment, Volume, new_id
 from mistral_failover.lab.emulator.web import (
     ApiError,
@@ -60,6 +61,8 @@ def _prepare(call: Call) -> dict[str, str]:
     }
 
 
+ENCRYPTED = "encrypted"
+"""The volume type whose volumes have a key in the key manager."""
 SERVICE = Service("volume", error_body, prepare=_prepare)
 
 
@@ -88,11 +91,11 @@ def view(call: Call, volume: Volume) -> dict[str, Any]:
         "size": volume.size,
         "multiattach": volume.multiattach,
         "bootable": "true" if volume.bootable else "false",
-        "encrypted": False,
+        "encrypted": volume.encrypted,
         "metadata": volume.metadata,
         "attachments": [_attachment_of_volume(call, a) for a in held],
-        "availability_zone": "nova",
-        "volume_type": "multiattach" if volume.multiattach else "emulated",
+        "availability_zone": volume.zone,
+        "volume_type": _type_shown(volume),
         "user_id": volume.user_id,
         "snapshot_id": None,
         "source_volid": None,
@@ -104,6 +107,12 @@ def view(call: Call, volume: Volume) -> dict[str, Any]:
         "links": [{"rel": "self", "href": href}],
         **{f"os-vol-mig-status-attr:{key}": value for key, value in migration.items()},
     }
+
+
+def _type_shown(volume: Volume) -> str:
+    if volume.multiattach:
+        return "multiattach"
+    return ENCRYPTED if volume.encrypted else "emulated"
 
 
 def _attachment_of_volume(call: Call, attachment: Attachment) -> dict[str, Any]:
@@ -166,6 +175,8 @@ def _create(call: Call) -> Any:
         metadata=dict(asked.get("metadata") or {}),
         multiattach=shared(asked),
         bootable=bool(asked.get("imageRef")),
+        zone=zone_shown(call.emulation, str(asked.get("availability_zone") or "")),
+        encrypted=asked.get("volume_type") == ENCRYPTED,
         user_id=call.user_id,
     )
     return 202, {"volume": view(call, volume)}

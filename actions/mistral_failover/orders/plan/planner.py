@@ -132,7 +132,7 @@ def _started(
         current, then = snapshot.state, kept.world
         if drawn is None or current.current_traversal != then["traversal"]:
             raise _stale(kept, current.name, ["the group has received another goal"])
-        if current.definition_version != then["definition"]:
+        if failover.definition_of(kept.order, current) != then["definition"]:
             raise _stale(kept, current.name, ["the group's definition was changed"])
         return drawn.goal
 
@@ -178,7 +178,7 @@ def _compared(request: Request, kept: StoredPlan, state: GroupState) -> _PlanDra
         found = preconditions.read_preconditions(
             request, snapshot, frozenset(lost), kept.world["volumes"]
         )
-        world = preconditions.as_document(snapshot, found, kept.goal_version, lost)
+        world = preconditions.as_document(snapshot, kept.order, found, kept.goal_version, lost)
         changed = _changed(kept, snapshot, found, world)
         raise _stale(kept, state.name, [*changed, f"it can no longer be planned: {why}"]) from None
     if changed := _changed(kept, snapshot, drawn.found, drawn.world):
@@ -266,13 +266,13 @@ def _kept(request: Request, drawn: _PlanDraft, asked: Order) -> StoredPlan:
 
 def _draw(request: Request, snapshot: GroupSnapshot, asked: Order) -> _PlanDraft:
     goal = verb_named(asked.verb, to_plan=True).derive(request, asked, remember=False)(snapshot)
+    snapshot = replace(snapshot, group=failover.group_of(request, snapshot, goal))
     lost = goal.document["lost"]
     found = preconditions.read_preconditions(
         request, snapshot, frozenset(lost), preconditions.volumes_of(goal)
     )
-    return _PlanDraft(
-        snapshot, goal, found, preconditions.as_document(snapshot, found, goal.version, lost)
-    )
+    world = preconditions.as_document(snapshot, asked, found, goal.version, lost)
+    return _PlanDraft(snapshot, goal, found, world)
 
 
 def _told(request: Request, drawn: _PlanDraft, asked: Order) -> PlannedOrder:

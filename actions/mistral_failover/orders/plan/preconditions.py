@@ -22,6 +22,8 @@ from mistral_failover.groups.refresh_members import members_now
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.assignment import MemberFact, reasons
 from mistral_failover.model.goal import ATTACHMENT, Goal
+from mistral_failover.model.order import Order
+from mistral_failover.orders import failover
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents
 from mistral_failover.store.incidents import Incident
@@ -100,13 +102,13 @@ def unfit(snapshot: GroupSnapshot, found: Preconditions, lost: Iterable[str]) ->
 
 
 def as_document(
-    snapshot: GroupSnapshot, found: Preconditions, goal: str, lost: Iterable[str]
+    snapshot: GroupSnapshot, order: Order, found: Preconditions, goal: str, lost: Iterable[str]
 ) -> dict[str, Any]:
     """Return the state as a document, see the module. ``goal``: the version of the planned goal;
     ``lost``: the members that are lost in it."""
     fit = {fact.name for fact in found.facts} - unfit(snapshot, found, lost).keys()
     return {
-        "definition": snapshot.state.definition_version,
+        "definition": failover.definition_of(order, snapshot.state),
         "traversal": snapshot.state.current_traversal,
         "status": found.traversal.status if found.traversal else None,
         "goal": goal,

@@ -5,7 +5,7 @@ a remedy. These checks change nothing."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from shlex import quote
 
 from mistral_failover.alarms.admission import HOUR
@@ -17,7 +17,7 @@ from mistral_failover.convergence.records import Record, TraversalStatus
 from mistral_failover.groups import agent_health
 from mistral_failover.groups.agent_health import sends_commands
 from mistral_failover.groups.snapshot import GroupSnapshot
-from mistral_failover.model.assignment import doubts
+from mistral_failover.model.assignment import ZONES, doubts
 from mistral_failover.model.decisions import Decision
 from mistral_failover.model.goal import ACTIVATION, Goal
 from mistral_failover.model.heartbeats import SILENT
@@ -123,10 +123,13 @@ def _rights(case: RiskContext) -> Iterator[Risk]:
 def _members(case: RiskContext) -> Iterator[Risk]:
     lost = frozenset(case.goal.document["lost"])
     holders = case.goal.document["roles"]
-    doubted = doubts(case.found.facts, lost)
+    # A zone is a risk of its own, with another remedy.
+    doubted = doubts([replace(fact, apart={}) for fact in case.found.facts], lost)
     facts = {fact.name: fact for fact in case.found.facts}
     for role, member in sorted(holders.items()):
         fact = facts.get(member)
+        if fact is not None and role in fact.apart:
+            yield risk("ANOTHER_ZONE", f"{member} will get {role}, but {fact.apart[role]}", ZONES)
         if fact is None:
             why = "it is no longer a member of the stack"
         elif not fact.healthy:

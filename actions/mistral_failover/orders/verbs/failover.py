@@ -44,6 +44,13 @@ class Failover(Verb):
         ),
         "recovered": RECOVERED,
         "incident": Input("the id of a held alarm that it admits", internal=True),
+        "definition": Input(
+            "'defined': the definition that was given last (default: the one in force, or, if no "
+            "member is lost, that of the present goal)",
+            "WHICH",
+            label="Definition",
+            unsaid="the one in force",
+        ),
         "after": Input(
             "the traversal to which it belongs; if the group has a newer one, nothing starts",
             internal=True,

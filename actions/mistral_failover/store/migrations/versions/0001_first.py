@@ -45,8 +45,9 @@ def upgrade() -> None:
         sa.Column("id", sa.String(length=36), nullable=False),
         sa.Column("project_id", sa.String(length=64), nullable=False),
         sa.Column("name", sa.String(length=255), nullable=False),
-        sa.Column("definition", _JSON, nullable=False),
         sa.Column("definition_version", sa.String(length=64), nullable=False),
+        sa.Column("defined", sa.String(length=64), nullable=False),
+        sa.Column("in_force", sa.String(length=64), nullable=True),
         sa.Column("current_traversal", sa.String(length=36), nullable=True),
         sa.Column("last_complete_goal", sa.String(length=64), nullable=True),
         sa.Column("created_at", sa.Double(), nullable=False),
@@ -198,6 +199,21 @@ def upgrade() -> None:
         **_MYSQL,
     )
     op.create_table(
+        "failover_definitions",
+        sa.Column("group_id", sa.String(length=36), nullable=False),
+        sa.Column("version", sa.String(length=64), nullable=False),
+        sa.Column("document", _JSON, nullable=False),
+        sa.Column("created_at", sa.Double(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["group_id"],
+            ["failover_groups.id"],
+            name=op.f("fk_failover_definitions_group_id"),
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("group_id", "version", name=op.f("pk_failover_definitions")),
+        **_MYSQL,
+    )
+    op.create_table(
         "failover_goals",
         sa.Column("group_id", sa.String(length=36), nullable=False),
         sa.Column("version", sa.String(length=64), nullable=False),
@@ -314,6 +330,7 @@ def upgrade() -> None:
         sa.Column("follows", sa.String(length=36), nullable=True),
         sa.Column("superseded_by", sa.String(length=36), nullable=True),
         sa.Column("chain", sa.String(length=36), nullable=True),
+        sa.Column("definition_version", sa.String(length=64), nullable=False),
         sa.Column("chains", sa.Integer(), server_default="0", nullable=False),
         sa.Column("failed_node", sa.String(length=64), nullable=True),
         sa.Column("number", sa.BigInteger(), nullable=False),
