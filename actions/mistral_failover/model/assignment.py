@@ -212,8 +212,8 @@ def passed_over(
 
 
 def as_planned(members: Iterable[MemberFact]) -> list[MemberFact]:
-    """Return the facts for a planned move, which can wait: a member with a silent agent is no
-    target, and neither is one whose server Nova would refuse to change."""
+    """Return the facts for a planned move, which can wait: a member whose agent is
+    silent or not ready is no target, and neither is one whose server Nova refuses to change."""
     return [
         fact.ruled_out(why) if (why := fact.unready or fact.hindered) else fact for fact in members
     ]
@@ -304,9 +304,10 @@ def _rank(
     fact: MemberFact, roles: Iterable[str], members: Sequence[MemberFact], lost: Set[str]
 ) -> tuple[bool, bool, bool, bool]:
     """Rank the doubts about a member that is to hold one of these roles. An agent that is silent,
-    not ready or lacks a command is the worst: nothing can be started through it. Then comes a server to which
-    Nova gives nothing at present, then a host that may be dead: the failover has to wait for it
-    before it takes another member, while a volume that Nova refuses is refused at once."""
+    not ready or lacks a command is the worst: nothing can be started through it. Then comes a
+    server to which Nova gives nothing at present, then a host that may be dead: the failover has to
+    wait for it before it takes another member, while a volume that Nova refuses is refused at
+    once."""
     roles = set(roles)
     unable = fact.unready is not None or not roles.isdisjoint(fact.lacks)
     beside = _lost_beside(fact, members, lost) is not None
