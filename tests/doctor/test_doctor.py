@@ -183,6 +183,18 @@ def test_silent_and_unknown_agents_are_told_apart(heard: Callable[..., Any]) -> 
     )
 
 
+def test_an_agent_that_is_heard_but_not_ready_is_an_error(heard: Callable[..., Any]) -> None:
+    class Full(Line):
+        def heard(self, to: Address) -> Heartbeat | None:
+            beat = super().heard(to)
+            return beat and replace(beat, not_ready="its journal cannot be written: disk full")
+
+    first, _ = heard(Full(db_a=[3.0], db_b=[3.0]))
+
+    assert first[0] == "error"
+    assert "disk full" in first[1]
+
+
 def test_an_agent_whose_clock_is_wrong_is_not_taken_for_silent(heard: Callable[..., Any]) -> None:
     first, second = heard(Line(db_a=[49.0, 40.0], db_b=[1.0]), listen=60.0)
 

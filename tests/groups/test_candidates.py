@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -126,8 +126,20 @@ def test_where_several_are_left_their_agents_are_asked_once_and_the_lost_one_s_h
     assert sorted(world.looked_at) == list(NAMES)
     assert world.asked == ["db_b", "db_c"]
     assert found["db_a"].host == found["db_b"].host == "db_a"
-    assert found["db_b"].silent is None
-    assert found["db_c"].silent == "its agent has sent no heartbeat for 90 s"
+    assert found["db_b"].unready is None
+    assert found["db_c"].unready == "its agent has sent no heartbeat for 90 s"
+
+
+def test_an_agent_that_says_it_is_not_ready_is_avoided_like_a_silent_one(world: World) -> None:
+    full = replace(beat(3.0), not_ready="its journal cannot be written: disk full")
+    world.heard |= {"db_b": full, "db_c": beat(3.0)}
+
+    found = world.look("db_a")
+
+    why = "its agent is not ready: its journal cannot be written: disk full"
+    assert found["db_b"].unready == why
+    assert found["db_b"].healthy
+    assert found["db_c"].unready is None
 
 
 def test_an_agent_that_does_not_know_a_command_of_a_role_is_told(world: World) -> None:
@@ -163,7 +175,7 @@ def test_who_is_not_heard_is_not_silent_unless_another_is(
 ) -> None:
     world.heard |= heard
 
-    assert {fact.silent for fact in world.look().values()} == {None}
+    assert {fact.unready for fact in world.look().values()} == {None}
 
 
 def test_a_group_that_sends_no_commands_asks_no_agents(

@@ -50,6 +50,8 @@ MAX_RUNNING = 16
 """Names of running commands that a heartbeat carries."""
 MAX_KNOWN = 8 * 1024
 """Characters of the names of the commands that an agent knows, for its heartbeat to carry them."""
+MAX_REASON = 500
+"""Characters of the reason why an agent is not ready."""
 MAX_NAME = 255
 """Characters of a name."""
 

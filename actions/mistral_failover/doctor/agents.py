@@ -117,6 +117,11 @@ def _member(
             yield error(silent, start)
         else:
             yield warn(silent, start)
+    elif beat.not_ready is not None:
+        yield error(
+            f"the agent on {name} is not ready: {beat.not_ready}",
+            f"on {name}: failover-agent check; it is ready again by itself once it can write",
+        )
     elif beat.epoch < member.epoch:
         yield warn(
             f"the agent on {name} has epoch {beat.epoch}, but {member.epoch} is current",

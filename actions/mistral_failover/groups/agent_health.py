@@ -61,7 +61,7 @@ def why_unreachable(
         if unable:
             return None
         if beat is not None:
-            return silent(beat) or lacking(beat, commands) or None
+            return unready(beat) or lacking(beat, commands) or None
         if time.monotonic() > end:
             return "its agent has never sent a heartbeat"
         time.sleep(_PAUSE)
@@ -84,13 +84,14 @@ def _elsewhere(
 class ReportedAgent(TypedDict):
     """What an agent last reported, ``ago`` seconds before now. ``deposed``: None, or the outcome of
     its ``on_deposed`` command. ``commands``: the names that it knows, None if it does not report
-    them."""
+    them. ``not_ready``: why it can carry out no command, in words."""
 
     epoch: int
     ago: float
     running: list[str]
     deposed: str | None
     commands: list[str] | None
+    not_ready: str | None
 
 
 class MemberAgent(TypedDict):
@@ -131,6 +132,7 @@ def agents(request: Request, name: str) -> list[MemberAgent]:
                 "running": list(beat.running),
                 "deposed": beat.deposed,
                 "commands": None if beat.commands is None else sorted(beat.commands),
+                "not_ready": beat.not_ready,
             }
         lacks = lacking(beat, commands)
         rows.append(
@@ -158,6 +160,8 @@ def _sentence(member: MemberRow, beat: Heartbeat | None) -> str:
     if beat is None:
         return "no heartbeat received"
     said = [f"last heartbeat {beat.ago:.0f} s ago"]
+    if beat.not_ready is not None:
+        said.append(f"is not ready: {beat.not_ready}")
     if beat.epoch < member.epoch:
         said.append(f"has not received the notice of epoch {member.epoch} yet")
     if beat.running:
@@ -199,6 +203,14 @@ def silent(beat: Heartbeat | None) -> str:
     return f"its agent has sent no heartbeat for {beat.ago:.0f} s"
 
 
+def unready(beat: Heartbeat | None) -> str:
+    """Return, in words, why an agent carries out no command: it is silent, or it says that it is
+    not ready; empty for others."""
+    if beat is None:
+        return ""
+    return silent(beat) or (f"its agent is not ready: {beat.not_ready}" if beat.not_ready else "")
+
+
 def lacking(beat: Heartbeat | None, commands: Collection[str]) -> str:
     """Return, in words, that an agent does not know some of the commands; empty if it knows them
     all, or does not report which ones it knows."""
@@ -236,9 +248,9 @@ def heard_agents(
     return heard
 
 
-def silent_agents(heard: Mapping[str, Heartbeat]) -> dict[str, str]:
-    """Return, in words, which of these agents are silent. If all are, it is rather the channel, so
-    none is said to be."""
+def unready_agents(heard: Mapping[str, Heartbeat]) -> dict[str, str]:
+    """Return, in words, which of these agents carry out no command. If all are silent, it is rather
+    the channel, so none is said to be."""
     if all(beat.ago > SILENT for beat in heard.values()):
         return {}
-    return {name: said for name, beat in heard.items() if (said := silent(beat))}
+    return {name: said for name, beat in heard.items() if (said := unready(beat))}

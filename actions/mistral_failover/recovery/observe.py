@@ -29,7 +29,7 @@ from mistral_failover.convergence.records import (
     TraversalStatus,
 )
 from mistral_failover.groups import unfinished_replacements
-from mistral_failover.groups.agent_health import commands_of, lacking, sends_commands, silent
+from mistral_failover.groups.agent_health import commands_of, lacking, sends_commands, unready
 from mistral_failover.groups.project_view import REMEMBERED, ProjectView
 from mistral_failover.groups.service import standing
 from mistral_failover.groups.snapshot import group_snapshot
@@ -370,7 +370,7 @@ def _member(view: ProjectView, facts: _ObservedGroup, member: MemberRow) -> Obse
     quiet = ""
     if look.presence is Presence.PRESENT and sends_commands(facts.group):
         beat = view.heartbeat(_agent_of(facts, member))
-        quiet = silent(beat) or lacking(beat, commands_of(facts.group, roles or None))
+        quiet = unready(beat) or lacking(beat, commands_of(facts.group, roles or None))
     said = keeps_from_roles(member.name, facts.lost, facts.in_maintenance)
     why_not = said or look.why or quiet or None
     return ObservedMember(

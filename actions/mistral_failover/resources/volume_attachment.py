@@ -16,7 +16,7 @@ from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.volume_states import TAKEN, state_named
 from mistral_failover.cloud.volumes import GONE, Release
 from mistral_failover.convergence.records import Record
-from mistral_failover.groups.agent_health import silent
+from mistral_failover.groups.agent_health import unready
 from mistral_failover.groups.project_view import ProjectView, unknown
 from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
@@ -107,11 +107,11 @@ def _say_how_to_go_on(
 
 
 def _silence(context: OperationContext, operation: OperationDocument, server_id: str) -> str:
-    """Return why the agent on the server counts as silent, in words; empty if it does not, or if
-    nothing is known of it."""
+    """Return why the agent on the server carries out no command, in words; empty if it does, or
+    if nothing is known of it."""
     to = Address(operation["group_id"], operation["group"], member_of(operation)["name"], server_id)
     try:
-        return silent(context.channel.heard(to))
+        return unready(context.channel.heard(to))
     except ChannelError:
         return ""
 

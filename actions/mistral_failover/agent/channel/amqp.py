@@ -121,6 +121,7 @@ def _heartbeat(message: Any, to: Address, member_key: bytes) -> tuple[float, Hea
     said = wire.unseal("heartbeat", message.body, message.headers, key_for)
     at, running, deposed = said.get("at"), said.get("running"), said.get("deposed")
     commands, stopping = said.get("commands"), said.get("stopping")
+    not_ready = said.get("not_ready")
     if (
         (said.get("group_id"), said.get("server_id")) != (to.group_id, to.server_id)
         or not wire.is_number(at)
@@ -130,13 +131,16 @@ def _heartbeat(message: Any, to: Address, member_key: bytes) -> tuple[float, Hea
         or not (deposed is None or wire.is_text(deposed))
         or not (commands is None or _are_names(commands))
         or not isinstance(stopping, bool)
+        or not (not_ready is None or wire.is_text(not_ready, wire.MAX_REASON))
     ):
         raise wire.Malformed("MALFORMED", "it is not a heartbeat of this server")
     # If the agent's clock is ahead, the age of its messages is unknown: assume that they are old.
     ago = abs(time.time() - at)
     known = None if commands is None else frozenset(map(clean, commands))
     told = None if deposed is None else clean(deposed)
-    return at, Heartbeat(said["epoch"], ago, tuple(map(clean, running)), told, known, stopping)
+    why_not = None if not_ready is None else clean(not_ready)
+    names = tuple(map(clean, running))
+    return at, Heartbeat(said["epoch"], ago, names, told, known, stopping, why_not)
 
 
 def _are_names(value: object) -> bool:

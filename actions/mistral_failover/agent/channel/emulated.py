@@ -111,6 +111,7 @@ class EmulatedChannel:
             said["deposed"],
             frozenset(said["commands"]),
             said["stopping"],
+            said["not_ready"],
         )
 
     @property

@@ -97,7 +97,8 @@ class Heartbeat:
     ``ago``: its age in seconds. ``running``: names of the commands that the agent was carrying out.
     ``deposed``: None, or the outcome of its ``on_deposed`` command after it learned that it was
     deposed. ``commands``: the names on its allow-list; None if they are too long for a heartbeat.
-    ``stopping``: whether something of an earlier epoch may still run.
+    ``stopping``: whether something of an earlier epoch may still run. ``not_ready``: why the agent
+    can carry out no command, in words; None if it can.
     """
 
     epoch: int
@@ -106,6 +107,7 @@ class Heartbeat:
     deposed: str | None
     commands: frozenset[str] | None = None
     stopping: bool = False
+    not_ready: str | None = None
 
 
 BROKER = "the broker"

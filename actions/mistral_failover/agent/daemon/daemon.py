@@ -14,6 +14,7 @@ from mistral_failover.agent.daemon.dispatcher import CommandDispatcher, elapsed
 from mistral_failover.agent.daemon.intake import Intake
 from mistral_failover.agent.daemon.journal import Journal
 from mistral_failover.agent.daemon.outbox import AgentReports, Outbox
+from mistral_failover.agent.daemon.readiness import Readiness
 from mistral_failover.agent.daemon.result_publisher import PublisherConnection, ResultPublisher
 from mistral_failover.agent.daemon.settings import AgentConfig
 from mistral_failover.agent.daemon.worker import Lanes, Worker, tidy_up
@@ -59,7 +60,12 @@ class Agent:
                 LOG.warning("The journal belonged to another server or group: starting a new one")
             left = tidy_up(journal)
             outbox = Outbox()
-            dispatcher = CommandDispatcher(config, journal, AgentReports(config.identity, outbox))
+            readiness = Readiness(journal)
+            readiness.look()
+            dispatcher = CommandDispatcher(
+                config, journal, AgentReports(config.identity, outbox), readiness.why_not
+            )
+            readiness.changed = dispatcher.heartbeat_at_once
             for row in left:
                 dispatcher.look_into(row)
             line = PublisherConnection(broker, address)
@@ -68,6 +74,7 @@ class Agent:
             deposer = Deposer(DeposedCleanup(config, journal, dispatcher), dispatcher)
             publisher.start()
             deposer.start()
+            readiness.start()
             LOG.info("The agent of server %s is in epoch %d", address.server_id, dispatcher.epoch)
             self._ready()
             try:
@@ -81,6 +88,7 @@ class Agent:
             finally:
                 self._stopping()
                 self._end(dispatcher, deposer)
+                readiness.finish()
                 publisher.finish(FAREWELL)
                 line.close()
 

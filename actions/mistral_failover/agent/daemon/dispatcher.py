@@ -73,13 +73,21 @@ class Job:
 
 
 class CommandDispatcher:
-    """The unfinished commands of one agent, and its current epoch."""
+    """The unfinished commands of one agent, and its current epoch. ``not_ready``: why a command
+    could not be carried out now, in words, for its heartbeats; None if it could."""
 
-    def __init__(self, config: AgentConfig, journal: Journal, reports: AgentReports) -> None:
+    def __init__(
+        self,
+        config: AgentConfig,
+        journal: Journal,
+        reports: AgentReports,
+        not_ready: Callable[[], str | None] = lambda: None,
+    ) -> None:
         self._config = config
         self._identity = config.identity
         self._journal = journal
         self._reports = reports
+        self._not_ready = not_ready
         self._changed = threading.Condition(threading.RLock())
         self._jobs: dict[tuple[int, str], Job] = {}
         self._pending_notice = _PendingNotice(self._journal_has)
@@ -252,6 +260,11 @@ class CommandDispatcher:
             self._heartbeat_at_once()
 
     # -- outgoing messages
+
+    def heartbeat_at_once(self) -> None:
+        """Send the next heartbeat without waiting for its turn."""
+        with self._changed:
+            self._heartbeat_at_once()
 
     def prompt(self) -> float:
         """Send the reports that are due; return the seconds until the next one is due."""
@@ -464,6 +477,7 @@ class CommandDispatcher:
             now - self._up,
             stopping=self.deposing != "no",
             commands=self._config.commands,
+            not_ready=self._not_ready(),
         )
 
 

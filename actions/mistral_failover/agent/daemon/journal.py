@@ -22,8 +22,11 @@ from mistral_failover.agent.daemon.journal_file import (
     hold_folder,
     is_folder_held,
     make_folder,
+    open_copy,
     open_file,
+    refuse_changes,
     unusable,
+    write_probe,
 )
 from mistral_failover.errors import CodedError
 from mistral_failover.model.documents import load_json
@@ -117,6 +120,8 @@ class Journal:
         self._safe = safe
         self._lock = threading.RLock()
         self._held: int | None = None
+        self._owner: str | None = None
+        self._is_copy = False
         try:
             make_folder(folder)
             if hold:
@@ -148,10 +153,38 @@ class Journal:
     def belong_to(self, owner: str) -> bool:
         """Start a new journal if this one belongs to another server: a server may be made from an
         image of another one. Return whether it did."""
-        with self._lock, self._db:
-            former = self._setting("owner")
-            if former == owner:  # a full disk must not keep the agent from starting
+        self._owner = owner
+        with self._lock:
+            if self._setting("owner") == owner:  # a full disk must not keep the agent from starting
                 return False
+            if self._is_copy:
+                refuse_changes(self._db, yes=False)
+            try:
+                return self._change_owner(owner)
+            finally:
+                if self._is_copy:
+                    refuse_changes(self._db, yes=True)
+
+    def probe(self) -> None:
+        """Write as much as a command needs. If only a copy of the journal could be opened, open
+        the journal itself first. Raises sqlite3.Error, OSError, `CodedError` if that fails."""
+        with self._lock:
+            if self._is_copy:
+                self._replace_copy()
+        write_probe(self._folder)
+        with self._lock, self._db:
+            self._set("probed_at", str(time.time()))
+
+    def _replace_copy(self) -> None:
+        copy, self._db = self._db, open_file(self._folder)
+        self._is_copy = False
+        copy.close()
+        if self._owner is not None:
+            self.belong_to(self._owner)
+
+    def _change_owner(self, owner: str) -> bool:
+        with self._db:
+            former = self._setting("owner")
             if former is not None:
                 for table in ("settings", "commands", "depositions"):
                     self._db.execute(f"DELETE FROM {table}")  # noqa: S608 - ours
@@ -350,11 +383,14 @@ class Journal:
             return open_file(self._folder, alone=True, safe=False)
         try:
             return open_file(self._folder)
-        except sqlite3.OperationalError:
+        except (OSError, sqlite3.OperationalError):
             if self._held is None:
                 raise
-            # On a full disk the agent must still read its state and stop what it has to.
-            return open_file(self._folder, alone=True)
+            # An agent whose disk cannot be written must still know its epoch, and stop what it has
+            # to. It carries out no command, and says so in its heartbeats.
+            db = open_copy(self._folder)
+            self._is_copy = True
+            return db
 
     def _setting(self, name: str) -> str | None:
         with self._lock:

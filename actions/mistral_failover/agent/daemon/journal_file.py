@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import sqlite3
+import tempfile
 import time
 from contextlib import closing
 from pathlib import Path
@@ -18,7 +20,12 @@ LOOKING = 1.0
 """Seconds that an agent waits for other processes to release its folder: a process that checks for
 an agent holds it for a moment."""
 
+ROOM = 128 * 1024
+"""Bytes that must fit onto the disk for a command: its arguments and both of its outputs, as text
+of several bytes a character, and SQLite's pages."""
+
 _FILE = "journal.sqlite"
+_MEMORY = Path("/dev/shm")  # noqa: S108 - a file system that needs no disk; the folder is private
 _TABLES = """
 CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE commands (
@@ -80,7 +87,7 @@ def make_folder(folder: Path) -> None:
 def hold_folder(folder: Path) -> int:
     """Be the only agent of a folder for as long as the descriptor is open. Raises `CodedError`,
     OSError."""
-    descriptor = _open(folder / "lock", os.O_RDWR | os.O_CREAT)
+    descriptor = _lock_file(folder)
     deadline = time.monotonic() + LOOKING
     while True:
         try:
@@ -96,6 +103,13 @@ def hold_folder(folder: Path) -> int:
                 "Run only one agent, or give each its own folder.",
             ) from None
         return descriptor
+
+
+def _lock_file(folder: Path) -> int:
+    try:
+        return _open(folder / "lock", os.O_RDWR | os.O_CREAT)
+    except OSError:  # a lock needs no right to write
+        return _open(folder / "lock", os.O_RDONLY)
 
 
 def is_folder_held(folder: Path) -> bool:
@@ -152,6 +166,39 @@ def open_file(folder: Path, *, alone: bool = False, safe: bool = True) -> sqlite
             "Install the agent version that wrote it, or a later one.",
         )
     return db
+
+
+def open_copy(folder: Path) -> sqlite3.Connection:
+    """Open a copy of the journal in memory, which refuses every change: for an agent whose disk
+    cannot be written, so that it still knows its epoch. Raises OSError, sqlite3.Error."""
+    db = sqlite3.connect(":memory:", check_same_thread=False)
+    try:
+        with tempfile.TemporaryDirectory(prefix="failover-agent-", dir=_MEMORY) as there:
+            for end in ("", "-wal"):  # the latest transactions are in the second one
+                if (folder / f"{_FILE}{end}").exists():
+                    shutil.copyfile(folder / f"{_FILE}{end}", Path(there) / f"{_FILE}{end}")
+            with closing(open_file(Path(there), alone=True, safe=False)) as copy:
+                copy.backup(db)
+        refuse_changes(db, yes=True)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def refuse_changes(db: sqlite3.Connection, *, yes: bool) -> None:
+    """Let every change of a connection raise sqlite3.OperationalError, or allow them again."""
+    db.execute(f"PRAGMA query_only = {'ON' if yes else 'OFF'}")
+
+
+def write_probe(folder: Path) -> None:
+    """Write as much as a command needs to the disk of a folder, and nothing remains of it. Raises
+    OSError if it does not reach the disk."""
+    with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+        rest = memoryview(bytes(ROOM))
+        while rest:
+            rest = rest[file.write(rest) :]
+        os.fsync(file.fileno())
 
 
 def _open(file: Path, flags: int) -> int:

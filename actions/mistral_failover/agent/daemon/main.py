@@ -21,7 +21,7 @@ from mistral_failover.agent.daemon import config as configuration
 from mistral_failover.agent.daemon.config_reader import ConfigError
 from mistral_failover.agent.daemon.daemon import Agent
 from mistral_failover.agent.daemon.journal import Journal, JournalEntry
-from mistral_failover.agent.daemon.journal_file import has_file, unusable
+from mistral_failover.agent.daemon.journal_file import has_file, unusable, write_probe
 from mistral_failover.agent.daemon.settings import AgentConfig
 from mistral_failover.agent.systemd import Notifier, clock_is_set, log_to_stderr
 from mistral_failover.errors import CodedError
@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="")
     for name, run, text in (
         ("run", _run, "serve until SIGTERM"),
-        ("check", _check, "check the file, the programs, the broker and the clock"),
+        ("check", _check, "check the file, the programs, the journal, the broker and the clock"),
         ("status", _status, "show the epoch and the latest commands"),
         ("settle", _settle, "state whether a command with an unknown outcome took effect"),
     ):
@@ -123,6 +123,13 @@ def _check(config: AgentConfig, _: argparse.Namespace) -> int:
         for spec in config.commands.values()
         if not Path(spec.folder).is_dir()
     ]
+    try:
+        write_probe(config.journal)
+        _tell(f"the journal's folder {config.journal} can be written")
+    except FileNotFoundError:
+        _tell(f"the journal's folder {config.journal} does not exist yet: the agent makes it")
+    except OSError as error:
+        faults.append(str(unusable(config.journal, error)))
     broker = Broker(config.broker)
     try:
         connection = broker.connect()

@@ -137,10 +137,11 @@ class AgentReports:
         *,
         stopping: bool,
         commands: Iterable[str],
+        not_ready: str | None = None,
     ) -> None:
         """Send a heartbeat with the epoch, the running commands, whether something of an earlier
         epoch is still being stopped, and the names of all ``commands`` of the allow-list (none if
-        they are too long)."""
+        they are too long). ``not_ready``: why it can carry out no command, in words."""
         known = sorted(commands)
         document = {
             "group_id": self._identity.group_id,
@@ -151,6 +152,7 @@ class AgentReports:
             "deposed": deposed,
             "stopping": stopping,
             "commands": known if sum(map(len, known)) <= wire.MAX_KNOWN else None,
+            "not_ready": None if not_ready is None else not_ready[: wire.MAX_REASON],
             "at": time.time(),
             "seconds_up": seconds_up,
         }

@@ -107,6 +107,9 @@ class Worker:
         request = job.request
         try:
             document = yield from self._outcome(job)
+        except sqlite3.Error as error:  # a disk that is full or broken is no defect of the agent
+            LOG.error("The journal is not usable: %s", error)
+            document = self._after_a_failure(job)
         except Exception as error:
             LOG.error("%s (%s) failed in the agent", request.name, request.id)
             defect(error, "the agent ran a command")

@@ -287,7 +287,16 @@ def _agents(case: RiskContext) -> Iterator[Risk]:
                     f"the agent on {member} does not know {' and '.join(missing)}",
                     f"Add it to the allow-list on {member}, or correct the name in the group file.",
                 )
-        if member not in asked or (agent is not None and agent["ago"] <= SILENT):
+        if member not in asked:
+            continue
+        if agent is not None and agent["ago"] <= SILENT:
+            if agent["not_ready"] is not None:
+                yield risk(
+                    "AGENT_NOT_READY",
+                    f"{member} will be sent a command, but its agent is not ready: "
+                    f"{agent['not_ready']}",
+                    f"Run failover-agent check on {member}; the agent refuses commands until then.",
+                )
             continue
         said = f"it has sent no heartbeat for {agent['ago']:.0f} s" if agent else row["sentence"]
         yield risk(
