@@ -8,7 +8,7 @@ from typing import Any, NotRequired, TypedDict
 
 from mistral_failover.model.decisions import Decision
 from mistral_failover.model.differences import DifferenceDocument
-from mistral_failover.runtime.errors import ErrorFacts
+from mistral_failover.runtime.errors import ErrorFacts, ProblemFacts
 
 
 class Started(TypedDict):
@@ -116,7 +116,9 @@ class AdmittedAlarms(SelectionFacts):
 class DefinedGroup(TypedDict):
     """A group file that was checked. ``created``: the group was not defined before.
     ``differences`` and ``lines``: its changes, for machines and for people. ``missing``: the
-    workflows that it names and Mistral does not have, sorted, as far as Mistral answered."""
+    workflows that it names and Mistral does not have, sorted, as far as Mistral answered.
+    ``wrong_before``: what is wrong in parts that are in force and stay as they are. ``unchecked``:
+    what the cloud or an agent did not answer."""
 
     group: str
     id: str
@@ -127,6 +129,8 @@ class DefinedGroup(TypedDict):
     differences: list[DifferenceDocument]
     lines: list[str]
     missing: list[str]
+    wrong_before: list[ProblemFacts]
+    unchecked: list[ProblemFacts]
 
 
 class GroupDefinition(TypedDict):
