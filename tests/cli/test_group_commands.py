@@ -166,6 +166,36 @@ def test_a_changed_file_is_converged_to_and_what_changes_is_said(
     assert "[UNKNOWN_GROUP]" in unknown.stderr
 
 
+def test_an_update_that_interrupts_the_service_asks_first(deployment: Any) -> None:
+    file = deployment.file("hasty")
+    deployment.shown("group", "create", str(file))
+    document = yaml.safe_load(file.read_text(encoding="utf-8"))
+    document["resources"]["database"]["properties"]["more"] = "x"
+    file.write_text(yaml.safe_dump(document), encoding="utf-8")
+    words = ("group", "update", str(file))
+
+    dry = deployment.failover(*words, "--dry-run")
+    steps = deployment.shown(*words, "--dry-run")["steps"]
+    unsure = deployment.failover(*words)
+    no = deployment.failover(*words, typed="n\n")
+    defined = deployment.shown("group", "show", "hasty")["in_force"]
+    yes = deployment.failover(*words, typed="y\n")
+
+    assert re.search(r"Restart database on db_a .*\(interrupts the service\)", dry.stdout)
+    assert [(step["what"], step["interrupts"]) for step in steps] == [
+        ("Restart database on db_a", True)
+    ]
+    assert (unsure.returncode, no.returncode) == (1, 1)
+    assert "give --yes" in unsure.stderr
+    assert "The update interrupts hasty (Restart database on db_a)" in no.stderr
+    assert defined == {"differs": False, "lines": []}, "nothing was stored"
+    assert yes.returncode == 0, yes.stderr
+    assert "Restart database on db_a: done" in yes.stderr
+    document["resources"]["database"]["properties"]["more"] = "y"
+    file.write_text(yaml.safe_dump(document), encoding="utf-8")
+    assert deployment.failover(*words, "--yes").returncode == 0
+
+
 def test_a_file_that_changes_nothing_is_recorded_as_that_and_converged_to(
     deployment: Any, shop: str
 ) -> None:

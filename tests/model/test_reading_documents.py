@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from mistral_failover.model import documents
 from mistral_failover.model.documents import (
-    line_finder,
     MAX_BYTES,
     MAX_DEPTH,
     MAX_JSON_DEPTH,
     check_document,
+    line_finder,
     load_document,
     load_json,
     read_document,

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from shlex import quote
-from typing import Any
+from typing import Any, TypedDict
 
 from oslo_utils import uuidutils
 
@@ -15,16 +15,19 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.stacks import stack_shown
 from mistral_failover.convergence.errors import UnknownGroup
 from mistral_failover.mistral.api import mistral_of
-from mistral_failover.model.differences import in_documents
+from mistral_failover.model.differences import DifferenceDocument, in_documents
 from mistral_failover.model.errors import InvalidDocument, RefusedDocument
 from mistral_failover.model.group import Group, parse_group
 from mistral_failover.model.ids import group_id
 from mistral_failover.model.problems import group_problems, template_problems
 from mistral_failover.model.types import ResourceType, load_type
-from mistral_failover.orders.answers import DefinedGroup, GroupDefinition
+from mistral_failover.orders import operator_order
+from mistral_failover.orders.answers import GroupDefinition
+from mistral_failover.orders.plan import planner
+from mistral_failover.orders.plan.documents import PlanStep
 from mistral_failover.resources.resolution import Resolution, differs, resolve
 from mistral_failover.runtime.deadlines import DeadlineGuard
-from mistral_failover.runtime.errors import ActionError, problem_facts
+from mistral_failover.runtime.errors import ActionError, ErrorFacts, ProblemFacts, problem_facts
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, observations
 from mistral_failover.store.transaction import ProjectTransaction
@@ -35,6 +38,29 @@ HEAT = 20.0
 """The limit for the question to Heat, in seconds."""
 MOST_TYPES = 100
 """Type files that are given with a group file at most."""
+
+
+class DefinedGroup(TypedDict):
+    """A group file that was checked. ``created``: the group was not defined before.
+    ``differences`` and ``lines``: its changes, for machines and for people. ``missing``: the
+    workflows that it names and Mistral does not have, sorted, as far as Mistral answered.
+    ``wrong_before``: what is wrong in parts that are in force and stay as they are. ``unchecked``:
+    what the cloud or an agent did not answer. ``steps``: of a dry run for a known group, what
+    converging to it would do; None if that is not known, with ``why_no_steps``."""
+
+    group: str
+    id: str
+    stack: str
+    roles: list[str]
+    resources: list[str]
+    created: bool
+    differences: list[DifferenceDocument]
+    lines: list[str]
+    missing: list[str]
+    wrong_before: list[ProblemFacts]
+    unchecked: list[ProblemFacts]
+    steps: list[PlanStep] | None
+    why_no_steps: ErrorFacts | None
 
 
 def define(
@@ -84,6 +110,7 @@ def define(
     except _AskHeat:
         stacks = _ways_to_write(request, group.stack)
         identity, known = run(store)
+    steps, why = _steps(request, group) if dry_run and known is not None else ([], None)
     changed = in_documents(comparable(known), comparable(stored)) if known else []
     return {
         "group": group.name,
@@ -97,7 +124,19 @@ def define(
         "missing": _missing_workflows(request, group),
         "wrong_before": [problem_facts(each) for each in resolved.wrong],
         "unchecked": [problem_facts(each) for each in resolved.unchecked],
+        "steps": steps,
+        "why_no_steps": why,
     }
+
+
+def _steps(request: Request, group: Group) -> tuple[list[PlanStep] | None, ErrorFacts | None]:
+    """Return what converging to a definition would do, or why that is not known."""
+    try:
+        return planner.steps_to(request, group), None
+    except operator_order.NothingToDo:
+        return [], None
+    except Exception as error:  # the dry run itself has its answer
+        return None, request.caught(error, f"planning an update of {group.name}")
 
 
 def _parsed(definition: Any, name: str | None, types: list[ResourceType]) -> Group:

@@ -62,10 +62,16 @@ def examine(subject: ExaminedResource) -> str:
         for name, value in given.items()
         if name in of_stack and all(each.kind == "get_param" for each in find_references(value))
     }
-    with about("parameters"):
-        for values in _with_each_member(known, list(subject.members.values())):
-            stack_updates.refuse_update(cloud, stack, parameters=values)
-    return f"stack {stack} has {', '.join(sorted(given))}"
+    said = f"stack {stack} has {', '.join(sorted(given))}"
+    try:
+        with about("parameters"):
+            for values in _with_each_member(known, list(subject.members.values())):
+                stack_updates.refuse_update(cloud, stack, parameters=values)
+    except CloudError as error:
+        if error.code != "FORBIDDEN":  # of a user who may only read
+            raise
+        return f"{said}; this user may not ask Heat whether it accepts their values"
+    return said
 
 
 def _about_one(name: str, error: CloudError) -> CloudError:
