@@ -78,6 +78,11 @@ class MembersSpec:
     restart: tuple[str, ...] = USUAL
     """The ways to bring a lost member back, tried in order; see ``model.restarts``."""
 
+    @property
+    def cold(self) -> bool:
+        """Whether a lost member is brought back if no other can take its role."""
+        return self.when_no_standby == "replace"
+
 
 @dataclass(frozen=True)
 class ResourceSpec:

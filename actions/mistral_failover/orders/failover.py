@@ -90,7 +90,7 @@ def next_goal_or_room(
     try:
         return next_goal(snapshot, order, members, ordered)
     except NoEligibleMember:
-        wanted = bool(ordered) or snapshot.group.members.when_no_standby == "replace"
+        wanted = bool(ordered) or snapshot.group.members.cold
         # Who is only marked by Heat, and not lost, may serve: an order must not end that.
         if any(fact.marked for fact in members if fact.name in ordered.keys() - snapshot.lost):
             raise

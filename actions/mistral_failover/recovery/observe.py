@@ -300,7 +300,8 @@ def _look(
 ) -> Observation:
     members = [_member(view, facts, each) for each in facts.members.values()]
     unguarded = [] if alarms is None else _unguarded(view, facts, alarms)
-    return judged(facts.roles, members, list(_resources(view, facts)), unguarded, facts.vacant)
+    serving, cold = list(_resources(view, facts)), facts.group.members.cold
+    return judged(facts.roles, members, serving, unguarded, facts.vacant, cold=cold)
 
 
 def _alarms(view: ProjectView, facts: _ObservedGroup) -> Sequence[WatchingAlarm] | None:

@@ -480,6 +480,12 @@ def _service(request: Request, tx: ProjectTransaction, snapshot: GroupSnapshot) 
             for each in (kept.seen.members if kept else ())
             if each.observed.presence is Presence.GONE and each.roles
         ),
+        "standbys": sorted(
+            each.name
+            for each in (kept.seen.members if kept else ())
+            if not each.roles and each.why_not is None
+        ),
+        "cold": snapshot.group.members.cold,
     }
 
 

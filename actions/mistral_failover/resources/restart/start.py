@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way ``start``: Nova starts the same server again, on its host, which lives."""
+"""The way ``start``: the same server serves again, on its host, which lives."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ LIMIT = 300.0
 
 
 class Start(Way):
-    """The guest crashed or was shut off; its host lives, as the fence has proven just now.
+    """The guest crashed or was shut off, or only its application failed; its host lives, as the
+    fence has proven just now.
 
-    Only a proof by Nova's compute service says that: behind any other one the host may be dead, and
-    a start that it carries out when it comes back would come late. A guest that Nova has ACTIVE is
-    back when its agent says so: one that hangs at boot is ACTIVE, too.
+    Only Nova's compute service, which stopped the server, and the guest's own agent say that:
+    behind any other proof the host may be dead, and a start that it carries out when it comes back
+    would come late. A server that Nova has ACTIVE is back when its agent says so: one that hangs at
+    boot is ACTIVE, too.
     """
 
     def bring_back(self, attempt: Attempt) -> Result:
@@ -31,8 +33,8 @@ class Start(Way):
         from mistral_failover.store.leases import elapsed
 
         kind = attempt.fence.get("rung")
-        if kind is None or rung_kind(kind).server_after is not ServerAfter.SHUTOFF:
-            return Result(None, "Nova has not just proven its server off, so its host may be dead")
+        if kind is None or rung_kind(kind).server_after is ServerAfter.CUT_OFF:
+            return Result(None, "by the proof of its fence, its host may be dead")
         began, cloud, server = elapsed(), attempt.tools.cloud, attempt.server
         started = servers.start(cloud, server, LIMIT)
         if not started.proven:
