@@ -104,6 +104,13 @@ class _ObservedGroup:
         return self.status == TraversalStatus.COMPLETE
 
     @property
+    def left(self) -> bool:
+        """Whether a member may have left: the group file does not name it, and nothing is there."""
+        named = self.group.members.servers
+        held = {*named, *(record.member for record in self.records)}
+        return self.at_rest and bool(named) and not self.members.keys() <= held
+
+    @property
     def memory(self) -> ObservationMemory:
         """What the look before left for this one."""
         return self.before.memory if self.before is not None else ObservationMemory()
@@ -168,6 +175,8 @@ def _observed(
     facts = request.store.reading(partial(_facts, request, group_id, begun))
     if facts is None:
         return None
+    if facts.left:
+        request.store.atomically(lambda tx: groups.leave(tx, group_id))
     view.begin(facts.memory.well, _servers(facts))
     alarms = _alarms(view, facts)
     seen = _look(view, facts, alarms)
