@@ -143,7 +143,7 @@ def _redirect(request: Request, found: _TargetDownSituation) -> _Refusal | None:
         may_return = any(fact.name not in out and not fact.gone for fact in others)
         return _Refusal(str(error), final=not may_return)
     if found.down.evidence == "agent" and not any(
-        fact.name == member and (fact.unready or not fact.healthy) for fact in facts
+        fact.name == member and (fact.silent or not fact.healthy) for fact in facts
     ):
         return _Refusal("the other agents are silent, too, so it may be their channel that is down")
     refuse_unmovable_new_volumes(request, snapshot, goal)
