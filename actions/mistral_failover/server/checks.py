@@ -28,6 +28,7 @@ from mistral_failover.embedded import access
 from mistral_failover.errors import CodedError
 from mistral_failover.resources.fence import devices
 from mistral_failover.resources.offered import all_needs, ask, services_of, unmet
+from mistral_failover.runtime.errors import caught
 from mistral_failover.server import addresses, credential, secret, state_dir, tls
 from mistral_failover.server.options import Options
 from mistral_failover.store import groups, schema
@@ -129,6 +130,8 @@ def _database(options: Options) -> Iterator[StartProblem]:
             there, _ = schema.revisions(database)
             skew = database.skew()
     except (sa.exc.SQLAlchemyError, ImportError, OSError) as error:
+        if isinstance(error, sa.exc.SQLAlchemyError):
+            caught(error, "reading the state store")
         why = str(getattr(error, "orig", None) or type(error).__name__)
         yield StartProblem(
             True,
@@ -226,7 +229,10 @@ def _definitions(options: Options) -> list[Mapping[str, Any]]:
             if there != needed:
                 return []
             return database.reading(groups.used_definitions)
-    except (CodedError, sa.exc.SQLAlchemyError, ImportError, OSError):
+    except sa.exc.SQLAlchemyError as error:
+        caught(error, "reading the definitions of the groups")
+        return []
+    except (CodedError, ImportError, OSError):
         return []
 
 
