@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import socket
 import sqlite3
 import threading
 import time
@@ -24,6 +25,7 @@ from sqlalchemy.pool import StaticPool
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
+from mistral_failover import lookups
 from mistral_failover.errors import CodedError
 from mistral_failover.store import counters, hooks, project_scope
 from mistral_failover.store.project_scope import Scope
@@ -74,6 +76,8 @@ _AWAY = READ_ONLY | {
 }
 # Of SQLite: busy, locked, failing to read or write, full, not to be opened.
 _SQLITE_AWAY = frozenset({5, 6, 10, 13, 14})
+_CANNOT_CONNECT = 2003  # the client's number
+_MYSQL = 3306
 _SUPPORTED = frozenset({"sqlite", "mysql", "mariadb"})
 USABLE = (
     "Use SQLite, sqlite:////FOLDER/failover.sqlite, or MySQL or MariaDB, "
@@ -150,6 +154,8 @@ class Database:
         self.engine = self._connectable()
         project_scope.install(self.engine)
         sa.event.listen(self.engine, "handle_error", _leave_what_is_read_only)
+        if self.url.get_driver_name() == "pymysql":
+            sa.event.listen(self.engine, "do_connect", _connected)
         self._reader = self.engine.execution_options(failover_reads=True)
         self._snapshots = self._reader
         # In SQLite a second writer sleeps and tries again: with many threads, most of the time is
@@ -294,6 +300,33 @@ def bounded(url: sa.URL, seconds: float) -> dict[str, Any]:
         "write_timeout": seconds,
         "init_command": f"SET SESSION {session}",
     }
+
+
+def _connected(dialect: Any, _record: Any, given: Any, options: dict[str, Any]) -> Any:
+    """Connect PyMySQL to one of the addresses of its server, within the limit of connecting: by
+    itself it looks the name up without one."""
+    host, port = options.get("host"), options.get("port") or _MYSQL
+    if not host or options.get("unix_socket"):
+        return None  # SQLAlchemy then connects
+    end = time.monotonic() + options["connect_timeout"]
+    failure: OSError | None = None
+    try:
+        found = lookups.addresses(host, port, options["connect_timeout"])
+    except OSError as error:
+        found, failure = [], error
+    for address, seconds in lookups.shares(found, lambda: max(_AGAIN, end - time.monotonic())):
+        try:
+            made = socket.create_connection((address, port), seconds)
+        except OSError as error:
+            failure = error
+            continue
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connection = dialect.loaded_dbapi.connect(*given, **options, defer_connect=True)
+        connection.connect(made)  # TLS verifies the name, which it has
+        return connection
+    number, said = _CANNOT_CONNECT, f"cannot connect to {host}: {failure}"
+    raise dialect.loaded_dbapi.OperationalError(number, said) from failure
 
 
 def _in_memory(url: sa.URL) -> bool:
