@@ -177,7 +177,7 @@ def test_an_alert_that_never_stopped_is_no_repeat_once_its_member_was_taken_back
     assert hear(alert())["id"] == again["id"], "counted on the same"
 
 
-def test_a_host_that_a_monitor_lost_sight_of_did_not_stop() -> None:
+def test_a_host_that_a_monitor_lost_sight_of_is_doubted() -> None:
     payload = {"event": "STOPPED", "cluster_status": "OFFLINE", "host_status": "UNKNOWN"}
     body = {"type": "COMPUTE_HOST", "hostname": "compute-1", "payload": payload}
 
@@ -185,7 +185,8 @@ def test_a_host_that_a_monitor_lost_sight_of_did_not_stop() -> None:
     payload["host_status"] = "NORMAL"
     (stopped,) = read({"notification": {**body, "generated_time": "2026-11-20T10:00:00"}})
 
-    assert (unknown.firing, stopped.firing) == (False, True)
+    assert (unknown.firing, stopped.firing) == (True, True)
+    assert ("lost sight of the host" in unknown.doubt, stopped.doubt) == (True, "")
     assert "host_status is UNKNOWN" in unknown.sentence
 
 

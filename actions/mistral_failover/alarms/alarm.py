@@ -40,8 +40,9 @@ class Alarm:
     the alarm continues, for receivers that missed the transition. ``level``: the source reports it
     under one key for as long as it fires, which may be longer than one failure. ``over``: the
     source says that what the series reported has ended; that it has no data any more says nothing.
-    ``routine``: the source reports
-    everything that happens, and this asks for nothing, so it is answered and not recorded.
+    ``doubt``: why the source is not certain of the failure, as a clause; empty if it is.
+    ``routine``: the source reports everything that happens, and this asks for nothing, so it is
+    answered and not recorded.
     ``because``: the reason of the operator who reports it, empty if no operator does; then no
     evidence takes it back. No body gives it: who has a sender's token is no operator.
     """
@@ -61,6 +62,7 @@ class Alarm:
     still: bool = False
     level: bool = False
     over: bool = False
+    doubt: str = ""
     routine: bool = False
     host: str | None = None
     zone: str | None = None

@@ -566,6 +566,7 @@ def look_again(request: Request, event: Incident) -> None:
         at=event.first_at if fact.at is None else fact.at,
         host=fact.host,
         zone=fact.zone,
+        doubt=fact.doubt,
         because=fact.because,
     )
     found = _members(request, alarm)
@@ -640,6 +641,7 @@ def _parent(
         host=alarm.host,
         zone=alarm.zone,
         at=alarm.at,
+        doubt=alarm.doubt,
         open=bool(found.groups or found.unsure),
     ).shortened()
     decided = before is not None and before.decision != Decision.HELD
