@@ -30,6 +30,7 @@ import urllib3
 from keystoneauth1 import exceptions as keystone
 
 from mistral_failover.cloud.answers import ForeignAnswer, why_foreign
+from mistral_failover.lookups import NotResolved
 from mistral_failover.redaction import redact
 
 REMEDIES = {
@@ -387,6 +388,8 @@ def _cause(exc: BaseException) -> tuple[str, bool]:
             return f"no answer{_within(each)}", True
         if isinstance(each, ConnectionRefusedError):
             return "connection refused", False
+        if isinstance(each, NotResolved):
+            return str(each.strerror), False
         if isinstance(each, socket.gaierror):
             return "its name cannot be resolved", False
         if isinstance(each, ssl.SSLError):
