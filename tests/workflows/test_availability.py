@@ -118,6 +118,8 @@ def test_a_failover_between_two_looks_is_an_outage(serving: Any) -> None:
     status = serving.status()
     assert outage["since"] <= status["traversal"]["started_at"] + 1
     assert outage["until"] <= status["traversal"]["ended_at"]
+    assert [move["outcome"] for move in found["moves"]] == ["COMPLETE", "COMPLETE"]
+    assert found["moves"][-1]["began_at"] <= outage["since"] + 1
     assert live["not_served"][1:] == found["not_served"][1:], "before a look stored it, as after it"
 
 

@@ -9,7 +9,7 @@ from mistral_failover.actions.base import FailoverAction
 from mistral_failover.metrics.numbers import GROUPS, measured
 from mistral_failover.orders import define_group
 from mistral_failover.recovery.retention import SHOWN_DAYS
-from mistral_failover.reports import availability, details, goals, status
+from mistral_failover.reports import availability, details, goals, moves, status
 from mistral_failover.runtime.inputs import flag, optional_text, text, whole
 from mistral_failover.runtime.request import Request
 
@@ -69,6 +69,20 @@ class History(FailoverAction):
             traversal=optional_text("traversal", self.traversal),
             wait=whole("wait", self.wait, 0, 20),
         )
+
+
+class Moves(FailoverAction):
+    """List what moved or changed a group, or all groups of the project, the latest first: a row for
+    each alarm and order that led to traversals."""
+
+    def __init__(self, group: Any = None, limit: Any = 100) -> None:
+        super().__init__()
+        self.group = group
+        self.limit = limit
+
+    def answer(self, request: Request) -> Any:
+        limit = whole("limit", self.limit, 1, 1000)
+        return moves.listed(request, optional_text("group", self.group), limit)
 
 
 class Availability(FailoverAction):

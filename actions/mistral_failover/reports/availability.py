@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TypedDict
 
+from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.groups.service import judged_services
 from mistral_failover.groups.service_changes import changes_after
 from mistral_failover.groups.snapshot import group_snapshot
@@ -21,6 +22,7 @@ from mistral_failover.model.availability import (
     worst,
 )
 from mistral_failover.model.observation import Service
+from mistral_failover.reports import moves
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import service_changes
 from mistral_failover.store.transaction import ProjectTransaction
@@ -30,6 +32,8 @@ SLOTS = 48
 """Maximum parts of a bar."""
 MOST_GROUPS = 500
 """Maximum groups in one answer: the least available."""
+MOST_MOVES = 500
+"""Maximum traversals of which one answer may tell: the latest."""
 MOST_STRETCHES = 100
 """Maximum stretches in which a group did not serve that one answer has: the latest."""
 _SLOTS = (1800.0, 3600.0, 3 * 3600.0, 6 * 3600.0, DAY)  # seconds that people can read
@@ -53,6 +57,16 @@ class NotServed(TypedDict):
     until: float
 
 
+class MoveInTime(TypedDict):
+    """A move of a group in this time that made again what serves, or was to: its first
+    ``traversal``, when it began, and its outcome."""
+
+    group: str
+    traversal: str
+    began_at: float
+    outcome: str
+
+
 class GroupAvailability(TypedDict):
     """``availability``: the part of the known time in which it served or was degraded, 0 to 1; None
     if it is known for no time. ``seconds``: how long it was in each state."""
@@ -65,7 +79,8 @@ class GroupAvailability(TypedDict):
 class AvailabilityReport(TypedDict):
     """How much of the time from ``since`` to ``until`` was served: of a ``group``, or of all groups
     together (None), then with ``groups``, the least available first. ``not_served``: the latest
-    times in which the group did not serve, in order; of all groups none."""
+    times in which the group did not serve, in order; of all groups none. ``moves``: the latest, in
+    order."""
 
     group: str | None
     since: float
@@ -74,6 +89,7 @@ class AvailabilityReport(TypedDict):
     seconds: dict[str, float]
     slots: list[Slot]
     not_served: list[NotServed]
+    moves: list[MoveInTime]
     groups: list[GroupAvailability]
 
 
@@ -115,6 +131,7 @@ def report(request: Request, name: str | None, seconds: float) -> AvailabilityRe
                 for (begin, end), lasted in zip(pairwise(edges), slots, strict=True)
             ],
             "not_served": not_served,
+            "moves": _moves(request, tx, since, group_id),
             "groups": [] if group_id is not None else rows[:MOST_GROUPS],
         }
 
@@ -161,6 +178,22 @@ def _not_served(found: Sequence[Stretch]) -> list[NotServed]:
         if each.service not in SERVES
     ]
     return rows[-MOST_STRETCHES:]
+
+
+def _moves(
+    request: Request, tx: ProjectTransaction, since: float, group_id: str | None
+) -> list[MoveInTime]:
+    found: list[MoveInTime] = [
+        {
+            "group": move["group"],
+            "traversal": move["traversal"],
+            "began_at": move["began_at"],
+            "outcome": move["outcome"],
+        }
+        for move in moves.since(request, tx, since, MOST_MOVES, group_id)
+        if move["to_service"] is not None or move["outcome"] != TraversalStatus.COMPLETE
+    ]
+    return found[::-1]
 
 
 def _row(name: str, seconds: Mapping[Service, float]) -> GroupAvailability:
