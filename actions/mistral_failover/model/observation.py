@@ -327,6 +327,11 @@ SLACK = 30.0
 """Seconds for which it counts beyond that: looks take time, and cron starts some of them late."""
 
 
+def fresh_for(interval: float) -> float:
+    """Return the seconds for which a look counts; ``interval``: seconds between two looks."""
+    return FRESH * interval + SLACK
+
+
 def service_state(
     engine: EngineView,
     look: Look | None,
@@ -363,7 +368,7 @@ def service_state(
     if known.service not in _SERVES:
         return ServiceState(known.service, known.reasons, _since(engine, known, look), seen_at)
     evidence = _evidence(engine, look)
-    fresh = FRESH * interval + SLACK
+    fresh = fresh_for(interval)
     unseen = sorted(member for member, at in evidence.items() if now - at > fresh)
     if unseen:
         last = min(evidence[each] for each in unseen)

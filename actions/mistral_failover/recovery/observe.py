@@ -44,10 +44,12 @@ from mistral_failover.model.observation import (
     ObservedResource,
     Presence,
     Service,
+    fresh_for,
     judged,
     keeps_from_roles,
 )
 from mistral_failover.recovery.documents import Heal, ObservedGroup, SameGoalInput
+from mistral_failover.recovery.service_changes import store_changes
 from mistral_failover.resources.modules import observer
 from mistral_failover.runtime.errors import DEFECTS
 from mistral_failover.runtime.request import Request
@@ -134,6 +136,8 @@ def observe(request: Request, group: str | None, *, at_once: bool = False) -> li
     rows: list[ObservedGroup] = []
     as_before: list[_ObservedGroup] = []
     kept_at = time.monotonic()
+    looked_at: dict[str, float] = {}
+    fresh = fresh_for(request.runtime.settings.observe_interval)
 
     def keep() -> None:
         known = [(each.state.id, each.before.at) for each in as_before if each.before is not None]
@@ -159,12 +163,17 @@ def observe(request: Request, group: str | None, *, at_once: bool = False) -> li
                 continue  # a defect that concerns one group must not stop the others
             if found is None:
                 continue
+            before = found[0].before.at if found[0].before is not None else 0.0
+            if begun - before > fresh:  # before the new look hides when the last one was
+                store_changes(request, [each], {})
+            looked_at[each] = before
             if _is_as_before(*found):
                 as_before.append(found[0])
             elif row := database.atomically(partial(_save, *found, begun)):
                 rows.append(row)
     finally:
         keep()  # also if a later group could not be looked at
+        store_changes(request, due, looked_at)
     return rows
 
 
