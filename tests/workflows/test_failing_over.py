@@ -256,8 +256,12 @@ def test_while_a_fence_has_no_proof_the_group_is_down_and_says_where_the_volume_
     assert group.observed()["status"] == "SERVING"
     group.run("failover", group=group.name, lost=["db_a"]).assert_failed_with("BLOCKED")
 
-    service = group.status()["service"]
+    status = group.status()
+    service = status["service"]
 
+    (tried,) = status["failure"]["tried"]
+    assert tried["what"] == "confirm"
+    assert status["traversal"]["started_at"] <= tried["at"] <= status["now"]
     where = "data is not in service (still on db_a, which is lost; not yet on db_b)"
     assert service["status"] == "DOWN"
     assert where in service["reasons"]
