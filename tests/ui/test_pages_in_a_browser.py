@@ -195,7 +195,7 @@ def test_a_page_changes_without_a_reload(tab: Opens) -> None:
     page.open("/group?name=payments")
     page.page.evaluate("window.same = true")
     page.page.locator("#more summary").click()
-    assert page.page.locator(".moving").count() == 1
+    assert page.page.locator(".moving").count() == 2, "where it is, and where it belongs"
 
     answers.answers |= {"status": status(), "show": traversal()}
     page.page.get_by_text("All is well: active on db_b.").wait_for(timeout=10_000)

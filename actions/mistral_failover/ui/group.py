@@ -283,9 +283,7 @@ def _moving(status: StatusReport, since: float | None) -> _Why:
             for row in status["waiting"]
         )
         first = status["waiting"][0]
-        return _Why(
-            Level.ATTENTION, f"Waiting for {first['waiting_for']}", first["since"], waits
-        )
+        return _Why(Level.ATTENTION, f"Waiting for {first['waiting_for']}", first["since"], waits)
     traversal = status["traversal"]
     at = f"{place(traversal['nodes'])}" if traversal else ""
     doing = next((row["sentence"] for row in status["under_way"]), status_screen.cause(status))
