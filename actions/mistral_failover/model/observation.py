@@ -28,6 +28,20 @@ class Presence(StrEnum):
     """It could not be checked: a service did not answer, or does not know."""
 
 
+class Condition(StrEnum):
+    """How the server of a member was found."""
+
+    RUNS = "runs"
+    HUNG = "hung"
+    """Nova has it running, and its agent is silent."""
+    STOPPED = "stopped"
+    DELETED = "deleted"
+    UNREACHABLE = "unreachable"
+    """Its host is down: the guest may be running."""
+    UNKNOWN = "unknown"
+    """Nova did not answer."""
+
+
 class Service(StrEnum):
     """Whether a group serves."""
 
@@ -78,13 +92,15 @@ class ObservedResource:
 
 @dataclass(frozen=True)
 class ObservedMember:
-    """A member. ``roles``: the roles that it holds. ``observed``: its server; GONE: it does not
-    run. ``why_not``: why it cannot take over a role, None if it can."""
+    """A member. ``roles``: the roles that it holds. ``observed``: its server, in this
+    ``condition``; GONE: it does not run. ``why_not``: why it cannot take over a role, None if it
+    can."""
 
     name: str
     roles: tuple[str, ...]
     observed: ObservedPresence
     why_not: str | None = None
+    condition: Condition = Condition.RUNS
 
 
 @dataclass(frozen=True)
@@ -98,7 +114,8 @@ class Observation(Stored):
 
     def document(self) -> dict[str, Any]:
         """Return the observation as JSON: ``service``, ``reasons``, ``members`` (name, roles,
-        presence, why, why_not) and ``resources`` (name, type, member, serves, presence, why)."""
+        presence, why, why_not, condition) and ``resources`` (name, type, member, serves, presence,
+        why)."""
         return {
             "service": str(self.service),
             "reasons": list(self.reasons),
@@ -108,6 +125,7 @@ class Observation(Stored):
                     "roles": list(each.roles),
                     **each.observed.document(),
                     "why_not": each.why_not,
+                    "condition": str(each.condition),
                 }
                 for each in self.members
             ],
@@ -135,6 +153,7 @@ class Observation(Stored):
                     tuple(each["roles"]),
                     ObservedPresence.read(each),
                     each["why_not"],
+                    Condition(each["condition"]),
                 )
                 for each in document["members"]
             ),

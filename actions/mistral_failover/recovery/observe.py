@@ -29,7 +29,13 @@ from mistral_failover.convergence.records import (
     TraversalStatus,
 )
 from mistral_failover.groups import unfinished_replacements
-from mistral_failover.groups.agent_health import commands_of, lacking, sends_commands, unready
+from mistral_failover.groups.agent_health import (
+    commands_of,
+    lacking,
+    sends_commands,
+    silent,
+    unready,
+)
 from mistral_failover.groups.project_view import REMEMBERED, ProjectView
 from mistral_failover.groups.service import standing
 from mistral_failover.groups.snapshot import group_snapshot
@@ -37,6 +43,7 @@ from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.goal import ALARM, goal_resources, vacant_roles
 from mistral_failover.model.group import Group
 from mistral_failover.model.observation import (
+    Condition,
     Observation,
     ObservationMemory,
     ObservedMember,
@@ -385,10 +392,11 @@ def _as_declared(facts: _ObservedGroup, alarms: Iterable[WatchingAlarm]) -> list
 
 def _member(view: ProjectView, facts: _ObservedGroup, member: MemberRow) -> ObservedMember:
     roles = tuple(sorted(role for role, name in facts.roles.items() if name == member.name))
-    look = view.server(member.server_id)
+    look, (condition, _) = view.server(member.server_id), view.condition(member.server_id)
     quiet = ""
     if look.presence is Presence.PRESENT and sends_commands(facts.group):
         beat = view.heartbeat(_agent_of(facts, member))
+        condition = Condition.HUNG if silent(beat) else condition
         quiet = unready(beat) or lacking(beat, commands_of(facts.group, roles or None))
     said = keeps_from_roles(member.name, facts.lost, facts.in_maintenance)
     why_not = said or look.why or quiet or None
@@ -397,6 +405,7 @@ def _member(view: ProjectView, facts: _ObservedGroup, member: MemberRow) -> Obse
         roles,
         ObservedPresence(look.presence, look.why or quiet) if quiet else look,
         why_not,
+        condition,
     )
 
 

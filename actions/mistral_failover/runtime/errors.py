@@ -9,7 +9,7 @@ member lost, and is refused if the goal was reached.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from shlex import quote
 from typing import Any, NotRequired, TypedDict
@@ -30,6 +30,14 @@ from mistral_failover.store.database import number as number_of
 STORE = "the state store"
 """The name of the database in messages."""
 _LOST = {2006, 2013, 2055, 1927}
+
+
+class Tried(TypedDict):
+    """Something that was tried in vain: ``what``, in a word, ``found``, in words, and when."""
+
+    what: str
+    found: str
+    at: float
 
 
 class ErrorFacts(TypedDict):
@@ -54,6 +62,8 @@ class ErrorFacts(TypedDict):
     """A few words: connection refused, HTTP 503."""
     patience: NotRequired[float]
     """The seconds for which it is waited out. Without it: as long as the group allows."""
+    tried: NotRequired[list[Tried]]
+    """What was tried before it failed, in order."""
 
 
 class ActionError(CodedError):
@@ -62,6 +72,7 @@ class ActionError(CodedError):
 
     ``transient``, ``service``, ``detail``, ``about``: as of a `CloudError`. An error that is both
     transient and blocked first waits for the service; an operator is needed only if that fails.
+    ``tried``: what was tried before, in order.
     """
 
     def __init__(
@@ -75,6 +86,7 @@ class ActionError(CodedError):
         service: str = "",
         detail: str = "",
         about: Mapping[str, Any] | None = None,
+        tried: Sequence[Tried] = (),
     ) -> None:
         super().__init__(code, message, remedy)
         self.about = about
@@ -82,6 +94,12 @@ class ActionError(CodedError):
         self.transient = transient
         self.service = service
         self.detail = detail
+        self.tried = tuple(tried)
+
+
+def in_words(tried: Tried) -> str:
+    """Return what was tried as a clause."""
+    return f"{tried['what']}: {tried['found']}"
 
 
 def masked(text: str) -> str:
@@ -132,6 +150,11 @@ def describe(error: BaseException) -> ErrorFacts:
         facts["about"] = dict(about)
     if target := getattr(error, "target", None):
         facts["target"] = dict(target)
+    if tried := getattr(error, "tried", ()):
+        facts["tried"] = [
+            {"what": each["what"], "found": masked(each["found"]), "at": each["at"]}
+            for each in tried
+        ]
     if getattr(error, "blocked", False):
         facts["blocked"] = True
     if getattr(error, "unknown", False):
