@@ -215,10 +215,10 @@ def members(subject: ExaminedGroup) -> Iterable[Finding]:
 
 
 def _alone(subject: ExaminedGroup, name: str) -> Finding:
-    """Return what the only member means: there is no standby, but Heat may make a server."""
+    """Return what the only member means: it has no standby, and may need none."""
     sentence = f"{name} is the only member"
-    if subject.snapshot.group.members.when_no_standby == "replace":
-        return ok(f"{sentence}: if it is lost, Heat makes another server for it")
+    if subject.snapshot.group.members.cold:
+        return ok(f"{sentence}: if it is lost, it is brought back")
     return error(
         f"{sentence}, so no member can take over",
         "Add a server to the stack and to members in the group file, or set "
@@ -228,7 +228,7 @@ def _alone(subject: ExaminedGroup, name: str) -> Finding:
 
 
 def _remedy(subject: ExaminedGroup, member: MemberFact) -> str:
-    if member.apart and not member.unready and not member.lacks:
+    if member.apart and not member.silent and not member.lacks:
         return assignment.ZONES
     if member.healthy and member.maintenance:
         return f"failover maintenance off {quote(subject.name)}"

@@ -14,6 +14,7 @@ from mistral_failover.cloud.heat_replacements import replaced_volume, replacemen
 from mistral_failover.cloud.project_listing import ListedVolume
 from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.volume_holders import (
+    GONE,
     MULTIATTACH,
     SERVER_ID,
     in_state,
@@ -22,7 +23,7 @@ from mistral_failover.cloud.volume_holders import (
     volume_of,
 )
 from mistral_failover.cloud.volume_states import TAKEN, USABLE, state_named
-from mistral_failover.cloud.volumes import GONE, Release
+from mistral_failover.cloud.volumes import Release
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.agent_health import unready
 from mistral_failover.groups.project_view import ProjectView, unknown
