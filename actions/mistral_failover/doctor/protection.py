@@ -13,6 +13,7 @@ from mistral_failover.cloud.servers import server_state
 from mistral_failover.doctor.checks import ExaminedGroup, Finding, error, ok, warn
 from mistral_failover.groups import refresh_members
 from mistral_failover.model.goal import ALARM
+from mistral_failover.model.restarts import ANOTHER_SERVER
 from mistral_failover.store import incidents
 from mistral_failover.store.transaction import ProjectTransaction
 
@@ -63,8 +64,8 @@ def quota(subject: ExaminedGroup) -> Iterable[Finding]:
     """Check, if a failover may make another server, that the project's quota allows one. Heat makes
     the new server before it deletes the old one."""
     members = subject.snapshot.group.members
-    makes = members.when_no_standby == "replace" or members.replace == "lost"
-    if subject.out_of_service or not makes:
+    brings_back = members.cold or members.replace == "lost"
+    if subject.out_of_service or not brings_back or ANOTHER_SERVER not in members.restart:
         return
     cloud = subject.examination.cloud
     for member in refresh_members.members_now(cloud, subject.snapshot.group):
