@@ -161,18 +161,17 @@ def _of_resource(
 
 def _services(cloud: Cloud, group: Group) -> _Found:
     """Ask the services of the types that nothing examines: may the caller read there?"""
-    specs = [s for s in group.resources.values() if examiner(s.type) is None]
-    kinds = {spec.type: group.types[spec.type] for spec in specs if group.types[spec.type].services}
-    if not kinds:
-        return []
-    said = offered.asked(cloud, [{"types": [kind.to_dict() for kind in kinds.values()]}])
-    refused = {each.service: each.error for each in said}
-    return [
-        (f"resources.{spec.name}", error)
-        for spec in specs
-        for service in group.types[spec.type].services
-        if (error := refused.get(service)) is not None
-    ]
+    asked: dict[str, CloudError | None] = {}
+    found: _Found = []
+    for spec in group.resources.values():
+        if examiner(spec.type) is not None:
+            continue
+        for service in group.types[spec.type].services:
+            if service not in asked:
+                asked[service] = offered.ask(cloud, service).error
+            if (refused := asked[service]) is not None:
+                found.append((f"resources.{spec.name}", refused))
+    return found
 
 
 def _needs(cloud: Cloud, group: Group) -> tuple[list[Problem], _Found]:

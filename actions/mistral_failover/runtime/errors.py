@@ -32,6 +32,14 @@ STORE = "the state store"
 _LOST = {2006, 2013, 2055, 1927}
 
 
+class Tried(TypedDict):
+    """Something that was tried in vain: ``what``, in a word, ``found``, in words, and when."""
+
+    what: str
+    found: str
+    at: float
+
+
 class ProblemFacts(TypedDict):
     """A problem of a group file. ``field``: its path, as in ``resources.data.properties.volume``,
     empty for the whole file."""
@@ -40,14 +48,6 @@ class ProblemFacts(TypedDict):
     code: str
     message: str
     remedy: str
-
-
-class Tried(TypedDict):
-    """Something that was tried in vain: ``what``, in a word, ``found``, in words, and when."""
-
-    what: str
-    found: str
-    at: float
 
 
 class ErrorFacts(TypedDict):
