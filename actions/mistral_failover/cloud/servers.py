@@ -389,6 +389,11 @@ def deletion_proof(cloud: Cloud, server_id: str) -> Evidence:
     return _deletion(cloud, server_id, "delete")
 
 
+def server_fingerprint(cloud: Cloud, server_id: str) -> str:
+    """Describe a server in words that change when its state changes."""
+    return f"server {server_id} is {server_state(cloud, server_id)}"
+
+
 def has_a_task(error: CloudError) -> bool:
     """Return whether Nova refuses only until the server's present task has ended."""
     return error.code == "CONFLICT" and "task_state" in error.message

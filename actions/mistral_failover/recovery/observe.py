@@ -19,7 +19,7 @@ from functools import partial
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.event_alarms import WatchingAlarm
-from mistral_failover.cloud.volumes import UNANSWERED
+from mistral_failover.cloud.volume_holders import UNANSWERED
 from mistral_failover.convergence.records import (
     Action,
     GroupState,

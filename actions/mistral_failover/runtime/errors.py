@@ -65,8 +65,8 @@ class ActionError(CodedError):
     """A refusal or failure of an action itself. ``blocked``: it can continue only after an operator
     has helped.
 
-    ``transient``, ``service``, ``detail``: as of a `CloudError`. An error that is both transient
-    and blocked first waits for the service; an operator is needed only if that fails.
+    ``transient``, ``service``, ``detail``, ``about``: as of a `CloudError`. An error that is both
+    transient and blocked first waits for the service; an operator is needed only if that fails.
     """
 
     def __init__(
@@ -79,8 +79,10 @@ class ActionError(CodedError):
         transient: bool = False,
         service: str = "",
         detail: str = "",
+        about: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(code, message, remedy)
+        self.about = about
         self.blocked = blocked
         self.transient = transient
         self.service = service
