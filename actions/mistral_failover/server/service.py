@@ -29,7 +29,7 @@ from mistral_failover.metrics.numbers import of_server
 from mistral_failover.metrics.server import MetricsServer
 from mistral_failover.mistral.client import MistralClient, MistralError
 from mistral_failover.runtime import process
-from mistral_failover.runtime.errors import ActionError, caught, describe
+from mistral_failover.runtime.errors import ActionError, caught
 from mistral_failover.runtime.request import Request
 from mistral_failover.served_certificate import ServedCertificate
 from mistral_failover.server import (
@@ -88,7 +88,7 @@ class Health:
         try:
             self._database.atomically(lambda tx: tx.number())
         except SQLAlchemyError as error:
-            why.append(describe(error)["message"])
+            why.append(caught(error, "writing to the state store")["message"])
         if why and self.good:
             LOG.error("No alarm can be taken. %s", "; ".join(why))
         self.good = not why

@@ -36,10 +36,12 @@ API_FAULTS = (
     "stuck",
     "torn",
     "cancel",
+    "hang",
 )
 
 
-def _booting(emulation: Emulation, guest: Guest) -> None:
+def booting(emulation: Emulation, guest: Guest) -> None:
+    """Lets a guest boot without end: its agent was not heard yet."""
     guests.end_agent(emulation, guest.server_id)
     guest.heartbeat = None
     guest.condition = "booting"
@@ -118,7 +120,7 @@ def _revive_host(emulation: Emulation, host: Host) -> None:
 
 
 SERVER_FAULTS: dict[str, Callable[[Emulation, Guest], None]] = {
-    "booting": _booting,
+    "booting": booting,
     "crash": _crash,
     "hang": _hang,
     "thaw": _thaw,
