@@ -15,6 +15,8 @@ TABLES: Mapping[str, str] = {
     "of kept traversals.",
     "goals": "The goals of the groups. A rollback goes back to one of them.",
     "members": "The servers behind a group's names, as they were last seen, and their epochs.",
+    "former_members": "Members that left a group, also by its deletion. If one comes back, its "
+    "epoch continues from here.",
     "traversals": "The traversals. A group has one current traversal.",
     "resources": "One row for each record: something that a goal wanted, with its lock.",
     "nodes": "The sync points of the current traversals: how many predecessors of a node have not "
@@ -84,6 +86,11 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "epoch": "grows when it is fenced or replaced; a command of an older one does not run",
         "confirmed_epoch": "the epoch for which an operator confirmed that it is off",
         "confirmed_because": "the operator's reason",
+    },
+    "former_members": {
+        "name": "the member's name",
+        "server_id": "its last server; another one raises the epoch",
+        "epoch": "its last epoch",
     },
     "traversals": {
         "id": "UUID; that of an incident's traversal follows from the incident",

@@ -107,6 +107,7 @@ def fill(connection: sa.Connection, project: str) -> None:
         row(tables.definitions, group_id=group, version="v", document=DEFINITION),
         row(tables.goals, group_id=group, version=f"{project}-goal", document=GOAL),
         row(tables.members, group_id=group, name="a", server_id=SERVER, confirmed_epoch=0),
+        row(tables.former_members, group_id=group, name="b", server_id=SERVER),
         row(
             tables.traversals,
             id=traversal,

@@ -81,7 +81,9 @@ def judged_services(
             continue
         if row.goal is not None:
             held = standing(group, row.goal, mine) if group is not None else Standing()
-            engine = _engine(row, row.goal, mine, held, made, members.get(identity, ()), now)
+            known = members.get(identity, ())
+            cold = group is not None and group.members.cold
+            engine = _engine(row, row.goal, mine, held, made, known, now, cold=cold)
         state = service_state(engine, row.look, alarms.get(identity, ()), now, interval)
         found[identity] = JudgedService(
             row.state.name, state, engine, row.state.current_traversal, row.look
@@ -135,6 +137,8 @@ def _engine(
     made: Mapping[str, float],
     members: Iterable[str],
     now: float,
+    *,
+    cold: bool,
 ) -> EngineView:
     roles = held.roles or goal.document["roles"]
     lost = _lost(goal, records)
@@ -159,6 +163,7 @@ def _engine(
         row.status if row.status in _STOPPED else "",
         at,
         (*unheld(vacant_roles(goal)), *(() if _was_seen(row) else held.missing)),
+        cold,
     )
 
 

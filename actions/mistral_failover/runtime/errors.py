@@ -9,7 +9,7 @@ member lost, and is refused if the goal was reached.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from shlex import quote
 from typing import Any, NotRequired, TypedDict
@@ -24,17 +24,20 @@ from mistral_failover.errors import CodedError
 from mistral_failover.model.errors import with_reasons
 from mistral_failover.model.text import clean
 from mistral_failover.redaction import redact
-from mistral_failover.store.database import READ_ONLY
+from mistral_failover.store.database import READ_ONLY, is_away
 from mistral_failover.store.database import number as number_of
 
 STORE = "the state store"
 """The name of the database in messages."""
-# Of MySQL: it refuses the login, or has no such database. All else that makes an OperationalError
-# is a server that is away, starting, stopping, full of connections, or not in its cluster.
-_NOT_OURS = {1044, 1045, 1049, 1698}
-# Of SQLite: busy, locked, failing to read or write, full, not to be opened.
-_SQLITE_AWAY = {5, 6, 10, 13, 14}
 _LOST = {2006, 2013, 2055, 1927}
+
+
+class Tried(TypedDict):
+    """Something that was tried in vain: ``what``, in a word, ``found``, in words, and when."""
+
+    what: str
+    found: str
+    at: float
 
 
 class ErrorFacts(TypedDict):
@@ -59,14 +62,17 @@ class ErrorFacts(TypedDict):
     """A few words: connection refused, HTTP 503."""
     patience: NotRequired[float]
     """The seconds for which it is waited out. Without it: as long as the group allows."""
+    tried: NotRequired[list[Tried]]
+    """What was tried before it failed, in order."""
 
 
 class ActionError(CodedError):
     """A refusal or failure of an action itself. ``blocked``: it can continue only after an operator
     has helped.
 
-    ``transient``, ``service``, ``detail``: as of a `CloudError`. An error that is both transient
-    and blocked first waits for the service; an operator is needed only if that fails.
+    ``transient``, ``service``, ``detail``, ``about``: as of a `CloudError`. An error that is both
+    transient and blocked first waits for the service; an operator is needed only if that fails.
+    ``tried``: what was tried before, in order.
     """
 
     def __init__(
@@ -79,12 +85,21 @@ class ActionError(CodedError):
         transient: bool = False,
         service: str = "",
         detail: str = "",
+        about: Mapping[str, Any] | None = None,
+        tried: Sequence[Tried] = (),
     ) -> None:
         super().__init__(code, message, remedy)
+        self.about = about
         self.blocked = blocked
         self.transient = transient
         self.service = service
         self.detail = detail
+        self.tried = tuple(tried)
+
+
+def in_words(tried: Tried) -> str:
+    """Return what was tried as a clause."""
+    return f"{tried['what']}: {tried['found']}"
 
 
 def masked(text: str) -> str:
@@ -135,6 +150,11 @@ def describe(error: BaseException) -> ErrorFacts:
         facts["about"] = dict(about)
     if target := getattr(error, "target", None):
         facts["target"] = dict(target)
+    if tried := getattr(error, "tried", ()):
+        facts["tried"] = [
+            {"what": each["what"], "found": masked(each["found"]), "at": each["at"]}
+            for each in tried
+        ]
     if getattr(error, "blocked", False):
         facts["blocked"] = True
     if getattr(error, "unknown", False):
@@ -195,28 +215,19 @@ def _of_the_store(error: sql.SQLAlchemyError) -> ErrorFacts:
 def _why_away(error: sql.SQLAlchemyError) -> str | None:
     """Return why the state store is unavailable at the moment, in a few words; None if it is
     available but did not execute a statement."""
-    if isinstance(error, sql.TimeoutError):
-        return "no connection is free"
-    if not isinstance(error, sql.DBAPIError) or not _is_away(error):
+    if not is_away(error):
         return None
+    if not isinstance(error, sql.DBAPIError):
+        return "no connection is free"
     said, _ = cause(error)
     number = _number(error)
     if number in READ_ONLY:
         return "it takes no changes"
     if said != NO_CAUSE:
         return said
-    if number is None or number in _LOST or error.connection_invalidated:
+    if not number or number in _LOST or error.connection_invalidated:
         return "connection lost"
     return f"error {number}"
-
-
-def _is_away(error: sql.DBAPIError) -> bool:
-    if error.connection_invalidated:
-        return True
-    if (code := getattr(error.orig, "sqlite_errorcode", None)) is not None:
-        return code & 0xFF in _SQLITE_AWAY
-    by_the_server = isinstance(error, sql.OperationalError | sql.InterfaceError)
-    return by_the_server and _number(error) not in _NOT_OURS
 
 
 def _number(error: sql.SQLAlchemyError) -> int | str | None:

@@ -8,7 +8,8 @@ block outlives the group that needed it.
 
 A column that names a row of another table has a foreign key, except where the row may outlive the
 other one: the journal and incidents outlive the traversals, records and groups that they name,
-members outlive their group, and an operation outlives its traversal while its record is there.
+former members outlive their group, and an operation outlives its traversal while its record is
+there. Members have none, because they are recorded while the group is not locked.
 """
 
 from __future__ import annotations
@@ -224,6 +225,16 @@ members = _table(
     sa.Column("epoch", sa.Integer, nullable=False),
     sa.Column("confirmed_epoch", sa.Integer),
     sa.Column("confirmed_because", _Reason),
+)
+
+# Of former members the epoch remains, because the agent on a server remembers it: a member that
+# comes back continues from there and never gets a command of its predecessor.
+former_members = _table(
+    "failover_former_members",
+    _id("group_id", primary_key=True),
+    sa.Column("name", sa.String(255), primary_key=True),
+    _id("server_id"),
+    sa.Column("epoch", sa.Integer, nullable=False),
 )
 
 traversals = _table(

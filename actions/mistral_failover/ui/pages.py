@@ -135,13 +135,11 @@ class Pages:
             status = self._client.run_action("failover.status", group=name, agents=True)
         held = self._held(name) if status["held"] else []
         view = group_view(status, held)
-        drawn = topology(status)
         chart = timeline(self._traversal(view.traversal)) if view.traversal else None
         content = {
             "view": view,
             "availability": self._availability(name),
-            "topology": drawn,
-            "topology_svg": drawing.draw_topology(drawn, f"Members and volumes of {name}"),
+            "topology": topology(status),
             "timeline": chart,
             "timeline_svg": chart and drawing.draw_timeline(chart, f"Timeline of {name}"),
         }
@@ -185,8 +183,7 @@ class Pages:
         }
         if chart.shown is not None:
             at = topology_at(found, status, found["started_at"] + chart.shown.at)
-            label = f"Members and volumes of {chart.group} after step {chart.shown.number}"
-            content |= {"topology": at, "topology_svg": drawing.draw_topology(at, label)}
+            content["topology"] = at
         live = 1.0 if chart.running and chart.shown is None else None
         return Page("timeline.html", f"{chart.group}: {chart.cause}", content, live=live)
 

@@ -41,6 +41,15 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_failover_deliveries_at"), "failover_deliveries", ["at"], unique=False)
     op.create_table(
+        "failover_former_members",
+        sa.Column("group_id", sa.String(length=36), nullable=False),
+        sa.Column("name", sa.String(length=255), nullable=False),
+        sa.Column("server_id", sa.String(length=36), nullable=True),
+        sa.Column("epoch", sa.Integer(), nullable=False),
+        sa.PrimaryKeyConstraint("group_id", "name", name=op.f("pk_failover_former_members")),
+        **_MYSQL,
+    )
+    op.create_table(
         "failover_groups",
         sa.Column("id", sa.String(length=36), nullable=False),
         sa.Column("project_id", sa.String(length=64), nullable=False),
