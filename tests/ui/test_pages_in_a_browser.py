@@ -206,32 +206,6 @@ def test_a_page_changes_without_a_reload(tab: Opens) -> None:
     assert page.wrong == []
 
 
-@pytest.mark.parametrize("name", ["serving", "blocked", "down"])
-def test_a_telephone_shows_all_that_matters_at_night_without_scrolling(
-    tab: Opens, name: str
-) -> None:
-    """Whether it serves, since when, why, and the command; what is secondary is folded."""
-    service = {"status": "DOWN", "since": NOW - 400, "seen_at": NOW - 5, "gone": ["db_b"]}
-    service |= {"reasons": [f"active is on db_b, but its server {'9f0c1b52-' * 8} is SHUTOFF"] * 3}
-    answer = {
-        "serving": status(),
-        "blocked": BLOCKED,
-        "down": status(service=service, lost=["db_a"]),
-    }[name]
-    page = tab(Answers(status=answer, held={"held": [], "total": 0}))
-    page.open("/group?name=payments")
-    page.look(390, height=844)
-
-    seen = ["h1 .badge", ".since", ".verdict"]
-    seen += [] if name == "serving" else [".command >> nth=0"]
-    for what in seen:
-        box = page.page.locator(what).bounding_box()
-        assert box["y"] + box["height"] <= 844, what
-    height = page.page.evaluate("document.documentElement.scrollHeight")
-    page.shot(f"phone-{name}")
-    assert height < 2 * 844, height
-
-
 def test_a_command_is_copied_with_a_button(tab: Opens) -> None:
     page = tab(Answers(status=BLOCKED))
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])

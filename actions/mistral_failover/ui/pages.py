@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from mistral_failover.model.text import counted
 from mistral_failover.model.verbs import FAILOVER
-from mistral_failover.ui import drawing
 from mistral_failover.ui.action_client import ActionClient, ActionFailed
 from mistral_failover.ui.alarm import alarm_view
 from mistral_failover.ui.evidence import EvidenceView, evidence_view
@@ -97,7 +96,7 @@ class Pages:
         return Page("alarm.html", view.title, {"alarm": view}, live=live)
 
     def work(self, given: Parameters) -> Page:  # noqa: ARG002 - as the other pages
-        """What runs now in all groups, and what is stuck."""
+        """What runs now in all groups, and what waits for an operator."""
         rows, now = self._rows()
         view = work_view(rows, now)
         at_rest = 3.0 if len(rows) <= _MANY else SELDOM
@@ -134,7 +133,6 @@ class Pages:
             "view": view,
             "topology": topology(status),
             "timeline": chart,
-            "timeline_svg": chart and drawing.draw_timeline(chart, f"Timeline of {name}"),
         }
         running = chart is not None and chart.running
         return Page("group.html", name, content, live=1.0 if running else 3.0)
@@ -147,7 +145,6 @@ class Pages:
         status = self._client.run_action("failover.status", group=found["group"])
         content: dict[str, Any] = {
             "timeline": chart,
-            "timeline_svg": drawing.draw_timeline(chart, f"Timeline of {chart.group}"),
             "topology": None,
         }
         if chart.shown is not None:

@@ -122,7 +122,8 @@ class Member:
         """Its role and what is wrong with it: each a word with its level."""
         found: list[tuple[Level, str]] = []
         if self.active:
-            found.append((Level.GOOD, self.role))
+            sound = self.doubt is Doubt.NONE and not self.lost
+            found.append((Level.GOOD if sound else Level.NEUTRAL, self.role))
         elif self.role:
             found.append((Level.WORKING, f"to be {self.role}"))
         elif not self.lost and self.doubt is not Doubt.REPLACED:
