@@ -168,6 +168,8 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
             "reasons": [],
             "seen_at": NOW - 12,
             "gone": [],
+            "standbys": [],
+            "cold": False,
         },
         "now": NOW,
         **more,

@@ -9,7 +9,7 @@ import pytest
 
 from mistral_failover.cli.status_screen import Advice
 from mistral_failover.ui.group import MOST, group_view, verdict
-from mistral_failover.ui.groups import Query, groups_view
+from mistral_failover.ui.groups import Query, State, groups_view
 from mistral_failover.ui.levels import Level
 from support.ui_answers import NOW, held, member, overview, status
 
@@ -181,7 +181,7 @@ def test_a_group_shows_its_members_and_what_waits() -> None:
 ROWS = [
     overview("books", since=NOW - 5),
     overview("ledger", "IN_PROGRESS", service="DOWN", cause="db_a is lost"),
-    overview("payments", "BLOCKED", service="DOWN", reason="no proof", since=NOW - 100),
+    overview("payments", "BLOCKED", service="DEGRADED", reason="no proof", since=NOW - 100),
     overview("shop", held=3, pause=PAUSE),
     overview("stock", "DEFINED", service="OUT_OF_SERVICE", roles={}, since=None),
     overview("tills", service="DOWN", since=NOW - 7),
@@ -192,8 +192,47 @@ def shown(**query: Any) -> list[str]:
     return [row.name for row in groups_view(ROWS, NOW, Query(**query)).rows]
 
 
-def test_the_most_urgent_groups_come_first() -> None:
-    assert shown() == ["tills", "payments", "shop", "ledger", "stock", "books"]
+@pytest.mark.parametrize(
+    ("row", "state"),
+    [
+        ({"service": "DOWN"}, State.DOWN),
+        ({"service": "DOWN", "status": "BLOCKED", "held": 1}, State.DOWN),
+        ({"service": "DOWN", "status": "IN_PROGRESS"}, State.IN_PROGRESS),
+        ({"service": "DOWN", "status": "IN_PROGRESS", "held": 1}, State.WAITS),
+        ({"service": "DEGRADED", "status": "BLOCKED"}, State.WAITS),
+        ({"held": 1}, State.WAITS),
+        ({"service": "DEGRADED", "status": "FAILED"}, State.DEGRADED),
+        ({"service": "DEGRADED", "lost": ["db_a"]}, State.DEGRADED),
+        ({"service": "UNKNOWN", "pause": PAUSE}, State.UNKNOWN),
+        ({"service": "SERVING", "status": "IN_PROGRESS"}, State.IN_PROGRESS),
+        ({"pause": PAUSE}, State.RESTRICTED),
+        ({"lost": ["db_a"]}, State.RESTRICTED),
+        ({}, State.SERVING),
+        ({"service": "OUT_OF_SERVICE", "roles": {}}, State.OUT_OF_SERVICE),
+    ],
+)
+def test_a_group_is_in_the_state_that_needs_a_person_most(
+    row: dict[str, Any], state: State
+) -> None:
+    (found,) = groups_view([overview(**row)], NOW, Query()).rows
+
+    assert found.state is state
+
+
+def test_the_groups_that_need_a_person_come_first() -> None:
+    states = [
+        overview("a", service="OUT_OF_SERVICE"),
+        overview("b"),
+        overview("c", pause=PAUSE),
+        overview("d", "IN_PROGRESS"),
+        overview("e", service="UNKNOWN"),
+        overview("f", service="DEGRADED"),
+        overview("g", held=1),
+        overview("h", service="DOWN"),
+    ]
+
+    assert [row.name for row in groups_view(states, NOW, Query()).rows] == list("hgfedcba")
+    assert shown() == ["tills", "shop", "payments", "ledger", "books", "stock"]
 
 
 def test_groups_are_sorted_by_name_or_time() -> None:
@@ -201,11 +240,12 @@ def test_groups_are_sorted_by_name_or_time() -> None:
     assert shown(sort="since")[:2] == ["books", "tills"]
 
 
-def test_groups_are_filtered_by_text_and_level() -> None:
+def test_groups_are_filtered_by_text_and_state() -> None:
     assert shown(text="NO PROOF") == ["payments"]
     assert shown(text="disks") == ["shop"]
-    assert shown(level=Level.TROUBLE) == ["tills", "payments"]
-    assert shown(level=Level.TROUBLE, text="till") == ["tills"]
+    assert shown(state=State.WAITS) == ["shop", "payments"]
+    assert shown(state=State.DOWN, text="till") == ["tills"]
+    assert shown(state=State.DOWN, text="shop") == []
     assert shown(text="nothing") == []
 
 
@@ -226,6 +266,6 @@ def test_the_counts_are_of_all_groups_whatever_the_filter() -> None:
     assert sum(view.counts.values()) == 6
 
 
-@pytest.mark.parametrize("given", [{}, {"level": "x", "sort": "y"}, {"level": "", "sort": ""}])
+@pytest.mark.parametrize("given", [{}, {"state": "x", "sort": "y"}, {"state": "", "sort": ""}])
 def test_an_address_without_meaning_counts_as_none(given: dict[str, str]) -> None:
     assert Query.read(given) == Query()

@@ -56,7 +56,7 @@ def test_a_filter_and_an_order_are_addresses(opened: Opened) -> None:
     rows = [overview("shop", "BLOCKED", reason="no proof"), overview("ledger"), overview("books")]
     browser = opened(Answers(groups={"overview": rows, "total": 3, "groups": [], "now": NOW}))
 
-    page = browser.get("/?level=trouble").text
+    page = browser.get("/?state=waits+for+a+person").text
     ordered = browser.get("/?sort=name").text
 
     assert "1 of 3 groups." in page

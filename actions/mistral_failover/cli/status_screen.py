@@ -220,6 +220,7 @@ def facts(status: StatusReport, held: Iterable[HeldAlarmRow] = ()) -> Facts:
         "cause": cause(status),
         "observed": looked,
         "active": _holders(status),
+        "protected by": _protection(status),
         "lost": ", ".join(status["lost"]),
         "not in force": "\n".join(status["in_force"]["lines"]),
         "volumes": "\n".join(_volumes(status)),
@@ -243,6 +244,16 @@ def _guarded(row: HeldAlarmRow) -> str:
     """Return why the storm guard still holds an alarm, as a line of its own."""
     why = row.get("evidence")
     return f"\n  The storm guard still holds it: {why}." if why else ""
+
+
+def _protection(status: StatusReport) -> str:
+    """Return what happens to the roles of a member that is lost: nothing, if that is empty."""
+    service = status["service"]
+    if not in_service(status) or service["seen_at"] is None:
+        return ""
+    if service["standbys"]:
+        return ", ".join(service["standbys"])
+    return "cold: a lost member is brought back" if service["cold"] else ""
 
 
 def _engine(status: StatusReport) -> str:

@@ -213,7 +213,7 @@ def members(subject: ExaminedGroup) -> Iterable[Finding]:
 
 
 def _remedy(subject: ExaminedGroup, member: MemberFact) -> str:
-    if member.apart and not member.unready and not member.lacks:
+    if member.apart and not member.silent and not member.lacks:
         return assignment.ZONES
     if member.healthy and member.maintenance:
         return f"failover maintenance off {quote(subject.name)}"

@@ -206,9 +206,15 @@ def silent(beat: Heartbeat | None) -> str:
 def unready(beat: Heartbeat | None) -> str:
     """Return, in words, why an agent carries out no command: it is silent, or it says that it is
     not ready; empty for others."""
-    if beat is None:
+    return silent(beat) or not_ready(beat)
+
+
+def not_ready(beat: Heartbeat | None) -> str:
+    """Return, in words, that an agent which is heard says that it can carry out no command; empty
+    for others."""
+    if beat is None or beat.not_ready is None or silent(beat):
         return ""
-    return silent(beat) or (f"its agent is not ready: {beat.not_ready}" if beat.not_ready else "")
+    return f"its agent is not ready: {beat.not_ready}"
 
 
 def lacking(beat: Heartbeat | None, commands: Collection[str]) -> str:
@@ -248,9 +254,9 @@ def heard_agents(
     return heard
 
 
-def unready_agents(heard: Mapping[str, Heartbeat]) -> dict[str, str]:
-    """Return, in words, which of these agents carry out no command. If all are silent, it is rather
-    the channel, so none is said to be."""
+def silent_agents(heard: Mapping[str, Heartbeat]) -> dict[str, str]:
+    """Return, in words, which of these agents are silent. If all are, it is rather the channel, so
+    none is said to be."""
     if all(beat.ago > SILENT for beat in heard.values()):
         return {}
-    return {name: said for name, beat in heard.items() if (said := unready(beat))}
+    return {name: said for name, beat in heard.items() if (said := silent(beat))}

@@ -75,6 +75,7 @@ def define(
         known = tx.definition(identity) if groups.get(tx, identity) else None
         if not dry_run:
             groups.define(tx, group.name, stored)
+            groups.leave(tx, identity)
             observations.forget_alarms(tx, identity)
         # Afterwards: of two groups that are defined at the same moment, one sees the other.
         others = groups.documents(tx, locked=not dry_run)

@@ -77,13 +77,16 @@ class Confirmation(TypedDict):
 
 class ServiceState(TypedDict):
     """Whether a group serves. ``seen_at``: the time of the last look. ``gone``: the members that
-    hold a role and whose server did not run then."""
+    hold a role and whose server did not run then; ``standbys``: those that could take a role then;
+    ``cold``: whether a lost member is brought back where there is none."""
 
     status: str
     since: float | None
     reasons: list[str]
     seen_at: float | None
     gone: list[str]
+    standbys: list[str]
+    cold: bool
 
 
 class ChainState(TypedDict):

@@ -485,6 +485,12 @@ def _service(
             for each in (kept.seen.members if kept else ())
             if each.observed.presence is Presence.GONE and each.roles
         ),
+        "standbys": sorted(
+            each.name
+            for each in (kept.seen.members if kept else ())
+            if not each.roles and each.why_not is None
+        ),
+        "cold": snapshot.group.members.cold,
     }
     return state_now, kept.seen if kept else None
 

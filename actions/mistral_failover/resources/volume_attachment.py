@@ -13,8 +13,9 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.heat_replacements import replaced_volume, replacement_commands
 from mistral_failover.cloud.project_listing import ListedVolume
 from mistral_failover.cloud.servers import server_state
+from mistral_failover.cloud.volume_holders import GONE
 from mistral_failover.cloud.volume_states import TAKEN, state_named
-from mistral_failover.cloud.volumes import GONE, Release
+from mistral_failover.cloud.volumes import Release
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.agent_health import unready
 from mistral_failover.groups.project_view import ProjectView, unknown

@@ -24,16 +24,11 @@ from mistral_failover.errors import CodedError
 from mistral_failover.model.errors import with_reasons
 from mistral_failover.model.text import clean
 from mistral_failover.redaction import redact
-from mistral_failover.store.database import READ_ONLY
+from mistral_failover.store.database import READ_ONLY, is_away
 from mistral_failover.store.database import number as number_of
 
 STORE = "the state store"
 """The name of the database in messages."""
-# Of MySQL: it refuses the login, or has no such database. All else that makes an OperationalError
-# is a server that is away, starting, stopping, full of connections, or not in its cluster.
-_NOT_OURS = {1044, 1045, 1049, 1698}
-# Of SQLite: busy, locked, failing to read or write, full, not to be opened.
-_SQLITE_AWAY = {5, 6, 10, 13, 14}
 _LOST = {2006, 2013, 2055, 1927}
 
 
@@ -75,9 +70,9 @@ class ActionError(CodedError):
     """A refusal or failure of an action itself. ``blocked``: it can continue only after an operator
     has helped.
 
-    ``transient``, ``service``, ``detail``: as of a `CloudError`. An error that is both transient
-    and blocked first waits for the service; an operator is needed only if that fails. ``tried``:
-    what was tried before, in order.
+    ``transient``, ``service``, ``detail``, ``about``: as of a `CloudError`. An error that is both
+    transient and blocked first waits for the service; an operator is needed only if that fails.
+    ``tried``: what was tried before, in order.
     """
 
     def __init__(
@@ -90,9 +85,11 @@ class ActionError(CodedError):
         transient: bool = False,
         service: str = "",
         detail: str = "",
+        about: Mapping[str, Any] | None = None,
         tried: Sequence[Tried] = (),
     ) -> None:
         super().__init__(code, message, remedy)
+        self.about = about
         self.blocked = blocked
         self.transient = transient
         self.service = service
@@ -218,28 +215,19 @@ def _of_the_store(error: sql.SQLAlchemyError) -> ErrorFacts:
 def _why_away(error: sql.SQLAlchemyError) -> str | None:
     """Return why the state store is unavailable at the moment, in a few words; None if it is
     available but did not execute a statement."""
-    if isinstance(error, sql.TimeoutError):
-        return "no connection is free"
-    if not isinstance(error, sql.DBAPIError) or not _is_away(error):
+    if not is_away(error):
         return None
+    if not isinstance(error, sql.DBAPIError):
+        return "no connection is free"
     said, _ = cause(error)
     number = _number(error)
     if number in READ_ONLY:
         return "it takes no changes"
     if said != NO_CAUSE:
         return said
-    if number is None or number in _LOST or error.connection_invalidated:
+    if not number or number in _LOST or error.connection_invalidated:
         return "connection lost"
     return f"error {number}"
-
-
-def _is_away(error: sql.DBAPIError) -> bool:
-    if error.connection_invalidated:
-        return True
-    if (code := getattr(error.orig, "sqlite_errorcode", None)) is not None:
-        return code & 0xFF in _SQLITE_AWAY
-    by_the_server = isinstance(error, sql.OperationalError | sql.InterfaceError)
-    return by_the_server and _number(error) not in _NOT_OURS
 
 
 def _number(error: sql.SQLAlchemyError) -> int | str | None:

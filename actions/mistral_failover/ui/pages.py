@@ -18,9 +18,8 @@ from mistral_failover.ui.alarm import alarm_view
 from mistral_failover.ui.evidence import EvidenceView, evidence_view
 from mistral_failover.ui.goals import GoalRow, goal_rows
 from mistral_failover.ui.group import group_view, held_alarm
-from mistral_failover.ui.groups import SORTS, GroupsView, Query, groups_view
+from mistral_failover.ui.groups import SORTS, GroupsView, Query, State, groups_view
 from mistral_failover.ui.history import episodes
-from mistral_failover.ui.levels import Level
 from mistral_failover.ui.orders import AT_ONCE, Order
 from mistral_failover.ui.plan import GroupPlan, PlanView, on_page, plan_fields, plan_view
 from mistral_failover.ui.timeline import timeline
@@ -80,7 +79,7 @@ class Pages:
         held = self._client.run_action("failover.held", limit=_HELD)["held"]
         content = {
             "view": view,
-            "levels": list(Level),
+            "states": list(State),
             "sorts": list(SORTS),
             # Host events, and alarms of groups that are not known. The others are on their pages.
             "held": [held_alarm(row) for row in held if row["group"] is None],

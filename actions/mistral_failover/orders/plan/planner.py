@@ -148,10 +148,9 @@ def _remember(request: Request, kept: StoredPlan, drawn: _PlanDraft) -> None:
     """Record the members as the plan has them, which raises the epoch of a replaced one. Raises
     ActionError PLAN_STALE if another server was recorded in the meantime."""
     snapshot, found = drawn.snapshot, drawn.found
-    seen = [(m.name, m.server_id, m.created_at) for m in found.seen]
     try:
         replaced = request.store.atomically(
-            lambda tx: groups.record_members(tx, snapshot.state.id, seen, found.noticed)
+            lambda tx: refresh_members.record(tx, snapshot.state.id, found.seen, found.noticed)
         )
     except groups.StaleObservation as late:
         raise _stale(kept, snapshot.group.name, [str(late)]) from None

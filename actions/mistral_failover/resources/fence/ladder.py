@@ -165,7 +165,8 @@ def fence(
     its server in ERROR, climb on, because Nova detaches nothing from such a server until it is
     stopped; without a further proof the agent's confirmation is the proof, and for that nothing is
     deleted and no workflow is run. Raises ActionError FENCE_UNPROVEN, blocked, if nothing yields a
-    proof; also transient, if a rung's service was unreachable.
+    proof; also transient, if a rung's service was unreachable; about a server that is locked, or in
+    another state that a person must end.
     """
     attempt = FenceAttempt(climbing or tools, operation, target)
     _depose(tools, attempt)
@@ -196,17 +197,21 @@ def fence(
         return _proof(quiesced)
     group, name = operation["group"], target.member.name
     waits_for = attempt.unasked[0] if attempt.unasked else None
+    about = _hindering(tools, target)
+    goes_on = " Once that state has ended, a sweep continues." if about else ""
     _note(attempt, evidence)
     raise ActionError(
         "FENCE_UNPROVEN",
         f"it is not proven that {name} has stopped writing "
         f"({'; '.join(map(in_words, attempt.tried))})",
         f"Make sure that it is off, then confirm it: {confirm_command(group, name)} (or run the "
-        f'workflow failover.confirm_fenced with group "{group}", member "{name}" and because).',
+        f'workflow failover.confirm_fenced with group "{group}", member "{name}" and because).'
+        f"{goes_on}",
         blocked=True,
         transient=waits_for is not None,
         service=waits_for.service if waits_for else "",
         detail=waits_for.detail if waits_for else "",
+        about=about,
         tried=attempt.tried,
     )
 
@@ -249,6 +254,19 @@ def _in_error(tools: OperationContext, target: FenceTarget) -> bool:
         _raise_ours(error)
         return False  # it quiesced; whether Nova detaches will show
     return any(state.status == "ERROR" for state in states)
+
+
+def _hindering(tools: OperationContext, target: FenceTarget) -> dict[str, str] | None:
+    """Return a server of the member that is in a state which a person must end, and in which Nova
+    may refuse to stop or delete it, as an error is ``about`` it; None if there is none."""
+    try:
+        for server in target.servers:
+            by = servers.server_state(tools.cloud, server).hindrance
+            if by is not None and by.remedy and not by.passes:
+                return {"server": server, "sight": servers.server_fingerprint(tools.cloud, server)}
+    except CloudError as error:
+        _raise_ours(error)
+    return None
 
 
 def _climb(attempt: FenceAttempt, kind: RungKind, rung: Rung) -> Evidence:
