@@ -17,7 +17,7 @@ DIFFERENT = {"differs": True, "lines": ['+ limits: {"per_hour": 7}']}
 ALARM = {"at": NOW - 60, "sentence": "db_a is lost", "refusal": ""}
 PAUSE = {"by": "me", "because": "new disks", "since": NOW - 60}
 SERVICE: dict[str, Any] = {"since": NOW - 61, "reasons": ["its server is gone"], "gone": ["db_b"]}
-SERVICE["seen_at"] = NOW
+SERVICE |= {"seen_at": NOW, "standbys": [], "cold": False}
 CHAIN = {"workflow": "acme.failover", "stage": "activate", "remedy": "failover sweep payments"}
 CHAIN |= {"sentence": "its chain ended with ERROR before it opened the stage activate"}
 OPENING = CHAIN | {"sentence": "waits for its chain to open the stage activate", "remedy": ""}
@@ -110,6 +110,14 @@ def test_a_group_whose_host_is_down_says_whose_host() -> None:
 
     assert "the host of db_b is down" in found.sentence
     assert [each.found for each in found.findings] == SERVICE["reasons"]
+
+
+def test_a_group_without_a_standby_says_what_protects_it() -> None:
+    cold = SERVICE | {"status": "SERVING", "reasons": [], "gone": [], "cold": True}
+
+    (found,) = verdict(status(service=cold)).findings
+    assert found.found
+    assert verdict(status(service=cold | {"standbys": ["db_a"]})).findings == ()
 
 
 def test_what_was_tried_for_a_proof_is_a_list_of_rungs_with_what_each_saw_and_when() -> None:

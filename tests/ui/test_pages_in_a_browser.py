@@ -234,6 +234,23 @@ def test_a_command_is_copied_with_a_button(tab: Opens) -> None:
     assert copied == page.page.locator(".command code").first.inner_text()
 
 
+def test_a_failover_that_begins_is_unfolded_and_stays_as_the_reader_leaves_it(
+    tab: Opens,
+) -> None:
+    answers = Answers()
+    page = tab(answers)
+    page.open("/group?name=payments")
+    assert page.page.locator("#last").get_attribute("open") is None
+
+    answers.answers |= {"status": status("IN_PROGRESS", resources=MOVING), "show": RUNNING}
+    page.page.locator("#steps[open]").wait_for(timeout=10_000)
+    page.page.locator("#steps > summary").click()
+    answers.answers["show"] = RUNNING | {"seconds": 91.0, "cause": "other words"}
+
+    page.page.get_by_text("other words").wait_for(timeout=10_000)
+    assert page.page.locator("#steps").get_attribute("open") is None
+
+
 def test_an_entry_that_was_opened_stays_open_when_newer_ones_come(
     tab: Opens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,7 +319,7 @@ def test_without_javascript_everything_can_be_read(tab: Opens) -> None:
     page.open("/")
     page.page.get_by_role("link", name="payments").click()
     assert page.page.locator("h1").inner_text().startswith("payments")
-    page.page.locator("#timeline > summary").click()
+    page.page.locator("#last > summary").click()
     page.page.get_by_text("The same as a table").click()
     assert page.page.get_by_role("rowheader", name="Attach data to db_b").is_visible()
 

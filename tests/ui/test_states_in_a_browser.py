@@ -44,6 +44,8 @@ def service(word: str, *reasons: str, **more: Any) -> dict[str, Any]:
         "reasons": list(reasons),
         "seen_at": NOW - 12,
         "gone": [],
+        "standbys": ["db_a"],
+        "cold": False,
         **more,
     }
 
@@ -201,7 +203,7 @@ SCENES: dict[str, tuple[str, dict[str, Any]]] = {
         {
             "status": status(
                 roles={"active": "db_a"},
-                service=service("DEGRADED", "no member can take over (there is no other member)"),
+                service=service("SERVING", standbys=[], cold=True),
                 members=[member("db_a", "dbaab98b")],
                 resources=[
                     resource(

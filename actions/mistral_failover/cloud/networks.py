@@ -379,8 +379,8 @@ def _refuse_target(cloud: Cloud, port_id: str, server_id: str, *, held: bool) ->
 
 
 def _refuse_holder(cloud: Cloud, port_id: str, server_id: str) -> None:
-    """Raise `CloudError` SERVER_BUSY or SERVER_IN_ERROR, blocked, if Nova has just refused to detach
-    a port because of a state of the server that does not end by itself."""
+    """Raise `CloudError` SERVER_BUSY or SERVER_IN_ERROR, blocked, if Nova has just refused to
+    detach a port because of a state of the server that does not end by itself."""
     seen, what = server_state(cloud, server_id), f"port {port_id}"
     by = seen.keeping
     if by is None or by.passes:

@@ -235,7 +235,9 @@ def _at_rest(status: StatusReport) -> _Why:
         rows = (Finding("", line) for line in status["in_force"]["lines"])
         said = "The latest definition of the group is not in force"
         return _Why(Level.ATTENTION, said, None, tuple(rows))
-    return _Why(Level.GOOD, f"All is well: {status_screen.role_holders(status)}")
+    alone = service["cold"] and not service["standbys"]
+    rows = (Finding("protected by", status_screen.protection(status)),) if alone else ()
+    return _Why(Level.GOOD, f"All is well: {status_screen.role_holders(status)}", None, rows)
 
 
 def _seen(status: StatusReport, level: Level, said: str) -> _Why:

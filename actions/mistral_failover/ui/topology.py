@@ -98,7 +98,9 @@ class TopologyItem:
             said += f" from {self.source}"
         if self.target:
             said += f", belongs on {self.target}"
-        return f"{said}: {self.detail}" if self.detail else said
+        if self.state is ItemState.ASTRAY:
+            return f"{said}: {self.detail}"
+        return f"{said} ({self.detail})" if self.detail else said
 
 
 @dataclass(frozen=True)
