@@ -171,6 +171,8 @@ class CloudError(Exception):
     waited out (None: as long as the group allows), before it counts as not transient. ``unknown``:
     the request may still take effect.
     ``target``: with TARGET_DOWN, what is known of the server (`volume_holders.target_down`).
+    ``field``: the property of a group file that is wrong, empty if that is not known
+    (`resources.modules.about`).
     """
 
     def __init__(
@@ -203,6 +205,7 @@ class CloudError(Exception):
         self.unknown = unknown
         self.about: dict[str, Any] | None = None
         self.target: dict[str, Any] | None = None
+        self.field = ""
         self._said: str | None = None
         self._named = False
         super().__init__(f"{code}: {self.message}")

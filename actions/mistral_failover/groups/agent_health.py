@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TypedDict
 
 from mistral_failover.agent.channel.interface import Channel, ChannelError, Heartbeat
@@ -185,14 +185,17 @@ def sends_commands(group: Group) -> bool:
 def commands_of(group: Group, roles: Iterable[str] | None = None) -> frozenset[str]:
     """Return the names of the commands that a member must know to hold these roles of the group;
     None: any of its roles."""
+    return frozenset(command for _, command in named_commands(group, roles))
+
+
+def named_commands(group: Group, roles: Iterable[str] | None = None) -> Iterator[tuple[str, str]]:
+    """Yield the commands as :func:`commands_of`, each with its path in the group file."""
     wanted = set(group.roles if roles is None else roles)
-    return frozenset(
-        spec.properties[key]
-        for spec in group.resources.values()
-        if spec.type == ACTIVATION and spec.properties["member"]["get_param"] in wanted
-        for key in _COMMANDS
-        if isinstance(spec.properties[key], str)
-    )
+    for name, spec in group.resources.items():
+        if spec.type == ACTIVATION and spec.properties["member"]["get_param"] in wanted:
+            for key in _COMMANDS:
+                if isinstance(spec.properties[key], str):
+                    yield f"resources.{name}.properties.{key}", spec.properties[key]
 
 
 def silent(beat: Heartbeat | None) -> str:

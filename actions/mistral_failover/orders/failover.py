@@ -297,9 +297,12 @@ Derive = Callable[[GroupSnapshot], Goal]
 """Return the next goal from the group's snapshot. It is called again if a newer request won."""
 
 
-def goal_function(request: Request, order: Order, *, remember: bool = True) -> Derive:
+def goal_function(
+    request: Request, order: Order, *, remember: bool = True, group: Group | None = None
+) -> Derive:
     """Return the function that derives the goal of a failover. It reads the members from the cloud
-    only once. ``remember``: record members that were replaced.
+    only once. ``remember``: record members that were replaced. ``group``: a definition that is not
+    stored; None: the one that the order asks for.
 
     Raises as :func:`next_goal`, and CloudError; ActionError CONTENDED if the order says ``after``
     which traversal it comes, and the group has a newer one.
@@ -308,7 +311,10 @@ def goal_function(request: Request, order: Order, *, remember: bool = True) -> D
     after = order.own("after")
 
     def derive(snapshot: GroupSnapshot) -> Goal:
-        snapshot = with_definition(request, snapshot, definition_of(order, snapshot.state))
+        if group is not None:
+            snapshot = replace(snapshot, group=group)
+        else:
+            snapshot = with_definition(request, snapshot, definition_of(order, snapshot.state))
         if after not in (None, snapshot.state.current_traversal):
             raise ActionError(
                 "CONTENDED",

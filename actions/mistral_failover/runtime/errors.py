@@ -21,7 +21,7 @@ from mistral_failover.cloud.errors import NO_CAUSE, NO_RIGHTS, CloudError, cause
 from mistral_failover.cloud.transport import LeaseLost
 from mistral_failover.defects import code_of, defect
 from mistral_failover.errors import CodedError
-from mistral_failover.model.errors import with_reasons
+from mistral_failover.model.errors import DocumentProblem, RefusedDocument, with_reasons
 from mistral_failover.model.text import clean
 from mistral_failover.redaction import redact
 from mistral_failover.store.database import READ_ONLY, is_away
@@ -40,6 +40,16 @@ class Tried(TypedDict):
     at: float
 
 
+class ProblemFacts(TypedDict):
+    """A problem of a group file. ``field``: its path, as in ``resources.data.properties.volume``,
+    empty for the whole file."""
+
+    field: str
+    code: str
+    message: str
+    remedy: str
+
+
 class ErrorFacts(TypedDict):
     """An error as an action answers it: a stable code, what happened and why, and what helps."""
 
@@ -52,6 +62,8 @@ class ErrorFacts(TypedDict):
     """The operation may still take effect."""
     reasons: NotRequired[dict[str, str]]
     """By member."""
+    problems: NotRequired[list[ProblemFacts]]
+    """All problems of a group file."""
     about: NotRequired[dict[str, Any]]
     target: NotRequired[dict[str, Any]]
     transient: NotRequired[bool]
@@ -146,6 +158,8 @@ def describe(error: BaseException) -> ErrorFacts:
     }
     if reasons := getattr(error, "reasons", None):
         facts["reasons"] = dict(reasons)
+    if isinstance(error, RefusedDocument):
+        facts["problems"] = [problem_facts(each) for each in error.problems]
     if about := getattr(error, "about", None):
         facts["about"] = dict(about)
     if target := getattr(error, "target", None):
@@ -167,6 +181,16 @@ def describe(error: BaseException) -> ErrorFacts:
         if isinstance(patience, int | float):
             facts["patience"] = patience
     return facts
+
+
+def problem_facts(problem: DocumentProblem) -> ProblemFacts:
+    """Return a problem of a group file as an action answers it, without secrets."""
+    return {
+        "field": problem.path,
+        "code": problem.code,
+        "message": masked(problem.message),
+        "remedy": problem.remedy,
+    }
 
 
 DEFECTS = frozenset({"UNEXPECTED", "STORE_ERROR"})
