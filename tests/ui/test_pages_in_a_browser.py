@@ -242,12 +242,14 @@ def test_a_failover_that_begins_is_unfolded_and_stays_as_the_reader_leaves_it(
     page.open("/group?name=payments")
     assert page.page.locator("#last").get_attribute("open") is None
 
-    answers.answers |= {"status": status("IN_PROGRESS", resources=MOVING), "show": RUNNING}
+    begun = status()["traversal"] | {"id": "a-newer-one", "ended_at": None}
+    moving = status("IN_PROGRESS", resources=MOVING, traversal=begun)
+    answers.answers |= {"status": moving, "show": RUNNING}
     page.page.locator("#steps[open]").wait_for(timeout=10_000)
     page.page.locator("#steps > summary").click()
-    answers.answers["show"] = RUNNING | {"seconds": 91.0, "cause": "other words"}
+    answers.answers["status"] = moving | {"under_way": [under_way("Other words", 1.0)]}
 
-    page.page.get_by_text("other words").wait_for(timeout=10_000)
+    page.page.get_by_text("Other words").first.wait_for(timeout=10_000)
     assert page.page.locator("#steps").get_attribute("open") is None
 
 

@@ -220,7 +220,7 @@ def facts(status: StatusReport, held: Iterable[HeldAlarmRow] = ()) -> Facts:
         "cause": cause(status),
         "observed": looked,
         "active": _holders(status),
-        "protected by": protection(status),
+        "protected by": _protection(status),
         "lost": ", ".join(status["lost"]),
         "not in force": "\n".join(status["in_force"]["lines"]),
         "volumes": "\n".join(_volumes(status)),
@@ -246,7 +246,7 @@ def _guarded(row: HeldAlarmRow) -> str:
     return f"\n  The storm guard still holds it: {why}." if why else ""
 
 
-def protection(status: StatusReport) -> str:
+def _protection(status: StatusReport) -> str:
     """Return what happens to the roles of a member that is lost: nothing, if that is empty."""
     service = status["service"]
     if not in_service(status) or service["seen_at"] is None:

@@ -236,8 +236,8 @@ def _at_rest(status: StatusReport) -> _Why:
         said = "The latest definition of the group is not in force"
         return _Why(Level.ATTENTION, said, None, tuple(rows))
     alone = service["cold"] and not service["standbys"]
-    rows = (Finding("protected by", status_screen.protection(status)),) if alone else ()
-    return _Why(Level.GOOD, f"All is well: {status_screen.role_holders(status)}", None, rows)
+    cold = "; cold, without a standby" if alone else ""
+    return _Why(Level.GOOD, f"All is well: {status_screen.role_holders(status)}{cold}")
 
 
 def _seen(status: StatusReport, level: Level, said: str) -> _Why:
