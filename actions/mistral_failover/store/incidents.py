@@ -22,6 +22,8 @@ OPERATOR = "operator"
 LOOKS_FOR_MEMBERS = 3600.0
 """Seconds for which an open host event looks for members. Later the host may be up again, with
 members that did not fail."""
+ENDS = 20
+"""Reports that a series has ended that a late alarm is compared with. It is late by minutes."""
 PAGE = 500
 """Rows that one query of a long list reads at most."""
 
@@ -427,6 +429,21 @@ def fires_since(tx: ProjectSession, group_id: str, series: str) -> float | None:
     found = tx.connection.execute(query.where(*of, incidents.c.firing, incidents.c.number > ended))
     since = found.scalar()
     return None if since is None else float(since)
+
+
+def ends_of_series(tx: ProjectSession, series: str) -> list[Incident]:
+    """Return the latest reports of the project that a series has ended, at most `ENDS`."""
+    query = (
+        sa.select(incidents)
+        .where(
+            incidents.c.project_id == tx.project_id,
+            incidents.c.series == series,
+            sa.not_(incidents.c.firing),
+        )
+        .order_by(incidents.c.said.desc())
+        .limit(ENDS)
+    )
+    return [_incident(row._mapping) for row in tx.connection.execute(query)]
 
 
 def held_of_series(tx: ProjectSession, series: str) -> list[Incident]:
