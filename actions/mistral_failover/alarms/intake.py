@@ -420,22 +420,29 @@ def record(request: Request, tx: ProjectTransaction, judged: Judged) -> Recorded
 
 
 def _mark_over(alarm: Alarm, tx: ProjectTransaction) -> None:
-    """Record with the held alarms of this one's series that they are over by their source's word:
-    who admits all of them must not fence a member that is well. They stay held, because a source
-    may have lost sight of a host that died. If an alarm fires again, that counts. What an operator
-    reported is not over by it, nor what a source says of an earlier occasion."""
+    """Record with the waiting alarms of this one's series that they are over by their source's
+    word: who admits all of the held ones must not fence a member that is well, and an admitted one
+    is judged again before it starts. They stay what they are, because a source may have lost sight
+    of a host that died. If an alarm fires again, that counts. What an operator reported or admitted
+    is not over by it, nor what a source says of an earlier occasion."""
     occasion = occasion_of(alarm.source, alarm.payload)
-    for each in incidents.held_of_series(tx, alarm.series) if alarm.series else ():
+    for each in incidents.waiting_of_series(tx, alarm.series) if alarm.series else ():
         reported = incidents.get(tx, each.parent) if each.parent else each
-        if reported is None or each.fact.because or each.fact.over:
+        if reported is None or each.fact.because or each.fact.over or each.order is not None:
             continue
         if occasion_of(reported.source, reported.payload) != occasion:
             continue
-        fact = replace(each.fact, over=alarm.sentence).shortened()
-        if incidents.replace_held_fact(tx, each.id, fact, said=each.said) and each.group_id:
+        if each.group_id is not None:  # as everything does that changes the fact
+            tx.lock_group(each.group_id, shared=False)
+        found = incidents.get(tx, each.id)
+        if found is None or (found.decision, found.said) != (each.decision, each.said):
+            continue
+        fact = replace(found.fact, over=alarm.sentence).shortened()
+        if incidents.replace_waiting_fact(tx, each.id, fact, said=each.said) and each.group_id:
+            state = "still held" if each.decision == Decision.HELD else "admitted, not started"
             tx.journal(
                 each.group_id,
-                f"still held, but over: {alarm.sentence}",
+                f"{state}, but over: {alarm.sentence}",
                 kind=JournalKind.HELD,
                 incident_id=each.id,
             )

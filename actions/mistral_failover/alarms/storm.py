@@ -209,6 +209,12 @@ def _judged(
     return Judgement(HeldAlarmStep.RELEASE, " and ".join(dict.fromkeys(filter(None, deaths))))
 
 
+def seen_well(known: MemberEvidence, age: float) -> bool:
+    """Return whether a member is well, of which its source says that the alarm is over: its server
+    runs, and its agent was heard after the alarm, ``age`` seconds ago."""
+    return known.condition is ServerCondition.RUNNING and known.heard_since(age)
+
+
 def _cleared(known: MemberEvidence, age: float) -> bool:
     return known.condition is ServerCondition.RUNNING and known.heard_since(age - SETTLED)
 

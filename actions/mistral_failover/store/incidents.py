@@ -282,6 +282,15 @@ def replace_held_fact(tx: ProjectSession, incident_id: str, fact: AlarmFact, *, 
     )
 
 
+def replace_waiting_fact(
+    tx: ProjectSession, incident_id: str, fact: AlarmFact, *, said: int
+) -> bool:
+    """Replace the fact of an alarm that waits. Return False if it waits no longer, or if it was
+    reported again since ``said``."""
+    same = (incidents.c.id == incident_id, incidents.c.said == said)
+    return tx.changed(incidents.update().where(WAITING, *same).values(fact=fact))
+
+
 def replace_admitted(
     tx: ProjectSession, incident_id: str, fact: AlarmFact, order: Order | None
 ) -> None:
@@ -446,17 +455,19 @@ def ends_of_series(tx: ProjectSession, series: str) -> list[Incident]:
     return [_incident(row._mapping) for row in tx.connection.execute(query)]
 
 
-def held_of_series(tx: ProjectSession, series: str) -> list[Incident]:
-    """Return the project's held incidents of a series, and the held children of its host events."""
+def waiting_of_series(tx: ProjectSession, series: str) -> list[Incident]:
+    """Return the project's waiting alarms of a series, and the waiting children of its host events,
+    in the order of their groups' ids."""
     events = sa.select(_other.c.id).where(
         _other.c.project_id == tx.project_id, _other.c.series == series
     )
     query = sa.select(incidents).where(
         incidents.c.project_id == tx.project_id,
-        incidents.c.decision == Decision.HELD,
+        WAITING,
         sa.or_(incidents.c.series == series, incidents.c.parent.in_(events)),
     )
-    return [_incident(row._mapping) for row in tx.connection.execute(query)]
+    rows = tx.connection.execute(query.order_by(incidents.c.group_id, incidents.c.number))
+    return [_incident(row._mapping) for row in rows]
 
 
 def failing_since(tx: ProjectSession, since: float, rules: Collection[AdmissionRule]) -> set[str]:
