@@ -79,15 +79,18 @@ class Asked:
 def asked(cloud: Cloud, definitions: Iterable[Mapping[str, Any]]) -> Iterator[Asked]:
     """Ask every service that failovers of groups ask, and yield what each said. ``definitions``: as
     they are stored."""
-    for service in _services(definitions):
-        place = ""
-        try:
-            place = _place(cloud, service)
-            _LISTINGS[service](cloud)
-        except CloudError as error:
-            yield Asked(service, place, error)
-        else:
-            yield Asked(service, place)
+    yield from (ask(cloud, service) for service in _services(definitions))
+
+
+def ask(cloud: Cloud, service: str) -> Asked:
+    """Ask a service for one of its things: does it answer, and may the caller read there?"""
+    place = ""
+    try:
+        place = _place(cloud, service)
+        _LISTINGS[service](cloud)
+    except CloudError as error:
+        return Asked(service, place, error)
+    return Asked(service, place)
 
 
 def _place(cloud: Cloud, service: str) -> str:

@@ -9,7 +9,7 @@ member lost, and is refused if the goal was reached.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from shlex import quote
 from typing import Any, NotRequired, TypedDict
@@ -21,7 +21,7 @@ from mistral_failover.cloud.errors import NO_CAUSE, NO_RIGHTS, CloudError, cause
 from mistral_failover.cloud.transport import LeaseLost
 from mistral_failover.defects import code_of, defect
 from mistral_failover.errors import CodedError
-from mistral_failover.model.errors import with_reasons
+from mistral_failover.model.errors import DocumentProblem, RefusedDocument, with_reasons
 from mistral_failover.model.text import clean
 from mistral_failover.redaction import redact
 from mistral_failover.store.database import READ_ONLY, is_away
@@ -30,6 +30,24 @@ from mistral_failover.store.database import number as number_of
 STORE = "the state store"
 """The name of the database in messages."""
 _LOST = {2006, 2013, 2055, 1927}
+
+
+class Tried(TypedDict):
+    """Something that was tried in vain: ``what``, in a word, ``found``, in words, and when."""
+
+    what: str
+    found: str
+    at: float
+
+
+class ProblemFacts(TypedDict):
+    """A problem of a group file. ``field``: its path, as in ``resources.data.properties.volume``,
+    empty for the whole file."""
+
+    field: str
+    code: str
+    message: str
+    remedy: str
 
 
 class ErrorFacts(TypedDict):
@@ -44,6 +62,8 @@ class ErrorFacts(TypedDict):
     """The operation may still take effect."""
     reasons: NotRequired[dict[str, str]]
     """By member."""
+    problems: NotRequired[list[ProblemFacts]]
+    """All problems of a group file."""
     about: NotRequired[dict[str, Any]]
     target: NotRequired[dict[str, Any]]
     transient: NotRequired[bool]
@@ -54,14 +74,17 @@ class ErrorFacts(TypedDict):
     """A few words: connection refused, HTTP 503."""
     patience: NotRequired[float]
     """The seconds for which it is waited out. Without it: as long as the group allows."""
+    tried: NotRequired[list[Tried]]
+    """What was tried before it failed, in order."""
 
 
 class ActionError(CodedError):
     """A refusal or failure of an action itself. ``blocked``: it can continue only after an operator
     has helped.
 
-    ``transient``, ``service``, ``detail``: as of a `CloudError`. An error that is both transient
-    and blocked first waits for the service; an operator is needed only if that fails.
+    ``transient``, ``service``, ``detail``, ``about``: as of a `CloudError`. An error that is both
+    transient and blocked first waits for the service; an operator is needed only if that fails.
+    ``tried``: what was tried before, in order.
     """
 
     def __init__(
@@ -74,12 +97,21 @@ class ActionError(CodedError):
         transient: bool = False,
         service: str = "",
         detail: str = "",
+        about: Mapping[str, Any] | None = None,
+        tried: Sequence[Tried] = (),
     ) -> None:
         super().__init__(code, message, remedy)
+        self.about = about
         self.blocked = blocked
         self.transient = transient
         self.service = service
         self.detail = detail
+        self.tried = tuple(tried)
+
+
+def in_words(tried: Tried) -> str:
+    """Return what was tried as a clause."""
+    return f"{tried['what']}: {tried['found']}"
 
 
 def masked(text: str) -> str:
@@ -126,10 +158,17 @@ def describe(error: BaseException) -> ErrorFacts:
     }
     if reasons := getattr(error, "reasons", None):
         facts["reasons"] = dict(reasons)
+    if isinstance(error, RefusedDocument):
+        facts["problems"] = [problem_facts(each) for each in error.problems]
     if about := getattr(error, "about", None):
         facts["about"] = dict(about)
     if target := getattr(error, "target", None):
         facts["target"] = dict(target)
+    if tried := getattr(error, "tried", ()):
+        facts["tried"] = [
+            {"what": each["what"], "found": masked(each["found"]), "at": each["at"]}
+            for each in tried
+        ]
     if getattr(error, "blocked", False):
         facts["blocked"] = True
     if getattr(error, "unknown", False):
@@ -142,6 +181,16 @@ def describe(error: BaseException) -> ErrorFacts:
         if isinstance(patience, int | float):
             facts["patience"] = patience
     return facts
+
+
+def problem_facts(problem: DocumentProblem) -> ProblemFacts:
+    """Return a problem of a group file as an action answers it, without secrets."""
+    return {
+        "field": problem.path,
+        "code": problem.code,
+        "message": masked(problem.message),
+        "remedy": problem.remedy,
+    }
 
 
 DEFECTS = frozenset({"UNEXPECTED", "STORE_ERROR"})

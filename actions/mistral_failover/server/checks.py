@@ -29,7 +29,7 @@ from mistral_failover.errors import CodedError
 from mistral_failover.resources.fence import devices
 from mistral_failover.resources.offered import all_needs, asked, unmet
 from mistral_failover.runtime.errors import caught
-from mistral_failover.server import addresses, credential, secret, state_dir, tls
+from mistral_failover.server import addresses, credential, secret, state_dir
 from mistral_failover.server.options import Options
 from mistral_failover.store import groups, schema
 from mistral_failover.store.database import Database
@@ -109,15 +109,9 @@ def _secret(options: Options) -> Iterator[StartProblem]:
 
 
 def _certificate(options: Options) -> Iterator[StartProblem]:
-    if options.tls is None:
-        return
-    if why := tls.out_of_date(*options.tls):
-        yield StartProblem(
-            True,
-            "TLS_CERTIFICATE",
-            f"clients refuse {options.tls_cert}: {why}",
-            "Renew the certificate.",
-        )
+    certificate = options.certificate()
+    for each in certificate.problems() if certificate else ():
+        yield StartProblem(each.grave, each.code, each.message, each.remedy)
 
 
 def _database(options: Options) -> Iterator[StartProblem]:
