@@ -54,6 +54,15 @@ def test_a_group_is_created_brought_up_and_each_step_is_told(deployment: Any) ->
     assert "[GROUP_EXISTS]" in again.stderr
 
 
+def test_a_group_that_has_its_stack_keeps_it(deployment: Any, shop: str) -> None:
+    table = deployment.failover("group", "adopt-stack", shop, "--no-activate")
+    shown = deployment.shown("group", "adopt-stack", shop, "--no-activate")
+
+    assert "shop has stack shop" in table.stderr
+    assert "the same" in table.stdout
+    assert (shown["former"], shown["kept"]) == (None, [])
+
+
 def test_commands_that_no_agent_knows_are_told_where_they_are_written(deployment: Any) -> None:
     file = deployment.file("typo")
     document = yaml.safe_load(file.read_text(encoding="utf-8"))

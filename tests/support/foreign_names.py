@@ -305,6 +305,7 @@ ACTIONS: dict[str, Cases] = {
     "observe": _group(),
     "forget": _forget,
     "admit": _alarm,
+    "adopt_stack": _group(),
     "advance": _advance,
     "admit_event": _event,
     "agents": _group(),

@@ -161,6 +161,7 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
             "reasons": [],
             "seen_at": NOW - 12,
             "gone": [],
+            "another_stack": False,
         },
         "now": NOW,
         **more,

@@ -50,6 +50,7 @@ AT_REST = {
             "reasons": ["the server of db_b is ERROR", "its volume is gone"],
             "seen_at": 2.0,
             "gone": ["db_b"],
+            "another_stack": False,
         }
     )
     for word in (Service.DOWN, Service.DEGRADED, Service.UNKNOWN)

@@ -15,7 +15,7 @@ from oslo_utils import uuidutils
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.stacks import stack_map, stack_shown
 from mistral_failover.convergence.errors import UnknownGroup
-from mistral_failover.groups.refresh_members import members_now
+from mistral_failover.groups.refresh_members import members_in_stack
 from mistral_failover.mistral.api import mistral_of
 from mistral_failover.model.differences import in_documents
 from mistral_failover.model.errors import InvalidDocument
@@ -202,7 +202,7 @@ def _refuse_no_servers(request: Request, group: Group) -> None:
         cloud = request.cloud(guard)
         stack_map(cloud, group.stack)
         try:
-            members_now(cloud, group)
+            members_in_stack(cloud, group)
         except CloudError as error:
             if error.code not in ("NOT_FOUND", "BAD_REQUEST"):
                 raise

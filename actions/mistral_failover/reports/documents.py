@@ -69,13 +69,15 @@ class Confirmation(TypedDict):
 
 class ServiceState(TypedDict):
     """Whether a group serves. ``seen_at``: the time of the last look. ``gone``: the members that
-    hold a role and whose server did not run then."""
+    hold a role and whose server did not run then. ``another_stack``: the group's stack had been
+    deleted and made again then."""
 
     status: str
     since: float | None
     reasons: list[str]
     seen_at: float | None
     gone: list[str]
+    another_stack: bool
 
 
 class ChainState(TypedDict):

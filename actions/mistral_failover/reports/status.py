@@ -480,6 +480,7 @@ def _service(request: Request, tx: ProjectTransaction, snapshot: GroupSnapshot) 
             for each in (kept.seen.members if kept else ())
             if each.observed.presence is Presence.GONE and each.roles
         ),
+        "another_stack": kept is not None and kept.seen.another_stack,
     }
 
 
