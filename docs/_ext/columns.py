@@ -26,6 +26,8 @@ TABLES: Mapping[str, str] = {
     "call. A repeat with the same key finds its own row.",
     "incidents": "Alarms and orders: what arrived, and the decision.",
     "observations": "What was last seen of a group. One row for each group.",
+    "service_changes": "Since when the word of a group was so, until its next row: for the "
+    "availability of the last 31 days.",
     "host_fences": "The fences of compute hosts, one row for each host, for all projects: who "
     "fences it now, and the last proof that it was off.",
     "blocked_clients": "Clients of the storage that a fence has blocked, for all projects. Deleted "
@@ -209,6 +211,10 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "since": "since when the service is so",
         "seen": "what was seen of each member and resource, and the reasons for the service",
         "memory": "what this look leaves for the next one, such as where the servers run",
+    },
+    "service_changes": {
+        "at": "since when it was so",
+        "service": "SERVING, DEGRADED, DOWN, UNKNOWN or OUT_OF_SERVICE",
     },
     "host_fences": {
         "host": "the compute host, as Nova names it",

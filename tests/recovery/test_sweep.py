@@ -362,7 +362,7 @@ def defective(*_args: Any, **_more: Any) -> Any:
     [
         ((sweeping, "retry_held"), "held alarms"),
         ((sweeping, "_incidents"), "admitted alarms"),
-        ((sweeping, "retry_blocked"), "blocked volumes"),
+        ((sweeping, "retry_blocked"), "blocked volumes and servers"),
         ((sweeping, "mistral_of"), "The request to Mistral failed"),
         ((sweeping, "_reopened"), "confirmed fences"),
         ((sweeping, "chain_of"), "payments"),

@@ -202,6 +202,8 @@ def fill(connection: sa.Connection, project: str) -> None:
             order=Order("failover"),
             expires_at=NOW + 1,
         ),
+        row(tables.service_changes, group_id=group, at=1.0, service="SERVING"),
+        row(tables.service_changes, group_id=group, at=2.0, service="DOWN"),
         row(
             tables.observations,
             group_id=group,

@@ -7,19 +7,21 @@ from typing import TypedDict
 
 from mistral_failover.convergence.sentences import operation_words_of
 from mistral_failover.model.group import Group
+from mistral_failover.runtime.errors import Tried
 from mistral_failover.store import views
 from mistral_failover.store.transaction import ProjectTransaction
 
 
 class FailedStep(TypedDict):
-    """The step whose failure is the reason of a traversal's status: ``what`` was done, and the
-    error."""
+    """The step whose failure is the reason of a traversal's status: ``what`` was done, the error,
+    and what was ``tried`` before it, in order."""
 
     resource: str
     what: str
     code: str
     message: str
     remedy: str
+    tried: list[Tried]
 
 
 def failed_step(tx: ProjectTransaction, group: Group, traversal_id: str) -> FailedStep | None:
@@ -36,4 +38,5 @@ def failed_step(tx: ProjectTransaction, group: Group, traversal_id: str) -> Fail
         "code": str(error.get("code", "FAILED")),
         "message": str(error.get("message", "")),
         "remedy": str(error.get("remedy", "")),
+        "tried": list(error.get("tried", ())),
     }

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from mistral_failover.alarms.storm import Queued, in_order
 from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.servers import server_fingerprint
 from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.cloud.volume_holders import volume_fingerprint
 from mistral_failover.convergence.errors import UnknownGroup
@@ -97,7 +98,7 @@ def sweep(request: Request, group: str | None) -> Swept:
     with part("admitted alarms"):
         admitted = _incidents(request, group, unable)
     taken_up: list[TakenUp] = []
-    with part("blocked volumes"):
+    with part("blocked volumes and servers"):
         taken_up += retry_blocked(request, group_id, time.monotonic() + LASTS)
     with part("chains"):
         again = partial(_waiting_again, waits)
@@ -466,18 +467,18 @@ def _held_back(
 
 
 def retry_blocked(request: Request, group_id: str | None, end: float) -> Iterator[TakenUp]:
-    """Reopen the nodes whose volume has changed since they were blocked, and those that are due for
-    another try.
+    """Reopen the nodes whose volume or server has changed since they were blocked, and those that
+    are due for another try.
 
-    A node that was blocked by a volume has recorded the state of the volume that was seen
-    (``cloud.volume_holders.volume_fingerprint``). Only the retry shows if a change was the right
-    one. A project does not see whether a compute host is back, so what waits for one is also
-    retried from time to time, once: Nova's answer shows it.
+    A node that was blocked by one has recorded the state that was seen
+    (``cloud.volume_holders.volume_fingerprint``, ``cloud.servers.server_fingerprint``). Only the
+    retry shows if a change was the right one. A project does not see whether a compute host is
+    back, so what waits for one is also retried from time to time, once: Nova's answer shows it.
 
     Only one of two simultaneous sweeps does so. ``end``: when this must be over, on
     the monotonic clock. Raises CloudError."""
     database = request.store
-    found = database.reading(lambda tx: stalled_work.blocked_by_volume(tx, group_id))
+    found = database.reading(lambda tx: stalled_work.blocked_by_state(tx, group_id))
     if not found:
         return
     cloud = request.cloud(Unguarded())
@@ -487,7 +488,11 @@ def retry_blocked(request: Request, group_id: str | None, end: float) -> Iterato
         if time.monotonic() > end:
             break
         try:
-            seen = volume_fingerprint(cloud, held.volume, held.server)
+            seen = (
+                volume_fingerprint(cloud, held.volume, held.server)
+                if held.volume is not None
+                else server_fingerprint(cloud, held.server)
+            )
         except CloudError as error:
             trouble = error  # raised after the other groups had their turn
             continue
@@ -496,15 +501,15 @@ def retry_blocked(request: Request, group_id: str | None, end: float) -> Iterato
         once = seen == held.sight
         why = "what it waits for may be back" if once else f"it has changed: {seen}"
         sentence = f"{held.resource}: reopened by a sweep, because {why}"
-        if database.atomically(partial(_reopened_volume, held, sentence, once)):
+        if database.atomically(partial(_reopened_blocked, held, sentence, once)):
             traversal = held.ready.traversal_id
             yield {"traversal": traversal, "group": held.group, "sentence": sentence}
     if trouble is not None:
         raise trouble
 
 
-def _reopened_volume(
-    held: stalled_work.BlockedByVolume, sentence: str, once: bool, tx: ProjectTransaction
+def _reopened_blocked(
+    held: stalled_work.BlockedByState, sentence: str, once: bool, tx: ProjectTransaction
 ) -> bool:
     tx.lock_group(held.group_id, shared=False)
     traversal = held.ready.traversal_id

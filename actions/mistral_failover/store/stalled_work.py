@@ -81,19 +81,19 @@ class ChainWait:
 
 
 @dataclass(frozen=True)
-class BlockedByVolume:
-    """A node that is blocked by a volume. ``sight``: the state of ``volume`` and ``server`` (ids)
-    that was seen then. ``due``: its cause may have passed unseen, and it is time for another try.
-    """
+class BlockedByState:
+    """A node that is blocked by the state of a server, or of a volume and a server. ``sight``: what
+    was seen of ``server`` and ``volume`` (ids) then. ``due``: its cause may have passed unseen, and
+    it is time for another try."""
 
     ready: Ready
     group_id: str
     group: str
     resource: str
-    volume: str
     server: str
     sight: str
     due: bool
+    volume: str | None = None
 
 
 def stalled(
@@ -314,12 +314,12 @@ def targets_down(tx: ProjectSession, traversal_id: str, now: float) -> list[Targ
     ]
 
 
-def blocked_by_volume(tx: ProjectSession, group_id: str | None) -> list[BlockedByVolume]:
-    """Return the blocked nodes whose operation said what has to change about a volume."""
+def blocked_by_state(tx: ProjectSession, group_id: str | None) -> list[BlockedByState]:
+    """Return the blocked nodes whose operation said what has to change about a volume or server."""
     now = tx.now()
     query, here = _errors_of_blocked(group_id is not None), _here(tx, group_id)
     return [
-        BlockedByVolume(
+        BlockedByState(
             Ready(row.traversal_id, Node.parse(row.node)),
             row.group_id,
             row.group,

@@ -258,6 +258,20 @@ def upgrade() -> None:
         **_MYSQL,
     )
     op.create_table(
+        "failover_service_changes",
+        sa.Column("group_id", sa.String(length=36), nullable=False),
+        sa.Column("at", sa.Double(), nullable=False),
+        sa.Column("service", sa.String(length=16), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["group_id"],
+            ["failover_groups.id"],
+            name=op.f("fk_failover_service_changes_group_id"),
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("group_id", "at", name=op.f("pk_failover_service_changes")),
+        **_MYSQL,
+    )
+    op.create_table(
         "failover_plans",
         sa.Column("id", sa.String(length=36), nullable=False),
         sa.Column("project_id", sa.String(length=64), nullable=False),
