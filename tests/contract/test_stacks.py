@@ -204,6 +204,21 @@ def test_a_name_that_the_stack_lacks_is_reported_with_those_it_has(cloud, pair, 
     assert "data, db_a, db_b" in raised.value.message
 
 
+@pytest.mark.parametrize(
+    ("look", "meant"),
+    [
+        (lambda cloud, stack: resolve_volume(cloud, stack, "dta"), "data"),
+        (lambda cloud, stack: members(cloud, stack, servers=["db_aa"]), "db_a"),
+    ],
+)
+def test_a_name_that_is_nearly_right_is_reported_with_the_one_that_is_meant(
+    cloud, pair, look, meant
+):
+    with pytest.raises(CloudError) as raised:
+        look(cloud, pair.name)
+    assert raised.value.remedy.startswith(f'Did you mean "{meant}"?')
+
+
 @pytest.mark.parametrize("choice", [{"servers": ["data"]}, {"autoscaling_group": "data"}])
 def test_a_resource_of_the_wrong_type_is_reported(cloud, pair, choice):
     with pytest.raises(CloudError) as raised:
