@@ -56,6 +56,15 @@ def test_a_group_is_created_brought_up_and_each_step_is_told(deployment: Any) ->
     assert "[GROUP_EXISTS]" in again.stderr
 
 
+def test_a_group_that_has_its_stack_keeps_it(deployment: Any, shop: str) -> None:
+    table = deployment.failover("group", "adopt-stack", shop, "--no-activate")
+    shown = deployment.shown("group", "adopt-stack", shop, "--no-activate")
+
+    assert "shop has stack shop" in table.stderr
+    assert "the same" in table.stdout
+    assert (shown["former"], shown["kept"]) == (None, [])
+
+
 @pytest.fixture
 def misspelt(deployment: Any, request: pytest.FixtureRequest) -> Path:
     """The file of a group with three mistakes: a volume, a command, a parameter of the stack."""

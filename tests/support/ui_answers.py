@@ -168,6 +168,7 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
             "reasons": [],
             "seen_at": NOW - 12,
             "gone": [],
+            "another_stack": False,
             "standbys": [],
             "cold": False,
         },

@@ -52,6 +52,7 @@ AT_REST = {
             "reasons": ["the server of db_b is ERROR", "its volume is gone"],
             "seen_at": 2.0,
             "gone": ["db_b"],
+            "another_stack": False,
             "standbys": [],
             "cold": False,
         }

@@ -122,7 +122,7 @@ def _members(cloud: Cloud, group: Group) -> tuple[list[HeatMember], _Found]:
     """Return the members that the stack has, and an error for each that it has not."""
     one = bool(group.members.autoscaling_group)
     try:
-        return refresh_members.members_now(cloud, group), []
+        return refresh_members.members_in_stack(cloud, group), []
     except CloudError as error:
         if one or error.code not in ("NOT_FOUND", "BAD_REQUEST"):
             return [], [("members.autoscaling_group" if one else "members.servers", error)]
@@ -131,7 +131,7 @@ def _members(cloud: Cloud, group: Group) -> tuple[list[HeatMember], _Found]:
     for number, name in enumerate(group.members.servers):
         try:
             only = replace(group, members=replace(group.members, servers=(name,)))
-            members += refresh_members.members_now(cloud, only)
+            members += refresh_members.members_in_stack(cloud, only)
         except CloudError as error:
             found.append((f"members.servers[{number}]", error))
     return members, found
