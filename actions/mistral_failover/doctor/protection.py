@@ -46,8 +46,8 @@ def spread(subject: ExaminedGroup) -> Iterable[Finding]:
     """Check that not all members are in one zone of several."""
     if subject.out_of_service:
         return
-    group, cloud = subject.snapshot.group, subject.examination.cloud
-    seen = refresh_members.members_now(cloud, group)
+    cloud = subject.examination.cloud
+    seen = refresh_members.members_now(cloud, subject.snapshot)
     if len(seen) < 2:
         return
     found = {server_state(cloud, member.server_id).zone for member in seen}
@@ -68,7 +68,7 @@ def quota(subject: ExaminedGroup) -> Iterable[Finding]:
     if subject.out_of_service or not brings_back or ANOTHER_SERVER not in members.restart:
         return
     cloud = subject.examination.cloud
-    for member in refresh_members.members_now(cloud, subject.snapshot.group):
+    for member in refresh_members.members_now(cloud, subject.snapshot):
         try:
             lacking = room.exhausted_by_one_more(cloud, member.server_id)
         except CloudError as problem:

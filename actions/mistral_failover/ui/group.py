@@ -152,10 +152,9 @@ def verdict(status: StatusReport) -> Verdict:
     """Return why a group is as it is, and what helps."""
     why = _why(status)
     since, lasting = _since(why.since, status["now"])
-    sentence = first_words(why.sentence, MOST)
     return Verdict(
         level=why.level,
-        sentence=sentence if sentence.endswith("…") else with_full_stop(sentence),
+        sentence=with_full_stop(first_words(why.sentence, MOST)),
         since=since,
         lasting=lasting,
         findings=why.findings,
