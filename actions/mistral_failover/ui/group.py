@@ -245,7 +245,7 @@ def _seen(status: StatusReport, level: Level, said: str) -> _Why:
     rows = _reasons(status)
     first = rows[0].found if rows else status_screen.meaning(status)
     sentence = said or f"{_FOUND[Service(status['service']['status'])]}: {first}"
-    told = not said and len(rows) < 2 and len(sentence.split()) <= MOST
+    told = not said and len(rows) < 2 and first_words(sentence, MOST) == sentence
     return _Why(level, sentence, None, () if told else rows)
 
 
