@@ -50,7 +50,7 @@ class BackgroundSweep:
         self._mistral = mistral
         self._stopped = threading.Event()
         self._look_for_hanging_at = 0.0
-        self._look_at_volumes_at = 0.0
+        self._look_at_stopped_at = 0.0
         self._look_at_alarms_at = 0.0
         self._stack = ExitStack()
 
@@ -78,12 +78,12 @@ class BackgroundSweep:
         return found or self._held_up(state) or self._guarded(state)
 
     def _held_up(self, state: Runtime) -> str | None:
-        """Only the cloud knows whether a volume that blocks a failover has been freed."""
-        if time.monotonic() < self._look_at_volumes_at:
+        """Only a try shows whether what stopped a step is over, or a look at the volume."""
+        if time.monotonic() < self._look_at_stopped_at:
             return None
-        if held := _store(state).reading(lambda tx: stalled_work.blocked_by_volume(tx, None)):
-            self._look_at_volumes_at = time.monotonic() + state.settings.sweep_after
-            return f"{held[0].resource} of {held[0].group} waits for a volume to be freed"
+        if stopped := _store(state).reading(lambda tx: stalled_work.stopped_steps(tx, None)):
+            self._look_at_stopped_at = time.monotonic() + state.settings.sweep_after
+            return f"{stopped[0].resource} of {stopped[0].group} may be able to continue"
         return None
 
     def _guarded(self, state: Runtime) -> str | None:

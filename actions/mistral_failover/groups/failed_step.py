@@ -13,13 +13,16 @@ from mistral_failover.store.transaction import ProjectTransaction
 
 class FailedStep(TypedDict):
     """The step whose failure is the reason of a traversal's status: ``what`` was done, and the
-    error."""
+    error; ``since`` when it has failed, and when a sweep tries it again at the earliest
+    (``again_at``), in seconds of the database's clock."""
 
     resource: str
     what: str
     code: str
     message: str
     remedy: str
+    since: float
+    again_at: float
 
 
 def failed_step(tx: ProjectTransaction, group: Group, traversal_id: str) -> FailedStep | None:
@@ -36,4 +39,6 @@ def failed_step(tx: ProjectTransaction, group: Group, traversal_id: str) -> Fail
         "code": str(error.get("code", "FAILED")),
         "message": str(error.get("message", "")),
         "remedy": str(error.get("remedy", "")),
+        "since": found["since"],
+        "again_at": found["again_at"],
     }
