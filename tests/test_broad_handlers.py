@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """No handler of all exceptions hides one: it raises again, hands the error to what raises it, or
-records it as a defect (``mistral_failover.defects``)."""
+records it as a defect (``mistral_failover.defects``). Nor does one of all errors of the store."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import pytest
 import mistral_failover
 
 PACKAGE = Path(str(mistral_failover.__file__)).parent
-BROAD = frozenset({"Exception", "BaseException"})
-RECORDING = frozenset({"caught", "defect", "set_exception", "throw"})
+BROAD = frozenset({"Exception", "BaseException", "SQLAlchemyError"})
+"""The last one too: most errors of the state store are no outage but a mistake in a statement."""
+RECORDING = frozenset({"caught", "defect", "is_away", "set_exception", "throw"})
 
 
 def hidden(source: str) -> Iterator[int]:
@@ -60,6 +61,8 @@ def _name(node: ast.expr) -> str:
         ("except Exception as error:\n    defect(error, 'x')", False),
         ("except BaseException as error:\n    answer.set_exception(error)", False),
         ("except ValueError:\n    pass", False),
+        ("except sa.exc.SQLAlchemyError:\n    continue", True),
+        ("except SQLAlchemyError as error:\n    if not is_away(error):\n        raise", False),
     ],
 )
 def test_which_handlers_hide_an_error(body: str, is_hidden: bool) -> None:

@@ -68,6 +68,8 @@ POINTS: Mapping[str, str] = MappingProxyType(
         "depose.after": "the broker keeps the notice for a lost member's agent, if it was reached",
         "workflow.before": "nothing was sent; a user's workflow is about to be started",
         "workflow.after": "Mistral has a user's workflow",
+        "restart.before": "nothing was sent; a lost member's server is about to be started again",
+        "restart.after": "Nova accepted to start a server",
         "stop.before": "nothing was sent; a lost member's server is about to be stopped",
         "stop.after": "Nova accepted to stop a server",
         "delete.before": "nothing was sent; a lost member's server is about to be deleted",

@@ -267,7 +267,7 @@ class Listener:
     :param begin: is given each connection and its peer. It may raise OSError or RuntimeError: then
         the connection is closed.
     :param slowest: seconds for the client's first turn.
-    :param tls: of the connections; the handshake is part of the first turn.
+    :param tls: returns the context of the next connection; the handshake is part of the first turn.
     """
 
     def __init__(
@@ -278,7 +278,7 @@ class Listener:
         *,
         name: str,
         slowest: float = SLOWEST,
-        tls: ssl.SSLContext | None = None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
         self._listening = listening
         self._places = places
@@ -323,7 +323,7 @@ class Listener:
         try:
             peer = _peer(connection, address)
             if self._tls is not None:
-                connection = self._tls.wrap_socket(
+                connection = self._tls().wrap_socket(
                     connection, server_side=True, do_handshake_on_connect=False
                 )
         except OSError:  # the same
@@ -372,7 +372,7 @@ class HttpServer:
         face: Face,
         *,
         slowest: float = SLOWEST,
-        tls: ssl.SSLContext | None = None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
         self._face = face
         self._places = Places()

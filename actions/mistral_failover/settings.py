@@ -260,6 +260,13 @@ class Settings:
         "Minimum number of groups in a storm; 0: alarms are never held for a storm.",
         min=0,
     )
+    certificate_warning: float = _option(
+        cfg.FloatOpt,
+        30.0,
+        "Days before the end of the certificate of failover server from which it warns. A "
+        "certificate of less than three times as many days: the last third of its life.",
+        min=0.0,
+    )
     storm_release: int = _option(
         cfg.IntOpt,
         0,

@@ -15,6 +15,8 @@ TABLES: Mapping[str, str] = {
     "of kept traversals.",
     "goals": "The goals of the groups. A rollback goes back to one of them.",
     "members": "The servers behind a group's names, as they were last seen, and their epochs.",
+    "former_members": "Members that left a group, also by its deletion. If one comes back, its "
+    "epoch continues from here.",
     "traversals": "The traversals. A group has one current traversal.",
     "resources": "One row for each record: something that a goal wanted, with its lock.",
     "nodes": "The sync points of the current traversals: how many predecessors of a node have not "
@@ -24,6 +26,8 @@ TABLES: Mapping[str, str] = {
     "call. A repeat with the same key finds its own row.",
     "incidents": "Alarms and orders: what arrived, and the decision.",
     "observations": "What was last seen of a group. One row for each group.",
+    "service_changes": "Since when the word of a group was so, until its next row: for the "
+    "availability of the last 31 days.",
     "host_fences": "The fences of compute hosts, one row for each host, for all projects: who "
     "fences it now, and the last proof that it was off.",
     "blocked_clients": "Clients of the storage that a fence has blocked, for all projects. Deleted "
@@ -82,6 +86,11 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "epoch": "grows when it is fenced or replaced; a command of an older one does not run",
         "confirmed_epoch": "the epoch for which an operator confirmed that it is off",
         "confirmed_because": "the operator's reason",
+    },
+    "former_members": {
+        "name": "the member's name",
+        "server_id": "its last server; another one raises the epoch",
+        "epoch": "its last epoch",
     },
     "traversals": {
         "id": "UUID; that of an incident's traversal follows from the incident",
@@ -201,6 +210,10 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "since": "since when the service is so",
         "seen": "what was seen of each member and resource, and the reasons for the service",
         "memory": "what this look leaves for the next one, such as where the servers run",
+    },
+    "service_changes": {
+        "at": "since when it was so",
+        "service": "SERVING, DEGRADED, DOWN, UNKNOWN or OUT_OF_SERVICE",
     },
     "host_fences": {
         "host": "the compute host, as Nova names it",

@@ -132,6 +132,13 @@ def test_what_an_alarm_without_a_time_tells_is_never_old() -> None:
     assert admit(timeless, replace(CALM, old_news=lambda: True)).decision == "ADMITTED"
 
 
+def test_what_its_source_doubts_is_held_with_the_reason() -> None:
+    verdict = admit(replace(ALARM, doubt="nothing is known of the host"), CALM)
+
+    assert (verdict.decision, verdict.rule) == ("HELD", "doubted")
+    assert "nothing is known of the host" in verdict.sentence
+
+
 def test_a_storm_is_counted_only_where_nothing_else_speaks() -> None:
     """To count takes a lock of the project."""
 

@@ -563,3 +563,53 @@ def test_a_report_is_about_a_host_or_about_a_zone(state: Runtime, context: Actio
     both = alarms.AdmitEvent({"host": CMP1, "zone": "east"}, kind="signal").run(context)
 
     assert "zone" in both.error["message"]
+
+
+UNSEEN = {"event": "STOPPED", "cluster_status": "OFFLINE", "host_status": "UNKNOWN"}
+"""What a monitor of Masakari says of a host of which it has lost sight."""
+
+
+def of_masakari(**payload: str) -> dict[str, Any]:
+    return {"notification": {**HOST["notification"], "payload": payload}}
+
+
+def test_a_host_that_a_monitor_has_lost_sight_of_is_held_for_each_group(
+    on_hosts: Any, hear: Any, context: ActionContext
+) -> None:
+    on_hosts("payments")
+
+    event, child = hear(of_masakari(**UNSEEN))
+
+    assert (event["decision"], child["decision"]) == ("ADMITTED", "HELD")
+    (listed_,) = listed(context, "payments")
+    assert (listed_["rule"], listed_["lost"]) == ("doubted", ["db_a"])
+    assert "host_status is UNKNOWN" in listed_["sentence"]
+    assert listed(context), "also without the group's name"
+    incidents_ = reports.Status("payments").run(context)["incidents"]
+    assert [each["decision"] for each in incidents_] == ["HELD"]
+    assert hear(of_masakari(**UNSEEN))[1]["decision"] == "HELD", "it stays doubted"
+
+
+def test_members_that_are_found_later_on_a_doubted_host_are_held_too(
+    on_hosts: Any, hear: Any, context: ActionContext, state: Runtime
+) -> None:
+    on_hosts("payments", CMP2, CMP2)
+    (event,) = hear(of_masakari(**UNSEEN))
+    assert event["decision"] == "HELD", "no member is known to be there"
+
+    on_hosts("payments", CMP1, CMP2)
+    sweep(Request(state, context), None)
+
+    (child,) = listed(context, "payments")
+    assert child["rule"] == "doubted"
+
+
+def test_a_monitor_that_then_sees_the_host_off_starts_the_failover(
+    on_hosts: Any, hear: Any
+) -> None:
+    on_hosts("payments")
+    hear(of_masakari(**UNSEEN))
+
+    _, child = hear(of_masakari(**{**UNSEEN, "host_status": "NORMAL"}))
+
+    assert child["decision"] == "ADMITTED"

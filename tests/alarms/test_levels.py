@@ -160,24 +160,84 @@ def test_an_alarm_of_aodh_is_over_when_it_is_ok(state: str, over: bool) -> None:
     assert alarm.over is over
 
 
-def test_an_alert_that_never_stopped_is_no_repeat_once_its_member_was_taken_back(
-    started: Callable[..., Ready], goal: Any, hear: Any, context: ActionContext
+THRESHOLD = {"group": "payments", "member": "db_a"}
+"""What is said beside an alarm of Aodh that names no server."""
+
+
+def of_prometheus(hear: Any, context: ActionContext) -> str:
+    return str(hear(alert())["id"])
+
+
+def of_aodh(hear: Any, context: ActionContext) -> str:
+    """The transition, then what Aodh repeats at each evaluation, in other words each time."""
+    previous = "alarm" if kept(context) else "ok"
+    return str(hear(aodh(None, previous=previous), **THRESHOLD)["id"])
+
+
+LASTING = pytest.mark.parametrize("fires", [of_prometheus, of_aodh])
+"""Sources that report an alarm for as long as it lasts."""
+
+
+def rules(context: ActionContext) -> dict[str, str]:
+    """The rules that hold the group's alarms, by incident."""
+    return {each["incident"]: each["rule"] for each in alarms.Held("payments").run(context)["held"]}
+
+
+@LASTING
+def test_an_alarm_that_never_ended_is_no_repeat_once_its_member_was_taken_back(
+    started: Callable[..., Ready], goal: Any, hear: Any, context: ActionContext, fires: Any
 ) -> None:
     started(limits={"cooldown": 0})
-    first = hear(alert())
-    goal("db_a", incident=first["id"])
-    assert hear(alert())["id"] == first["id"], "db_a is still lost: a repeat"
+    first = fires(hear, context)
+    goal("db_a", incident=first)
+    assert fires(hear, context) == first, "db_a is still lost: a repeat"
     goal()  # db_a is taken back
 
-    again = hear(alert())
+    again = fires(hear, context)
 
-    assert again["id"] != first["id"]
-    (listed_,) = alarms.Held().run(context)["held"]
-    assert (listed_["incident"], listed_["rule"]) == (again["id"], "still_firing")
-    assert hear(alert())["id"] == again["id"], "counted on the same"
+    assert again != first
+    assert rules(context) == {again: "still_firing"}
+    assert fires(hear, context) == again, "counted on the same"
+    assert rules(context) == {again: "still_firing"}, "and still held"
 
 
-def test_a_host_that_a_monitor_lost_sight_of_did_not_stop() -> None:
+@LASTING
+def test_nor_is_a_third_loss_a_repeat_of_the_second(
+    started: Callable[..., Ready], goal: Any, hear: Any, context: ActionContext, fires: Any
+) -> None:
+    started(limits={"cooldown": 0})
+    known: list[str] = []
+    for _ in range(3):
+        known.append(fires(hear, context))
+        orders.Begin("payments", incident=known[-1], because="we looked").run(context)
+        goal("db_a", incident=known[-1])
+        goal()
+
+    assert len(set(known)) == 3
+
+
+@LASTING
+def test_while_nothing_was_done_about_a_loss_its_alarm_is_a_repeat(
+    started: Callable[..., Ready], hear: Any, context: ActionContext, fires: Any
+) -> None:
+    started(limits={"cooldown": 0})
+
+    assert len({fires(hear, context) for _ in range(3)}) == 1
+
+
+def test_a_threshold_that_went_on_for_another_member_reports_no_loss_of_it(
+    started: Callable[..., Ready], goal: Any, hear: Any, context: ActionContext
+) -> None:
+    """It names none, so it is about the active member, which another one is by now."""
+    started(limits={"cooldown": 0})
+    first = hear(aodh(None), group="payments")["id"]
+    goal("db_a", incident=first)
+
+    assert hear(aodh(None, previous="alarm"), group="payments")["id"] == first
+    assert rules(context) == {}
+
+
+def test_a_host_that_a_monitor_lost_sight_of_is_doubted() -> None:
     payload = {"event": "STOPPED", "cluster_status": "OFFLINE", "host_status": "UNKNOWN"}
     body = {"type": "COMPUTE_HOST", "hostname": "compute-1", "payload": payload}
 
@@ -185,7 +245,8 @@ def test_a_host_that_a_monitor_lost_sight_of_did_not_stop() -> None:
     payload["host_status"] = "NORMAL"
     (stopped,) = read({"notification": {**body, "generated_time": "2026-11-20T10:00:00"}})
 
-    assert (unknown.firing, stopped.firing) == (False, True)
+    assert (unknown.firing, stopped.firing) == (True, True)
+    assert ("lost sight of the host" in unknown.doubt, stopped.doubt) == (True, "")
     assert "host_status is UNKNOWN" in unknown.sentence
 
 

@@ -230,7 +230,7 @@ def of_masakari(name: str) -> dict[str, Any]:
         (THRESHOLD, True),
         ({**THRESHOLD, "previous": "insufficient data"}, True),
         ({**THRESHOLD, "previous": ""}, True),
-        ({**THRESHOLD, "previous": "alarm"}, False),
+        ({**THRESHOLD, "previous": "alarm"}, True),  # it continues
         ({**THRESHOLD, "previous": "alarm", "current": "ok"}, False),
         ({**THRESHOLD, "current": "insufficient data"}, False),
         ({**THRESHOLD, "current": ""}, False),

@@ -36,6 +36,7 @@ SILENT_ONE = MemberEvidence("h1", silent_for=AGE + 5)
 
 
 LATE = {"rule": AdmissionRule.TOO_LATE}
+DOUBTED = {"rule": AdmissionRule.DOUBTED}
 AWAY = ("Nova does not answer",)
 QUIET = replace(SILENT_ONE, host="h3")
 OLD = replace(QUIET, silent_for=AGE + UNRELATED + 1)  # its member was stopped last week
@@ -50,6 +51,8 @@ CASES: list[tuple[str, dict[str, Any], tuple[str, ...], list[MemberEvidence], st
     ("it could not start in time", LATE, (), [MemberEvidence("h1")], "hold", "not known"),
     # The control plane failed.
     ("a service does not answer", {}, AWAY, [ENDED], "hold", "Nova does not answer"),
+    ("doubted, and died", DOUBTED, (), [ENDED], "release", ""),
+    ("doubted, and nothing is known", DOUBTED, (), [MemberEvidence("h1")], "hold", "not known"),
     ("too late, and no answer", LATE, AWAY, [ENDED], "hold", "Nova does not answer"),
     ("its agent is heard", {}, (), [replace(ENDED, silent_for=3.0)], "hold", ""),
     ("silence everywhere", {}, (), [SILENT_ONE, replace(SILENT_ONE, host="h2")], "hold", ""),

@@ -41,13 +41,21 @@ def test_a_broker_that_does_not_answer_ends_the_drill_before_it_starts(tmp_path:
     assert not (tmp_path / "state").exists()
 
 
-@pytest.mark.parametrize("options", [["--agents"], ["--fault", "host"], ["--broker", "amqp://b"]])
-def test_active_active_is_played_with_what_it_can_be_played_with(options: list[str]) -> None:
-    done = failover("drill", "--active-active", *options)
+@pytest.mark.parametrize(
+    ("option", "more"),
+    [
+        ("--active-active", ["--agents"]),
+        ("--active-active", ["--fault", "host"]),
+        ("--active-active", ["--broker", "amqp://b"]),
+        ("--single", ["--agents"]),
+        ("--single", ["--fault", "returns"]),
+    ],
+)
+def test_a_scene_is_played_with_what_it_can_be_played_with(option: str, more: list[str]) -> None:
+    done = failover("drill", option, *more)
 
     assert done.returncode == 2
-    wrong = "--active-active works only with --fault crash, hang, app, and without --agents"
-    assert wrong in done.stderr
+    assert f"{option} works only with --fault crash, hang, app" in done.stderr
 
 
 def test_a_bad_option_is_refused_with_exit_code_2() -> None:

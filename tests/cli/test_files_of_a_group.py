@@ -102,7 +102,7 @@ def test_a_group_file_without_resources_is_refused_for_that(tmp_path: Path) -> N
 
     (found,) = files.problems(file, [])
 
-    assert found.problem == 'the key "resources" is missing'
+    assert found.message == 'the key "resources" is missing'
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_template_that_cannot_be_read_is_a_problem_of_the_group_file(
     (found,) = files.problems(group(tmp_path, "a.yaml"), [])
 
     assert found.field == "resources.shape.properties.templates.db_a"
-    assert problem in found.problem
+    assert problem in found.message
     assert found.remedy
 
 
@@ -133,4 +133,4 @@ def test_a_member_without_a_template_is_a_problem_of_the_group_file(tmp_path: Pa
     (found,) = files.problems(file, [])
 
     assert found.field == "resources.shape.properties.use"
-    assert "db_c" in found.problem
+    assert "db_c" in found.message

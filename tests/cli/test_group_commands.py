@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from support.operators import Operator
+
 BROKEN = """\
 failover_template_version: 2026-11-21
 stack: payments
@@ -54,16 +56,60 @@ def test_a_group_is_created_brought_up_and_each_step_is_told(deployment: Any) ->
     assert "[GROUP_EXISTS]" in again.stderr
 
 
-def test_commands_that_no_agent_knows_are_told_where_they_are_written(deployment: Any) -> None:
-    file = deployment.file("typo")
-    document = yaml.safe_load(file.read_text(encoding="utf-8"))
-    document["resources"]["database"]["properties"]["stop"] = "pg-stpo"
-    file.write_text(yaml.safe_dump(document), encoding="utf-8")
-    unknown = "db_b: its agent does not know the command pg-stpo"
+@pytest.fixture
+def misspelt(deployment: Any, request: pytest.FixtureRequest) -> Path:
+    """The file of a group with three mistakes: a volume, a command, a parameter of the stack."""
+    file: Path = deployment.file(f"misspelt-{request.node.name[5:30].strip('_')}".replace("_", "-"))
+    text = file.read_text(encoding="utf-8")
+    text = text.replace("volume: data_volume", "volume: data_volum")
+    text = text.replace("stop: pg-stop", "stop: pg-stpo").replace(
+        "        active:", "        activ_db:"
+    )
+    file.write_text(text, encoding="utf-8")
+    return file
 
-    assert unknown in deployment.failover("group", "create", str(file)).stderr
-    assert unknown in deployment.failover("group", "update", str(file)).stderr
-    assert "does not know pg-stpo" in deployment.failover("plan", "typo", "--to", "db_b").stdout
+
+def line_of(file: Path, text: str) -> int:
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return next(n for n, line in enumerate(lines, start=1) if text in line)
+
+
+def test_each_mistake_of_a_file_is_told_with_its_line_and_no_group_is_made(
+    deployment: Any, misspelt: Path
+) -> None:
+    done = deployment.failover("group", "create", str(misspelt))
+
+    assert done.returncode == 1
+    for text in ("data_volum", "pg-stpo", "activ_db"):
+        assert f"{misspelt}:{line_of(misspelt, text)}: resources." in done.stderr
+    assert "Nothing was changed" in done.stderr
+    assert deployment.failover("status", misspelt.stem).returncode == 1
+
+
+def test_a_program_gets_each_mistake_with_its_place_code_and_remedy(
+    deployment: Any, misspelt: Path
+) -> None:
+    done = deployment.failover("group", "create", str(misspelt), "--dry-run", "-f", "json")
+
+    assert done.returncode == 1
+    found = json.loads(done.stdout)
+    assert found["code"] == "INVALID_DOCUMENT"
+    assert {(each["line"], each["code"]) for each in found["problems"]} == {
+        (line_of(misspelt, "data_volum"), "NOT_FOUND"),
+        (line_of(misspelt, "pg-stpo"), "UNKNOWN_COMMAND"),
+        (line_of(misspelt, "activ_db"), "UNKNOWN_PARAMETER"),
+    }
+    assert {each["file"] for each in found["problems"]} == {str(misspelt)}
+    assert all(each["field"] and each["message"] and each["remedy"] for each in found["problems"])
+
+
+def test_a_dry_run_of_a_new_group_checks_it_and_makes_none(deployment: Any) -> None:
+    file = deployment.file("checked")
+
+    found = deployment.shown("group", "create", str(file), "--dry-run")
+
+    assert (found["group"], "status" in found) == ("checked", False)
+    assert deployment.failover("status", "checked").returncode == 1
 
 
 def test_a_group_may_be_defined_only_and_brought_up_or_forgotten_later(deployment: Any) -> None:
@@ -118,6 +164,36 @@ def test_a_changed_file_is_converged_to_and_what_changes_is_said(
     unknown = deployment.failover("group", "update", str(changed), "--name", "unknown")
     assert unknown.returncode == 1
     assert "[UNKNOWN_GROUP]" in unknown.stderr
+
+
+def test_an_update_that_interrupts_the_service_asks_first(deployment: Any) -> None:
+    file = deployment.file("hasty")
+    deployment.shown("group", "create", str(file))
+    document = yaml.safe_load(file.read_text(encoding="utf-8"))
+    document["resources"]["database"]["properties"]["more"] = "x"
+    file.write_text(yaml.safe_dump(document), encoding="utf-8")
+    words = ("group", "update", str(file))
+
+    dry = deployment.failover(*words, "--dry-run")
+    steps = deployment.shown(*words, "--dry-run")["steps"]
+    unsure = deployment.failover(*words)
+    no = deployment.failover(*words, typed="n\n")
+    defined = deployment.shown("group", "show", "hasty")["in_force"]
+    yes = deployment.failover(*words, typed="y\n")
+
+    assert re.search(r"Restart database on db_a .*\(interrupts the service\)", dry.stdout)
+    assert [(step["what"], step["interrupts"]) for step in steps] == [
+        ("Restart database on db_a", True)
+    ]
+    assert (unsure.returncode, no.returncode) == (1, 1)
+    assert "give --yes" in unsure.stderr
+    assert "The update interrupts hasty (Restart database on db_a)" in no.stderr
+    assert defined == {"differs": False, "lines": []}, "nothing was stored"
+    assert yes.returncode == 0, yes.stderr
+    assert "Restart database on db_a: done" in yes.stderr
+    document["resources"]["database"]["properties"]["more"] = "y"
+    file.write_text(yaml.safe_dump(document), encoding="utf-8")
+    assert deployment.failover(*words, "--yes").returncode == 0
 
 
 def test_a_file_that_changes_nothing_is_recorded_as_that_and_converged_to(
@@ -263,15 +339,17 @@ def test_a_resource_of_which_nothing_is_left_may_be_forgotten_again(deployment: 
 
 
 @pytest.mark.parametrize("way", ["update", "delete"])
-def test_a_group_whose_file_named_no_volume_can_be_corrected_and_deleted(
+def test_a_group_whose_volume_was_deleted_before_it_was_brought_up_can_be_corrected_and_deleted(
     deployment: Any, way: str
 ) -> None:
-    group = f"misspelt-{way}"
-    right = deployment.file(group)
+    group, operator = f"emptied-{way}", Operator(deployment.cloud)
+    right, volume = deployment.file(group), operator.make_volume()
     text = right.read_text(encoding="utf-8")
     wrong = right.with_name(f"wrong-{group}.yaml")
-    wrong.write_text(text.replace("volume: data_volume", "volume: data_volum"), encoding="utf-8")
-    assert deployment.failover("group", "create", str(wrong), "--name", group).returncode == 1
+    wrong.write_text(text.replace("volume: data_volume", f"volume: {volume}"), encoding="utf-8")
+    deployment.shown("group", "create", str(wrong), "--name", group, "--no-activate")
+    operator.delete_volume(volume)
+    assert deployment.failover("group", "activate", group).returncode == 1
 
     if way == "update":
         done = deployment.failover("group", "update", str(right), "--name", group)

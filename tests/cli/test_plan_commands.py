@@ -79,7 +79,14 @@ def started(
         "roles": {} if status == "DEFINED" else roles,
         "vacant": [],
         "traversal": None if status == "DEFINED" else {"id": "some"},
-        "service": {"status": service, "since": 90.0, "seen_at": None, "gone": list(gone)},
+        "service": {
+            "status": service,
+            "since": 90.0,
+            "seen_at": None,
+            "gone": list(gone),
+            "standbys": [],
+            "cold": False,
+        },
         "now": 100.0,
     }
     monkeypatch.setattr(command, "run_action", lambda *_, **__: answer)

@@ -31,7 +31,7 @@ def test_a_standby_is_looked_at_then_replaced_and_the_group_serves_on(deployment
 
     doubted = deployment.failover("replace", group, "db_b", typed="n\n")
     assert doubted.returncode == 1
-    assert "Replace db_b" in doubted.stderr
+    assert "Bring back db_b" in doubted.stderr
     assert server(deployment, group, "db_b") == before
 
     done = deployment.failover(
@@ -40,7 +40,7 @@ def test_a_standby_is_looked_at_then_replaced_and_the_group_serves_on(deployment
 
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["status"] == "COMPLETE"
-    assert "Replace db_b: done" in done.stderr
+    assert "Bring back db_b: done" in done.stderr
     assert "an old image: db_b is replaced: it was named" in done.stderr
     assert server(deployment, group, "db_b") != before
     assert deployment.status(group)["roles"] == {"active": "db_a"}

@@ -273,6 +273,28 @@ def test_the_history_of_one_traversal_or_after_a_step(deployment: Any, storied: 
     assert last == rows[-1:]
 
 
+def test_the_summary_of_a_history_has_a_line_for_each_alarm_and_order(
+    deployment: Any, blocked: str
+) -> None:
+    done = deployment.failover("history", deployment.group, "--summary")
+    waiting = deployment.failover("history", blocked, "--summary")
+    rows = deployment.shown("history", deployment.group, "--summary")
+
+    assert done.returncode == 0, done.stderr
+    assert "COMPLETE" in done.stdout
+    assert "operator" in done.stdout
+    assert "BLOCKED (not ended)" in waiting.stdout
+    asked = {"group": deployment.group}
+    assert rows == deployment.mistral.client.run_action("failover.moves", asked)
+
+
+def test_the_history_of_all_groups_names_each(deployment: Any, blocked: str) -> None:
+    rows = deployment.shown("history")
+
+    assert {deployment.group, blocked} <= {row["group"] for row in rows}
+    assert deployment.failover("history", "--follow").returncode != 0
+
+
 def test_a_history_that_is_followed_goes_on_an_object_a_line(deployment: Any) -> None:
     group = "followed"
     deployment.protect(group)

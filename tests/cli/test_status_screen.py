@@ -85,6 +85,8 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
             "reasons": [],
             "seen_at": NOW - 12,
             "gone": [],
+            "standbys": [],
+            "cold": False,
         },
         "maintenance": None,
         "vacant": [],
@@ -100,12 +102,24 @@ def test_the_screen_says_first_whether_the_group_serves() -> None:
         "reasons": ["its server is gone"],
         "seen_at": NOW,
         "gone": ["db_a"],
+        "standbys": [],
+        "cold": False,
     }
     first, why, *_ = screen(status(service=down)).splitlines()
 
     assert first == "payments is DOWN: nothing serves since 07:58:59 (1 min 01 s)"
     assert why == "  - its server is gone"
     assert screen().startswith("payments is SERVING on db_a since 07:59:30 (30.0 s)\n")
+
+
+def test_the_details_say_who_would_take_over() -> None:
+    def protection(**more: Any) -> str:
+        service = {**status()["service"], **more}
+        return status_screen.facts(status(service=service)).get("protected by", "")
+
+    assert protection(standbys=["db_b"], cold=True) == "db_b"
+    assert "brought back" in protection(cold=True)
+    assert protection() == protection(standbys=["db_b"], seen_at=None) == ""
 
 
 @pytest.mark.parametrize("word", ["IN_PROGRESS", "BLOCKED", "FAILED"])
@@ -142,7 +156,15 @@ def test_commands_are_numbered_and_say_when_to_type_them() -> None:
 
 
 def test_a_service_that_was_not_looked_at_says_so() -> None:
-    unseen = {"status": "SERVING", "since": NOW - 61, "reasons": [], "seen_at": None, "gone": []}
+    unseen = {
+        "status": "SERVING",
+        "since": NOW - 61,
+        "reasons": [],
+        "seen_at": None,
+        "gone": [],
+        "standbys": [],
+        "cold": False,
+    }
     assert "not since" in status_screen.facts(status(service=unseen))["observed"]
 
 

@@ -171,7 +171,7 @@ def test_a_name_that_can_not_be_resolved(service: str, call: Callable[..., None]
     error = failure(call, "http://nowhere.invalid", changes=True)
 
     assert (error.transient, error.service, error.unknown) == (True, service, False)
-    assert error.detail == "its name cannot be resolved"
+    assert error.detail == "the name nowhere.invalid cannot be resolved"
 
 
 @every_service

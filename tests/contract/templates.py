@@ -19,6 +19,7 @@ parameters:
   secret: {{type: string, default: s, hidden: true}}
   wait: {{type: number, default: 0}}
   broken: {{type: boolean, default: false}}
+  kind: {{type: string, default: a, constraints: [allowed_values: [a, b]]}}
 resources:
   db_a:
     {_SERVER}

@@ -10,6 +10,7 @@ Addresses
 - Nova waits for the compute service to attach a port. It does not wait for a detach: 202, also on
   a dead host, where the request waits in the queue.
 - A port that belongs to a server: 409 "Port ID is still in use."
+- A locked server neither gets nor gives a port: 409 "Instance ID is locked".
 - A project may set a port's ``device_id`` to "", and Nova then attaches the port elsewhere.
 - Allowed addresses are for the network's owner to set, not for the port's.
 """
@@ -29,6 +30,7 @@ from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.load_balancers import PoolMember, member_of
 from mistral_failover.cloud.project_listing import ProjectListing
+from mistral_failover.cloud.servers import server_fingerprint
 
 
 @pytest.fixture
@@ -172,6 +174,37 @@ def test_a_port_is_not_taken_from_another_server(
     answer = demo.nova("POST", path, {"interfaceAttachment": {"port_id": port}})
     assert answer.status_code == 409
     assert answer.json()["conflictingRequest"]["message"] == f"Port {port} is still in use."
+
+
+def test_a_locked_server_gets_no_port_and_gives_none_away_and_it_is_said_what_unlocks_it(
+    rig: Rig, cloud: Cloud, demo: Api, linked: Two, port: str
+) -> None:
+    unlock = f"openstack server unlock {linked.a}"
+    path = f"/servers/{linked.a}/os-interface"
+    assert demo.act(linked.a, lock=None).ok
+    try:
+        answer = demo.nova("POST", path, {"interfaceAttachment": {"port_id": port}})
+        assert answer.status_code == 409, answer.text
+        with pytest.raises(CloudError) as caught:
+            networks.attach_port(cloud, port, linked.a, rig.seconds(20))
+        assert (caught.value.code, caught.value.transient) == ("TARGET_DOWN", True)
+        assert unlock in caught.value.remedy.lower()
+
+        assert demo.act(linked.a, unlock=None).ok
+        networks.attach_port(cloud, port, linked.a, 60)
+        assert demo.act(linked.a, lock=None).ok
+
+        assert demo.nova("DELETE", f"{path}/{port}").status_code == 409
+        with pytest.raises(CloudError) as caught:
+            networks.detach_port(cloud, port, linked.a, rig.seconds(20))
+        assert (caught.value.code, caught.value.blocked) == ("SERVER_BUSY", True)
+        assert unlock in caught.value.remedy.lower()
+        about = caught.value.about or {}
+        assert about["sight"] == server_fingerprint(cloud, linked.a)
+    finally:
+        rig.api("admin").act(linked.a, unlock=None)
+    assert about["sight"] != server_fingerprint(cloud, linked.a)
+    networks.detach_port(cloud, port, linked.a, 60)
 
 
 def test_the_port_of_a_server_is_not_deleted_by_a_project(

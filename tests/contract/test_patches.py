@@ -30,7 +30,12 @@ import requests
 
 from contract.rig import UNKNOWN_ID
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.stack_updates import patch_parameters, same_value
+from mistral_failover.cloud.stack_updates import (
+    declared_parameters,
+    patch_parameters,
+    refuse_update,
+    same_value,
+)
 from mistral_failover.fault_points import arm, disarm
 
 _numbers = itertools.count(1)
@@ -292,3 +297,49 @@ def test_a_stack_that_goes_away_takes_no_update(cloud, rig, demo):
     with pytest.raises(CloudError) as raised:
         patch_parameters(cloud, made.name, {"active": "b"}, 10)
     assert raised.value.code == "NOT_FOUND"
+
+
+def test_a_stack_shows_which_parameters_its_template_declares(cloud, at_rest):
+    assert declared_parameters(cloud, at_rest.name) == [
+        *("active", "broken", "copies", "kind", "options", "secret", "shared", "wait", "zones")
+    ]
+
+
+@pytest.mark.parametrize("wanted", [{"copies": 3}, {"kind": "b"}, {"acitve": "ignored"}])
+def test_what_heat_would_accept_is_not_refused_and_changes_nothing(cloud, rig, at_rest, wanted):
+    before = rig.stack(at_rest)
+
+    refuse_update(cloud, at_rest.name, parameters=wanted)
+
+    assert rig.stack(at_rest) == before
+
+
+@pytest.mark.parametrize("wanted", [{"copies": "many"}, {"kind": "c"}])
+def test_heat_refuses_a_value_of_the_wrong_type_or_outside_a_constraint_without_an_update(
+    cloud, rig, at_rest, wanted
+):
+    before = rig.stack(at_rest)
+
+    with pytest.raises(CloudError) as raised:
+        refuse_update(cloud, at_rest.name, parameters=wanted)
+
+    (name,) = wanted
+    assert (raised.value.code, raised.value.unknown) == ("BAD_REQUEST", False)
+    assert name in raised.value.message
+    assert rig.stack(at_rest) == before
+
+
+def test_heat_refuses_a_template_that_lacks_what_it_names_without_an_update(cloud, rig, at_rest):
+    before = rig.stack(at_rest)
+    lacking = {
+        "heat_template_version": "2021-04-16",
+        "resources": {
+            "sign": {"type": "OS::Heat::Value", "properties": {"value": {"get_param": "no"}}}
+        },
+    }
+
+    with pytest.raises(CloudError) as raised:
+        refuse_update(cloud, at_rest.name, template=lacking)
+
+    assert raised.value.code == "BAD_REQUEST"
+    assert rig.stack(at_rest) == before

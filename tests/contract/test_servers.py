@@ -18,7 +18,7 @@ import pytest
 
 from contract.rig import UNKNOWN_ID
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.servers import delete_server, deletion_proof, server_state, stop
+from mistral_failover.cloud.servers import delete_server, deletion_proof, server_state, start, stop
 from mistral_failover.fault_points import arm, disarm
 
 
@@ -135,6 +135,24 @@ def test_a_stop_through_a_live_compute_service_is_proof(cloud, rig, server):
 def test_a_stop_whose_process_died_after_the_request_is_waited_for(cloud, demo, server):
     assert demo.act(server, os_stop=None).status_code == 202
     assert stop(cloud, server, 30).proven
+
+
+def test_a_server_that_is_off_is_started_once_however_often_it_is_asked_for(cloud, rig, server):
+    assert stop(cloud, server, 30).proven
+
+    for _ in range(2):
+        started = start(cloud, server, 30)
+        assert (started.proven, started.rung) == (True, "start"), started
+    assert rig.state(server) == ("ACTIVE", None)
+    assert [action for action, _ in actions_of(rig.api(), server)].count("start") == 1
+
+
+def test_what_is_neither_off_nor_active_is_not_started(cloud, demo, server):
+    assert demo.act(server, pause=None).status_code == 202
+    seen = start(cloud, server, 30)
+    assert not seen.proven
+    assert "PAUSED" in seen.observed
+    assert not start(cloud, UNKNOWN_ID, 10).proven
 
 
 def test_nova_refuses_an_action_in_the_wrong_state(demo, rig, server):

@@ -36,6 +36,8 @@ NOT_ENDED_WITH = {
     # An alarm and a replacement come through.
     "failover.admit": {"HOLDER_GONE"},
     "failover.replace_member": {"HOLDER_GONE"},
+    # Why the steps of an update are not known.
+    "failover.define": GOAL,
     # Findings.
     "failover.doctor": {
         *("ADDRESS_IN_USE", "NO_PORT", "PORT_IN_USE"),

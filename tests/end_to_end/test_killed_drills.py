@@ -66,6 +66,7 @@ def test_a_drill_killed_in_the_middle_is_finished_by_the_next_one_and_nothing_is
 
 
 ONE_ACTIVE = {"active": "db_b", "holders": {"data": "db_b", "data_2": "db_b"}}
+ALONE = {"active": "db", "holders": {"data": "db", "data_2": "db"}}
 TWO_ACTIVE = {  # the survivor took both roles, and a failback spread them
     "active": "orders on db_a, reports on db_b",
     "holders": {
@@ -83,8 +84,9 @@ TWO_ACTIVE = {  # the survivor took both roles, and a failback spread them
         ([], "database on db_b", ONE_ACTIVE),
         (["--active-active"], "orders_database on db_b", TWO_ACTIVE),
         (["--agents"], "database on db_b", ONE_ACTIVE),
+        (["--single"], "database on db", ALONE),
     ],
-    ids=["emulated guests", "two active members", "agents"],
+    ids=["emulated guests", "two active members", "agents", "a single server"],
 )
 def test_a_drill_killed_while_it_sets_the_scene_is_finished_by_the_next_one(
     more: list[str], started: str, end: dict[str, Any], tmp_path: Path

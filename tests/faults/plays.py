@@ -284,7 +284,7 @@ ORPHANED = Play("orphaned", alarm("db_a", "crash"), prepare=leave_a_reservation)
 HEALED = Play(
     "healed",
     alarm("db_a", "crash"),
-    more={"members": {"servers": ["db_a", "db_b"], "replace": "lost"}},
+    more={"members": {"servers": ["db_a", "db_b"], "replace": "lost", "restart": ["replace"]}},
 )
 SINGLE = Play(
     "single",
@@ -346,6 +346,7 @@ DRILLS: list[tuple[str, int, Play]] = [
     ("replaced.before", 1, HEALED),
     *((point, 1, SINGLE) for point in ("vacant.before", "vacant.after")),
     *((point, 1, SINGLE) for point in ("attach.before", "attach.after")),
+    *((point, 1, SINGLE) for point in ("restart.before", "restart.after", "replaced.before")),
     *((point, 1, TOLD) for point in ("event.before", "event.after")),
     ("advance.before", 1, CRASH),
     ("advance.after", 1, CRASH),

@@ -105,12 +105,12 @@ def beat(ago: float) -> Heartbeat:
     return Heartbeat(1, ago, (), None)
 
 
-def test_with_one_candidate_left_no_agent_is_asked_what_would_speak_for_another(
+def test_with_one_candidate_left_nothing_is_asked_that_would_speak_for_another(
     world: World,
 ) -> None:
     found = world.look("db_a", members=("db_a", "db_b"))
 
-    assert (world.looked_at, world.asked) == (["db_b"], [])
+    assert (world.looked_at, world.asked) == (["db_b"], ["db_b"])
     assert found["db_b"].healthy
     assert found["db_a"].host is None
 
@@ -126,20 +126,32 @@ def test_where_several_are_left_their_agents_are_asked_once_and_the_lost_one_s_h
     assert sorted(world.looked_at) == list(NAMES)
     assert world.asked == ["db_b", "db_c"]
     assert found["db_a"].host == found["db_b"].host == "db_a"
-    assert found["db_b"].unready is None
-    assert found["db_c"].unready == "its agent has sent no heartbeat for 90 s"
+    assert found["db_b"].silent is None
+    assert found["db_c"].silent == "its agent has sent no heartbeat for 90 s"
 
 
-def test_an_agent_that_says_it_is_not_ready_is_avoided_like_a_silent_one(world: World) -> None:
+@pytest.mark.parametrize("members", [NAMES, ("db_a", "db_b")], ids=["of several", "the only one"])
+def test_a_member_whose_agent_says_that_it_is_not_ready_takes_no_role(
+    world: World, members: tuple[str, ...]
+) -> None:
     full = replace(beat(3.0), not_ready="its journal cannot be written: disk full")
     world.heard |= {"db_b": full, "db_c": beat(3.0)}
 
-    found = world.look("db_a")
+    found = world.look("db_a", members=members)
 
     why = "its agent is not ready: its journal cannot be written: disk full"
-    assert found["db_b"].unready == why
+    assert (found["db_b"].healthy, found["db_b"].why_not) == (False, why)
+    assert all(fact.healthy for name, fact in found.items() if name != "db_b")
+
+
+def test_an_agent_that_is_silent_now_is_not_judged_by_what_it_said_before(world: World) -> None:
+    before = replace(beat(agent_health.SILENT + 30), not_ready="disk full")
+    world.heard |= {"db_b": before, "db_c": beat(3.0)}
+
+    found = world.look("db_a")
+
     assert found["db_b"].healthy
-    assert found["db_c"].unready is None
+    assert found["db_b"].silent == "its agent has sent no heartbeat for 90 s"
 
 
 def test_an_agent_that_does_not_know_a_command_of_a_role_is_told(world: World) -> None:
@@ -175,7 +187,7 @@ def test_who_is_not_heard_is_not_silent_unless_another_is(
 ) -> None:
     world.heard |= heard
 
-    assert {fact.unready for fact in world.look().values()} == {None}
+    assert {fact.silent for fact in world.look().values()} == {None}
 
 
 def test_a_group_that_sends_no_commands_asks_no_agents(

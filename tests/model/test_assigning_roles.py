@@ -155,7 +155,7 @@ def test_a_target_that_is_not_eligible_is_refused_with_the_reason(
 
 def test_each_member_that_would_come_first_is_named_with_the_reason() -> None:
     off = replace(OLD, healthy=False, why_not="its server is SHUTOFF")
-    silent = replace(MIDDLE, unready="its agent is silent")
+    silent = replace(MIDDLE, silent="its agent is silent")
     last = replace(UNKNOWN, healthy=False, why_not="its server is SHUTOFF")
     members = [off, silent, NEW, last]
 
@@ -223,7 +223,7 @@ def test_a_member_apart_from_the_volumes_of_a_role_comes_after_those_beside_them
     assert assign_roles(group(), [far, MIDDLE], {}, set()) == {"active": "a_middle"}
     assert assign_roles(group(("other",)), [far, MIDDLE], {}, set()) == {"other": "c_old"}
     assert assign_roles(group(), [far], {}, set()) == {"active": "c_old"}, "better than none"
-    quiet = replace(MIDDLE, unready="its agent is silent")
+    quiet = replace(MIDDLE, silent="its agent is silent")
     assert assign_roles(group(), [far, quiet], {}, set()) == {"active": "c_old"}
     beside = replace(MIDDLE, host="h")
     gone = replace(NEW, host="h")

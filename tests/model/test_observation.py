@@ -88,6 +88,20 @@ def test_one_standby_that_is_well_is_enough() -> None:
     assert judged(ROLES, members, []).service is Service.SERVING
 
 
+@pytest.mark.parametrize(
+    ("others", "cold", "service"),
+    [
+        ([], False, Service.DEGRADED),
+        ([], True, Service.SERVING),
+        ([member("db_b", why_not="it is new")], True, Service.DEGRADED),
+    ],
+)
+def test_only_a_group_whose_lost_member_comes_back_needs_no_standby(
+    others: list[ObservedMember], cold: bool, service: Service
+) -> None:
+    assert judged(ROLES, [member("db_a"), *others], [], cold=cold).service is service
+
+
 def test_without_roles_a_group_is_out_of_service_whatever_was_seen() -> None:
     assert judged({}, [member("db_a", GONE)], [resource(GONE)]).service is Service.OUT_OF_SERVICE
 

@@ -26,7 +26,7 @@ SMALL = {
         ("delete", "port", "service", "db_a", "Detach service from db_a"),
         ("create", "activation", "database", "db_b", "Start database on db_b"),
         ("create", "fence", "fence:db_a", None, "Fence db_a"),
-        ("create", "group_member", "replace:db:a", None, "Replace db:a"),
+        ("create", "group_member", "replace:db:a", None, "Bring back db:a"),
         ("update", "stack_parameters", "routing", None, "Update the stack (routing)"),
         ("create", "acme_alias", "www", "web_a", "Create www on web_a"),
         ("delete", "acme_alias", "www", None, "Delete www"),

@@ -18,6 +18,7 @@ from mistral_failover.model.documents import (
     MAX_DEPTH,
     MAX_JSON_DEPTH,
     check_document,
+    line_finder,
     load_document,
     load_json,
     read_document,
@@ -334,3 +335,52 @@ def test_json_may_have_what_python_services_send() -> None:
 @given(json_values)
 def test_json_reads_as_it_was_written(value: object) -> None:
     assert load_json(json.dumps(value), "answer") == value
+
+
+LINES = """\
+stack: payments
+members:
+  servers: [db_a,
+    db_b]
+resources:
+  data:
+    properties: {volume: data_volume,
+                 server: db_a}
+  "a.b": {c: 1}
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("stack", 1),
+        ("members.servers", 3),
+        ("members.servers[1]", 4),
+        ("members.servers[7]", 3),
+        ("resources.data.properties.volume", 7),
+        ("resources.data.properties.server", 8),
+        ("resources.data.type", 6),
+        ("resources.a.b.c", 9),
+        ("resources.dat", 5),
+        ("fence[0]", None),
+        ("", None),
+    ],
+)
+def test_a_path_leads_to_its_line_or_to_that_of_what_is_around_it(
+    path: str, line: int | None
+) -> None:
+    assert line_finder(LINES)(path) == line
+
+
+@pytest.mark.parametrize("text", ["a: [", "- a", "a: 1\na: 2", b"\xff"])
+def test_what_is_no_document_has_no_lines(text: str | bytes) -> None:
+    assert line_finder(text)("a") is None
+
+
+def test_a_refusal_of_the_reader_has_the_line() -> None:
+    with pytest.raises(InvalidDocument) as twice:
+        load_document("a: 1\nb: 2\na: 3\n", "file")
+    with pytest.raises(InvalidDocument) as broken:
+        load_document("a: 1\nb: [\n", "file")
+
+    assert (twice.value.line, broken.value.line) == (3, 3)

@@ -146,7 +146,7 @@ def test_no_member_takes_a_role_on_a_host_that_is_down_not_even_by_name() -> Non
 
 
 def test_the_host_of_the_lost_and_a_silent_agent_are_passed_over_while_others_are_left() -> None:
-    members = [replace(A, host="h"), replace(B, host="h"), replace(C, unready="silent"), D]
+    members = [replace(A, host="h"), replace(B, host="h"), replace(C, silent="silent"), D]
     wanting = group({"active": {"prefer": ["b", "c"]}})
 
     def next_after(lost: set[str]) -> str:
@@ -175,7 +175,7 @@ def test_an_agent_that_lacks_a_command_for_the_role_is_passed_over_for_that_role
 
 
 def test_a_planned_move_has_time_and_takes_no_silent_one() -> None:
-    assert reasons(group(), as_planned([A, replace(B, unready="silent")]), set()) == {"b": "silent"}
+    assert reasons(group(), as_planned([A, replace(B, silent="silent")]), set()) == {"b": "silent"}
 
 
 # -- at home
@@ -231,7 +231,7 @@ facts = st.builds(
     host=st.none() | st.sampled_from("xyz"),
     host_down=st.just(False) | st.booleans(),
     maintenance=st.none() | st.just("worked on"),
-    unready=st.none() | st.just("silent"),
+    silent=st.none() | st.just("silent"),
 )
 members_of_a_group = st.lists(facts, max_size=6, unique_by=lambda fact: fact.name)
 groups = st.builds(

@@ -75,9 +75,37 @@ def test_a_group_that_was_removed_goes_with_all_its_rows_but_for_its_members_epo
     answer = group_actions.Undefine("payments").run(context)
 
     assert answer["group"] == "payments"
-    assert left(state, project) == {"failover_members"}
-    known = state.database.reading(lambda tx: groups.members_of(tx, identity))
-    assert known["db_a"].epoch == 2, "the agent there knows it"
+    assert left(state, project) == {"failover_former_members"}
+
+
+def test_a_group_that_is_defined_again_has_the_members_of_its_file_alone(
+    begun: Ready,
+    remove: Callable[[], None],
+    define: Callable[..., str],
+    state: Runtime,
+    project: str,
+    context: ActionContext,
+) -> None:
+    identity = group_id(project, "payments")
+    state.database.atomically(lambda tx: tx.raise_epochs(identity, ["db_a"]))
+    remove()
+    settled(state, project)
+    group_actions.Undefine("payments").run(context)
+
+    define("payments", members={"servers": ["db_a", "db_c"]})
+
+    assert reports.Status("payments").run(context)["members"] == []
+    alarms.AdmitEvent({"server": "s-b", "id": "w2"}).run(context)
+    (held,) = alarms.Held().run(context)["held"]
+    assert held["group"] is None, "its server is no concern of the new group"
+    seen = [("db_a", "s-a", 1.0), ("db_c", "s-c", 1.0)]
+    state.database.for_project(project).atomically(
+        lambda tx: groups.record_members(tx, identity, seen)
+    )
+    assert reports.Status("payments").run(context)["members"] == [
+        {"name": "db_a", "server": "s-a", "epoch": 2},
+        {"name": "db_c", "server": "s-c", "epoch": 1},
+    ], "the agent on db_a knows its epoch"
 
 
 def settled(state: Runtime, project: str) -> None:

@@ -21,7 +21,11 @@ ALIASES = {"Own::Node": "own_node.yaml", "Own::Hollow": "own_hollow.yaml"}
 
 
 def template(**resources: Any) -> dict[str, Any]:
-    return {"heat_template_version": "2021-04-16", "resources": resources}
+    return {
+        "heat_template_version": "2021-04-16",
+        "parameters": {"active": {"type": "string", "default": "none"}},
+        "resources": resources,
+    }
 
 
 FILES = {"own_node.yaml": template(db=SERVER), "own_hollow.yaml": template(disk=VOLUME)}
@@ -45,6 +49,8 @@ def refusal(of: Callable[..., ScaledGroup]) -> Callable[..., Any]:
         environment={"resource_registry": ALIASES},
     )
 
+    group.cloud.add_application(name, start="start", stop="stop", stack=name)
+
     def define(stack: str | None = None, **members: Any) -> Any:
         document = definition(name) | {"stack": stack or name, "members": members}
         answer = group.run(Define(document, name=f"{name}-x", dry_run=True))
@@ -56,10 +62,10 @@ def refusal(of: Callable[..., ScaledGroup]) -> Callable[..., Any]:
 @pytest.mark.parametrize(
     ("members", "path", "seen", "remedy"),
     [
-        ({"servers": ["disk"]}, "members.servers", "OS::Cinder::Volume", "right type"),
-        ({"servers": ["hollow"]}, "members.servers", "disk (OS::Cinder::Volume)", "one server"),
-        ({"servers": ["db"]}, "members.servers", "the stack behind app", "Name app"),
-        ({"servers": ["unknown"]}, "members.servers", "app, crew, disk, hollow", "Name a"),
+        ({"servers": ["disk"]}, "members.servers[0]", "OS::Cinder::Volume", "right type"),
+        ({"servers": ["hollow"]}, "members.servers[0]", "disk (OS::Cinder::Volume)", "one server"),
+        ({"servers": ["db"]}, "members.servers[0]", "the stack behind app", "Name app"),
+        ({"servers": ["unknown"]}, "members.servers[0]", "app, crew, disk, hollow", "Name a"),
         (
             {"autoscaling_group": "crew"},
             "members.autoscaling_group",

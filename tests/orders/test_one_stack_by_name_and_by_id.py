@@ -30,7 +30,9 @@ def group(of: Callable[..., ScaledGroup]) -> ScaledGroup:
 
 def stack_id(emulated: EmulatedCloud, name: str) -> str:
     """The id of the stack of this name, which is made if there is none."""
-    return str(emulated.client.create_stack(name, stack(2), adopt=True)["id"])
+    made = emulated.client.create_stack(name, stack(2), adopt=True)
+    emulated.client.add_application(name, start="start", stop="stop", stack=name)
+    return str(made["id"])
 
 
 def defined(group: ScaledGroup, name: str, stack: str) -> Any:

@@ -11,12 +11,12 @@ from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
 from mistral_failover.actions.orders import Begin, ReplaceMember
+from mistral_failover.cloud import stack_updates
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.stack_updates import Replacement
 from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.fault_points import arm, disarm
 from mistral_failover.groups import refresh_members
-from mistral_failover.resources import group_member
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
 from support.injected_faults import Injected
@@ -59,7 +59,7 @@ def test_one_that_somebody_else_replaced_meanwhile_is_only_noted(
     former = group.servers()[standby]
     begun = group.run(ReplaceMember(group.name, standby))
     context = ActionContext(SecurityContext(), ExecutionContext())
-    made = group_member.replace_by_heat(
+    made = stack_updates.replace_member(
         Request(state, context).cloud(Unguarded()),
         group.name,
         standby,
@@ -88,7 +88,7 @@ def test_a_replacement_that_failed_is_taken_up_by_the_next_goal_or_dropped_by_a_
     standby = group.members[1]
     former = group.servers()[standby]
     with monkeypatch.context() as patch:
-        patch.setattr(group_member, "replace_by_heat", _no_room)
+        patch.setattr(stack_updates, "replace_member", _no_room)
         group.replace(standby)
         assert group.status()["status"] == "FAILED"
         group.done(Begin(group.name, lost=[], recovered=[standby]))
@@ -109,7 +109,7 @@ def test_a_standby_whose_replacement_failed_takes_over_all_the_same_and_keeps_it
     first, standby = group.members[:2]
     former = group.servers()[standby]
     with monkeypatch.context() as patch:
-        patch.setattr(group_member, "replace_by_heat", _no_room)
+        patch.setattr(stack_updates, "replace_member", _no_room)
         group.replace(standby)
     group.breaks(first)
 
@@ -125,7 +125,7 @@ def test_another_standby_takes_over_before_the_one_whose_replacement_failed(
     group = of(3)
     first, *standbys = group.members
     with monkeypatch.context() as patch:
-        patch.setattr(group_member, "replace_by_heat", _no_room)
+        patch.setattr(stack_updates, "replace_member", _no_room)
         group.replace(standbys[0])
     group.breaks(first)
 
@@ -146,7 +146,7 @@ def test_no_role_comes_to_a_member_while_heat_is_at_work_on_its_replacement(
         answers.append(group.run(Begin(group.name, lost=[first])))
         raise CloudError("STACK_FAILED", "no room")
 
-    monkeypatch.setattr(group_member, "replace_by_heat", fail_over)
+    monkeypatch.setattr(stack_updates, "replace_member", fail_over)
     group.replace(standby)
 
     assert answers[0].error["code"] == "NO_ELIGIBLE_MEMBER"
@@ -161,7 +161,7 @@ def test_a_member_without_a_server_for_a_moment_stays_lost_and_is_replaced(
     first = group.members[0]
     group.breaks(first)
     with monkeypatch.context() as patch:
-        patch.setattr(group_member, "replace_by_heat", _no_room)
+        patch.setattr(stack_updates, "replace_member", _no_room)
         group.replace(first)
         look = refresh_members.members_now
         patch.setattr(
@@ -187,7 +187,7 @@ def test_a_member_that_left_for_good_is_let_go_by_a_person_s_word(
     def gone(*given: Any, **more: Any) -> Any:
         raise CloudError("NOT_FOUND", "it is not there")
 
-    monkeypatch.setattr(group_member, "replace_by_heat", gone)
+    monkeypatch.setattr(stack_updates, "replace_member", gone)
     group.replace(standby)
     assert f"--recovered {standby}" in str(group.status())
     look = refresh_members.members_now
@@ -307,7 +307,7 @@ def test_only_a_resource_of_the_member_may_be_replaced_again_and_again(
         asked.append((member, more["resource"], more["server_id"], more["reason"]))
         return Replacement(server, server, "UPDATE_COMPLETE", adopted=False)
 
-    monkeypatch.setattr(group_member, "replace_by_heat", replaced)
+    monkeypatch.setattr(stack_updates, "replace_member", replaced)
 
     for _ in range(2):
         group.done(ReplaceMember(group.name, standby, resource="port"))

@@ -103,7 +103,7 @@ def test_who_failed_in_its_role_is_fenced_then_another_serves_then_it_is_replace
         f"Stop database on {first}",
         f"Start database on {second}",
         "Update the stack (routing)",
-        f"Replace {first}",
+        f"Bring back {first}",
     ]
     assert (begun["member"], group.active()) == (first, second)
     assert group.status()["lost"] == [], "another server is there now, and that is well"
@@ -172,7 +172,7 @@ def test_an_alarm_replaces_no_member_unless_the_group_s_file_says_so(
 def test_a_group_that_replaces_who_is_lost_heals_itself_again_and_again(
     of: Callable[..., ScaledGroup],
 ) -> None:
-    group = of(2, members={"replace": "lost"})
+    group = of(2, members={"replace": "lost", "restart": ["replace"]})
     first, second = group.members
 
     for member, other in ((first, second), (second, first), (first, second)):
@@ -186,7 +186,7 @@ def test_a_group_that_replaces_who_is_lost_heals_itself_again_and_again(
 def test_an_alarm_about_a_standby_replaces_it_and_the_roles_stay(
     of: Callable[..., ScaledGroup],
 ) -> None:
-    group = of(5, members={"replace": "lost"})
+    group = of(5, members={"replace": "lost", "restart": ["replace"]})
     active, standby = group.members[0], group.members[3]
 
     group.done(group.alarm(standby))

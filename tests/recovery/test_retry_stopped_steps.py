@@ -98,6 +98,24 @@ def test_a_volume_that_somebody_touched_is_tried_again_once(
     assert told.count(sentence) == 1
 
 
+def test_what_a_server_blocks_alone_is_tried_again_when_the_server_has_changed(
+    state: Runtime,
+    begun: Ready,
+    context: ActionContext,
+    sight: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = iter(["it is ACTIVE, locked", "it is ACTIVE"])
+    monkeypatch.setattr(sweep, "server_fingerprint", lambda _cloud, _server: next(seen))
+    block(state, begun, about={"server": "s-a", "sight": "it is ACTIVE, locked"})
+
+    assert swept(context) == ([], [])
+    (row,) = swept(context)[0]
+
+    assert row["sentence"].endswith("because it has changed: it is ACTIVE")
+    assert sight["asked"] == [], "it has no volume"
+
+
 def test_what_blocks_it_now_counts_and_not_what_did_before(
     state: Runtime, begun: Ready, context: ActionContext, sight: dict[str, Any]
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from mistral_lib.actions.context import ActionContext
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import OperationalError, ProgrammingError
 
 from mistral_failover.actions import locks, operations
 from mistral_failover.cloud.errors import CloudError, Fate
@@ -164,10 +164,13 @@ class Rows:
     def __init__(self) -> None:
         self.row: str | None = None
         self.away = False
+        self.refuses = False
 
     def atomically(self, function: Callable[[Any], Any]) -> Any:
         if self.away:
             raise OperationalError("UPDATE", {}, Exception("gone"))
+        if self.refuses:
+            raise ProgrammingError("UPDATE", {}, Exception(1054, "unknown column"))
         return function(self)
 
     def ask(self, lock: Lock, asked: str, seconds: float) -> bool:
@@ -291,3 +294,25 @@ def test_what_an_operation_waits_for_is_recorded_now_and_then_and_its_end_at_onc
     record(None)
 
     assert ledger.rows == ["Cinder: HTTP 503", "Cinder: no answer", None]
+
+
+def test_only_a_store_that_is_away_leaves_records_out_in_silence(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rows = Rows()
+    guard = recording(rows)
+    _, number = guard.ask("POST /x")
+    _, other = guard.ask("POST /y")
+    record = WaitRecord(rows, Lock("r", "o", 1, LENGTH), lambda: 100.0)  # type: ignore[arg-type]
+    waits = CloudError("UNREACHABLE", "no answer", service="Cinder", detail="HTTP 503")
+
+    rows.away = True
+    guard.ended(number, Fate.SETTLED)
+    record(waits)
+    assert "Defect" not in caplog.text
+
+    rows.away, rows.refuses = False, True
+    guard.ended(other, Fate.SETTLED)
+    WaitRecord(rows, Lock("r", "o", 1, LENGTH), lambda: 100.0)(waits)  # type: ignore[arg-type]
+    assert "Defect while recording the answer to a request" in caplog.text
+    assert "Defect while recording what an operation waits for" in caplog.text

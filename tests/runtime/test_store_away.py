@@ -193,6 +193,9 @@ def missing_table() -> Exception:
     [
         (lambda: of_mysql(1045), "error 1045"),  # it refuses the login
         (lambda: of_mysql(1049), "error 1049"),  # it has no such database
+        (lambda: of_mysql(1054), "error 1054"),  # a column is missing: PyMySQL's class is the same
+        (lambda: of_mysql(1142), "error 1142"),  # its user may not do it
+        (lambda: of_mysql(1364), "error 1364"),  # a field has no value
         (lambda: of_mysql(1146, pymysql.ProgrammingError), "error 1146"),
         (lambda: of_mysql(1452, pymysql.IntegrityError), "error 1452"),
         (missing_table, "error SQLITE_ERROR"),

@@ -115,10 +115,12 @@ def _denied(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     import mistral.db.v2.api  # noqa: F401 - first, because Mistral imports in circles
     from mistral.actions import std_actions
     from mistral.notifiers.publishers import webhook
+    from mistral.utils import egress as of_mistral
 
     from mistral_failover.embedded import egress
 
     for module, name in (
+        (of_mistral, "socket"),
         (std_actions, "requests"),
         (std_actions, "smtplib"),
         (webhook, "requests"),

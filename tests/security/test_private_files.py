@@ -227,7 +227,7 @@ WITHOUT_SECRETS = {
     "server/emulated.py": "an example of the package",
     "server/options.py": "read again if it has a secret",
     "server/state_dir.py": "the lock, and where a server runs",
-    "server/tls.py": "the certificate; the key is opened as a secret",
+    "served_certificate.py": "the certificate; the key is opened as a secret",
     "lab/testing/engine.py": "workflow files",
     "lab/testing/workflows.py": "workflow files",
     "ui/serving.py": "opens the page for browsers",

@@ -607,4 +607,6 @@ def test_every_service_that_a_group_uses_is_asked(
     database.for_project("p").atomically(lambda tx: groups.define(tx, "payments", definition))
     database.close()
 
-    assert found(options) == {"SERVER_ERROR": True}
+    rows = checks.run_checks(options)
+    assert [(row.code, row.grave) for row in rows] == [("SERVER_ERROR", True)]
+    assert f"was asked at {cloud.url}/" in rows[0].message

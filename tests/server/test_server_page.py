@@ -60,8 +60,10 @@ def test_the_example_sends_a_signed_alarm(door: Door, tmp_path: Path) -> None:
 
 def test_every_finding_and_every_refusal_is_explained() -> None:
     found = {*codes("checks.py", "StartProblem", 1), *codes("credential.py", "CloudError", 0)}
-    for module in ("addresses.py", "secret.py", "tls.py", "state_dir.py", "options.py"):
+    for module in ("addresses.py", "secret.py", "state_dir.py", "options.py"):
         found |= set(codes(module, "CodedError", 0))
+    found |= set(codes("../served_certificate.py", "CodedError", 0))
+    found |= set(codes("../served_certificate.py", "CertificateProblem", 1))
     explained = shown("In a real cloud") | set(rows(section(page("reference"), "Error codes")))
     assert found <= explained | {"NO_PROJECT"}
     modules = ("receiver.py", "webhook.py", "../http_server.py")

@@ -20,7 +20,8 @@ import pytest
 import requests
 
 from mistral_failover import http_server
-from mistral_failover.server import receiver, secret, tls, webhook
+from mistral_failover.served_certificate import ServedCertificate
+from mistral_failover.server import receiver, secret, webhook
 from mistral_failover.store import deliveries
 from mistral_failover.store.database import Database
 from server.conftest import ALARM, KEY, Door
@@ -378,12 +379,13 @@ def test_health_says_whether_alarms_are_taken(door: Door) -> None:
 def test_with_tls_nothing_is_answered_in_the_clear(
     opened: Callable[..., Door], certificate: tuple[Path, Path]
 ) -> None:
-    door = opened(tls=tls.context(*certificate))
+    door = opened(tls=ServedCertificate(*certificate, warning=0.0).context)
     assert door.url.startswith("https://127.0.0.1:")
     assert door.signed(verify=str(certificate[0])).status_code == 202
     with pytest.raises(requests.RequestException):
         requests.post(door.url.replace("https", "http"), data=ALARM, timeout=30)
-    assert tls.context(*certificate).minimum_version is ssl.TLSVersion.TLSv1_2
+    context = ServedCertificate(*certificate, warning=0.0).context()
+    assert context.minimum_version is ssl.TLSVersion.TLSv1_2
 
 
 @pytest.fixture(scope="module")

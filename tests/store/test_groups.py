@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mistral_failover.convergence.definitions import Definitions
-from mistral_failover.convergence.records import Action, Record
+from mistral_failover.convergence.records import Action, Record, Status
 from mistral_failover.model.alarm_fact import AlarmFact
 from mistral_failover.model.decisions import Decision
 from mistral_failover.model.group import Group
@@ -222,6 +222,74 @@ def test_a_persons_word_holds_for_the_epoch_it_was_given_in(database: Database, 
     assert confirm("a")
     assert word() == "seen off"
     assert not confirm("unknown")
+
+
+def holds(database: Database, group: str, member: str, **more: Any) -> None:
+    record = Record(id=f"r-{member}", group_id=group, name="r", type="x", member=member, **more)
+    database.atomically(lambda tx: tx.insert_records((record,), tx.now()))
+
+
+def leave(database: Database, group: str, *seen: str, listed: bool = True) -> dict[str, int]:
+    """Let the members leave that the cloud does not show; returns the epochs of the others."""
+    database.for_project("mine").atomically(
+        lambda tx: groups.leave(tx, group, seen if listed else None)
+    )
+    return {name: row.epoch for name, row in members(database, group).items()}
+
+
+def test_a_deleted_group_has_no_members_and_their_epochs_go_on(
+    database: Database, group: str
+) -> None:
+    see(database, group, ("a", "s1"), ("b", "s2"), ("c", "s3"))
+    database.atomically(lambda tx: tx.raise_epochs(group, ["a", "b"]))
+    project = database.for_project("mine")
+    project.atomically(lambda tx: groups.forget(tx, group))
+    define(database, "mine", "g", "x")
+
+    assert members(database, group) == {}
+    assert project.reading(groups.members_in) == []
+    assert project.reading(lambda tx: groups.member_of_server(tx, "s1")) is None
+    assert database.reading(lambda tx: tx.epochs(group)) == {}
+
+    assert replaced(database, group, ("a", "new"), ("b", "s2")) == [
+        groups.ReplacedMember("a", "s1", 3)
+    ]
+    assert see(database, group) == {"a": ("new", 3), "b": ("s2", 2)}
+
+
+def test_a_member_that_no_group_file_names_leaves_once_it_holds_nothing(
+    database: Database, group: str
+) -> None:
+    see(database, group, ("a", "s1"), ("b", "s2"), ("c", "s3"), ("d", "s4"))
+    holds(database, group, "c")
+    holds(database, group, "d", action=Action.DELETE, status=Status.COMPLETE)
+
+    assert leave(database, group).keys() == {"a", "b", "c"}
+    assert see(database, group, ("d", "s5"))["d"] == ("s5", 2)
+
+
+def test_members_of_an_autoscaling_group_leave_when_the_cloud_shows_them_no_more(
+    database: Database,
+) -> None:
+    scaled = {"document": {"members": {"autoscaling_group": "db"}}, "types": []}
+    group = database.for_project("mine").atomically(lambda tx: groups.define(tx, "g", scaled))
+    see(database, group, ("a", "s1"), ("b", "s2"))
+
+    assert leave(database, group, listed=False).keys() == {"a", "b"}, "the cloud was not asked"
+    assert leave(database, group, "a").keys() == {"a"}
+
+
+def test_a_goal_that_names_a_member_that_left_brings_it_back_with_its_epoch(
+    database: Database, group: str
+) -> None:
+    see(database, group, ("a", "s1"), ("c", "s3"))
+    database.atomically(lambda tx: tx.raise_epochs(group, ["c"]))
+    assert leave(database, group) == {"a": 1}
+
+    database.atomically(lambda tx: tx.return_members(group, ["a", "c", "unknown"]))
+    database.atomically(lambda tx: tx.return_members(group, ["c"]))
+
+    assert see(database, group) == {"a": ("s1", 1), "c": ("s3", 2)}
 
 
 def test_a_server_is_known_within_its_project_only(database: Database, group: str) -> None:

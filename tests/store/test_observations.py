@@ -10,7 +10,7 @@ import pytest
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.observation import Observation, ObservationMemory, Service
-from mistral_failover.store import observations
+from mistral_failover.store import observations, services
 from mistral_failover.store.database import Database
 from mistral_failover.store.tables import groups, traversals
 from mistral_failover.store.tables import observations as table
@@ -134,6 +134,18 @@ def test_since_when_a_service_is_so_outlives_the_looks_that_see_no_change(
     save(database, group, "SERVING")
     assert kept().since >= kept().at - 1.0
     assert kept().seen.service == "SERVING"
+
+
+def test_a_word_that_is_read_is_the_one_that_was_written(
+    database: Database, rests: Callable[..., str]
+) -> None:
+    """The code compares words by identity: text that only equals one took other branches."""
+    group = rests()
+    save(database, group, "DOWN")
+    (row,) = database.reading(lambda tx: services.rows(tx, [group]))
+
+    assert row.look is not None
+    assert row.look.service is Service.DOWN
 
 
 def test_what_is_seen_again_only_gets_a_later_time(

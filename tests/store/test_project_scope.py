@@ -28,6 +28,7 @@ from mistral_failover.convergence.records import (
     TraversalStatus,
 )
 from mistral_failover.model.alarm_fact import AlarmFact
+from mistral_failover.model.availability import Change
 from mistral_failover.model.decisions import Decision
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.ids import group_id
@@ -62,6 +63,7 @@ NAMED: dict[str, Any] = {
     "definition_version": "v",
     "in_force": "v",
     "before": None,
+    "begin": 0.0,
     "blocked": True,
     "asked": "POST /x",
     "by": "mine-traversal",
@@ -143,6 +145,7 @@ OF_FUNCTION: dict[str, dict[str, Any]] = {
     "counters.count_time": {"owner": "mine", "name": "seconds", "labels": ()},
     "counters.lately": {"name": "sweeps", "since": 0.0},
     "suspensions.suspend": {"kind": "pause", "said": {"by": "me", "because": "", "since": 0.0}},
+    "service_changes.record": {"changes": (Change(0.5, Service.DOWN),)},
     "tx.acquire": {"owner": "me"},
     "tx.insert_sync_points": {"plan": no_nodes()},
     "tx.journal": {"kind": JournalKind.HELD, "token": None, "owner": None},

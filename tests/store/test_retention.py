@@ -12,10 +12,12 @@ import pytest
 import sqlalchemy as sa
 
 from mistral_failover.model.alarm_fact import AlarmFact
+from mistral_failover.model.availability import Change
 from mistral_failover.model.decisions import Decision
+from mistral_failover.model.observation import Service
 from mistral_failover.model.order import Order
 from mistral_failover.store import counters as kept
-from mistral_failover.store import incidents, plans, retention, tables
+from mistral_failover.store import incidents, plans, retention, service_changes, tables
 from mistral_failover.store.database import Database
 from mistral_failover.store.incidents import OPERATOR, Incident
 from mistral_failover.store.transaction import ProjectTransaction, SqlTransaction
@@ -211,3 +213,24 @@ def test_plans_go_a_day_after_they_expired(database: Database, group: str) -> No
     own = database.for_project(MINE)
     assert own.atomically(lambda tx: retention.purge_plans(tx, batch=5)) == 1
     assert there(database, tables.plans.c.id) == {"new"}
+
+
+def test_of_the_changes_of_a_word_those_stay_that_tell_the_last_days_and_the_latest(
+    database: Database, group: str
+) -> None:
+    now = database.reading(lambda tx: tx.now())
+    words = (Service.SERVING, Service.DOWN)
+    changes = [Change(now - days * 86400, words[days % 2]) for days in range(40, 0, -1)]
+    own = database.for_project(MINE)
+    own.atomically(lambda tx: service_changes.record(tx, group, changes))
+
+    def kept() -> list[float]:
+        found = own.reading(lambda tx: list(service_changes.since(tx, 0.0)))
+        return [round((now - change.at) / 86400) for _, change in found]
+
+    assert forget(database, retention.purge_service_changes, keep=100, days=31.5, batch=5) == 5
+    assert forget(database, retention.purge_service_changes, keep=100, days=31.5) == 3
+    assert kept() == list(range(32, 0, -1)), "the word of 31.5 days ago began before"
+    assert forget(database, retention.purge_service_changes, keep=100, days=31.5) == 0
+    assert forget(database, retention.purge_service_changes, keep=10, days=31.5) == 22
+    assert kept() == list(range(10, 0, -1))

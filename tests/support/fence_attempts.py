@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -85,6 +86,10 @@ class Attempt:
         beat: Heartbeat | None = self._answer("heard")
         return beat
 
+    def reading(self, read: Callable[[Any], float]) -> float:
+        """The state store, whose clock shows how far the climb is."""
+        return read(SimpleNamespace(now=lambda: float(len(self.climbed))))
+
     def confirmed(self) -> str | None:
         """What a person has said by now."""
         self.climbed.append("confirm")
@@ -113,7 +118,8 @@ class Attempt:
         }
         here = tuple((server, stop) for server in servers for stop in stops)
         target = FenceTarget(member, servers, here, without_stop_command, self.confirmed, attached)
-        context = OperationContext(None, Cloud(), self, lambda: self.mistral)  # type: ignore[arg-type]
+        request: Any = SimpleNamespace(store=self)
+        context = OperationContext(request, Cloud(), self, lambda: self.mistral)  # type: ignore[arg-type]
         attributes: dict[str, Any] = fence(context, operation, target)["attributes"]
         return attributes
 

@@ -185,11 +185,13 @@ class PlannedGroup:
 
     def changes(self, since: int) -> list[str]:
         """The requests that changed something in the cloud, of all that came behind an entry of
-        its log; tokens are no change."""
+        its log; tokens are no change, and neither are previews of an update."""
         return [
             f"{row['method']} {row['path']}"
             for row in self.cloud.audit(since, kind="request")
-            if row["method"] not in ("GET", "HEAD") and "/auth/tokens" not in row["path"]
+            if row["method"] not in ("GET", "HEAD")
+            and "/auth/tokens" not in row["path"]
+            and not row["path"].endswith("/preview")
         ]
 
     def written(self) -> dict[str, set[str]]:

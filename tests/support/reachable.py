@@ -27,6 +27,7 @@ _IN_A_THREAD_OF_ITS_OWN = "NodeWorker"
 _BY_ENTRY_POINTS = {
     "mistral_failover.orders.verbs.verb_named": "mistral_failover.verbs",
     "mistral_failover.resources.fence.ladder._climb": "mistral_failover.rungs",
+    "mistral_failover.resources.group_member.bring_back": "mistral_failover.restarts",
     "mistral_failover.alarms.alarm.read": "mistral_failover.alarm_sources",
 }
 """Functions that call what the entry points of a group lead to."""

@@ -107,6 +107,7 @@ def fill(connection: sa.Connection, project: str) -> None:
         row(tables.definitions, group_id=group, version="v", document=DEFINITION),
         row(tables.goals, group_id=group, version=f"{project}-goal", document=GOAL),
         row(tables.members, group_id=group, name="a", server_id=SERVER, confirmed_epoch=0),
+        row(tables.former_members, group_id=group, name="b", server_id=SERVER),
         row(
             tables.traversals,
             id=traversal,
@@ -201,6 +202,8 @@ def fill(connection: sa.Connection, project: str) -> None:
             order=Order("failover"),
             expires_at=NOW + 1,
         ),
+        row(tables.service_changes, group_id=group, at=1.0, service="SERVING"),
+        row(tables.service_changes, group_id=group, at=2.0, service="DOWN"),
         row(
             tables.observations,
             group_id=group,

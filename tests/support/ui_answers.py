@@ -72,6 +72,11 @@ WAIT = {
 }
 
 
+def member(name: str, server: str, **more: Any) -> dict[str, Any]:
+    """A member in an answer of failover.status."""
+    return {"name": name, "server": server, "epoch": 1, "condition": "runs", "why": "", **more}
+
+
 def resource(name: str, kind: str, member: str | None, status: str, **more: Any) -> dict[str, Any]:
     """A resource in an answer of failover.status."""
     return {
@@ -87,6 +92,8 @@ def resource(name: str, kind: str, member: str | None, status: str, **more: Any)
         "token": 1,
         "lease_left": None,
         "id": f"{name}-{member}",
+        "presence": "present",
+        "why": "",
         **more,
     }
 
@@ -136,8 +143,8 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
             "nodes": {"DONE": 2, "WAITING": 3},
         },
         "members": [
-            {"name": "db_a", "server": "dbaab98b-7963-45b5", "epoch": 1},
-            {"name": "db_b", "server": "da1ce15d-5f04-46de", "epoch": 1},
+            member("db_a", "dbaab98b-7963-45b5"),
+            member("db_b", "da1ce15d-5f04-46de"),
         ],
         "resources": AT_REST,
         "since": NOW - 30,
@@ -161,8 +168,24 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
             "reasons": [],
             "seen_at": NOW - 12,
             "gone": [],
+            "standbys": [],
+            "cold": False,
         },
         "now": NOW,
+        **more,
+    }
+
+
+def step_ahead(what: str, stage: str, *waits_for: str, **more: Any) -> dict[str, Any]:
+    """A step that has not begun, in an answer of failover.show."""
+    return {
+        "resource_id": what,
+        "what": what,
+        "verb": "create",
+        "stage": stage,
+        "certain": True,
+        "waits_for": list(waits_for),
+        "expected": None,
         **more,
     }
 
@@ -253,6 +276,8 @@ def traversal(**more: Any) -> dict[str, Any]:
         "lock_waits": {"count": 0, "seconds": 0},
         "deferrals": [],
         "steals": [],
+        "ahead": [],
+        "last_failover": None,
         "history": [
             {"at": NOW - 90 + at, "kind": kind, "sentence": sentence, "resource_id": of}
             for at, kind, sentence, of in JOURNAL

@@ -116,7 +116,7 @@ def delays(play: Play, page: Any, since: int) -> list[list[float]]:
 def test_the_page_shows_a_group_in_every_state_of_a_drill(play: Play) -> None:
     play.types("group", "create", str(Path(play.server.folder) / "payments.yaml"))
     play.tab.open("/group?name=payments")
-    play.state("serving", "Not stuck: active on db_a.", picture="ui-group")
+    play.state("serving", "All is well: active on db_a.", picture="ui-group")
     begun = play.server.action("failover.history", group="payments")[-1]["id"]
     journal = play.tab.another()
     journal.goto(f"{play.tab.url}/history?group=payments")
@@ -147,7 +147,7 @@ def test_the_page_shows_a_group_in_every_state_of_a_drill(play: Play) -> None:
     play.types("recover", "payments", "db_a", "--yes")
     play.cloud.set_latency(attach=0.1)
     play.tab.open("/group?name=payments")
-    play.says("Not stuck: active on db_b.")
+    play.says("All is well: active on db_b.")
     play.cloud.api_fault("command_start", "fail")
     play.types("switchover", "payments", "--to", "db_a", code=1)
     play.until("COMPLETE", "SERVING", "db_b")
@@ -155,7 +155,7 @@ def test_the_page_shows_a_group_in_every_state_of_a_drill(play: Play) -> None:
     play.cloud.api_fault("command_start", "fail")
     play.types("start", "payments", "--lost", "", "--to", "db_a", "--yes", code=1)
     play.until("FAILED", "DOWN")
-    play.state("failed", "Stopped: Start database")
+    play.state("failed", "Failed: Start database")
     play.types("start", "payments", "--lost", "", "--to", "db_b")
 
     # Nothing proves that the member is off.
@@ -163,7 +163,7 @@ def test_the_page_shows_a_group_in_every_state_of_a_drill(play: Play) -> None:
     because = ("--because", "db_b does not answer", "--yes")
     play.types("start", "payments", "--lost", "db_b", *because, code=3)
     play.tab.open("/group?name=payments")
-    play.state("blocked", "Stuck: ", picture="ui-stuck")
+    play.state("blocked", "Waiting for you: ", picture="ui-stuck")
     assert play.tab.wrong == []
 
     found = delays(play, journal, begun)

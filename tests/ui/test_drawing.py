@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET  # noqa: S405 - of our own making
 
+import pytest
 from markupsafe import Markup
 
-from mistral_failover.ui.drawing import draw_plan, draw_timeline, draw_topology, node, shortened
+from mistral_failover.ui.drawing import draw_plan, draw_timeline, node, shortened, ticks
 from mistral_failover.ui.plan import plan_view
 from mistral_failover.ui.timeline import timeline
-from mistral_failover.ui.topology import topology
-from support.ui_answers import MOVING, operation, plan, status, traversal
+from support.ui_answers import operation, plan, step_ahead, traversal
 
 
 def bars(drawing: Markup) -> list[tuple[float, float]]:
@@ -32,19 +32,6 @@ def outline(drawing: Markup) -> list[str]:
     ]
 
 
-def test_a_group_that_moves() -> None:
-    found = topology(status("IN_PROGRESS", resources=MOVING, lost=["db_a"]))
-
-    assert outline(draw_topology(found, "payments")) == [
-        "member lost fenced: db_a: LOST, fenced",
-        "item volume leaving: volume data: leaving",
-        "member: db_b: to be active",
-        "item application wanted: application database: to come",
-        "item volume wanted: volume data: to come",
-        "moving: data is moving",
-    ]
-
-
 def test_a_timeline_has_a_row_for_each_stage_and_step() -> None:
     found = outline(draw_timeline(timeline(traversal()), "payments"))
 
@@ -58,6 +45,51 @@ def test_a_timeline_has_a_row_for_each_stage_and_step() -> None:
         "stage: Activate: 1.0 s",
         "step done: Start database on db_b: done in 1.0 s",
     ]
+
+
+RUNNING = traversal(
+    status="IN_PROGRESS",
+    ended_at=None,
+    seconds=6.0,
+    operations=[operation("create", "fence:db_a", "fence", None, "fence", 0, None)],
+    ahead=[
+        step_ahead("Detach data from db_a", "move_volumes", "Fence db_a", expected=2.0),
+        step_ahead("Attach data to db_b", "move_volumes", "Detach data from db_a"),
+    ],
+    last_failover=8.2,
+)
+
+
+def test_the_steps_to_come_are_behind_what_they_wait_for() -> None:
+    drawn = draw_timeline(timeline(RUNNING), "payments")
+
+    assert outline(drawn)[1:] == [
+        "step running critical: Fence db_a: running for 6.0 s",
+        "stage ahead: Move volumes: to come",
+        "step ahead: Detach data from db_a: waits for Fence db_a",
+        "step ahead: Attach data to db_b: waits for Detach data from db_a",
+    ]
+    fence, detach, attach = bars(drawn)
+    assert fence[1] <= detach[0]
+    assert detach[1] <= attach[0] + 0.2, "but for rounding"
+
+
+def test_the_last_failover_is_a_line_to_compare_with() -> None:
+    with_it = str(draw_timeline(timeline(RUNNING), "payments"))
+
+    assert 'class="last"' in with_it
+    assert "last time 8.2 s" in with_it
+    assert 'class="last"' not in str(draw_timeline(timeline(traversal()), "payments"))
+
+
+@pytest.mark.parametrize("whole", [0.04, 0.7, 1.0, 8.0, 59.0, 90.0, 3000.0, 90000.0, 4e6])
+def test_ticks_are_at_round_seconds(whole: float) -> None:
+    found = ticks(whole)
+
+    assert found[0] == 0
+    assert 1 <= len(found) <= 7
+    assert found[-1] <= whole
+    assert whole < 1 or all(float(at).is_integer() for at in found if whole >= 6)
 
 
 def test_what_is_drawn_is_also_said_without_colours() -> None:
@@ -92,9 +124,6 @@ def test_a_plan_whose_steps_were_timed_has_an_axis() -> None:
 
 
 def test_a_drawing_of_nothing_is_a_drawing() -> None:
-    empty = status(members=[], resources=[])
-
-    assert outline(draw_topology(topology(empty), "payments")) == []
     assert outline(draw_timeline(timeline(traversal(operations=[], seconds=0.0)), "x")) == []
 
 

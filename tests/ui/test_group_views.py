@@ -8,70 +8,128 @@ from typing import Any
 import pytest
 
 from mistral_failover.cli.status_screen import Advice
-from mistral_failover.ui.group import group_view, verdict
-from mistral_failover.ui.groups import Query, groups_view
+from mistral_failover.ui.group import MOST, group_view, verdict
+from mistral_failover.ui.groups import Query, State, groups_view
 from mistral_failover.ui.levels import Level
 from support.ui_answers import NOW, held, overview, status
 
 DIFFERENT = {"differs": True, "lines": ['+ limits: {"per_hour": 7}']}
-ALARM = {"at": NOW - 60, "sentence": "db_a is lost"}
+ALARM = {"at": NOW - 60, "sentence": "db_a is lost", "refusal": ""}
 PAUSE = {"by": "me", "because": "new disks", "since": NOW - 60}
 SERVICE: dict[str, Any] = {"since": NOW - 61, "reasons": ["its server is gone"], "gone": ["db_b"]}
 SERVICE["seen_at"] = NOW
-CHAIN = {"sentence": "its chain ended with ERROR", "remedy": "failover sweep payments"}
-OPENING = {"sentence": "waits for its chain acme.failover to open the stage activate", "remedy": ""}
+CHAIN = {"workflow": "acme.failover", "stage": "activate", "remedy": "failover sweep payments"}
+CHAIN |= {"sentence": "its chain ended with ERROR before it opened the stage activate"}
+OPENING = CHAIN | {"sentence": "waits for its chain to open the stage activate", "remedy": ""}
 WAIT = {"resource": "data", "member": "db_b", "what": "Attach data to db_b", "waiting_for": "Nova"}
 WAIT |= {"since": NOW - 20, "next_try": 3.0, "tries": 4}
 
 
-@pytest.mark.parametrize(
-    ("answer", "level", "begins"),
-    [
-        (status(), Level.GOOD, "Not stuck: active on db_b."),
-        (status("DEFINED", roles={}, traversal=None), Level.NEUTRAL, "Not stuck: the group was"),
-        (status(roles={}), Level.NEUTRAL, "Not stuck: the group is out of service."),
-        (status("IN_PROGRESS"), Level.WORKING, "Not stuck: at work (db_a is lost)."),
-        (status("IN_PROGRESS", chain=CHAIN), Level.TROUBLE, "Stuck: its chain ended with ERROR."),
-        (
-            status("IN_PROGRESS", chain=OPENING, reason=OPENING["sentence"]),
-            Level.WORKING,
-            "Not stuck: it waits for its chain acme.failover to open the stage activate.",
-        ),
-        (status("IN_PROGRESS", reason="rights ended"), Level.TROUBLE, "Stuck: rights ended."),
-        (
-            status("IN_PROGRESS", waiting=[WAIT]),
-            Level.ATTENTION,
-            "Waiting for Nova since ",
-        ),
-        (
-            status("BLOCKED", reason="no proof"),
-            Level.TROUBLE,
-            "Stuck: it waits for an operator. no",
-        ),
-        (status("FAILED", reason="no standby"), Level.TROUBLE, "Stopped: no standby."),
-        (
-            status(service=SERVICE | {"status": "DOWN"}),
-            Level.TROUBLE,
-            "Not serving: its server is gone.",
-        ),
-        (
-            status(service=SERVICE | {"status": "DEGRADED"}),
-            Level.ATTENTION,
-            "Serving, but degraded",
-        ),
-        (status(service=SERVICE | {"status": "UNKNOWN"}), Level.ATTENTION, "Not known whether"),
-        (status(unstarted=[ALARM]), Level.TROUBLE, "A failover has not started: db_a is lost."),
-        (status(held=2), Level.ATTENTION, "Waiting for you: 2 alarms held"),
-        (status(pause=PAUSE), Level.ATTENTION, "Serving, but alarms are held: paused since"),
-        (status(lost=["db_a"]), Level.ATTENTION, "Serving; still declared lost: db_a."),
-        (status(in_force=DIFFERENT), Level.ATTENTION, "Serving. The latest definition is not in"),
-    ],
-)
-def test_one_sentence_says_what_is_wrong(answer: dict[str, Any], level: Level, begins: str) -> None:
+GONE = "its volume data is attached to a server that no record of the group names, and nothing else"
+TRIED = [
+    {"what": "stop", "found": "Nova does not answer", "at": NOW - 20},
+    {"what": "confirm", "found": "no operator has confirmed it yet", "at": NOW - 9},
+]
+UNPROVEN = {
+    "resource": "fence:db_a",
+    "what": "Fence db_a",
+    "code": "FENCE_UNPROVEN",
+    "message": "it is not proven that db_a has stopped writing",
+    "remedy": "",
+    "tried": TRIED,
+}
+REMEDY = {
+    "resource": "fence:db_a",
+    "member": "db_a",
+    "reason": "no proof",
+    "only_by_confirmation": False,
+    "command": "failover confirm-fenced payments db_a",
+}
+ANSWERS = {
+    "well": (status(), Level.GOOD),
+    "never activated": (status("DEFINED", roles={}, traversal=None), Level.NEUTRAL),
+    "out of service": (status(roles={}), Level.NEUTRAL),
+    "at work": (status("IN_PROGRESS"), Level.WORKING),
+    "chain ended": (status("IN_PROGRESS", chain=CHAIN), Level.TROUBLE),
+    "chain": (status("IN_PROGRESS", chain=OPENING, reason=GONE), Level.WORKING),
+    "rights ended": (status("IN_PROGRESS", reason=GONE), Level.TROUBLE),
+    "waits": (status("IN_PROGRESS", waiting=[WAIT]), Level.ATTENTION),
+    "blocked": (
+        status("BLOCKED", reason=GONE, failure=UNPROVEN, remedies=[REMEDY]),
+        Level.TROUBLE,
+    ),
+    "blocked otherwise": (status("BLOCKED", reason=GONE), Level.TROUBLE),
+    "failed": (status("FAILED", failure=UNPROVEN | {"tried": []}), Level.TROUBLE),
+    "failed without a step": (status("FAILED", reason=GONE), Level.TROUBLE),
+    "down": (status(service=SERVICE | {"status": "DOWN"}), Level.TROUBLE),
+    "degraded": (
+        status(service=SERVICE | {"status": "DEGRADED", "reasons": [GONE, "x"]}),
+        Level.ATTENTION,
+    ),
+    "unknown": (status(service=SERVICE | {"status": "UNKNOWN"}), Level.ATTENTION),
+    "unstarted": (status(unstarted=[ALARM]), Level.TROUBLE),
+    "held": (status(held=2), Level.ATTENTION),
+    "paused": (status(pause=PAUSE | {"because": GONE}), Level.ATTENTION),
+    "lost": (status(lost=["db_a"]), Level.ATTENTION),
+    "many lost": (status(lost=[f"db_{i}" for i in range(40)]), Level.ATTENTION),
+    "not in force": (status(in_force=DIFFERENT), Level.ATTENTION),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_one_short_sentence_says_why(name: str) -> None:
+    answer, level = ANSWERS[name]
     found = verdict(answer)
 
-    assert found.sentence.startswith(begins)
     assert found.level is level
+    assert 0 < len(found.sentence.split()) <= MOST
+    assert found.sentence.endswith((".", "…"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["chain", "rights ended", "blocked otherwise", "failed without a step", "degraded", "paused"],
+)
+def test_what_is_too_long_for_the_sentence_is_beneath_it_as_a_whole(name: str) -> None:
+    answer, _ = ANSWERS[name]
+    said = OPENING["sentence"] if name == "chain" else GONE
+
+    assert any(said in each.found for each in verdict(answer).findings)
+
+
+def test_why_a_group_is_down_is_said_once() -> None:
+    one = verdict(status(service=SERVICE | {"status": "DOWN", "gone": []}))
+
+    assert one.sentence == "its server is gone."
+    assert one.findings == ()
+
+
+def test_what_was_tried_for_a_proof_is_a_list_of_rungs_with_what_each_saw_and_when() -> None:
+    found = verdict(ANSWERS["blocked"][0])
+
+    assert "db_a" in found.sentence
+    assert [(each.what, each.found) for each in found.findings] == [
+        (each["what"], each["found"]) for each in TRIED
+    ]
+    assert all(each.at for each in found.findings)
+
+
+def test_fences_that_failed_besides_are_not_forgotten() -> None:
+    other = REMEDY | {"resource": "fence:db_c", "member": "db_c", "reason": "no board"}
+    blocked = status("BLOCKED", failure=UNPROVEN, remedies=[REMEDY, other])
+
+    found = verdict(blocked)
+
+    assert "db_a and db_c" in found.sentence
+    assert (found.findings[-1].what, found.findings[-1].found) == ("db_c", "no board")
+
+
+def test_a_group_says_what_its_state_means_and_since_when() -> None:
+    found = group_view(status(service=SERVICE | {"status": "DOWN"}))
+
+    assert found.serves == "DOWN"
+    assert found.meaning
+    assert found.lasting == "1 min 01 s"
 
 
 def test_the_details_show_how_the_latest_definition_differs() -> None:
@@ -115,7 +173,7 @@ def test_a_group_shows_its_members_and_what_waits() -> None:
 ROWS = [
     overview("books", since=NOW - 5),
     overview("ledger", "IN_PROGRESS", service="DOWN", cause="db_a is lost"),
-    overview("payments", "BLOCKED", service="DOWN", reason="no proof", since=NOW - 100),
+    overview("payments", "BLOCKED", service="DEGRADED", reason="no proof", since=NOW - 100),
     overview("shop", held=3, pause=PAUSE),
     overview("stock", "DEFINED", service="OUT_OF_SERVICE", roles={}, since=None),
     overview("tills", service="DOWN", since=NOW - 7),
@@ -126,8 +184,47 @@ def shown(**query: Any) -> list[str]:
     return [row.name for row in groups_view(ROWS, NOW, Query(**query)).rows]
 
 
-def test_the_most_urgent_groups_come_first() -> None:
-    assert shown() == ["tills", "payments", "shop", "ledger", "stock", "books"]
+@pytest.mark.parametrize(
+    ("row", "state"),
+    [
+        ({"service": "DOWN"}, State.DOWN),
+        ({"service": "DOWN", "status": "BLOCKED", "held": 1}, State.DOWN),
+        ({"service": "DOWN", "status": "IN_PROGRESS"}, State.IN_PROGRESS),
+        ({"service": "DOWN", "status": "IN_PROGRESS", "held": 1}, State.WAITS),
+        ({"service": "DEGRADED", "status": "BLOCKED"}, State.WAITS),
+        ({"held": 1}, State.WAITS),
+        ({"service": "DEGRADED", "status": "FAILED"}, State.DEGRADED),
+        ({"service": "DEGRADED", "lost": ["db_a"]}, State.DEGRADED),
+        ({"service": "UNKNOWN", "pause": PAUSE}, State.UNKNOWN),
+        ({"service": "SERVING", "status": "IN_PROGRESS"}, State.IN_PROGRESS),
+        ({"pause": PAUSE}, State.RESTRICTED),
+        ({"lost": ["db_a"]}, State.RESTRICTED),
+        ({}, State.SERVING),
+        ({"service": "OUT_OF_SERVICE", "roles": {}}, State.OUT_OF_SERVICE),
+    ],
+)
+def test_a_group_is_in_the_state_that_needs_a_person_most(
+    row: dict[str, Any], state: State
+) -> None:
+    (found,) = groups_view([overview(**row)], NOW, Query()).rows
+
+    assert found.state is state
+
+
+def test_the_groups_that_need_a_person_come_first() -> None:
+    states = [
+        overview("a", service="OUT_OF_SERVICE"),
+        overview("b"),
+        overview("c", pause=PAUSE),
+        overview("d", "IN_PROGRESS"),
+        overview("e", service="UNKNOWN"),
+        overview("f", service="DEGRADED"),
+        overview("g", held=1),
+        overview("h", service="DOWN"),
+    ]
+
+    assert [row.name for row in groups_view(states, NOW, Query()).rows] == list("hgfedcba")
+    assert shown() == ["tills", "shop", "payments", "ledger", "books", "stock"]
 
 
 def test_groups_are_sorted_by_name_or_time() -> None:
@@ -135,11 +232,12 @@ def test_groups_are_sorted_by_name_or_time() -> None:
     assert shown(sort="since")[:2] == ["books", "tills"]
 
 
-def test_groups_are_filtered_by_text_and_level() -> None:
+def test_groups_are_filtered_by_text_and_state() -> None:
     assert shown(text="NO PROOF") == ["payments"]
     assert shown(text="disks") == ["shop"]
-    assert shown(level=Level.TROUBLE) == ["tills", "payments"]
-    assert shown(level=Level.TROUBLE, text="till") == ["tills"]
+    assert shown(state=State.WAITS) == ["shop", "payments"]
+    assert shown(state=State.DOWN, text="till") == ["tills"]
+    assert shown(state=State.DOWN, text="shop") == []
     assert shown(text="nothing") == []
 
 
@@ -160,6 +258,6 @@ def test_the_counts_are_of_all_groups_whatever_the_filter() -> None:
     assert sum(view.counts.values()) == 6
 
 
-@pytest.mark.parametrize("given", [{}, {"level": "x", "sort": "y"}, {"level": "", "sort": ""}])
+@pytest.mark.parametrize("given", [{}, {"state": "x", "sort": "y"}, {"state": "", "sort": ""}])
 def test_an_address_without_meaning_counts_as_none(given: dict[str, str]) -> None:
     assert Query.read(given) == Query()

@@ -50,6 +50,8 @@ AT_REST = {
             "reasons": ["the server of db_b is ERROR", "its volume is gone"],
             "seen_at": 2.0,
             "gone": ["db_b"],
+            "standbys": [],
+            "cold": False,
         }
     )
     for word in (Service.DOWN, Service.DEGRADED, Service.UNKNOWN)
@@ -199,10 +201,8 @@ def test_why_a_group_does_not_serve_stays_text(opened: Opened, path: str) -> Non
     reader.feed(opened(Answers(**answers(path))).get(path).text)
 
     text = " ".join(reader.text.split())
-    reason = " ".join(
-        clean(f"the server of db_b is ERROR{HOSTILE}; its volume is gone{HOSTILE}").split()
-    )
-    assert reason in text
+    for reason in ("the server of db_b is ERROR", "its volume is gone"):
+        assert " ".join(clean(f"{reason}{HOSTILE}").split()) in text
 
 
 def test_a_hostile_address_and_a_hostile_error_stay_text(opened: Opened) -> None:

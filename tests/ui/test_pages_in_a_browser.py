@@ -94,6 +94,17 @@ MORE: dict[str, dict[str, Any]] = {
     "work": {"groups": {"overview": BUSY, "total": 3, "groups": [], "now": NOW}},
 }
 """What a page is shown besides."""
+_FRAMES = """async () => {
+  const took = [], height = document.documentElement.scrollHeight;
+  for (let i = 0; i < 30; i++) {
+    const begun = performance.now();
+    window.scrollTo(0, height * i / 30);
+    document.body.offsetHeight;
+    took.push(performance.now() - begun);
+  }
+  return took;
+}"""
+"""Scrolls through a page; returns the milliseconds of layout of each step."""
 SHOWN = ((1280, "light"), (360, "dark"))
 """The widths and schemes of which there are screenshots."""
 
@@ -171,6 +182,11 @@ def test_a_thousand_groups_are_shown_in_less_than_a_second(tab: Opens) -> None:
         assert page.page.locator("tbody tr").count() == 1000
         took.append(page.page.evaluate("performance.getEntriesByType('navigation')[0].duration"))
 
+    page.look(360)
+    page.page.evaluate("window.scrollTo(0, document.documentElement.scrollHeight)")
+    frames = page.page.evaluate(_FRAMES)
+    assert sorted(frames)[len(frames) // 2] < 50, frames  # milliseconds: no row out of sight costs
+
     page.page.get_by_label("Search").fill("group0999")
     page.page.get_by_role("button", name="Show", exact=True).click()
     page.page.get_by_text("1 of 1000 groups.").wait_for()
@@ -194,16 +210,54 @@ def test_a_page_changes_without_a_reload(tab: Opens) -> None:
     page = tab(answers)
     page.open("/group?name=payments")
     page.page.evaluate("window.same = true")
-    page.page.locator("summary").first.click()
-    assert page.page.locator(".moving").count() == 1
+    page.page.locator("#more summary").click()
+    assert page.page.locator(".moving").count() == 2, "where it is, and where it belongs"
 
     answers.answers |= {"status": status(), "show": traversal()}
-    page.page.get_by_text("Not stuck: active on db_b.").wait_for(timeout=10_000)
+    page.page.get_by_text("All is well: active on db_b.").wait_for(timeout=10_000)
 
     assert page.page.locator(".moving").count() == 0
-    assert page.page.locator("details").first.get_attribute("open") is not None
+    assert page.page.locator("#more").get_attribute("open") is not None
     assert page.page.evaluate("window.same") is True
     assert page.wrong == []
+
+
+@pytest.mark.parametrize("name", ["serving", "blocked", "down"])
+def test_a_telephone_shows_all_that_matters_at_night_without_scrolling(
+    tab: Opens, name: str
+) -> None:
+    """Whether it serves, since when, why, and the command; what is secondary is folded."""
+    service = {"status": "DOWN", "since": NOW - 400, "seen_at": NOW - 5, "gone": ["db_b"]}
+    service |= {"reasons": [f"active is on db_b, but its server {'9f0c1b52-' * 8} is SHUTOFF"] * 3}
+    answer = {
+        "serving": status(),
+        "blocked": BLOCKED,
+        "down": status(service=service, lost=["db_a"]),
+    }[name]
+    page = tab(Answers(status=answer, held={"held": [], "total": 0}))
+    page.open("/group?name=payments")
+    page.look(390, height=844)
+
+    seen = ["h1 .badge", ".since", ".verdict"]
+    seen += [] if name == "serving" else [".command >> nth=0"]
+    for what in seen:
+        box = page.page.locator(what).bounding_box()
+        assert box["y"] + box["height"] <= 844, what
+    height = page.page.evaluate("document.documentElement.scrollHeight")
+    page.shot(f"phone-{name}")
+    assert height < 2 * 844, height
+
+
+def test_a_command_is_copied_with_a_button(tab: Opens) -> None:
+    page = tab(Answers(status=BLOCKED))
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.open("/group?name=payments")
+
+    page.page.locator(".copier").first.click()
+
+    page.page.get_by_text("Copied").first.wait_for()
+    copied = page.page.evaluate("navigator.clipboard.readText()")
+    assert copied == page.page.locator(".command code").first.inner_text()
 
 
 def test_an_entry_that_was_opened_stays_open_when_newer_ones_come(
@@ -274,6 +328,7 @@ def test_without_javascript_everything_can_be_read(tab: Opens) -> None:
     page.open("/")
     page.page.get_by_role("link", name="payments").click()
     assert page.page.locator("h1").inner_text().startswith("payments")
+    page.page.locator("#timeline > summary").click()
     page.page.get_by_text("The same as a table").click()
     assert page.page.get_by_role("rowheader", name="Attach data to db_b").is_visible()
 

@@ -4,7 +4,14 @@
 from __future__ import annotations
 
 from mistral_failover.ui.timeline import Mark, Outcome, Step, timeline
-from support.ui_answers import NOW, OPERATIONS, TRAVERSAL, operation, traversal
+from support.ui_answers import (
+    NOW,
+    OPERATIONS,
+    TRAVERSAL,
+    operation,
+    step_ahead,
+    traversal,
+)
 
 
 def steps(**more: object) -> dict[str, Step]:
@@ -60,6 +67,16 @@ def test_a_step_that_runs_ends_now() -> None:
 
     assert (step.outcome, step.end, found.running) == (Outcome.RUNNING, 90.0, True)
     assert found.stages[0].running
+
+
+def test_a_step_to_come_says_what_it_waits_for_and_a_replay_has_none() -> None:
+    ahead = [step_ahead("Start database on db_b", "activate", "a", "b", "c", certain=False)]
+    found = timeline(traversal(ahead=ahead))
+
+    (step,) = found.stages[-1].ahead
+    assert step.waits_for == "a, b and 1 other"
+    assert step.start >= found.seconds
+    assert not any(stage.ahead for stage in timeline(traversal(ahead=ahead), step=3).stages)
 
 
 def test_failures_and_unknown_outcomes_are_told_apart() -> None:

@@ -201,6 +201,10 @@ class Protected:
         """What failover.status says."""
         return done(reports.Status(self.name).run(context()))
 
+    def shown(self) -> dict[str, Any]:
+        """What failover.show says of the present traversal."""
+        return done(reports.Show(self.status()["traversal"]["id"]).run(context()))
+
     def observed(self) -> dict[str, Any]:
         """Look at the group now; how it serves."""
         done(recovery.Observe(self.name).run(context()))

@@ -14,6 +14,7 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 from mistral_failover.actions import doctor, recovery
 from mistral_failover.lab.emulator.client import EmulatorClient
 from support.operators import Operator
+from support.waiting import until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 COMMANDS = {"": ("pg-start", "pg-stop"), "-ip": ("address-up", "address-down")}
@@ -132,6 +133,42 @@ def test_an_address_leaves_a_lost_member_after_its_fence(
     assert answers(group, name) == ["db_b"]
     assert two_at_once(group) == []
     assert group.changes_after_stop(before, old, "/network/", "/os-interface")
+
+
+def test_a_port_leaves_a_locked_server_once_it_is_unlocked(moving: Callable[..., Any]) -> None:
+    group = moving(inside=PORT)
+    operator, old = Operator(group.cloud), group.server("db_a")
+    operator.act(old, "lock")
+
+    run = group.run("failover", group=group.name, lost=["db_a"]).assert_failed_with("BLOCKED")
+
+    message = run.output["error"]["message"]
+    assert "SERVER_BUSY" in message
+    assert f"openstack server unlock {old}" in message.lower()
+    group.run("sweep", group=group.name).assert_succeeded()
+    assert group.status()["status"] == "BLOCKED", "it is locked still"
+    operator.act(old, "unlock")
+    group.run("sweep", group=group.name).assert_succeeded()
+
+    assert group.status()["status"] == "COMPLETE"
+    assert answers(group, "inside") == group.runs_on() == ["db_b"]
+
+
+def test_a_port_waits_for_the_only_standby_until_it_is_unlocked(
+    moving: Callable[..., Any],
+) -> None:
+    group = moving(inside=PORT)
+    operator, new = Operator(group.cloud), group.server("db_b")
+    operator.act(new, "lock")
+
+    execution = group.start("failover", group=group.name, lost=["db_a"])
+    until(lambda: group.status()["waiting"])
+    (waiting,) = group.status()["waiting"]
+    operator.act(new, "unlock")
+
+    assert f"openstack server unlock {new}" in str(waiting)
+    group.ended(execution).assert_succeeded()
+    assert answers(group, "inside") == group.runs_on() == ["db_b"]
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -10,10 +10,10 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 
 from mistral_failover.actions import groups, orders, reports
 from support.activation import done
+from support.operators import Operator
 
 CONTEXT = ActionContext(SecurityContext(), ExecutionContext())
 ACTIVE = {"get_param": "active"}
-MORE = {"type": "volume_attachment", "properties": {"volume": "no_such_volume", "server": ACTIVE}}
 
 
 def given(group: Any) -> dict[str, Any]:
@@ -34,8 +34,12 @@ def definition(group: Any) -> dict[str, Any]:
     return dict(done(reports.Status(group.name).run(CONTEXT))["in_force"])
 
 
-def with_more(group: Any) -> dict[str, Any]:
-    return {**given(group)["resources"], "more": MORE}
+def with_more(group: Any, volume: str) -> dict[str, Any]:
+    """A group file with one more volume, by its id."""
+    document = given(group)
+    properties = {"volume": volume, "server": ACTIVE}
+    document["resources"]["more"] = {"type": "volume_attachment", "properties": properties}
+    return document
 
 
 def with_change(group: Any) -> dict[str, Any]:
@@ -47,9 +51,12 @@ def with_change(group: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def updated(group: Any) -> Any:
-    """A group that serves on db_a, and whose update failed: its new volume does not exist."""
+    """A group that serves on db_a, and whose update failed: its new volume was deleted."""
     group.activate()
-    run = update(group, resources=with_more(group))
+    volume = Operator(group.cloud).make_volume()
+    done(groups.Define(with_more(group, volume), name=group.name).run(CONTEXT))
+    Operator(group.cloud).delete_volume(volume)
+    run = group.run("activate_first", group=group.name, because="an update")
     assert run.output["error"] is not None
     return group
 
@@ -122,8 +129,9 @@ def test_a_change_of_limits_alone_is_in_force_once_it_was_converged_to(group: An
 
 def test_a_definition_that_was_only_given_is_not_moved(group: Any) -> None:
     group.activate()
+    group.cloud.add_application("another", start="begin", stop="end", stack=group.name)
     document = given(group)
-    document["resources"]["database"]["properties"]["stop"] = "stpo"
+    document["resources"]["database"]["properties"]["stop"] = "end"
     done(groups.Define(document, name=group.name).run(CONTEXT))
 
     group.run("switchover", group=group.name).assert_succeeded()
@@ -147,10 +155,11 @@ def test_a_plan_of_what_is_defined_shows_its_steps_and_starts_it(group: Any) -> 
 def test_the_doctor_examines_what_is_in_force_and_names_what_is_wrong_with_what_is_defined(
     updated: Any,
 ) -> None:
+    volume = given(updated)["resources"]["more"]["properties"]["volume"]
     in_force = updated.examined_all("volumes")
     difference, problem = updated.examined_all("definition")
 
-    assert all("no_such_volume" not in row["sentence"] for row in in_force)
+    assert all(volume not in row["sentence"] for row in in_force)
     assert (difference["level"], problem["level"]) == ("warn", "warn")
     assert "failover group activate" in difference["remedy"]
-    assert "no_such_volume" in problem["sentence"]
+    assert volume in problem["sentence"]

@@ -256,11 +256,62 @@ def test_while_a_fence_has_no_proof_the_group_is_down_and_says_where_the_volume_
     assert group.observed()["status"] == "SERVING"
     group.run("failover", group=group.name, lost=["db_a"]).assert_failed_with("BLOCKED")
 
-    service = group.status()["service"]
+    status = group.status()
+    service = status["service"]
 
+    (tried,) = status["failure"]["tried"]
+    assert tried["what"] == "confirm"
+    assert status["traversal"]["started_at"] <= tried["at"] <= status["now"]
     where = "data is not in service (still on db_a, which is lost; not yet on db_b)"
     assert service["status"] == "DOWN"
     assert where in service["reasons"]
+
+
+def test_a_failover_shows_the_steps_to_come_and_what_each_waits_for(protect: Any) -> None:
+    group = protect(fence=["confirm"])
+    group.activate()
+    assert group.shown()["ahead"] == []
+    group.run("failover", group=group.name, lost=["db_a"]).assert_failed_with("BLOCKED")
+
+    found = group.shown()
+    ahead = {row["what"]: row for row in found["ahead"]}
+
+    assert "Fence db_a" not in ahead, "it was tried"
+    assert ahead["Stop database on db_a"]["waits_for"] == ["Fence db_a"]
+    assert ahead["Detach data from db_a"]["waits_for"] == ["Stop database on db_a"]
+    assert ahead["Attach data to db_b"]["waits_for"] == ["Detach data from db_a"]
+    assert ahead["Attach data to db_b"]["expected"] is not None, "it was attached before"
+    order = list(ahead)
+    for row in found["ahead"]:
+        for before in row["waits_for"]:
+            assert before not in ahead or order.index(before) < order.index(row["what"])
+    assert found["last_failover"] is None, "it is the first"
+
+
+def test_a_failover_knows_how_long_the_one_before_it_took(group: Any) -> None:
+    group.activate()
+    group.run("on_alarm", **group.fails("crash")).assert_succeeded()
+    first = group.shown()
+    Operator(group.cloud).start_server(group.server("db_a"))
+    group.run("failback", group=group.name, recovered=["db_a"]).assert_succeeded()
+    assert group.shown()["last_failover"] is None, "a planned move is no failover"
+
+    group.run("failover", group=group.name, lost=["db_a"]).assert_succeeded()
+
+    assert group.shown()["last_failover"] == pytest.approx(first["seconds"])
+
+
+def test_the_last_look_says_how_each_member_and_volume_was_found(group: Any) -> None:
+    group.activate()
+    Operator(group.cloud).stop_server(group.server("db_b"))
+    group.observed()
+
+    status = group.status()
+
+    found = {row["name"]: row["condition"] for row in status["members"]}
+    assert found == {"db_a": "runs", "db_b": "stopped"}
+    (data,) = (row for row in status["resources"] if row["name"] == "data")
+    assert data["presence"] == "present"
 
 
 def test_a_plan_tells_the_steps_in_order_and_touches_nothing(group: Any) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from mistral_failover.cloud import stack_updates
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.lab.testing.engine import TestEngine
-from mistral_failover.resources import group_member
 from support.operators import Operator
 from support.waiting import patiently, until
 
@@ -20,7 +20,8 @@ from support.waiting import patiently, until
 def up(protect: Callable[..., Any]) -> Any:
     """Three members, up on db_a; by an alarm who is lost is replaced."""
     servers = ("db_a", "db_b", "db_c")
-    group = protect(servers=servers, members={"servers": list(servers), "replace": "lost"})
+    members = {"servers": list(servers), "replace": "lost", "restart": ["replace"]}
+    group = protect(servers=servers, members=members)
     group.activate()
     return group
 
@@ -75,7 +76,7 @@ def test_the_active_one_that_failed_is_fenced_and_another_serves_before_it_is_re
     status = up.status()
     other = status["roles"]["active"]
     started = order.index(f"Start database on {other}")
-    assert order.index("Fence db_a") < started < order.index("Replace db_a")
+    assert order.index("Fence db_a") < started < order.index("Bring back db_a")
     assert (other != "db_a", status["lost"]) == (True, [])
     up.run("failover", group=up.name, to="db_a", lost=[other]).assert_succeeded()
     assert up.runs_on() == ["db_a"]
@@ -125,7 +126,7 @@ def test_the_first_failure_stops_the_rest(up: Any, monkeypatch: pytest.MonkeyPat
         asked.append(member)
         raise CloudError("STACK_FAILED", "no valid host was found", remedy="Make room.")
 
-    monkeypatch.setattr(group_member, "replace_by_heat", fail)
+    monkeypatch.setattr(stack_updates, "replace_member", fail)
 
     run = patiently(up, "replace_members", group=up.name).assert_failed_with("FAILED")
 

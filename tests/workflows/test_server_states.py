@@ -169,7 +169,7 @@ def test_a_state_that_begins_before_the_attach_ends_no_failover(
 # -- the lost member
 
 
-def test_a_lost_server_that_is_locked_is_not_fenced_and_says_what_unlocks_it(
+def test_a_lost_server_that_is_locked_is_fenced_by_itself_once_it_is_unlocked(
     case: Callable[..., Case],
 ) -> None:
     it = case("locked")
@@ -181,6 +181,11 @@ def test_a_lost_server_that_is_locked_is_not_fenced_and_says_what_unlocks_it(
     assert "FENCE_UNPROVEN" in run.output["error"]["message"]
     assert f"openstack server unlock {group.server('db_a')}" in run.output["error"]["message"]
     assert group.holders() == ["db_a"]
+    it.sweep()
+    assert group.status()["status"] == "BLOCKED", "it is locked still"
+    it.leave("db_a")
+    it.sweep()
+    it.settled("db_b")
 
 
 @pytest.mark.parametrize("name", ["locked", "suspended", "rescued"])

@@ -15,7 +15,7 @@ from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
 from mistral_failover.actions import groups, recovery, suspensions
-from mistral_failover.cloud.volumes import UNANSWERED
+from mistral_failover.cloud.volume_holders import UNANSWERED
 from mistral_failover.groups import agent_health
 from mistral_failover.orders import other_target
 from mistral_failover.recovery import advance

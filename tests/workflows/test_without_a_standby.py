@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No other member can take a role: the lost one comes back with a new server and takes it again.
+"""No other member can take a role: the lost one comes back and takes it again. Its server is
+started again; if that cannot be, it gets a new one.
 
-On the real engine with an emulated cloud. The order never changes: proof, release, new server,
+On the real engine with an emulated cloud. The order never changes: proof, release, bring back,
 attach, start.
 """
 
@@ -15,16 +16,27 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 
 from mistral_failover.actions import reports
 from mistral_failover.cli import status_screen
+from mistral_failover.resources.restart import start
 from support.activation import done
 from support.operators import Operator
 from support.waiting import patiently, until
 
-PROOF, RELEASE, NEW, BACK = "Fence db_a", "Detach data", "Replace db_a", "Start database on db_a"
+PROOF, RELEASE, BACK = "Fence db_a", "Detach data", "Bring back db_a"
+SERVES = "Start database on db_a"
 
 
 @pytest.fixture
 def single(protect: Callable[..., Any]) -> Any:
     """One server, up."""
+    members = {"servers": ["db_a"], "replace": "lost", "restart": ["replace"]}
+    group = protect(servers=("db_a",), members=members)
+    group.activate()
+    return group
+
+
+@pytest.fixture
+def pet(protect: Callable[..., Any]) -> Any:
+    """One server, up, of a group that says only that who is lost comes back."""
     group = protect(servers=("db_a",), members={"servers": ["db_a"], "replace": "lost"})
     group.activate()
     return group
@@ -45,10 +57,96 @@ def test_the_only_server_comes_back_as_another_one(single: Any) -> None:
     assert (status["roles"], status["lost"]) == ({"active": "db_a"}, [])
     assert status["status"] == "COMPLETE"
     order = [line.removesuffix(": done") for line in single.told("done")[before:]]
-    steps = [order.index(next(o for o in order if o.startswith(s))) for s in (PROOF, RELEASE, NEW)]
+    steps = [order.index(next(o for o in order if o.startswith(s))) for s in (PROOF, RELEASE, BACK)]
     assert steps == sorted(steps)
-    assert order.index(NEW) < order.index(BACK)
+    assert order.index(BACK) < order.index(SERVES)
     assert single.cloud.violations() == []
+
+
+def test_a_server_that_crashed_is_started_again(pet: Any) -> None:
+    former, before = pet.server("db_a"), len(pet.told("done"))
+
+    patiently(pet, "on_alarm", **pet.fails("crash", "db_a")).assert_succeeded()
+
+    assert pet.server("db_a") == former
+    assert (pet.holders(), pet.runs_on()) == (["db_a"], ["db_a"])
+    status = pet.status()
+    assert (status["roles"], status["lost"]) == ({"active": "db_a"}, [])
+    assert status["status"] == "COMPLETE"
+    order = [line.removesuffix(": done") for line in pet.told("done")[before:]]
+    steps = [next(o for o in order if o.startswith(s)) for s in (PROOF, RELEASE, BACK, SERVES)]
+    assert [o for o in order if o in steps] == steps
+    assert pet.cloud.violations() == []
+
+
+def test_it_is_started_again_as_often_as_it_crashes(pet: Any) -> None:
+    former = pet.server("db_a")
+
+    for _ in range(3):
+        pet.fails("crash", "db_a")
+        patiently(pet, "failover", group=pet.name, lost=["db_a"]).assert_succeeded()
+        assert (pet.holders(), pet.runs_on()) == (["db_a"], ["db_a"])
+
+    assert pet.server("db_a") == former
+    assert pet.cloud.violations() == []
+
+
+def test_a_server_of_a_dead_host_is_not_waited_for(protect: Callable[..., Any]) -> None:
+    members = {"servers": ["db_a"], "replace": "lost"}
+    on = {"server": {"get_param": "active"}, "when_host_is_down": "delete_server"}
+    data = {"type": "volume_attachment", "properties": {"volume": "data_volume", **on}}
+    group = protect({"data": data}, servers=("db_a",), members=members)
+    group.activate()
+    former = group.server("db_a")
+    group.run("on_alarm", **group.fails("power_off")).assert_failed_with("BLOCKED")
+
+    confirmed = {"group": group.name, "member": "db_a", "because": "its power is off"}
+    group.run("confirm_fenced", **confirmed).assert_succeeded()
+
+    assert group.server("db_a") != former
+    assert group.holders() == ["db_a"]
+    assert group.cloud.violations() == []
+
+
+def test_a_server_that_nova_cannot_start_gets_a_successor(pet: Any) -> None:
+    former = pet.server("db_a")
+    pet.cloud.api_fault("start", "fail", times=10_000)
+
+    patiently(pet, "on_alarm", **pet.fails("crash", "db_a")).assert_succeeded()
+
+    assert pet.server("db_a") != former
+    assert pet.runs_on() == pet.holders() == ["db_a"]
+
+
+def test_a_guest_that_does_not_come_up_gets_a_successor(
+    pet: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    former = pet.server("db_a")
+    monkeypatch.setattr(start, "LIMIT", 3.0)
+    alarm = pet.fails("crash", "db_a")
+    pet.cloud.api_fault("start", "hang")
+
+    patiently(pet, "on_alarm", **alarm).assert_succeeded()
+
+    assert pet.server("db_a") != former
+    assert pet.runs_on() == pet.holders() == ["db_a"]
+
+
+def test_a_group_that_only_starts_again_says_what_a_person_can_do(
+    protect: Callable[..., Any],
+) -> None:
+    members = {"servers": ["db_a"], "replace": "lost", "restart": ["start"]}
+    group = protect(servers=("db_a",), members=members)
+    group.activate()
+    former = group.server("db_a")
+    group.cloud.api_fault("start", status=409, times=10_000)
+
+    failed = patiently(group, "on_alarm", **group.fails("crash", "db_a"))
+
+    failed.assert_failed_with("FAILED")
+    assert group.server("db_a") == former
+    assert group.status()["service"]["status"] == "DOWN"
+    assert "failover replace" in group.status()["reason"]
 
 
 def test_it_is_down_until_then_and_says_why(single: Any) -> None:
@@ -151,7 +249,7 @@ def test_the_plan_says_so_before(single: Any) -> None:
     plan = single.plan(lost=["db_a"])
 
     assert "active waits for a new server" in plan["sentence"]
-    assert [step["what"] for step in plan["steps"]][-1] == "Replace db_a"
+    assert [step["what"] for step in plan["steps"]][-1] == "Bring back db_a"
 
 
 def test_it_can_happen_again(single: Any) -> None:
@@ -164,7 +262,8 @@ def test_it_can_happen_again(single: Any) -> None:
 
 
 def test_a_standby_serves_also_after_the_new_server_failed(protect: Callable[..., Any]) -> None:
-    group = protect(members={"servers": ["db_a", "db_b"], "replace": "lost"})
+    members = {"servers": ["db_a", "db_b"], "replace": "lost", "restart": ["replace"]}
+    group = protect(members=members)
     group.activate()
     person = Operator(group.cloud)
     person.stop_server(group.server("db_b"))

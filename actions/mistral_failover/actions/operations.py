@@ -155,9 +155,9 @@ class PatchTemplate(OperationAction):
 
 
 class ReplaceServer(OperationAction):
-    """Have Heat create another server for a member."""
+    """Bring a member back: start its server again, or have Heat create another one."""
 
-    perform = group_member.replace_server
+    perform = group_member.bring_back
 
 
 class Fence(OperationAction):

@@ -8,7 +8,8 @@ from typing import Any
 from mistral_failover.actions.base import FailoverAction
 from mistral_failover.metrics.numbers import GROUPS, measured
 from mistral_failover.orders import define_group
-from mistral_failover.reports import details, goals, status
+from mistral_failover.recovery.retention import SHOWN_DAYS
+from mistral_failover.reports import availability, details, goals, moves, status
 from mistral_failover.runtime.inputs import flag, optional_text, text, whole
 from mistral_failover.runtime.request import Request
 
@@ -68,6 +69,34 @@ class History(FailoverAction):
             traversal=optional_text("traversal", self.traversal),
             wait=whole("wait", self.wait, 0, 20),
         )
+
+
+class Moves(FailoverAction):
+    """List what moved or changed a group, or all groups of the project, the latest first: a row for
+    each alarm and order that led to traversals."""
+
+    def __init__(self, group: Any = None, limit: Any = 100) -> None:
+        super().__init__()
+        self.group = group
+        self.limit = limit
+
+    def answer(self, request: Request) -> Any:
+        limit = whole("limit", self.limit, 1, 1000)
+        return moves.listed(request, optional_text("group", self.group), limit)
+
+
+class Availability(FailoverAction):
+    """Show how much of the last ``seconds`` a group served: at most 31 days; without a group, all
+    groups of the project."""
+
+    def __init__(self, group: Any = None, seconds: Any = 86400) -> None:
+        super().__init__()
+        self.group = group
+        self.seconds = seconds
+
+    def answer(self, request: Request) -> Any:
+        seconds = whole("seconds", self.seconds, 60, int(SHOWN_DAYS * availability.DAY))
+        return availability.report(request, optional_text("group", self.group), seconds)
 
 
 class Goals(FailoverAction):

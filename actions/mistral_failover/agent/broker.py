@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ssl
 import struct
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
@@ -16,11 +17,14 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from amqp.exceptions import MessageNacked
+from amqp.transport import SSLTransport, TCPTransport
 from kombu.connection import Connection
 from kombu.exceptions import ChannelError, ConnectionError, OperationalError
 from kombu.message import Message
 from kombu.messaging import Producer
+from kombu.transport import pyamqp
 
+from mistral_failover import lookups
 from mistral_failover.agent import wire
 from mistral_failover.agent.local import FileTransport, MemoryTransport
 
@@ -30,6 +34,8 @@ CONNECT = 5.0
 """Seconds that connecting may take; a TLS handshake may take as long again."""
 CALL = 10.0
 """Seconds that one call over the broker may take."""
+
+_LEAST = 0.1  # seconds for an address when the time is over: none would mean that it never ends
 
 COMMAND_TTL = 3600.0
 """Seconds after which a command that no agent took becomes a dead letter."""
@@ -374,8 +380,7 @@ def _amqp(parts: Any, port: int | None, query: dict[str, str]) -> tuple[dict[str
         "userid": unquote(parts.username or "guest"),
         "password": unquote(parts.password or "guest"),
         "virtual_host": vhost,
-        # With the name "amqp", kombu uses another library if one is installed.
-        "transport": "pyamqp",
+        "transport": _Amqp,
         "login_method": "PLAIN",
         "heartbeat": HEARTBEAT,
         "transport_options": {
@@ -392,6 +397,61 @@ def _amqp(parts: Any, port: int | None, query: dict[str, str]) -> tuple[dict[str
             "server_hostname": parts.hostname,
         }
     return options, f"{parts.scheme}://{host}:{port}/{parts.path[1:]}"
+
+
+class _Bounded:
+    """Looks up the broker's name, and tries its addresses, within the limit of connecting."""
+
+    __slots__ = ()
+
+    def _connect(self, host: str, port: int, timeout: float) -> None:
+        end = time.monotonic() + timeout
+
+        def rest() -> float:
+            return max(_LEAST, end - time.monotonic())
+
+        failure: OSError | None = None
+        for address, seconds in lookups.shares(lookups.addresses(host, port, timeout), rest):
+            try:
+                super()._connect(address, port, seconds)  # type: ignore[misc]  # py-amqp's
+            except OSError as error:
+                failure = error
+            else:
+                return
+        assert failure is not None  # a host has an address
+        raise failure
+
+
+class _Plain(_Bounded, TCPTransport):  # type: ignore[misc]  # it is not typed
+    __slots__ = ()
+
+
+class _Secure(_Bounded, SSLTransport):  # type: ignore[misc]  # nor is this
+    __slots__ = ()
+
+
+class _Connection(pyamqp.Connection):
+    def Transport(  # noqa: N802 - py-amqp's name
+        self,
+        host: str,
+        connect_timeout: float,
+        ssl: Any = False,
+        read_timeout: float | None = None,
+        write_timeout: float | None = None,
+        **options: Any,
+    ) -> Any:
+        return (_Secure if ssl else _Plain)(
+            host,
+            connect_timeout=connect_timeout,
+            ssl=ssl,
+            read_timeout=read_timeout,
+            write_timeout=write_timeout,
+            **options,
+        )
+
+
+class _Amqp(pyamqp.Transport):
+    Connection = _Connection
 
 
 def _local(scheme: str, name: str, folder: str) -> tuple[dict[str, Any], str]:

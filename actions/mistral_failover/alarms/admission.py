@@ -208,6 +208,11 @@ def _still_firing(alarm: Alarm, situation: AdmissionContext) -> Found:
     )
 
 
+def _doubted(alarm: Alarm, situation: AdmissionContext) -> Found:
+    """It is a sign and no proof. Evidence, or an operator, decides."""
+    return (Decision.HELD, alarm.doubt) if alarm.doubt else None
+
+
 def _cooldown(alarm: Alarm, situation: AdmissionContext) -> Found:
     if not situation.admitted:
         return None
@@ -251,6 +256,7 @@ RULES: Mapping[AdmissionRule, Callable[[Alarm, AdmissionContext], Found]] = {
     AdmissionRule.MAINTENANCE: _maintenance,
     AdmissionRule.OLD_NEWS: _old_news,
     AdmissionRule.STILL_FIRING: _still_firing,
+    AdmissionRule.DOUBTED: _doubted,
     AdmissionRule.COOLDOWN: _cooldown,
     AdmissionRule.PER_HOUR: _per_hour,
     AdmissionRule.STORM: _storm,

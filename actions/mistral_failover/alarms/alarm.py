@@ -36,12 +36,13 @@ class Alarm:
     ``also`` are further members that are lost with ``member``. ``group`` and ``member`` are those
     that its body names, or its sender beside it. ``at`` is when it happened, in seconds since the
     epoch by the source's clock, None if unknown. ``series`` is the same whenever the same alarm
-    fires or clears; empty if there is none. ``still``: no transition, but the source reports that
-    the alarm continues, for receivers that missed the transition. ``level``: the source reports it
-    under one key for as long as it fires, which may be longer than one failure. ``over``: the
+    fires or clears; empty if there is none. ``level``: the source reports it for as long as it
+    fires, which may be longer than one failure: under one ``unique`` key, or else the series says
+    which reports belong together. ``over``: the
     source says that what the series reported has ended; that it has no data any more says nothing.
-    ``routine``: the source reports
-    everything that happens, and this asks for nothing, so it is answered and not recorded.
+    ``doubt``: why the source is not certain of the failure, as a clause; empty if it is.
+    ``routine``: the source reports everything that happens, and this asks for nothing, so it is
+    answered and not recorded.
     ``because``: the reason of the operator who reports it, empty if no operator does; then no
     evidence takes it back. No body gives it: who has a sender's token is no operator.
     """
@@ -58,9 +59,9 @@ class Alarm:
     member: str | None = None
     at: float | None = None
     series: str = ""
-    still: bool = False
     level: bool = False
     over: bool = False
+    doubt: str = ""
     routine: bool = False
     host: str | None = None
     zone: str | None = None

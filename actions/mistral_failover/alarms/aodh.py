@@ -29,7 +29,7 @@ def from_aodh(body: Any) -> Alarm:
     happens once, so another event is another occurrence, whatever Aodh reports as the previous
     state. (Aodh never resets an event alarm by itself.) For the other kinds the whole body
     identifies the occurrence. With ``repeat_actions`` Aodh posts them at every evaluation, with the
-    same state before and after: that is not a transition.
+    same state before and after: that is no transition, but says that the alarm continues.
 
     Raises InvalidDocument if the body has another form.
     """
@@ -48,7 +48,7 @@ def from_aodh(body: Any) -> Alarm:
         source="aodh",
         # What is no transition is another occasion: arriving first, it must not hide what is one.
         key=digest(["aodh", alarm_id, current, repeat, occasion]),
-        firing=current == "alarm" and not repeat,
+        firing=current == "alarm" and (bool(alarm_id) or not repeat),
         unique=bool(message_id),
         sentence=plain(f"alarm {name or alarm_id or 'without a name'} {went}"),
         servers=_servers(event),
@@ -56,7 +56,7 @@ def from_aodh(body: Any) -> Alarm:
         at=parse_time(event.get("generated")),
         series=digest(["aodh", alarm_id]) if alarm_id else "",
         over=current == "ok" and not repeat,
-        still=current == "alarm" and repeat and bool(alarm_id),
+        level=current == "alarm" and repeat and bool(alarm_id),
         routine=current != "alarm" and repeat,
     )
 

@@ -90,8 +90,7 @@ class RecordedAlarm:
 class Subject:
     """What an alarm is about: a group (``state``, None if unknown) and its ``member`` (None if
     unknown). ``strangers``: names in the alarm that no member of the group has. ``incident``: the
-    id of the incident that records it. ``alarm``: as it is judged; one that reports that it
-    continues fires."""
+    id of the incident that records it."""
 
     alarm: Alarm
     incident: str
@@ -214,11 +213,8 @@ def identify(
             group, member, strangers = behind[0], member or behind[1], ()
             break
     state = locked or (groups.find(tx, group) if group else None)
-    if alarm.still:
-        # If nothing was heard of it since it last cleared, the transition itself was missed.
-        alarm = replace(alarm, firing=True)
     if state is None:
-        if alarm.still:  # each has other words; the series is the occasion
+        if alarm.level and not alarm.unique:  # each has other words
             alarm = replace(alarm, key=alarm.series)
         return Subject(alarm, incident_id(request, alarm), member=member)
     epochs = tx.epochs(state.id)
@@ -228,28 +224,40 @@ def identify(
         member = _holder_of_all_roles(tx, state)
     epoch = 0 if alarm.unique else epochs.get(member or "", 0)
     identity = incident_id(request, alarm, epoch)
-    if alarm.level and _dealt_with(request, tx, state, member, alarm, identity):
-        identity = incident_id(request, alarm, epochs.get(member or "", 0))
-    if alarm.still:
-        latest = incidents.latest_of_series(tx, state.id, alarm.series)
-        identity = latest.id if latest is not None and latest.firing else identity
-    return Subject(alarm, identity, state, member, strangers)
+    subject = Subject(alarm, identity, state, member, strangers)
+    return _of_level(request, tx, subject, state) if alarm.level else subject
+
+
+def _of_level(
+    request: Request, tx: ProjectTransaction, subject: Subject, state: GroupState
+) -> Subject:
+    """Return an alarm that may continue as the incident that began it, with the time since when it
+    fires; or, for each time that the failure was dealt with though the alarm never ended, as the
+    incident after that."""
+    alarm = subject.alarm
+    if alarm.unique:
+        known = incidents.get(tx, subject.incident)
+    else:
+        known = incidents.latest_of_series(tx, state.id, alarm.series)
+        if known is None or not known.firing:
+            return subject  # nothing was heard since it last ended: the transition was missed
+        since = incidents.fires_since(tx, state.id, alarm.series)
+        subject = replace(subject, alarm=replace(alarm, at=since), incident=known.id)
+    while known is not None and _dealt_with(request, tx, subject, state, known):
+        following = incident_id(request, replace(alarm, key=known.id))
+        subject, known = replace(subject, incident=following), incidents.get(tx, following)
+    return subject
 
 
 def _dealt_with(
-    request: Request,
-    tx: ProjectTransaction,
-    state: GroupState,
-    member: str | None,
-    alarm: Alarm,
-    identity: str,
+    request: Request, tx: ProjectTransaction, subject: Subject, state: GroupState, known: Incident
 ) -> bool:
-    """Return whether the failure that this alarm reported first is over, though it fires on: its
-    member was declared lost since then and taken back. Then it is another incident."""
-    first = incidents.get(tx, identity)
-    if first is None or first.decision not in (Decision.ADMITTED, Decision.DUPLICATE):
+    """Return whether the failure that an incident reports is over, though its alarm fires on: the
+    member was declared lost since then, and is in service again."""
+    member = subject.member
+    if member is None or known.decision not in (Decision.ADMITTED, Decision.DUPLICATE):
         return False
-    if not _old_news(tx, state, member, alarm):
+    if not groups.declared_lost_since(tx, state.id, member, known.first_at):
         return False
     snapshot = group_snapshot_in(request, tx, state)
     return member not in snapshot.lost | snapshot.replacing.keys()
@@ -566,6 +574,7 @@ def look_again(request: Request, event: Incident) -> None:
         at=event.first_at if fact.at is None else fact.at,
         host=fact.host,
         zone=fact.zone,
+        doubt=fact.doubt,
         because=fact.because,
     )
     found = _members(request, alarm)
@@ -640,6 +649,7 @@ def _parent(
         host=alarm.host,
         zone=alarm.zone,
         at=alarm.at,
+        doubt=alarm.doubt,
         open=bool(found.groups or found.unsure),
     ).shortened()
     decided = before is not None and before.decision != Decision.HELD
@@ -677,7 +687,6 @@ def _children(
             event.alarm,
             key=digest(["host event", event.incident]),
             unique=True,
-            still=False,
             series="",
             host=None,
             zone=None,

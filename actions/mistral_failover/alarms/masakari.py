@@ -5,8 +5,9 @@ For a server (type VM), only those events fire that no client requests: its emul
 (``STOPPED_FAILED``), or it was suspended by an I/O error or by its watchdog. A regular stop also
 produces ``STOPPED_SHUTDOWN`` and ``STOPPED_DESTROYED``, so these do not fire.
 
-A host (type COMPUTE_HOST) that stopped fires for each group with a member on it; not if its
-monitor does not know the host's state (``host_status`` UNKNOWN), which Masakari itself ignores. A
+A host (type COMPUTE_HOST) that stopped fires for each group with a member on it. If its monitor
+does not know the host's state (``host_status`` UNKNOWN), the host only left the cluster, as behind
+a partition: Masakari itself ignores that, and here it is doubted, so it starts nothing by itself. A
 process of a host (type PROCESS) never fires: the guests continue to run.
 """
 
@@ -39,15 +40,15 @@ def from_masakari(body: Any) -> Alarm:
     payload = reader.inner("payload")
     host, when = reader.text("hostname"), reader.text("generated_time")
     event = payload.text("event")
-    server, detail = None, event
+    server, detail, doubt = None, event, ""
     if kind == "VM":
         server, detail = payload.needed("instance_uuid"), payload.text("vir_domain_event")
         target, firing = f"server {server}", detail in _LOST
     elif kind == "COMPUTE_HOST":
-        target, status = f"host {host}", payload.text("host_status").upper()
-        firing = event == "STOPPED" and status != _UNKNOWN
-        if status == _UNKNOWN:
+        target, firing = f"host {host}", event == "STOPPED"
+        if payload.text("host_status").upper() == _UNKNOWN:
             detail = f"{event}, but its host_status is {_UNKNOWN}"
+            doubt = "its monitor has lost sight of the host and does not know whether it is off"
     else:
         target, firing = f"process {payload.text('process_name')} of host {host}", False
     identity = reader.text("notification_uuid")
@@ -62,6 +63,7 @@ def from_masakari(body: Any) -> Alarm:
         payload=kept,
         host=(host or None) if kind == "COMPUTE_HOST" else None,
         at=parse_time(when),
+        doubt=doubt,
         routine=not firing,
     )
 

@@ -31,7 +31,14 @@ WITHIN = 600.0
 LEAST, MOST = 10, 100
 """Alarms that may start within a minute: ``LEAST`` even if few are held, and never more than
 ``MOST``, which one server can carry out."""
-RELEASABLE = frozenset({AdmissionRule.STORM, AdmissionRule.STILL_FIRING, AdmissionRule.TOO_LATE})
+RELEASABLE = frozenset(
+    {
+        AdmissionRule.STORM,
+        AdmissionRule.STILL_FIRING,
+        AdmissionRule.DOUBTED,
+        AdmissionRule.TOO_LATE,
+    }
+)
 """The rules whose alarms start when their servers are known to have died."""
 
 
@@ -153,8 +160,8 @@ def judge(held: Collection[HeldAlarm], evidence: Evidence) -> dict[str, Judgemen
       alarm. Only alarms about a server or a host that no operator reports, whatever rule holds
       them.
     - RELEASE: each of its members died. Only alarms that the storm guard holds, that could not be
-      started in time, or that never stopped firing; and only while nothing points to the control
-      plane.
+      started in time, that never stopped firing, or that their source doubts; and only while
+      nothing points to the control plane.
     - HOLD: everything else.
     """
     suspicion = control_plane(held, evidence)

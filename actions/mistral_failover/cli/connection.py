@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,9 +40,11 @@ _SLOW = 90.0  # seconds for one request; an action runs while its request waits
 
 
 class CommandFailed(Exception):
-    """A command fails with this message and exit code 1; ``remedy`` is told apart where known."""
+    """A command fails with this message and exit code 1; ``remedy`` is told apart where known.
+    ``problems``: of a group file that was refused, as of a `MistralError`."""
 
     code = "COMMAND_FAILED"
+    problems: Sequence[Mapping[str, str]] = ()
 
     def __init__(self, wrong: object, remedy: str = "") -> None:
         self.wrong = clean(str(wrong))
@@ -166,7 +168,9 @@ def mistral(app: Any) -> Iterator[MistralClient]:
     try:
         yield _client(app)
     except MistralError as error:
-        raise CommandFailed(error.message, f"{error.remedy} [{error.code}]") from None
+        failed = CommandFailed(error.message, f"{error.remedy} [{error.code}]")
+        failed.problems = error.problems
+        raise failed from None
     except (ClientException, SDKException) as error:
         remedy = _WITH_OPENSTACK if _of_openstack(app) else _WITH_FAILOVER
         raise CommandFailed(error, f"{remedy} [NO_CLOUD]") from None

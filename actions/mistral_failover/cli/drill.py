@@ -23,6 +23,8 @@ LATENCIES = ("measured", "parallel", "zero")
 FAULTS = ("crash", "hang", "app", "slow", "host", "confirmed", "returns")
 RECOVERABLE = ("crash", "hang", "app")
 """The faults from which a member can recover, as in ``lab.drill.run.FAULTS``."""
+ALONE = (*RECOVERABLE, "host", "confirmed")
+"""The faults of a group without a standby, as in ``lab.drill.run.FAULTS_ALONE``."""
 DEFAULT_DIR = Path("drill-state")
 _DONE = "done"
 _TERMINATED = 128 + signal.SIGTERM
@@ -84,6 +86,14 @@ class Drill(ShowOne):
             ),
         )
         parser.add_argument(
+            "--single",
+            action="store_true",
+            help=(
+                "one server without a standby: it is started again, or Heat makes another one "
+                f"(with the faults {', '.join(ALONE)}, and without --agents)"
+            ),
+        )
+        parser.add_argument(
             "--agents",
             action="store_true",
             help=(
@@ -116,12 +126,17 @@ class Drill(ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
         """Run, report, audit."""
         agents = parsed_args.agents or parsed_args.broker is not None
-        if parsed_args.active_active and (agents or parsed_args.fault not in RECOVERABLE):
-            wrong = (
-                f"--active-active works only with --fault {', '.join(RECOVERABLE)}, and without "
-                "--agents"
+        for option, faults in (("active_active", RECOVERABLE), ("single", ALONE)):
+            if getattr(parsed_args, option) and (agents or parsed_args.fault not in faults):
+                wrong = (
+                    f"--{option.replace('_', '-')} works only with --fault {', '.join(faults)}, "
+                    "and without --agents"
+                )
+                self.get_parser("failover drill").error(wrong)
+        if parsed_args.active_active and parsed_args.single:
+            self.get_parser("failover drill").error(
+                "--single and --active-active exclude each other"
             )
-            self.get_parser("failover drill").error(wrong)
         if parsed_args.broker is not None:
             self._check_broker(parsed_args.broker)
         # A signal that ends the drill must end the cloud as well.
@@ -129,7 +144,7 @@ class Drill(ShowOne):
         for handler in logging.getLogger().handlers:
             handler.setLevel(logging.ERROR)  # Mistral's own log goes to the state directory
         # Imported here, because every other command would wait a second for these imports.
-        from mistral_failover.lab.drill.run import ActiveActiveRun, DrillRun
+        from mistral_failover.lab.drill.run import ActiveActiveRun, DrillRun, SingleRun
         from mistral_failover.lab.drill.scene import Scene
 
         stream = sys.stdout if parsed_args.formatter == "table" else sys.stderr
@@ -146,6 +161,7 @@ class Drill(ShowOne):
                 ) as scene,
             ):
                 made = ActiveActiveRun if parsed_args.active_active else DrillRun
+                made = SingleRun if parsed_args.single else made
                 play = made(scene, tell=tell, fault=parsed_args.fault, volumes=parsed_args.volumes)
                 outcome = play.run()
             (folder / _DONE).touch()

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cliff.show import ShowOne
 
-from mistral_failover.cli import connection, files
+from mistral_failover.cli import connection
 from mistral_failover.cli.base import for_people
 
 if TYPE_CHECKING:
@@ -97,34 +98,36 @@ class Break(ShowOne):
         return list(found), list(found.values())
 
 
-def teach(app: Any, given: files.Definition) -> None:
+def teach(app: Any, group: str, document: Mapping[str, Any]) -> bool:
     """Let the emulated servers of a group's stack run the commands of its activations, which on
     real members the agent's file allows. Nothing happens in a real cloud, or without the stack.
+    Return whether the cloud is emulated.
 
     An application that is given devices needs them, and writes to no others.
     """
     facts = connection.server_used(app) or {}
     if "emulator" not in facts:
-        return
+        return False
     import requests
 
     from mistral_failover.lab.emulator.client import EmulatorClient, EmulatorError
 
     cloud = EmulatorClient(facts["emulator"])
-    for name, resource in given.document["resources"].items():
+    for name, resource in document["resources"].items():
         properties = resource.get("properties", {})
         if resource["type"] != "activation" or not isinstance(properties.get("stop"), str):
             continue
         devices = any(_is_device(value) for value in properties.values())
         with contextlib.suppress(EmulatorError, requests.RequestException):
             cloud.add_application(
-                f"{name}-{given.name}",
+                f"{name}-{group}",
                 start=properties["start"],
                 stop=properties["stop"],
                 needs_volume=devices,
                 told_only=devices,
-                stack=given.document["stack"],
+                stack=document["stack"],
             )
+    return True
 
 
 def _is_device(value: Any) -> bool:

@@ -4,34 +4,60 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mistral_failover.cli.connection import CommandFailed
+from mistral_failover.cli.connection import CommandFailed, with_full_stop
+
+if TYPE_CHECKING:
+    from mistral_failover.model.errors import InvalidDocument
 
 GET_FILE = "get_file"
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A fault in a file: its place, the problem, and the remedy."""
+    """A fault in a file: its place, a stable code, what is wrong, and the remedy. ``line``: counted
+    from 1, None if it is not known; ``field``: the path, empty for the whole file."""
 
     file: str
+    line: int | None
     field: str
-    problem: str
+    code: str
+    message: str
     remedy: str
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        field = f"{self.field}: " if self.field else ""
+        return f"{place}: {field}{with_full_stop(self.message)} {self.remedy}"
+
+
+class DocumentRefused(CommandFailed):
+    """A group file, or a type file, is refused; nothing was changed."""
+
+    def __init__(self, found: Sequence[Problem]) -> None:
+        lines = [f"{each} [{each.code}]" for each in found]
+        super().__init__("\n".join([*lines, "Nothing was changed. [INVALID_DOCUMENT]"]))
+        self.found = tuple(found)
 
 
 @dataclass(frozen=True)
 class Definition:
     """A parsed group file and its types: ``document`` and ``types`` are their content, ``name`` the
-    group's name."""
+    group's name, ``file`` the group file and ``line`` the line of a path in it."""
 
     name: str
     document: dict[str, Any]
     types: list[dict[str, Any]]
+    file: str
+    line: Callable[[str], int | None]
+
+    def placed(self, problems: Iterable[Mapping[str, str]]) -> list[Problem]:
+        """Return what an action says of the group file, with file and line."""
+        return [Problem(self.file, self.line(each["field"]), **each) for each in problems]
 
 
 def add_files(parser: argparse.ArgumentParser) -> None:
@@ -54,20 +80,17 @@ def problems(file: Path, types: Iterable[Path]) -> list[Problem]:
 
 
 def read(file: Path, types: Iterable[Path], name: str | None) -> Definition:
-    """Return the definition in the files. Raises CommandFailed with every problem."""
+    """Return the definition in the files. Raises DocumentRefused with every problem."""
     definition, found = _read(file, types, name)
     if definition is None:
-        lines = [
-            f"{each.file}: {each.field + ': ' if each.field else ''}{each.problem}. {each.remedy}"
-            for each in found
-        ]
-        raise CommandFailed("\n".join([*lines, "Nothing was changed. [INVALID_DOCUMENT]"]))
+        raise DocumentRefused(found)
     return definition
 
 
 def _read(
     file: Path, types: Iterable[Path], name: str | None
 ) -> tuple[Definition | None, list[Problem]]:
+    from mistral_failover.model.documents import line_finder
     from mistral_failover.model.errors import InvalidDocument
     from mistral_failover.model.group import parse_group
     from mistral_failover.model.problems import group_problems
@@ -75,19 +98,26 @@ def _read(
 
     loaded, found = [], []
     for path in types:
+        text = _text(path)
         try:
-            loaded.append(load_type(_text(path)))
+            loaded.append(load_type(text))
         except InvalidDocument as error:
-            found.append(Problem(str(path), error.path, error.message, error.remedy))
-    source = _with_files(_text(file), file)
+            found.append(_problem(path, error, line_finder(text)))
+    text = _text(file)
+    source, line = _with_files(text, file), line_finder(text)
     found += [
-        Problem(str(file), each.path, each.message, each.remedy)
-        for each in group_problems(source, name=name, types=loaded)
+        _problem(file, each, line) for each in group_problems(source, name=name, types=loaded)
     ]
     if found:
         return None, found
     group = parse_group(source, name=name, types=loaded)
-    return Definition(group.name, group.definition, [t.to_dict() for t in loaded]), []
+    kinds = [t.to_dict() for t in loaded]
+    return Definition(group.name, group.definition, kinds, str(file), line), []
+
+
+def _problem(file: Path, error: InvalidDocument, line: Callable[[str], int | None]) -> Problem:
+    where = error.line or line(error.path)
+    return Problem(str(file), where, error.path, error.code, error.message, error.remedy)
 
 
 def _with_files(text: str, file: Path) -> str | dict[str, Any]:

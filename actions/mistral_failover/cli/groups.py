@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from dataclasses import asdict, astuple
 from typing import Any
 
 import yaml
@@ -15,20 +16,47 @@ from mistral_failover.cli import base, emulator, files, order
 from mistral_failover.cli.base import ActionCommand, for_people, when
 from mistral_failover.cli.connection import CommandFailed
 from mistral_failover.cli.order import Order
+from mistral_failover.cli.plan import step_lines
 from mistral_failover.cli.status_screen import role_holders, suspended
-from mistral_failover.model.text import clean, counted
+from mistral_failover.model.text import clean, clean_value, counted
 
 ACTIVATE, REMOVE = "failover.activate_first", "failover.remove"
 
 
+_TOLD = {"wrong_before": "Wrong before, and not changed", "unchecked": "Not checked"}
+"""What an answer of failover.define says of a group file that is accepted."""
+
+
 class _DefinitionCommand(ActionCommand, ShowOne):
     """Define a group from files, and converge it to the definition."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
+        """Carry the command out; programs get every problem of a refused file as data."""
+        try:
+            facts = self.carried_out(parsed_args)
+        except files.DocumentRefused as refused:
+            if for_people(parsed_args):
+                raise
+            self.exit_code = base.FAILED
+            problems = [asdict(each) for each in refused.found]
+            facts = {"code": "INVALID_DOCUMENT", "problems": problems}
+        shown = order.worded(facts) if for_people(parsed_args) else facts
+        return list(shown), list(shown.values())
+
+    def carried_out(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
+        """Carry the command out; return the facts to show. Raises DocumentRefused."""
+        raise NotImplementedError
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser with the options of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         files.add_files(parser)
         parser.add_argument("--name", help="the group's name (default: the stack's)")
+        parser.add_argument(
+            "--dry-run",
+            action="store_true",
+            help="check the file against the cloud, show what would change, and change nothing",
+        )
         parser.add_argument(
             "--no-activate",
             action="store_true",
@@ -49,35 +77,40 @@ class _DefinitionCommand(ActionCommand, ShowOne):
         return name in self.run_action("failover.status")["groups"]
 
     def defined(self, given: files.Definition, *, dry_run: bool = False) -> dict[str, Any]:
-        """Return the answer of failover.define; report missing workflows on standard error."""
-        found: dict[str, Any] = self.run_action(
-            "failover.define",
-            definition=given.document,
-            name=given.name,
-            types=given.types,
-            dry_run=dry_run,
-        )
+        """Return the answer of failover.define; report on standard error what does not refuse it,
+        once for each command. Raises DocumentRefused."""
+        # Before the agents are asked what they offer.
+        emulated, stored = emulator.teach(self.app, given.name, given.document), False
+        try:
+            found: dict[str, Any] = self.run_action(
+                "failover.define",
+                definition=given.document,
+                name=given.name,
+                types=given.types,
+                dry_run=dry_run,
+            )
+            stored = not dry_run
+        except CommandFailed as refused:
+            if not refused.problems:
+                raise
+            raise files.DocumentRefused(given.placed(refused.problems)) from None
+        finally:
+            if emulated and not stored and self.known(given.name):
+                before = self.run_action("failover.status", group=given.name, definition=True)
+                emulator.teach(self.app, given.name, before["definition"]["document"])
+        if dry_run or found["created"]:
+            self._tell(given, found)
+        return found
+
+    def _tell(self, given: files.Definition, found: dict[str, Any]) -> None:
+        for kind, meaning in _TOLD.items():
+            for each in given.placed(found[kind]):
+                self.app.stderr.write(f"{meaning}: {clean(str(each))}\n")
         for workflow in found["missing"]:
             self.app.stderr.write(
                 f"Mistral has no workflow {workflow}, which the group file names; next: "
                 "failover workflows install FILE\n"
             )
-        if not dry_run:
-            emulator.teach(self.app, given)
-        return found
-
-    def warn_of_unknown_commands(self, name: str) -> None:
-        """Report commands of the group that a member's agent does not know, on standard error."""
-        try:
-            rows = self.run_action("failover.agents", group=name)
-        except CommandFailed:  # the order itself has told what is wrong
-            return
-        for row in rows:
-            if row["lacks"]:
-                self.app.stderr.write(
-                    f"{row['member']}: {row['lacks']}. Add it to the allow-list there, or correct "
-                    "the name in the group file.\n"
-                )
 
     def brought_up(
         self, parsed_args: argparse.Namespace, name: str, because: str
@@ -104,7 +137,7 @@ class Create(_DefinitionCommand):
     validate'.
     """
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
+    def carried_out(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         """Check, define, follow."""
         given = files.read(parsed_args.file, parsed_args.types, parsed_args.name)
         if self.known(given.name):
@@ -112,14 +145,12 @@ class Create(_DefinitionCommand):
                 f"The group {given.name} exists already. Change it with 'failover group update', "
                 "or choose another --name. [GROUP_EXISTS]"
             )
-        answer = self.defined(given)
+        answer = self.defined(given, dry_run=parsed_args.dry_run)
         facts = {key: answer[key] for key in ("group", "id", "stack", "roles", "resources")}
-        if not parsed_args.no_activate:
+        if not (parsed_args.dry_run or parsed_args.no_activate):
             facts |= self.brought_up(parsed_args, given.name, "the group was created")
             facts |= _left(given.name, facts)
-            self.warn_of_unknown_commands(given.name)
-        shown = order.worded(facts) if for_people(parsed_args) else facts
-        return list(shown), list(shown.values())
+        return facts
 
 
 def _left(name: str, facts: dict[str, Any]) -> dict[str, Any]:
@@ -138,41 +169,67 @@ def _left(name: str, facts: dict[str, Any]) -> dict[str, Any]:
 class Update(_DefinitionCommand):
     """Change a group's definition and converge to it; the active member stays.
 
-    It first shows what changes. With --dry-run it only does that. To see each step, define the
-    group with --no-activate and run 'failover plan --definition defined'.
+    It first checks the file against the cloud and shows what changes, which steps follow, and which
+    of them interrupt the service. With --dry-run it only does that. An update that interrupts the
+    service asks for confirmation unless --yes is given.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser with the options of the command."""
         parser = super().get_parser(prog_name)
-        parser.add_argument(
-            "--dry-run", action="store_true", help="show what would change, and change nothing"
-        )
+        base.add_yes(parser)
         return parser
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
-        """Check, show what changes, define, follow."""
+    def carried_out(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
+        """Check, show what changes, ask, define, follow."""
         given = files.read(parsed_args.file, parsed_args.types, parsed_args.name)
         if not self.known(given.name):
             raise CommandFailed(
                 f"There is no group {given.name}. Create it with 'failover group create', or give "
                 "its --name. [UNKNOWN_GROUP]"
             )
-        answer = self.defined(given, dry_run=parsed_args.dry_run)
+        answer = self.defined(given, dry_run=True)
         people = for_people(parsed_args)
         changes = answer["lines"] if people else answer["differences"]
         facts = {
             "group": given.name,
             "changes": ("\n".join(changes) or "none") if people else changes,
         }
-        if not (parsed_args.dry_run or parsed_args.no_activate):
-            for line in answer["lines"]:
-                self.app.stderr.write(f"{clean(line)}\n")
-            how = "changed" if changes else "given again, unchanged"
-            self.warn_of_unknown_commands(given.name)
-            facts |= self.brought_up(parsed_args, given.name, f"its definition was {how}")
-        shown = order.worded(facts) if people else facts
-        return list(shown), list(shown.values())
+        if parsed_args.dry_run:
+            return facts | _steps(answer, people=people)
+        if parsed_args.no_activate:
+            self.defined(given)
+            return facts
+        for line in (*answer["lines"], *_step_lines(answer)):
+            self.app.stderr.write(f"{clean(line)}\n")
+        if question := _question(given.name, answer):
+            base.confirm(question, yes=parsed_args.yes)
+        self.defined(given)
+        how = "changed" if changes else "given again, unchanged"
+        return facts | self.brought_up(parsed_args, given.name, f"its definition was {how}")
+
+
+def _step_lines(answer: dict[str, Any]) -> list[str]:
+    return step_lines(answer["steps"] or [], interrupting=True)
+
+
+def _steps(answer: dict[str, Any], *, people: bool) -> dict[str, Any]:
+    """Return the facts about the steps of an update."""
+    why = answer["why_no_steps"]
+    if not people:
+        return {"steps": answer["steps"], "why_no_steps": why}
+    if why is None:
+        return {"steps": "\n".join(_step_lines(answer)) or "none"}
+    return {"steps": f"not known: {why['message'].rstrip('.')}. {why['remedy']} [{why['code']}]"}
+
+
+def _question(group: str, answer: dict[str, Any]) -> str:
+    """Return what to ask before an update; empty if it does not interrupt the service."""
+    if (why := answer["why_no_steps"]) is not None:
+        said = f"{why['message'].rstrip('.')} [{why['code']}]"
+        return f"It is not known what the update of {group} would do: {said}. Update it"
+    taken = [step["what"] for step in answer["steps"] if step["interrupts"]]
+    return f"The update interrupts {group} ({'; '.join(taken)}). Update it" if taken else ""
 
 
 class Validate(base.FittedOutput, Lister):
@@ -194,8 +251,8 @@ class Validate(base.FittedOutput, Lister):
         self._found = files.problems(parsed_args.file, parsed_args.types)
         if not self._found:
             self.app.stderr.write(f"{parsed_args.file}: no problems found\n")
-        columns = ["file", "field", "problem", "remedy"]
-        return columns, [[clean(getattr(each, key)) for key in columns] for each in self._found]
+        columns = ["file", "line", "field", "code", "message", "remedy"]
+        return columns, [[clean_value(each) for each in astuple(row)] for row in self._found]
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
         """Avoid an empty line for people when there is no problem."""

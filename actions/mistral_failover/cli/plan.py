@@ -74,7 +74,7 @@ def _readable(plan: PlanDocument) -> dict[str, Any]:
     shown = {
         "plan": plan["plan"],
         "what": plan["sentence"],
-        "steps": "\n".join(_steps(plan["steps"])) or "none: everything is as the goal wants it",
+        "steps": "\n".join(step_lines(plan["steps"])) or "none: everything is as the goal wants it",
         "in all": lasted(plan["seconds"]) or _unknown(plan["steps"]),
         "fences": "\n".join(fence["sentence"] for fence in plan["fences"]) or "no member is fenced",
         "risks": "\n".join(_risk(risk) for risk in plan["risks"]) or "none found",
@@ -89,15 +89,17 @@ def _readable(plan: PlanDocument) -> dict[str, Any]:
 def steps_of(plan: PlanDocument) -> str:
     """Return what a plan would do, and its risks, in lines."""
     risks = [f"risk: {_risk(risk)}" for risk in plan["risks"]]
-    lines = [plan["sentence"], *_steps(plan["steps"] if plan["plan"] else []), *risks]
+    lines = [plan["sentence"], *step_lines(plan["steps"] if plan["plan"] else []), *risks]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _steps(steps: list[PlanStep]) -> list[str]:
-    """Return a line for each step: number, what, expected seconds, what it waits for."""
+def step_lines(steps: list[PlanStep], *, interrupting: bool = False) -> list[str]:
+    """Return a line for each step: number, what, expected seconds, what it waits for.
+    ``interrupting``: say which of them interrupt the service."""
     width = max((len(step["what"]) for step in steps), default=0)
     return [
         f"{step['number']:>2}  {step['what']:<{width}}  {_expected(step):>8}  {_waits(step)}"
+        f"{'  (interrupts the service)' if interrupting and step['interrupts'] else ''}"
         for step in steps
     ]
 

@@ -14,7 +14,7 @@ from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from mistral_failover.cli import base, status_screen
-from mistral_failover.cli.base import ActionCommand, for_people, lasted, when
+from mistral_failover.cli.base import ActionCommand, for_people, lasted, when, wrapped
 from mistral_failover.cli.connection import CommandFailed
 from mistral_failover.cli.follow import PATIENCE, Journal, WatchUpdate, watch_updates
 from mistral_failover.convergence.records import TraversalStatus
@@ -23,6 +23,7 @@ from mistral_failover.model.text import clean, counted
 if TYPE_CHECKING:  # a command starts without the code of the actions
     from mistral_failover.orders.held_alarms import HeldAlarmRow, HeldAlarms
     from mistral_failover.reports.documents import GroupOverview, ProjectReport, StatusReport
+    from mistral_failover.reports.moves import Move, Waited
     from mistral_failover.store.views import JournalRow
 
 ENDS = {
@@ -34,7 +35,13 @@ ENDS = {
 """The exit code for a group's status; every other status is a failure."""
 SERVICES = {"DEGRADED": base.DEGRADED, "DOWN": base.DOWN, "UNKNOWN": base.NOT_KNOWN}
 """The exit code of ``failover status --exit-code``."""
+MOVE_KEYS = (
+    *("group", "traversal", "incident", "cause", "by", "outcome", "reason", "roles", "before"),
+    *("moved", "began_at", "ended_at", "to_service", "seconds", "waited"),
+)
+"""What machines get of a move: what failover.moves answers."""
 _HELD = 100
+_CAUSE = 40  # characters of a line of a cause
 
 
 class Status(ActionCommand, ShowOne):
@@ -216,9 +223,13 @@ def _status_line(status: StatusReport, told: Container[str] = ()) -> str:
 
 
 class History(ActionCommand, Lister):
-    """Show the history of a group, one sentence per step, oldest first.
+    """Show the history of a group or of all, one sentence per step, oldest first.
 
-    For people it also shows how long each stage of the last traversal took.
+    With a group it also shows people how long each stage of the last traversal took.
+
+    With --summary it has a line for each alarm and order, the latest first: who or what it came
+    from, its outcome, the time until the service was back, the whole time, and how much of that it
+    waited for a person, for the start after the alarm, or for a lock.
 
     With --follow it continues with new steps until Ctrl-C: a line for each step, with -f json one
     object per line.
@@ -227,7 +238,10 @@ class History(ActionCommand, Lister):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser with the options of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("group", help="the group's name")
+        parser.add_argument("group", nargs="?", help="the group's name (default: all groups)")
+        parser.add_argument(
+            "--summary", action="store_true", help="a line for each alarm and order"
+        )
         parser.add_argument(
             "--traversal",
             metavar="ID",
@@ -251,24 +265,52 @@ class History(ActionCommand, Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
         """Query and format."""
-        people = for_people(parsed_args)
+        people, group = for_people(parsed_args), parsed_args.group
+        self._streamed = parsed_args.follow and not parsed_args.summary
+        if parsed_args.summary:
+            return self._summary(parsed_args, people=people)
+        if parsed_args.follow and not group:
+            raise CommandFailed("--follow needs a group.", "Name it, or use: failover ui")
         columns = ["at", "sentence"] if people else ["id", "at", "kind", "sentence", "traversal_id"]
+        columns = columns if group else ["group", *columns]
         rows: list[JournalRow] = self.run_action(
             "failover.history",
-            group=parsed_args.group,
+            group=group,
             traversal=parsed_args.traversal,
             limit=parsed_args.limit,
             after=parsed_args.after,
         )
-        self._streamed = parsed_args.follow
         if parsed_args.follow:
             self._follow(parsed_args, rows)
             return columns, []
-        if people and rows:
+        if people and rows and group:
             self._stages(_latest(rows))
         return columns, [
-            [when(row["at"]), row["sentence"]] if people else list(map(row.get, columns))
+            [when(row["at"]) if people and name == "at" else row.get(name) for name in columns]
             for row in rows
+        ]
+
+    def _summary(
+        self, parsed_args: argparse.Namespace, *, people: bool
+    ) -> tuple[list[str], list[list[Any]]]:
+        moves: list[Move] = self.run_action(
+            "failover.moves", group=parsed_args.group, limit=parsed_args.limit
+        )
+        if not people:
+            return list(MOVE_KEYS), [list(map(move.get, MOVE_KEYS)) for move in moves]
+        columns = ["began", "group", "by", "cause", "outcome", "service", "in all", "waited"]
+        return columns, [
+            [
+                when(move["began_at"]),
+                move["group"],
+                move["by"],
+                wrapped(move["cause"], _CAUSE),
+                move["outcome"] + ("" if move["ended_at"] is not None else " (not ended)"),
+                lasted(move["to_service"]) or "-",
+                lasted(move["seconds"]),
+                "\n".join(waits(move["waited"])) or "-",
+            ]
+            for move in moves
         ]
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
@@ -305,6 +347,16 @@ class History(ActionCommand, Lister):
             self.app.stderr.write(f"{stage['stage']:12} {how}{going}{many}\n")
         if found["stages"]:
             self.app.stderr.write(f"{'in all':12} {lasted(found['seconds'])}\n")
+
+
+def waits(waited: Waited) -> list[str]:
+    """Return what a move waited for, a clause each."""
+    seconds = {
+        "a person": waited["person"],
+        "the start": waited["alarm"],
+        "a lock": waited["lock"],
+    }
+    return [f"{lasted(each)} for {what}" for what, each in seconds.items() if each >= 1.0]
 
 
 def _latest(rows: list[JournalRow]) -> str | None:

@@ -102,20 +102,34 @@ def headline(status: StatusReport) -> str:
     """Return in one line whether the group serves, where, and since when. Until the goal is
     reached, its roles say only where it will serve."""
     found, group, now = status["service"], status["group"], status["now"]
-    holders = ", ".join(sorted(set(status["roles"].values())))
-    on = f" on {holders}" if holders and status["status"] == TraversalStatus.COMPLETE else ""
     begun = found["since"]
-    since = f" since {_moment(begun, now)} ({lasted(now - begun)})" if begun is not None else ""
-    match found["status"]:
+    since = f" since {moment(begun, now)} ({lasted(now - begun)})" if begun is not None else ""
+    word = str(found["status"]).replace("_", " ")
+    if found["status"] == Service.SERVING:
+        return f"{group} is {word}{_served_on(status)}{since}"
+    said = meaning(status)
+    return f"{group} is {word}{f': {said}' if said else ''}{since}"
+
+
+def meaning(status: StatusReport) -> str:
+    """Return what the state of a group means, in a clause; empty if it is not to serve."""
+    on = _served_on(status)
+    match status["service"]["status"]:
         case Service.DOWN:
-            return f"{group} is DOWN: nothing serves{since}"
+            return "nothing serves"
         case Service.DEGRADED:
-            return f"{group} is DEGRADED: it serves{on}, but is not protected{since}"
+            return f"it serves{on}, but is not protected"
         case Service.UNKNOWN:
-            return f"{group} is UNKNOWN: cannot determine whether it serves{since}"
+            return "cannot determine whether it serves"
         case Service.SERVING:
-            return f"{group} is SERVING{on}{since}"
-    return f"{group} is {str(found['status']).replace('_', ' ')}{since}"
+            return f"it serves{on}"
+    return ""
+
+
+def _served_on(status: StatusReport) -> str:
+    """Return on which members the group serves; empty until its goal is reached."""
+    holders = ", ".join(sorted(set(status["roles"].values())))
+    return f" on {holders}" if holders and status["status"] == TraversalStatus.COMPLETE else ""
 
 
 def awaited(status: StatusReport) -> Iterable[str]:
@@ -176,10 +190,15 @@ def step(status: StatusReport) -> str:
     traversal = status["traversal"]
     if traversal is None or traversal["ended_at"] is not None:
         return ""
-    done, all_of_them = _progress(traversal["nodes"])
-    words = f"step {min(done + 1, all_of_them)} of {all_of_them}"
+    words = place(traversal["nodes"])
     doing = next(iter(_under_way(status)), None)
     return f"{words}: {doing}" if doing else words
+
+
+def place(nodes: Mapping[str, int]) -> str:
+    """Return how far a traversal is; ``nodes``: how many it has, by status."""
+    done, all_of_them = _progress(nodes)
+    return f"step {min(done + 1, all_of_them)} of {all_of_them}"
 
 
 def aligned(facts: Mapping[str, str], width: int) -> str:
@@ -208,6 +227,7 @@ def facts(status: StatusReport, held: Iterable[HeldAlarmRow] = ()) -> Facts:
         "cause": cause(status),
         "observed": looked,
         "active": _holders(status),
+        "protected by": _protection(status),
         "lost": ", ".join(status["lost"]),
         "not in force": "\n".join(status["in_force"]["lines"]),
         "volumes": "\n".join(_volumes(status)),
@@ -231,6 +251,16 @@ def _guarded(row: HeldAlarmRow) -> str:
     """Return why the storm guard still holds an alarm, as a line of its own."""
     why = row.get("evidence")
     return f"\n  The storm guard still holds it: {why}." if why else ""
+
+
+def _protection(status: StatusReport) -> str:
+    """Return what happens to the roles of a member that is lost: nothing, if that is empty."""
+    service = status["service"]
+    if not in_service(status) or service["seen_at"] is None:
+        return ""
+    if service["standbys"]:
+        return ", ".join(service["standbys"])
+    return "cold: a lost member is brought back" if service["cold"] else ""
 
 
 def _engine(status: StatusReport) -> str:
@@ -267,7 +297,7 @@ def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
     ) or [indent]
 
 
-def _moment(at: float, now: float) -> str:
+def moment(at: float, now: float) -> str:
     """Return a time without its date if it is today's."""
     return clock(at) if when(at)[:10] == when(now)[:10] else when(at)
 

@@ -52,6 +52,7 @@ _SERVICES: dict[str, tuple[str, str | None, str | None]] = {
     "Aodh": ("alarming", None, None),
     "Cinder": ("block-storage", "3.0", "3.latest"),
     "Designate": ("dns", None, None),
+    "Heat": ("orchestration", None, None),
     "Neutron": ("network", None, None),
     "Nova": ("compute", "2.1", "2.latest"),
     "Octavia": ("load-balancer", None, None),
@@ -381,13 +382,22 @@ class Cloud:
     def _unversioned(self, service_type: str) -> str | None:
         """Return where a service is whose paths name the version; None if the catalog does not say
         it. Some catalogs name the version, too."""
+        found = self._in_catalog(service_type)
+        return _VERSION.sub("", found).replace("%", "%%") if found else None
+
+    def endpoint(self, service: str) -> str | None:
+        """Return the URL at which a service (Nova, ...) is asked, by the catalog and the settings;
+        None if neither has one. Raises `CloudError`."""
+        return self._in_catalog(_SERVICES[service][0])
+
+    def _in_catalog(self, service_type: str) -> str | None:
         with translated("read the catalog", "Keystone"):
             found = self.session.get_endpoint(
                 service_type=service_type,
                 interface="public",
                 region_name=self.session.region_name,
             )
-        return _VERSION.sub("", str(found)).replace("%", "%%") if found else None
+        return str(found) if found else None
 
     def wait(
         self, probe: Callable[[], ProbeResult], *, what: str, limit: float, for_volume: bool = False

@@ -30,6 +30,7 @@ import urllib3
 from keystoneauth1 import exceptions as keystone
 
 from mistral_failover.cloud.answers import ForeignAnswer, why_foreign
+from mistral_failover.lookups import NotResolved
 from mistral_failover.redaction import redact
 
 REMEDIES = {
@@ -160,8 +161,9 @@ class CloudError(Exception):
     ``remedy``: what to do about it. ``retryable``: the same call may succeed later unchanged.
     ``http_status`` and ``request_id``: of the answer, if there was one. ``blocked``: only an
     operator can help, as the remedy says, and then it continues; ``about``: what the operator has
-    to change, in a form that shows whether it was changed (see
-    ``cloud.volume_holders.volume_fingerprint``).
+    to change, in a form that shows whether it was changed: ``server``, for a volume also
+    ``volume``, and ``sight``, what was seen of them (``cloud.volume_holders.volume_fingerprint``,
+    ``cloud.servers.server_fingerprint``).
 
     ``transient``: the ``service`` (Nova, Cinder, Heat, Neutron, Keystone, Mistral; "" if unknown)
     did not answer, or not properly; ``detail`` says how in a few words, such as "connection
@@ -169,6 +171,8 @@ class CloudError(Exception):
     waited out (None: as long as the group allows), before it counts as not transient. ``unknown``:
     the request may still take effect.
     ``target``: with TARGET_DOWN, what is known of the server (`volume_holders.target_down`).
+    ``field``: the property of a group file that is wrong, empty if that is not known
+    (`resources.modules.about`).
     """
 
     def __init__(
@@ -201,6 +205,7 @@ class CloudError(Exception):
         self.unknown = unknown
         self.about: dict[str, Any] | None = None
         self.target: dict[str, Any] | None = None
+        self.field = ""
         self._said: str | None = None
         self._named = False
         super().__init__(f"{code}: {self.message}")
@@ -386,6 +391,8 @@ def _cause(exc: BaseException) -> tuple[str, bool]:
             return f"no answer{_within(each)}", True
         if isinstance(each, ConnectionRefusedError):
             return "connection refused", False
+        if isinstance(each, NotResolved):
+            return str(each.strerror), False
         if isinstance(each, socket.gaierror):
             return "its name cannot be resolved", False
         if isinstance(each, ssl.SSLError):

@@ -25,9 +25,15 @@ from mistral_failover.cloud import absence
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, if_there
 from mistral_failover.cloud.fields import Field
-from mistral_failover.cloud.servers import server_state
+from mistral_failover.cloud.servers import server_fingerprint, server_state
 from mistral_failover.cloud.stacks import named_in
 from mistral_failover.cloud.url_paths import url_path
+from mistral_failover.cloud.volume_holders import (
+    STATE,
+    server_busy,
+    server_in_error,
+    target_refused,
+)
 from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
 
 PORT, FLOATING_IP = "OS::Neutron::Port", "OS::Neutron::FloatingIP"
@@ -266,7 +272,7 @@ def attach_port(cloud: Cloud, port_id: str, server_id: str, limit: float) -> dic
     ``port_id`` and ``server_id``.
 
     ``limit``: seconds in total. Raises `CloudError` PORT_IN_USE that names the server that has it,
-    NOT_FOUND.
+    NOT_FOUND; transient: TARGET_DOWN while the server is in a state that a person must end.
     """
     repeats = ResendPolicy(cloud)
 
@@ -286,8 +292,14 @@ def attach_port(cloud: Cloud, port_id: str, server_id: str, limit: float) -> dic
         doing = f"attach port {port_id} to server {server_id}"
         path = url_path("servers", server_id, "os-interface")
         body = {"interfaceAttachment": {"port_id": port_id}}
-        # 409: the server has a task, or the request lost a race.
-        return repeats.send(state, doing, "Nova", "POST", path, body, busy={409: ""})
+        try:
+            return repeats.send(state, doing, "Nova", "POST", path, body)
+        except CloudError as error:
+            if error.code != "CONFLICT":
+                raise
+            # The server has a task, or the request lost a race.
+            _refuse_target(cloud, port_id, server_id, held=not repeats.open)
+            return ProbeResult(f"{state}, and {error.message}")
 
     what = f"port {port_id} to be attached to server {server_id}"
     return cloud.carry_out(repeats, step, what, limit)  # type: ignore[no-any-return]
@@ -315,7 +327,8 @@ def detach_port(
     ``off``: a fence proves that the server's guest does not run, and perhaps its host does not
     either. Then Neutron releases the port without Nova, whose request would stay in the queue of a
     dead host and take effect after its return. ``limit``: seconds in total. A port or a server that
-    no longer exists is no error. Raises `CloudError` HOST_DOWN if Nova shows that the host is down.
+    no longer exists is no error. Raises `CloudError` HOST_DOWN if Nova shows that the host is down;
+    blocked: SERVER_BUSY, SERVER_IN_ERROR while the server is in a state that a person must end.
     """
     repeats = ResendPolicy(cloud)
     asked_at: float | None = None
@@ -344,12 +357,40 @@ def detach_port(
         except CloudError as error:
             # The server has a task, or it is gone and Neutron will follow.
             if error.code in ("CONFLICT", "NOT_FOUND"):
+                _refuse_holder(cloud, port_id, server_id)
                 return ProbeResult(f"{waited}, and {error.message}")
             raise
         asked_at = time.monotonic()
         return ProbeResult("Nova has just accepted the request")
 
     cloud.carry_out(repeats, step, f"port {port_id} to be free of server {server_id}", limit)
+
+
+def _refuse_target(cloud: Cloud, port_id: str, server_id: str, *, held: bool) -> None:
+    """Raise `CloudError` TARGET_DOWN if Nova has just refused to attach a port because of a state
+    of the server that does not end by itself. ``held``: an earlier request may still attach it."""
+    seen = server_state(cloud, server_id)
+    by = seen.hindrance if seen.exists else None
+    if by is None or by.passes:
+        return
+    why = seen.unfit or seen.hindered or f"its server is {seen}"
+    remedy = by.sentence(server_id) or "Repair the server."
+    raise target_refused(f"port {port_id}", server_id, why, STATE, remedy=remedy, held=held)
+
+
+def _refuse_holder(cloud: Cloud, port_id: str, server_id: str) -> None:
+    """Raise `CloudError` SERVER_BUSY or SERVER_IN_ERROR, blocked, if Nova has just refused to
+    detach a port because of a state of the server that does not end by itself."""
+    seen, what = server_state(cloud, server_id), f"port {port_id}"
+    by = seen.keeping
+    if by is None or by.passes:
+        return
+    if seen.status == "ERROR":
+        error = server_in_error(what, server_id)
+    else:
+        error = server_busy(what, server_id, seen, by)
+    error.about = {"server": server_id, "sight": server_fingerprint(cloud, server_id)}
+    raise error
 
 
 def _refuse_dead_host(cloud: Cloud, port_id: str, server_id: str) -> None:

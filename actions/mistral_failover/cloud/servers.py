@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers: their state, and the two rungs of the fence that use Nova, stop and delete.
+"""Servers: their state, the two rungs of the fence that use Nova, stop and delete, and the start.
 
 Only an action of a compute service proves that a guest no longer writes: that of the host on which
 the guest runs. A deletion leaves an event of it in the server's list of actions (which its owner
@@ -72,6 +72,7 @@ _HIDDEN = (
     "run on another host: the operator of the cloud can allow "
     "os_compute_api:os-instance-actions:list, :show and :events"
 )
+_STARTS = 2
 _RECORD = 5.0  # seconds between a server's disappearance and the end of the event that records it
 # Failures that mean "this rung yields no proof", as opposed to "try again".
 _NO_PROOF = ("CONFLICT", "HOST_DOWN", "FORBIDDEN", "BAD_REQUEST")
@@ -277,6 +278,45 @@ def stop(cloud: Cloud, server_id: str, limit: float) -> Evidence:
     return _climb(cloud, step, "stop", server_id, f"server {server_id} to be SHUTOFF", limit)
 
 
+def start(cloud: Cloud, server_id: str, limit: float) -> Evidence:
+    """Start a server that is off, and return whether Nova then shows it ACTIVE; ``limit``: seconds.
+
+    One that is ACTIVE already counts as started. Any other state is left as it is: what Nova can do
+    with it is a person's choice. Nova's compute service may accept a start and fail at it; so it is
+    requested `_STARTS` times at most. Safe to repeat.
+
+    Raises `CloudError` when Nova cannot be asked (UNREACHABLE, TOKEN_EXPIRED, ...), `LeaseLost`.
+    """
+    repeats = ResendPolicy(cloud, harmless=True)
+    left = _STARTS
+
+    def ended(seen: ServerState, *, proven: bool = False) -> ProbeResult:
+        words = f"Nova shows server {server_id} {seen}"
+        return ProbeResult(str(seen), done=True, result=Evidence(proven, "start", words))
+
+    def step() -> ProbeResult:
+        nonlocal left
+        seen = server_state(cloud, server_id)
+        if not seen.exists or seen.host_status == "DOWN":
+            return ended(seen)
+        if seen.task_state is not None:
+            repeats.answered()
+            return ProbeResult(f"it is {seen}")
+        if seen.status != "SHUTOFF" or left == 0:
+            return ended(seen, proven=seen.status == "ACTIVE")
+        if not repeats.allow():
+            return repeats.no_effect_yet(f"it is {seen}")
+        reach("restart.before")
+        left -= 1
+        with repeats.sending(f"start server {server_id}"):
+            path = url_path("servers", server_id, "action")
+            cloud.send("Nova", "POST", path, {"os-start": None})
+        reach("restart.after")
+        return ProbeResult(f"it is {seen}")
+
+    return _climb(cloud, step, "start", server_id, f"server {server_id} to be ACTIVE", limit)
+
+
 def off_proof(cloud: Cloud, server_id: str, seen: ServerState) -> Evidence:
     """Return whether the guest of a server that was ``seen`` off is proven to be off.
 
@@ -387,6 +427,11 @@ def deletion_proof(cloud: Cloud, server_id: str) -> Evidence:
     Raises `CloudError` when Nova cannot be asked, `LeaseLost`.
     """
     return _deletion(cloud, server_id, "delete")
+
+
+def server_fingerprint(cloud: Cloud, server_id: str) -> str:
+    """Describe a server in words that change when its state changes."""
+    return f"server {server_id} is {server_state(cloud, server_id)}"
 
 
 def has_a_task(error: CloudError) -> bool:

@@ -25,7 +25,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from shlex import quote
 from typing import Any, Protocol
@@ -57,6 +57,7 @@ SETTLE = 3.0  # seconds; convergence shows IN_PROGRESS at once, the older engine
 _LOOKS = 4  # at a running update's events within the limit
 _RECENT = 100  # events among which that of a failed update is
 SENDS = 3  # of an update that Heat reports as cancelled, or that leaves no trace on a failed stack
+_PSEUDO = ("OS::", "AWS::")  # how the names begin of parameters that Heat adds
 _HIDDEN = "******"  # what Heat shows for the value of a hidden parameter
 _ANOTHER_S_TRUST = (
     " Heat gives the same answer to the token of a trust if another user updated the stack last: "
@@ -247,6 +248,41 @@ def patch_template(
     return patched
 
 
+def declared_parameters(cloud: Cloud, stack: str) -> list[str]:
+    """Return the names of the parameters that a stack's template declares. Raises `CloudError`."""
+    return _declared(stack_shown(cloud, stack).parameters)
+
+
+def _declared(shown: Mapping[str, Any]) -> list[str]:
+    return sorted(name for name in shown if not name.startswith(_PSEUDO))
+
+
+def unknown_parameter(stack: str, names: str, known: Collection[str]) -> CloudError:
+    """Return the error for parameters that the template of a stack lacks. Heat would ignore
+    them."""
+    return CloudError(
+        "UNKNOWN_PARAMETER",
+        f"Stack {stack} has no parameter {names}; it has: {', '.join(sorted(known)) or 'none'}",
+        remedy="Declare the parameter in the stack's template or correct the group file.",
+    )
+
+
+def refuse_update(cloud: Cloud, stack: str, **body: Any) -> None:
+    """Refuse an update of a stack that Heat would not accept, by Heat's preview of it: Heat checks
+    types and constraints of the parameters, and the template. Nothing is changed.
+
+    ``body``: of the update, ``parameters`` or ``template``; what it does not name stays. Heat
+    ignores parameters that the template lacks. Raises `CloudError`, BAD_REQUEST with Heat's words
+    if it refuses.
+    """
+    address = stack_shown(cloud, stack).identifier
+    try:
+        cloud.heat.stacks.preview_update(stack_segments(address), existing=True, **body)
+    except CloudError as error:
+        error.unknown = False  # a PATCH by its method, which changes nothing
+        raise
+
+
 Rows = Callable[[], list[ListedResource]]
 """Returns the resources of a stack, as of `rows_of`; raises `CloudError`."""
 
@@ -280,12 +316,7 @@ class _ParametersChange:
         current = stack.parameters
         unknown = sorted(set(self._wanted) - set(current))
         if unknown:
-            known = ", ".join(sorted(n for n in current if not n.startswith("OS::"))) or "none"
-            raise CloudError(
-                "UNKNOWN_PARAMETER",
-                f"Stack {stack.identifier} has no parameter {', '.join(unknown)}; it has: {known}",
-                remedy="Declare the parameter in the stack's template or correct the group file.",
-            )
+            raise unknown_parameter(stack.identifier, ", ".join(unknown), _declared(current))
         if drifted(self._wanted, current):
             return False
         return None if any(current[name] == _HIDDEN for name in self._wanted) else True

@@ -8,9 +8,8 @@ broken the lock. So the transport asks a `Guard` right before each call.
 
 *Time and size.* A limit of urllib3 or requests bounds each read. A service that sends its answer in
 drops would hold a call without limit. So a connection ends with the block `until`, whatever it is
-doing: connecting, TLS, sending, or reading a part of the answer. Two things are not bounded: to
-look up a name, and each further address of a name that does not answer takes as long as the first
-one. Nothing is sent after the end.
+doing: looking up the name, connecting to its addresses, TLS, sending, or reading a part of the
+answer. Nothing is sent after the end.
 
 *Answers.* See :mod:`mistral_failover.cloud.answers` and :mod:`mistral_failover.cloud.errors`.
 """
@@ -41,6 +40,7 @@ from keystoneauth1.discover import EndpointData
 from keystoneauth1.identity import BaseIdentityPlugin
 from keystoneauth1.session import Session, TCPKeepAliveAdapter
 
+from mistral_failover import lookups
 from mistral_failover.cloud.answers import bounded, form_of, why_foreign
 from mistral_failover.cloud.errors import (
     SERVICES,
@@ -232,6 +232,15 @@ class _Response(http.client.HTTPResponse):
         self.fp = reading(sock)
 
 
+_NOT_CONNECTED = (
+    urllib3.exceptions.NewConnectionError,
+    urllib3.exceptions.ConnectTimeoutError,
+)
+
+
+_LEAST = 0.001  # seconds: a socket's limit of 0 means something else
+
+
 class Connection:
     """Ends with the exchange; a mixin of `http.client.HTTPConnection`."""
 
@@ -242,6 +251,37 @@ class Connection:
         this: Any = self
         this.timeout = least(this.timeout, rest())
         super().connect()  # type: ignore[misc]  # http.client's
+
+    def addresses(self, host: str, port: int, seconds: float | None) -> list[str]:
+        """Return the addresses to connect to; see `lookups.addresses`."""
+        return lookups.addresses(host, port, seconds)
+
+    def _new_conn(self) -> socket.socket:
+        """Connect to one of the addresses; TLS still verifies the name."""
+        this: Any = self
+        name, limit, failure = this._dns_host, this.timeout, None
+        ends = math.inf if limit is None else elapsed() + limit
+
+        def left() -> float | None:  # some at least: what sends or shakes hands sees the end
+            return None if limit is None else max(_LEAST, ends - elapsed())
+
+        try:
+            found = self.addresses(name, this.port, left())
+        except socket.gaierror as error:
+            raise urllib3.exceptions.NameResolutionError(name, this, error) from error
+        for address, seconds in lookups.shares(found, left):
+            this._dns_host, this.timeout = address, seconds
+            try:
+                made: socket.socket = super()._new_conn()  # type: ignore[misc]  # urllib3's
+            except _NOT_CONNECTED as error:
+                failure = error
+            else:
+                made.settimeout(left())
+                return made
+            finally:
+                this._dns_host, this.timeout = name, limit
+        assert failure is not None  # a host has an address
+        raise failure
 
     def send(self, data: Any) -> None:
         """Send a part of the request."""

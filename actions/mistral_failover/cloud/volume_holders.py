@@ -60,6 +60,15 @@ HOST_RETURNS = 600.0
 is waited for. While the broker is away, Nova counts every compute service as down."""
 LEFT_DEVICES = Feature("Nova", "devices that belong to no attachment", since="2.89")
 _ATTACHMENT_ID, _BDM = (Field("Nova", n, LEFT_DEVICES.since) for n in ("attachment_id", "bdm_uuid"))
+GONE = "gone"
+"""The evidence of a TARGET_DOWN that never ends: Nova says that the server does not exist."""
+UNANSWERED = "requests"
+"""The evidence of a TARGET_DOWN that nothing but the unanswered requests shows."""
+REFUSED = "refused"
+"""The evidence of a TARGET_DOWN that is a refusal of Nova's, or an attach that it accepted and gave
+up: the server lives, and does not get this volume."""
+STATE = "state"
+"""The evidence of a TARGET_DOWN that is a refusal because of the server's state, which may pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,20 +288,19 @@ def host_down(
 
 
 def target_down(
-    volume_id: str, server_id: str, why: str, evidence: str, *, host: str | None, held: bool
+    what: str, server_id: str, why: str, evidence: str, *, host: str | None, held: bool
 ) -> CloudError:
-    """The server that is to get the volume can take nothing now; another server may.
+    """The server that is to get a volume or port can take nothing now; another server may.
 
-    ``why``: in words, ``evidence``: ``server`` (Nova reports it), ``gone`` (it does not exist, and
-    never will again), ``agent`` (it is silent), ``requests`` (its compute service took none), or as
-    of :func:`target_refused`.
-    ``held``: Cinder or Nova has an attachment of the volume to the server, so the volume may still
-    arrive there.
+    ``what``: as in "volume 4711". ``why``: in words, ``evidence``: ``server`` (Nova reports it),
+    ``gone`` (it does not exist, and never will again), ``agent`` (it is silent), ``requests`` (its
+    compute service took none), or as of :func:`target_refused`.
+    ``held``: Cinder or Nova has an attachment of it to the server, so it may still arrive there.
     """
     where = f"server {server_id}" + (f" on host {host}" if host else "")
     error = CloudError(
         "TARGET_DOWN",
-        f"Could not attach volume {volume_id} to {where}: {why}",
+        f"Could not attach {what} to {where}: {why}",
         remedy="Repair the host (is nova-compute running there?) or the server.",
         retryable=False,  # by this wait: another server may be chosen
         transient=True,
@@ -305,15 +313,15 @@ def target_down(
 
 
 def target_refused(
-    volume_id: str, server_id: str, why: str, evidence: str, *, remedy: str, held: bool = False
+    what: str, server_id: str, why: str, evidence: str, *, remedy: str, held: bool = False
 ) -> CloudError:
-    """Nova does not give this volume to the server, which is well; another server may get it.
+    """Nova does not give a volume or port to the server, which is well; another server may get it.
 
-    ``why``: in words. ``evidence``: ``refused`` (it concerns the server and the volume, and rarely
-    passes) or ``state`` (it concerns the server's present state, and is waited for). ``held`` as in
-    :func:`target_down`.
+    ``what``: as in "volume 4711". ``why``: in words. ``evidence``: ``refused`` (it concerns the
+    server and what it is to get, and rarely passes) or ``state`` (it concerns the server's present
+    state, and is waited for). ``held`` as in :func:`target_down`.
     """
-    error = target_down(volume_id, server_id, why.rstrip("."), evidence, host=None, held=held)
+    error = target_down(what, server_id, why.rstrip("."), evidence, host=None, held=held)
     error.remedy = remedy
     error.unknown = held
     if evidence == "refused":
@@ -321,11 +329,11 @@ def target_refused(
     return error
 
 
-def server_in_error(volume_id: str, server_id: str) -> CloudError:
+def server_in_error(what: str, server_id: str) -> CloudError:
     """Nova detaches nothing from a server in ERROR, even if its host is well."""
     return CloudError(
         "SERVER_IN_ERROR",
-        f"Could not detach volume {volume_id} from server {server_id}: the server is in ERROR, and "
+        f"Could not detach {what} from server {server_id}: the server is in ERROR, and "
         "Nova detaches nothing from it",
         remedy=(
             f"Switch the server off, which its project may do: openstack server stop {server_id}. "
@@ -336,11 +344,12 @@ def server_in_error(volume_id: str, server_id: str) -> CloudError:
     )
 
 
-def server_busy(volume_id: str, server_id: str, server: ServerState, by: Hindrance) -> CloudError:
-    """The server gives no volume away in its present state, because of ``by``."""
+def server_busy(what: str, server_id: str, server: ServerState, by: Hindrance) -> CloudError:
+    """The server gives ``what`` (a volume or port) not away in its present state, because of
+    ``by``."""
     return CloudError(
         "SERVER_BUSY",
-        f"Could not detach volume {volume_id} from server {server_id}: the server is {server}",
+        f"Could not detach {what} from server {server_id}: the server is {server}",
         remedy=by.sentence(server_id) or "Repair the server.",
         blocked=True,
     )

@@ -31,8 +31,12 @@ from mistral_failover.cloud.volume_holders import (
     ANOTHER,
     BOOTABLE,
     DEVICE,
+    GONE,
     MULTIATTACH,
+    REFUSED,
     SERVER_ID,
+    STATE,
+    UNANSWERED,
     delete_orphan_attachment,
     held_by,
     holder_for,
@@ -54,15 +58,6 @@ ATTEMPTS = 3  # requests of one call that Nova accepts and then does not carry o
 _LETS_GO = 6  # after so many patiences a compute service has detached what is not there
 _BRIEFLY = 6  # after so many patiences it is said in which state the volume is, and what ends it
 _NAMED_HOLDER = re.compile(r"attached to instances: ([0-9a-f-]{36})")
-GONE = "gone"
-"""The evidence of a TARGET_DOWN that never ends: Nova says that the server does not exist."""
-UNANSWERED = "requests"
-"""The evidence of a TARGET_DOWN that nothing but the unanswered requests shows."""
-REFUSED = "refused"
-"""The evidence of a TARGET_DOWN that is a refusal of Nova's, or an attach that it accepted and gave
-up: the server lives, and does not get this volume."""
-STATE = "state"
-"""The evidence of a TARGET_DOWN that is a refusal because of the server's state, which may pass."""
 _REFUSALS = {
     "BAD_REQUEST": REFUSED,
     "CONFLICT": STATE,
@@ -273,6 +268,7 @@ class VolumeMove:
     def __init__(self, cloud: Cloud, volume_id: str, server_id: str) -> None:
         self.cloud = cloud
         self.volume_id = volume_id
+        self.what = f"volume {volume_id}"
         self.server_id = server_id
         self.accepted = 0
         self._repair = ResendPolicy(cloud, asks=ATTACH)
@@ -582,7 +578,7 @@ class Attach(VolumeMove):
         }
         if held or self.repeats.open:
             raise volume_holders.target_down(
-                self.volume_id, self.server_id, why, evidence, host=server.host, held=held
+                self.what, self.server_id, why, evidence, host=server.host, held=held
             )
 
     def _post(self, state: str, server: Callable[[], ServerState] | None) -> ProbeResult:
@@ -598,7 +594,7 @@ class Attach(VolumeMove):
         self._refuse_dead_target(server)
         if self.accepted >= ATTEMPTS:
             raise volume_holders.target_refused(
-                self.volume_id,
+                self.what,
                 self.server_id,
                 f"Nova accepted the attach {ATTEMPTS} times and gave up each time",
                 REFUSED,
@@ -626,7 +622,7 @@ class Attach(VolumeMove):
         if (by := server.hindrance) is not None:
             remedy = by.sentence(self.server_id) or remedy
         return volume_holders.target_refused(
-            self.volume_id, self.server_id, why, STATE, remedy=remedy, held=held
+            self.what, self.server_id, why, STATE, remedy=remedy, held=held
         )
 
     def _refused(self, error: CloudError, state: str) -> ProbeResult:
@@ -651,7 +647,7 @@ class Attach(VolumeMove):
                 seen = server_state(self.cloud, self.server_id)
                 raise self._refused_by_state(seen, error.said, held=held)
             raise volume_holders.target_refused(
-                self.volume_id,
+                self.what,
                 self.server_id,
                 error.said,
                 evidence,
@@ -817,7 +813,7 @@ class Detach(VolumeMove):
         if servers.has_a_task(error):
             return self._while_busy(error, state)
         if "vm_state error" in error.message:
-            raise volume_holders.server_in_error(self.volume_id, self.server_id)
+            raise volume_holders.server_in_error(self.what, self.server_id)
         if error.code == "CONFLICT":
             raise self._kept_by_state() or error
         if "root device" in error.message:
@@ -832,7 +828,7 @@ class Detach(VolumeMove):
         server = server_state(self.cloud, self.server_id)
         if (by := server.keeping) is None:
             return None
-        return volume_holders.server_busy(self.volume_id, self.server_id, server, by)
+        return volume_holders.server_busy(self.what, self.server_id, server, by)
 
     def _stop_guest(self) -> ProbeResult:
         """The guest has kept the device once: it hangs, or waits for a disk that refuses it. Its

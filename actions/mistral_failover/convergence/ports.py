@@ -108,6 +108,10 @@ class Transaction(Protocol):
     def raise_epochs(self, group_id: str, members: Iterable[str]) -> None:
         """Raise the epoch of members that are fenced now."""
 
+    def return_members(self, group_id: str, names: Iterable[str]) -> None:
+        """Make members again, with their last epochs, of those that have left the group. Other
+        names change nothing."""
+
     # -- records and their locks
     def records(self, group_id: str) -> Sequence[Record]:
         """Return every record of the group that is not gone, oldest first."""

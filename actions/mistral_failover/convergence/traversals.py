@@ -24,7 +24,7 @@ from mistral_failover.convergence.records import (
 from mistral_failover.convergence.sentences import reached, room_made
 from mistral_failover.fault_points import reach
 from mistral_failover.model.errors import InvalidDocument
-from mistral_failover.model.goal import Goal, restored_goal, returns, vacant_roles
+from mistral_failover.model.goal import Goal, goal_members, restored_goal, returns, vacant_roles
 from mistral_failover.model.ids import derived_id
 
 
@@ -45,11 +45,15 @@ def begin(
     if group.current_traversal != expected:
         return Started(group.current_traversal or "", False, False)
     traversal = replace(traversal, definition_version=goal.definition or group.definition_version)
+    epochs = tx.epochs(group.id)
+    if left := goal_members(goal) - epochs.keys():
+        tx.return_members(group.id, left)
+        epochs = tx.epochs(group.id)
     plan = plan_traversal(
         goal,
         definitions.group(tx, group, traversal.definition_version).types,
         tx.records(group.id),
-        tx.epochs(group.id),
+        epochs,
         group_id=group.id,
         new_id=lambda name: derived_id(traversal.id, name),
     )

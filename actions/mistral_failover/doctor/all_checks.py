@@ -71,6 +71,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("code", mistral.code),
     ("sweep", mistral.sweeps),
     ("clocks", store.clocks),
+    ("certificate", store.certificate),
     ("channel", agents.channel),
     ("storm", storm),
     ("fences", fences.fences),

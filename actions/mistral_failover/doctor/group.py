@@ -12,7 +12,6 @@ from mistral_failover.cloud.servers import may_be_elsewhere, server_state
 from mistral_failover.cloud.stacks import stack_map, stack_shown
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.doctor.checks import ExaminedGroup, Finding, error, ok, warn
-from mistral_failover.doctor.volumes import volumes
 from mistral_failover.groups import candidates, refresh_members
 from mistral_failover.groups.snapshot import with_definition
 from mistral_failover.model import assignment
@@ -26,6 +25,7 @@ from mistral_failover.recovery import observe
 from mistral_failover.reports.status import in_force
 from mistral_failover.resources.fence.rung import Examined, FenceRung
 from mistral_failover.resources.offered import needs_of, unmet
+from mistral_failover.resources.resolution import LIMIT, resolve
 from mistral_failover.runtime.errors import confirm_command
 from mistral_failover.store import details, groups, incidents, views
 from mistral_failover.store.transaction import ProjectTransaction
@@ -82,11 +82,11 @@ def definition(subject: ExaminedGroup) -> Iterable[Finding]:
         f"To converge to it: failover group activate {quote(subject.name)}. Or define what is in "
         "force again: failover group update FILE",
     )
-    defined = with_definition(examination.request, subject.snapshot, state.defined)
-    group = ExaminedGroup(examination, defined)
-    for each in (*volumes(group), *offered(group)):
-        if each.level == "error":
-            yield warn(f"as defined: {each.sentence}", each.remedy)
+    defined = with_definition(examination.request, subject.snapshot, state.defined).group
+    anew, left = state.in_force is None, min(LIMIT, examination.left)
+    resolved = resolve(examination.request, defined, state.id, anew=anew, limit=left)
+    for each in resolved.wrong:
+        yield warn(f"as defined: {each.path}: {each.message} [{each.code}]", each.remedy)
 
 
 def service(subject: ExaminedGroup) -> Iterable[Finding]:
@@ -213,7 +213,7 @@ def members(subject: ExaminedGroup) -> Iterable[Finding]:
 
 
 def _remedy(subject: ExaminedGroup, member: MemberFact) -> str:
-    if member.apart and not member.unready and not member.lacks:
+    if member.apart and not member.silent and not member.lacks:
         return assignment.ZONES
     if member.healthy and member.maintenance:
         return f"failover maintenance off {quote(subject.name)}"

@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from mistral_failover.cloud.errors import CloudError, translated
+from mistral_failover.cloud.errors import translated
 from mistral_failover.doctor.checks import Examination, Finding, error, ok, warn
+from mistral_failover.resources.offered import asked
+from mistral_failover.store import groups
 
 SOON = 900.0
 """Seconds before its expiry from which a token is short: a failover may last that long."""
@@ -69,29 +71,18 @@ def _roles(examination: Examination, access: Any) -> Iterable[Finding]:
 
 
 def services(examination: Examination) -> Iterable[Finding]:
-    """Check that the caller may list stacks, servers and volumes."""
-    for name, what, read in (
-        ("Heat", "stacks", lambda: list(examination.cloud.heat.stacks.list(limit=1))),
-        (
-            "Nova",
-            "servers",
-            lambda: examination.cloud.read("Nova", "/servers", params={"limit": 1}),
-        ),
-        (
-            "Cinder",
-            "volumes",
-            lambda: examination.cloud.volumes.volumes.list(limit=1, detailed=False),
-        ),
-    ):
-        try:
-            read()
-        except CloudError as problem:
-            remedy = problem.remedy
-            if problem.code == "FORBIDDEN":
-                remedy = f"Give the user (of the trust) a role that may read them, usually {ROLE}."
-            yield error(f"{name}: {problem.message} [{problem.code}]", remedy)
-        else:
-            yield ok(f"{name} allows listing {what}")
+    """Check that each service that the project's groups use shows the caller what it has."""
+    definitions = examination.reading(groups.used_definitions)
+    for each in asked(examination.cloud, definitions):
+        where = f" at {each.place}" if each.place else ""
+        problem = each.error
+        if problem is None:
+            yield ok(f"{each.service} answers{where}")
+            continue
+        remedy = problem.remedy
+        if problem.code == "FORBIDDEN":
+            remedy = f"Give the user (of the trust) a role that may read them, usually {ROLE}."
+        yield error(f"{each.service}{where}: {problem.message} [{problem.code}]", remedy)
 
 
 def _of(access: Any, security: Any) -> str:

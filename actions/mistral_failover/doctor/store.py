@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the state store, the settings, the clocks, and of defects."""
+"""Checks of the state store, the settings, the clocks, the server's certificate, and of defects."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable
 
 from mistral_failover.doctor.checks import Examination, Finding, error, ok, warn
+from mistral_failover.served_certificate import DAY
 from mistral_failover.store import defects as kept_defects
 from mistral_failover.store import schema
 
@@ -46,6 +47,18 @@ def clocks(examination: Examination) -> Iterable[Finding]:
         examination.mistral.latest("failover.sweep")
         shown = examination.mistral.now.timestamp() + 0.5  # its answers tell whole seconds
         yield _compared("Mistral", max(before - shown, shown - time.time(), 0.0))
+
+
+def certificate(examination: Examination) -> Iterable[Finding]:
+    """Check the certificate with which this server takes alarms, if it has one."""
+    if (served := examination.request.runtime.certificate) is None:
+        return
+    found = served.problems()
+    for each in found:
+        yield (error if each.grave else warn)(each.message, each.remedy)
+    if not found:
+        days = (served.ends - time.time()) / DAY
+        yield ok(f"the webhook's certificate is valid for {days:.0f} more days")
 
 
 def defects(examination: Examination) -> Iterable[Finding]:

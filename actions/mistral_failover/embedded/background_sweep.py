@@ -78,7 +78,7 @@ class BackgroundSweep:
         return found or self._held_up(state) or self._guarded(state)
 
     def _held_up(self, state: Runtime) -> str | None:
-        """Only a try shows whether what stopped a step is over, or a look at the volume."""
+        """Only a try shows whether what stopped a step is over, or a look at what it is about."""
         if time.monotonic() < self._look_at_stopped_at:
             return None
         if stopped := _store(state).reading(lambda tx: stalled_work.stopped_steps(tx, None)):

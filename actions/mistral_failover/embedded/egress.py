@@ -20,15 +20,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import requests
-import urllib3
 from oslo_config import cfg
 from requests.adapters import HTTPAdapter
 
+from mistral_failover import lookups
 from mistral_failover.cloud.answers import bounded
 from mistral_failover.cloud.transport import (
     Connection,
     elapsed,
-    least,
     pools,
     reading,
     rest,
@@ -44,19 +43,26 @@ def install() -> None:
     import mistral.db.v2.api  # noqa: F401 - first: Mistral's modules import each other
     from mistral.actions import std_actions
     from mistral.notifiers.publishers import webhook
+    from mistral.utils import egress
 
+    egress.socket = SimpleNamespace(getaddrinfo=_left_to_the_connection, gaierror=socket.gaierror)
     std_actions.requests = SimpleNamespace(request=_request)
     webhook.requests = SimpleNamespace(post=partial(_request, "POST"))
     std_actions.smtplib = SimpleNamespace(SMTP=_SMTP, SMTPException=smtplib.SMTPException)
 
 
-def _permitted(host: str, port: int) -> list[str]:
+def _left_to_the_connection(*_: Any) -> None:
+    """Let ``validate_url`` look up no name: it would wait for the resolver without a limit, and
+    what it compares is compared again for each connection."""
+    raise socket.gaierror(socket.EAI_AGAIN, "the connection looks it up")
+
+
+def _permitted(host: str, port: int, seconds: float | None) -> list[str]:
     """Return the addresses of a host, once they are compared. Raises UrlNotAllowedException if one
-    of them is denied, and OSError if the host has none."""
+    of them is denied, and as `lookups.addresses`."""
     from mistral.utils import egress
 
-    rows = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    found = list(dict.fromkeys(str(row[4][0]) for row in rows))
+    found = lookups.addresses(host, port, seconds)
     denied = egress._denied_networks()
     for address in found:
         if any(meant in network for meant in _meant(address) for network in denied):
@@ -105,29 +111,10 @@ def _request(method: str, url: str, **options: Any) -> requests.Response:
         return session.request(method, url, **options)
 
 
-_NOT_CONNECTED = (
-    urllib3.exceptions.NewConnectionError,
-    urllib3.exceptions.ConnectTimeoutError,
-)
-
-
 class _Connection(Connection):
-    def _new_conn(self) -> socket.socket:
-        """Connect to an address that was compared; TLS still verifies the name."""
-        this: Any = self
-        name, limit, failure = this._dns_host, this.timeout, None
-        for address in _permitted(name, this.port):
-            # One address that does not answer must not use up the time of the others.
-            this._dns_host, this.timeout = address, least(limit, rest())
-            try:
-                made: socket.socket = super()._new_conn()  # type: ignore[misc]  # urllib3's
-            except _NOT_CONNECTED as error:
-                failure = error
-            else:
-                return made
-            finally:
-                this._dns_host = name
-        raise failure or OSError(f"{name} has no address")
+    def addresses(self, host: str, port: int, seconds: float | None) -> list[str]:
+        """Return the addresses once they are compared."""
+        return _permitted(host, port, seconds)
 
 
 _POOLS = pools(_Connection)
@@ -156,12 +143,16 @@ class _SMTP(smtplib.SMTP):
         self._end = elapsed() + (cfg.CONF.action_std_http.default_timeout or math.inf)
         failure: OSError | None = None
         with until(self._end):
-            for address in _permitted(host, port):
+            for address, seconds in lookups.shares(_permitted(host, port, rest()), rest):
                 try:
-                    return socket.create_connection((address, port), rest(), self.source_address)
+                    made = socket.create_connection((address, port), seconds, self.source_address)
+                    made.settimeout(rest())
                 except OSError as error:
                     failure = error
-        raise failure or OSError(f"{host} has no address")
+                else:
+                    return made
+        assert failure is not None  # a host has an address
+        raise failure
 
     def getreply(self) -> tuple[int, bytes]:
         """See smtplib."""

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TypedDict
 
 from mistral_failover.agent.channel.interface import Channel, ChannelError, Heartbeat
@@ -185,14 +185,17 @@ def sends_commands(group: Group) -> bool:
 def commands_of(group: Group, roles: Iterable[str] | None = None) -> frozenset[str]:
     """Return the names of the commands that a member must know to hold these roles of the group;
     None: any of its roles."""
+    return frozenset(command for _, command in named_commands(group, roles))
+
+
+def named_commands(group: Group, roles: Iterable[str] | None = None) -> Iterator[tuple[str, str]]:
+    """Yield the commands as :func:`commands_of`, each with its path in the group file."""
     wanted = set(group.roles if roles is None else roles)
-    return frozenset(
-        spec.properties[key]
-        for spec in group.resources.values()
-        if spec.type == ACTIVATION and spec.properties["member"]["get_param"] in wanted
-        for key in _COMMANDS
-        if isinstance(spec.properties[key], str)
-    )
+    for name, spec in group.resources.items():
+        if spec.type == ACTIVATION and spec.properties["member"]["get_param"] in wanted:
+            for key in _COMMANDS:
+                if isinstance(spec.properties[key], str):
+                    yield f"resources.{name}.properties.{key}", spec.properties[key]
 
 
 def silent(beat: Heartbeat | None) -> str:
@@ -206,9 +209,15 @@ def silent(beat: Heartbeat | None) -> str:
 def unready(beat: Heartbeat | None) -> str:
     """Return, in words, why an agent carries out no command: it is silent, or it says that it is
     not ready; empty for others."""
-    if beat is None:
+    return silent(beat) or not_ready(beat)
+
+
+def not_ready(beat: Heartbeat | None) -> str:
+    """Return, in words, that an agent which is heard says that it can carry out no command; empty
+    for others."""
+    if beat is None or beat.not_ready is None or silent(beat):
         return ""
-    return silent(beat) or (f"its agent is not ready: {beat.not_ready}" if beat.not_ready else "")
+    return f"its agent is not ready: {beat.not_ready}"
 
 
 def lacking(beat: Heartbeat | None, commands: Collection[str]) -> str:
@@ -248,9 +257,9 @@ def heard_agents(
     return heard
 
 
-def unready_agents(heard: Mapping[str, Heartbeat]) -> dict[str, str]:
-    """Return, in words, which of these agents carry out no command. If all are silent, it is rather
-    the channel, so none is said to be."""
+def silent_agents(heard: Mapping[str, Heartbeat]) -> dict[str, str]:
+    """Return, in words, which of these agents are silent. If all are, it is rather the channel, so
+    none is said to be."""
     if all(beat.ago > SILENT for beat in heard.values()):
         return {}
-    return {name: said for name, beat in heard.items() if (said := unready(beat))}
+    return {name: said for name, beat in heard.items() if (said := silent(beat))}

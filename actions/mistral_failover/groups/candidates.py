@@ -26,7 +26,8 @@ from mistral_failover.groups.agent_health import (
     commands_of,
     heard_agents,
     lacking,
-    unready_agents,
+    not_ready,
+    silent_agents,
 )
 from mistral_failover.model.assignment import MemberFact
 from mistral_failover.model.goal import ATTACHMENT
@@ -66,10 +67,11 @@ def member_facts(
 ) -> list[MemberFact]:
     """Check each member except the lost ones: its server, and whether it is in maintenance.
 
-    Where several could take a role the state of each is read, to prefer one: on which hosts they
-    are, whose agents are silent, not ready or lack a command, and who is in the zone of its
-    volumes. ``thorough``: in any case, and of the lost as well. Every call is bounded, and so is
-    their number (``LOOK``).
+    One whose agent says that it is not ready is no target, even if it is the only one: nothing can
+    be started there, so nothing must be fenced for it. Where several could take a role the state of
+    each is read, to prefer one: on which hosts they are, whose agents are silent or lack a command,
+    and who is in the zone of its volumes. ``thorough``: in any case, and of the lost as well. Every
+    call is bounded, and so is their number (``LOOK``).
     """
     end = time.monotonic() + LOOK
     here = [m for m in members if m.name not in lost]
@@ -85,15 +87,18 @@ def member_facts(
     for member in members:
         if member.name not in facts:
             facts[member.name] = _lost(cloud, member, end if choice else 0.0)
-    heard = heard_agents(request, group, group_id, able) if choice else {}
-    quiet = unready_agents(heard)
+    heard = heard_agents(request, group, group_id, able)
+    for name, beat in heard.items():
+        if why := not_ready(beat):
+            facts[name] = facts[name].ruled_out(why)
+    quiet = silent_agents(heard)
     zones = {fact.zone for fact in facts.values() if fact.zone}
     apart = _apart(cloud, group, list(facts.values()), end) if choice and len(zones) > 1 else {}
     work = request.store.reading(lambda tx: _worked_on(tx, group_id))
     return [
         replace(
             facts[m.name],
-            unready=quiet.get(m.name),
+            silent=quiet.get(m.name),
             lacks=_lacks(group, heard.get(m.name)),
             apart=apart.get(m.name, {}),
             maintenance=work.get(m.name),

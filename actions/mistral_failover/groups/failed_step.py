@@ -7,20 +7,22 @@ from typing import TypedDict
 
 from mistral_failover.convergence.sentences import operation_words_of
 from mistral_failover.model.group import Group
+from mistral_failover.runtime.errors import Tried
 from mistral_failover.store import views
 from mistral_failover.store.transaction import ProjectTransaction
 
 
 class FailedStep(TypedDict):
-    """The step whose failure is the reason of a traversal's status: ``what`` was done, and the
-    error; ``since`` when it has failed, and when a sweep tries it again at the earliest
-    (``again_at``), in seconds of the database's clock."""
+    """The step whose failure is the reason of a traversal's status: ``what`` was done, the error,
+    and what was ``tried`` before it, in order; ``since`` when it has failed, and when a sweep tries
+    it again at the earliest (``again_at``), in seconds of the database's clock."""
 
     resource: str
     what: str
     code: str
     message: str
     remedy: str
+    tried: list[Tried]
     since: float
     again_at: float
 
@@ -39,6 +41,7 @@ def failed_step(tx: ProjectTransaction, group: Group, traversal_id: str) -> Fail
         "code": str(error.get("code", "FAILED")),
         "message": str(error.get("message", "")),
         "remedy": str(error.get("remedy", "")),
+        "tried": list(error.get("tried", ())),
         "since": found["since"],
         "again_at": found["again_at"],
     }

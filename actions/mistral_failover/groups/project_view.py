@@ -16,7 +16,12 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.project_listing import ProjectListing
 from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.convergence.records import Record
-from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
+from mistral_failover.model.observation import (
+    AS_RECORDED,
+    Condition,
+    ObservedPresence,
+    Presence,
+)
 from mistral_failover.model.text import plain
 from mistral_failover.runtime.request import Request
 
@@ -30,6 +35,12 @@ _NOT_RUNNING = frozenset(
     | {"PAUSED", "RESCUE", "BUILD", "REBUILD"}
 )
 """Nova's statuses in which a guest does not serve."""
+_PRESENCE = {
+    Condition.STOPPED: Presence.GONE,
+    Condition.DELETED: Presence.GONE,
+    Condition.UNREACHABLE: Presence.UNKNOWN,
+    Condition.UNKNOWN: Presence.UNKNOWN,
+}
 HOST_NOT_SEEN = frozenset({"DOWN", "UNKNOWN"})
 """Statuses of a host whose guests Nova does not see."""
 
@@ -72,21 +83,25 @@ class ProjectView:
 
     def server(self, server_id: str | None) -> ObservedPresence:
         """Return whether a server runs; if its host is down, that is unknown."""
+        found, why = self.condition(server_id)
+        return AS_RECORDED if found is Condition.RUNS else ObservedPresence(_PRESENCE[found], why)
+
+    def condition(self, server_id: str | None) -> tuple[Condition, str]:
+        """Return the condition of a server as Nova shows it, and the reason in words, empty if it
+        runs."""
         if server_id is None:
-            return ObservedPresence(Presence.GONE, "it has no server")
+            return Condition.DELETED, "it has no server"
         try:
             state = self.listing.server(server_id)
         except CloudError as error:
-            return unknown(error)
+            return Condition.UNKNOWN, unknown(error).why
         if not state.exists:
-            return ObservedPresence(Presence.GONE, f"its server {server_id} does not exist")
+            return Condition.DELETED, f"its server {server_id} does not exist"
         if state.status in _NOT_RUNNING:
-            return ObservedPresence(Presence.GONE, f"its server is {state}")
+            return Condition.STOPPED, f"its server is {state}"
         if state.status == "UNKNOWN" or state.host_status in HOST_NOT_SEEN:
-            return ObservedPresence(
-                Presence.UNKNOWN, f"its server is {state}: the guest may be running"
-            )
-        return AS_RECORDED
+            return Condition.UNREACHABLE, f"its server is {state}: the guest may be running"
+        return Condition.RUNS, ""
 
     def host(self, server_id: str | None) -> tuple[str, ...] | None:
         """Return where a server runs (the fields of a `ServerHost`), None if Nova does not say."""

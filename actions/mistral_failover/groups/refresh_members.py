@@ -10,7 +10,7 @@ store has changed since, it changes nothing and asks Heat again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 
 from oslo_utils import timeutils
@@ -28,6 +28,7 @@ from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
 from mistral_failover.store.groups import ReplacedMember, StaleObservation
+from mistral_failover.store.transaction import ProjectTransaction
 
 LOG = logging.getLogger(__name__)
 
@@ -47,10 +48,9 @@ def remember_members(
     for _ in range(_LOOKS):
         known = database.reading(lambda tx: groups.members_of(tx, group_id))
         seen = look()
-        rows = [(each.name, each.server_id, each.created_at) for each in seen]
         try:
             replaced = database.atomically(
-                partial(groups.record_members, identity=group_id, seen=rows, before=known)
+                partial(record, identity=group_id, seen=seen, before=known)
             )
         except StaleObservation as late:
             why = str(late)
@@ -61,6 +61,20 @@ def remember_members(
         why,
         "Check the group's status before you repeat the order: failover status GROUP",
     )
+
+
+def record(
+    tx: ProjectTransaction,
+    identity: str,
+    seen: Collection[HeatMember],
+    before: Mapping[str, groups.MemberRow],
+) -> list[ReplacedMember]:
+    """Record all members that the cloud shows, as `store.groups.record_members`; the others leave
+    the group unless they hold something of it."""
+    rows = [(each.name, each.server_id, each.created_at) for each in seen]
+    replaced = groups.record_members(tx, identity, rows, before)
+    groups.leave(tx, identity, [each.name for each in seen])
+    return replaced
 
 
 def depose(

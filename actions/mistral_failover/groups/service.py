@@ -15,6 +15,7 @@ from mistral_failover.model.group import Group
 from mistral_failover.model.observation import (
     AS_RECORDED,
     EngineView,
+    Look,
     ObservedMember,
     Service,
     ServiceState,
@@ -33,6 +34,27 @@ _STOPPED = frozenset({TraversalStatus.FAILED, TraversalStatus.BLOCKED})
 def services(
     runtime: Runtime, tx: SqlTransaction, only: Sequence[GroupState] | None = None
 ) -> dict[str, ServiceState]:
+    """Return by group id whether each group serves: of these, or of all that the transaction
+    sees."""
+    ids = None if only is None else [each.id for each in only]
+    return {each: known.state for each, known in judged_services(runtime, tx, ids).items()}
+
+
+@dataclass(frozen=True)
+class JudgedService:
+    """Whether a group serves, and what that was judged by: what the ``engine`` knows in its current
+    ``traversal`` (an id), and the last ``look``. ``name``: the group's."""
+
+    name: str
+    state: ServiceState
+    engine: EngineView
+    traversal: str | None
+    look: Look | None
+
+
+def judged_services(
+    runtime: Runtime, tx: SqlTransaction, ids: Sequence[str] | None
+) -> dict[str, JudgedService]:
     """Return by group id whether each group serves: of these, or of all that the transaction sees.
 
     The number of statements does not grow with the number of groups. What a group is made of is
@@ -40,7 +62,6 @@ def services(
     ``since`` and reasons are complete.
     """
     now, interval = tx.now(), runtime.settings.observe_interval
-    ids = None if only is None else [each.id for each in only]
     rows = stored.rows(tx, ids)
     alarms = stored.waiting_alarms(tx, ids)
     single = ids is not None and len(ids) == 1
@@ -51,16 +72,22 @@ def services(
     for row in rows:
         identity = row.state.id
         mine = records.get(identity, [])
+        engine = EngineView()
         try:
             group = runtime.definitions.group(tx, row.state) if mine else None
         except InvalidDocument as error:  # it needs a package that is gone
-            found[identity] = ServiceState(Service.UNKNOWN, (str(error),), None, None)
+            state = ServiceState(Service.UNKNOWN, (str(error),), None, None)
+            found[identity] = JudgedService(row.state.name, state, engine, None, row.look)
             continue
-        engine = EngineView()
         if row.goal is not None:
             held = standing(group, row.goal, mine) if group is not None else Standing()
-            engine = _engine(row, row.goal, mine, held, made, members.get(identity, ()), now)
-        found[identity] = service_state(engine, row.look, alarms.get(identity, ()), now, interval)
+            known = members.get(identity, ())
+            cold = group is not None and group.members.cold
+            engine = _engine(row, row.goal, mine, held, made, known, now, cold=cold)
+        state = service_state(engine, row.look, alarms.get(identity, ()), now, interval)
+        found[identity] = JudgedService(
+            row.state.name, state, engine, row.state.current_traversal, row.look
+        )
     return found
 
 
@@ -110,6 +137,8 @@ def _engine(
     made: Mapping[str, float],
     members: Iterable[str],
     now: float,
+    *,
+    cold: bool,
 ) -> EngineView:
     roles = held.roles or goal.document["roles"]
     lost = _lost(goal, records)
@@ -134,6 +163,7 @@ def _engine(
         row.status if row.status in _STOPPED else "",
         at,
         (*unheld(vacant_roles(goal)), *(() if _was_seen(row) else held.missing)),
+        cold,
     )
 
 

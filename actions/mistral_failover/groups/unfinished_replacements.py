@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The replacements that a goal asks for, and their progress.
+"""The members that a goal brings back, and their progress.
 
-A wish for a replacement is a resource of the goal, ``replace:<member>``, and names the server to
-remove. A repeat finds another server there and replaces nothing. Once it is done, the member is no
-longer declared lost: the loss and the fence were about the former server.
+A wish for it is a resource of the goal, ``replace:<member>``, and names the server that was lost. A
+repeat finds another server there and replaces nothing. Once it is done, the member is no longer
+declared lost: the loss and the fence were about the former server, or about the time before it was
+started again.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 from mistral_failover.convergence.records import Action, Record, Status
 from mistral_failover.model.goal import REPLACE_TYPE, Goal, goal_resources
+from mistral_failover.model.restarts import ANOTHER_SERVER
 
 ReplaceRequests = dict[str, Mapping[str, Any]]
 """By member, in the form that ``model.goal.render_goal`` takes as ``replaced``."""
@@ -24,14 +26,18 @@ def unfinished(goal: Goal, records: Iterable[Record]) -> ReplaceRequests:
 
 
 def replaced_lost_members(goal: Goal, records: Sequence[Record]) -> frozenset[str]:
-    """Return the members that a goal declares lost but that have another server now, with no
-    resources of the group left on the old one."""
+    """Return the members that a goal declares lost but that are back: with another server, or
+    started again, and with no resources of the group left on the former one."""
     occupied = {record.member for record in records}
     return frozenset(
         member
         for member, wish, record in _asked_for(goal, records)
         if record is not None
-        and record.attributes.get("server") not in (None, wish["server_id"])
+        and record.attributes.get("server") is not None
+        and (
+            record.attributes["server"] != wish["server_id"]
+            or record.attributes.get("by", ANOTHER_SERVER) != ANOTHER_SERVER
+        )
         and member not in occupied
     )
 

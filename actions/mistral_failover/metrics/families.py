@@ -132,6 +132,12 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             "What sweeps found: triggered (traversals without a worker), ended (stuck executions).",
             ("what",),
         ),
+        "certificate_expires": Family(
+            "failover_webhook_certificate_expires_timestamp_seconds",
+            "gauge",
+            "When the certificate of the webhook ends, in seconds since the epoch. Only a failover "
+            "server that serves TLS has it.",
+        ),
         "handed_back": Family(
             "failover_operations_handed_back",
             "counter",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Required, TypedDict
@@ -114,13 +114,21 @@ class MistralError(CodedError):
     """A failed request, as a program outside of Mistral sees it.
 
     :ivar http_status: of Mistral's answer; None without one.
+    :ivar problems: of a group file that an action refuses: ``field``, ``code``, ``message`` and
+        ``remedy`` of each.
     """
 
     def __init__(
-        self, code: str, message: str, remedy: str, http_status: int | None = None
+        self,
+        code: str,
+        message: str,
+        remedy: str,
+        http_status: int | None = None,
+        problems: Sequence[Mapping[str, str]] = (),
     ) -> None:
         super().__init__(code, message, remedy)
         self.http_status = http_status
+        self.problems = tuple(problems)
 
 
 Failure = Callable[[Exception, str], Exception]
@@ -601,7 +609,8 @@ def _clock(date: str | None) -> datetime:
 def _failure(action: str, error: Any) -> MistralError:
     if isinstance(error, Mapping) and isinstance(error.get("code"), str):
         message = with_reasons(str(error.get("message", action)), error.get("reasons") or {})
-        return MistralError(error["code"], message, str(error.get("remedy", "")))
+        problems = error.get("problems") or ()
+        return MistralError(error["code"], message, str(error.get("remedy", "")), problems=problems)
     return MistralError("ACTION_FAILED", f"{action}: {error}", "see the action's error")
 
 

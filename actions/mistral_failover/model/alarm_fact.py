@@ -21,7 +21,8 @@ class AlarmFact(Stored):
     its own words. ``because``: the reason of the operator who reports it, if one does.
 
     ``host`` or ``zone``: where all members are lost (a host event); ``at``: when it happened, in
-    seconds; ``open``: whether members may still be found there.
+    seconds; ``open``: whether members may still be found there; ``doubt``: why its source is not
+    certain.
 
     ``evidence``: why the storm guard still holds it. ``refusal``: why the last attempt to start its
     failover failed. ``over``: its source's word that it is over. They are empty if there is none.
@@ -35,6 +36,7 @@ class AlarmFact(Stored):
     zone: str | None = None
     at: float | None = None
     open: bool = False
+    doubt: str = ""
     evidence: str = ""
     refusal: str = ""
     over: str = ""

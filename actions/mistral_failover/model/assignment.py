@@ -4,9 +4,9 @@
 A holder that is still a member and not lost keeps its role. Each vacant role goes to the eligible
 member that comes first by:
 
-1. no doubt about it (its agent is silent or not ready, or does not know a command for this role;
-   Nova changes nothing of its server now; it is on the host of a lost member; it is in another
-   availability zone than a volume of this role)
+1. no doubt about it (its agent is silent, or does not know a command for this role; Nova changes
+   nothing of its server now; it is on the host of a lost member; it is in another availability zone
+   than a volume of this role)
 2. its place in the role's ``prefer``
 3. its load: the weights of the roles that it already holds
 4. its ``priority``, the highest first
@@ -62,9 +62,8 @@ class MemberFact:
     """Whether its host is known to be down."""
     maintenance: str | None = None
     """In words, that it is in maintenance."""
-    unready: str | None = None
-    """In words, that its agent is silent while other agents report, or says that it is not ready to
-    carry out commands."""
+    silent: str | None = None
+    """In words, that its agent is silent while other agents report."""
     hindered: str | None = None
     """In words, with what ends it, that Nova changes nothing of its server now."""
     lacks: Mapping[str, str] = field(default_factory=dict)
@@ -177,7 +176,7 @@ def doubts(members: Sequence[MemberFact], lost: Set[str]) -> dict[str, str]:
     """Return doubts about members, in words. A doubt does not forbid them a role."""
     found = {}
     for fact in members:
-        said = [fact.unready] if fact.unready else []
+        said = [fact.silent] if fact.silent else []
         said += [fact.hindered] if fact.hindered else []
         said += sorted({*fact.lacks.values(), *fact.apart.values()})
         if beside := _lost_beside(fact, members, lost):
@@ -213,9 +212,9 @@ def passed_over(
 
 def as_planned(members: Iterable[MemberFact]) -> list[MemberFact]:
     """Return the facts for a planned move, which can wait: a member whose agent is
-    silent or not ready is no target, and neither is one whose server Nova refuses to change."""
+    silent is no target, and neither is one whose server Nova refuses to change."""
     return [
-        fact.ruled_out(why) if (why := fact.unready or fact.hindered) else fact for fact in members
+        fact.ruled_out(why) if (why := fact.silent or fact.hindered) else fact for fact in members
     ]
 
 
@@ -303,13 +302,13 @@ def _lost_beside(fact: MemberFact, members: Sequence[MemberFact], lost: Set[str]
 def _rank(
     fact: MemberFact, roles: Iterable[str], members: Sequence[MemberFact], lost: Set[str]
 ) -> tuple[bool, bool, bool, bool]:
-    """Rank the doubts about a member that is to hold one of these roles. An agent that is silent,
-    not ready or lacks a command is the worst: nothing can be started through it. Then comes a
+    """Rank the doubts about a member that is to hold one of these roles. An agent that is silent
+    or lacks a command is the worst: nothing can be started through it. Then comes a
     server to which Nova gives nothing at present, then a host that may be dead: the failover has to
     wait for it before it takes another member, while a volume that Nova refuses is refused at
     once."""
     roles = set(roles)
-    unable = fact.unready is not None or not roles.isdisjoint(fact.lacks)
+    unable = fact.silent is not None or not roles.isdisjoint(fact.lacks)
     beside = _lost_beside(fact, members, lost) is not None
     return unable, fact.hindered is not None, beside, not roles.isdisjoint(fact.apart)
 

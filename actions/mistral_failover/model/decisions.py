@@ -32,6 +32,8 @@ class AdmissionRule(StrEnum):
     MAINTENANCE = "maintenance"
     OLD_NEWS = "old_news"
     STILL_FIRING = "still_firing"
+    DOUBTED = "doubted"
+    """The source is not certain of the failure."""
     COOLDOWN = "cooldown"
     PER_HOUR = "per_hour"
     STORM = "storm"

@@ -79,6 +79,47 @@ def load_document(text: str | bytes, what: str) -> dict[str, Any]:
     return _read(text, what, _Dialect(_core))
 
 
+def line_finder(text: str | bytes) -> Callable[[str], int | None]:
+    """Return a function from a path, as of `InvalidDocument`, to the line of a document, counted
+    from 1: of the key or item there, or of the nearest one around it. None if there is none, or if
+    the text is no document."""
+    try:
+        builder = _Builder(_Loader(_decoded(text, "")), "", _Dialect(_core))
+        builder.document()
+    except (InvalidDocument, *_PARSER_ERRORS):
+        return lambda path: None  # noqa: ARG005 - the parameter of the function that is returned
+    top = _Lines()
+    for place, line in builder.lines:
+        top.add(place, line)
+    return top.nearest
+
+
+class _Lines:
+    """The line of a part of a document, and of those in it by key, or ``[index]``."""
+
+    def __init__(self) -> None:
+        self._line: int | None = None
+        self._inside: dict[str, _Lines] = {}
+
+    def add(self, place: _Path, line: int) -> None:
+        steps: list[str] = []
+        while place is not None:
+            place, step = place
+            steps.append(f"[{step}]" if isinstance(step, int) else step)
+        part = self
+        for each in reversed(steps):
+            part = part._inside.setdefault(each, _Lines())
+        part._line = line
+
+    def nearest(self, path: str) -> int | None:
+        """Return the line of what a path leads to, or of what contains that."""
+        for length in range(len(path), 0, -1):
+            part = self._inside.get(path[:length])
+            if part is not None and path[length : length + 1] in ("", ".", "["):
+                return part.nearest(path[length:].removeprefix(".")) or part._line
+        return None
+
+
 def load_yaml_1_1(text: str | bytes, what: str) -> dict[str, Any]:
     """Read a Heat template as Heat reads it, or an agent's file, except for tags, merge keys and
     keys that occur twice. The content, with each alias written out, has the limits of other
@@ -289,6 +330,7 @@ def _read(text: str | bytes, what: str, dialect: _Dialect) -> dict[str, Any]:
             "",
             f"not YAML: {problem} ({_place(what, mark) if mark else what})",
             "Check indentation, brackets and quotes there.",
+            mark.line + 1 if mark else None,
         ) from None
 
 
@@ -315,6 +357,8 @@ class _Builder:
         self._what = what
         self._dialect = dialect
         self._anchors: dict[str, Any] = {}
+        self.lines: list[tuple[_Path, int]] = []
+        """The places of keys and items, each with its line."""
 
     def document(self) -> dict[str, Any]:
         next(self._events)  # the start of the stream
@@ -372,7 +416,9 @@ class _Builder:
     def _sequence(self, path: _Path, depth: int) -> list[Any]:
         items: list[Any] = []
         while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
-            items.append(self._value(event, (path, len(items)), depth + 1))
+            place = (path, len(items))
+            self.lines.append((place, event.start_mark.line + 1))
+            items.append(self._value(event, place, depth + 1))
         return items
 
     def _mapping(self, path: _Path, depth: int) -> dict[str, Any]:
@@ -383,6 +429,7 @@ class _Builder:
                 raise self._refusal(
                     (path, key), f'the key "{key}" occurs twice', event, "Keep one of them."
                 )
+            self.lines.append(((path, key), event.start_mark.line + 1))
             content[key] = self._value(next(self._events), (path, key), depth + 1)
         return content
 
@@ -410,8 +457,8 @@ class _Builder:
             raise self._refusal(path, str(error), event, _QUOTE_IT) from None
 
     def _refusal(self, path: _Path, problem: str, event: Any, remedy: str) -> InvalidDocument:
-        place = _place(self._what, event.start_mark)
-        return InvalidDocument(_written(path), f"{problem} ({place})", remedy)
+        place, line = _place(self._what, event.start_mark), event.start_mark.line + 1
+        return InvalidDocument(_written(path), f"{problem} ({place})", remedy, line)
 
 
 class _Checker:

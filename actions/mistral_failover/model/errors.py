@@ -2,10 +2,25 @@
 """What the model refuses: a stable code, a message and a remedy each."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 _LONGEST = 500
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+class DocumentProblem(Protocol):
+    """A problem of a document: its place, as of `InvalidDocument`, a stable code, what is wrong,
+    and what helps."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def code(self) -> str: ...
+    @property
+    def message(self) -> str: ...
+    @property
+    def remedy(self) -> str: ...
 
 
 class InvalidDocument(ValueError):  # noqa: N818 - it names the finding, not the mechanism
@@ -13,19 +28,42 @@ class InvalidDocument(ValueError):  # noqa: N818 - it names the finding, not the
 
     ``path`` leads to the wrong place with dots and indexes, as in
     ``resources.data.properties.server`` or ``members.servers[1]``; it is empty for the whole
-    document. ``str()`` is one line: ``path: message. remedy``.
+    document. ``line``: of the text, counted from 1, if only the reader of the text knows it; see
+    `documents.line_finder` for others. ``str()`` is one line: ``path: message. remedy``.
     """
 
     code = "INVALID_DOCUMENT"
 
-    def __init__(self, path: str, message: str, remedy: str) -> None:
+    def __init__(self, path: str, message: str, remedy: str, line: int | None = None) -> None:
         super().__init__(path, message, remedy)
+        self.line = line
         self.path = _shown(path)
         self.message = _shown(message)
         self.remedy = _shown(remedy)
 
     def __str__(self) -> str:
         return _line(self.path, self.message, self.remedy)
+
+
+class RefusedDocument(ValueError):  # noqa: N818 - as above
+    """A group file has ``problems``: all of them, each with ``path``, ``code``, ``message`` and
+    ``remedy``."""
+
+    code = "INVALID_DOCUMENT"
+
+    def __init__(self, problems: Sequence[DocumentProblem]) -> None:
+        super().__init__(problems)
+        self.problems = tuple(problems)
+        said = [f"{p.path}: {p.message}" if p.path else p.message for p in self.problems]
+        self.message = "; ".join(each.rstrip(".") for each in said)
+        self.remedy = (
+            self.problems[0].remedy
+            if len(self.problems) == 1
+            else f"Correct these {len(self.problems)} problems. Nothing was changed."
+        )
+
+    def __str__(self) -> str:
+        return _line("", self.message, self.remedy)
 
 
 class UnknownResource(InvalidDocument):

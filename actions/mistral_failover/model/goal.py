@@ -179,6 +179,14 @@ def goal_resources(goal: Goal) -> list[WantedResource]:
     ]
 
 
+def goal_members(goal: Goal) -> frozenset[str]:
+    """Return the members that a goal names: they hold a role, are lost, or have a resource that
+    says its ``member``."""
+    of = (entry["properties"].get("member") for entry in goal.document["resources"].values())
+    named = {member for member in of if isinstance(member, str)}
+    return frozenset({*goal.document["roles"].values(), *goal.document["lost"], *named})
+
+
 def fence_name(member: str) -> str:
     """Return the name of the resource that fences a member."""
     return f"{FENCE_PREFIX}{member}"

@@ -37,6 +37,7 @@ from typing import Any, Literal
 from mistral_failover.model.documents import read_document
 from mistral_failover.model.errors import InvalidDocument, UnknownResource
 from mistral_failover.model.references import Reference, find_references
+from mistral_failover.model.restarts import USUAL, read_restart
 from mistral_failover.model.roles import RoleSpec, check_preferences, read_roles
 from mistral_failover.model.rungs import Rung, read_rung, rung_kind
 from mistral_failover.model.schemas import EVENTS, MAX_SECONDS
@@ -70,10 +71,17 @@ class MembersSpec:
     priority: Mapping[str, int] = field(default_factory=dict)
     """The preference for a member when roles are assigned, 0 to 100; see ``model.roles``."""
     replace: Literal["never", "lost"] = "never"
-    """``lost``: a member that an alarm declares lost gets another server."""
+    """``lost``: a member that an alarm declares lost is brought back."""
     when_no_standby: Literal["replace", "wait"] = "wait"
-    """What happens to a role that no member can take. ``replace``: a lost member gets another
-    server and takes it. ``wait``: it waits for a member."""
+    """What happens to a role that no member can take. ``replace``: a lost member is brought back
+    and takes it. ``wait``: it waits for a member."""
+    restart: tuple[str, ...] = USUAL
+    """The ways to bring a lost member back, tried in order; see ``model.restarts``."""
+
+    @property
+    def cold(self) -> bool:
+        """Whether a lost member is brought back if no other can take its role."""
+        return self.when_no_standby == "replace"
 
 
 @dataclass(frozen=True)
@@ -212,6 +220,7 @@ def _members(given: Mapping[str, Any]) -> MembersSpec:
         dict(given.get("priority", {})),
         replaced,
         given.get("when_no_standby", "replace" if replaced == "lost" else "wait"),
+        read_restart(given["restart"], "members.restart") if "restart" in given else USUAL,
     )
 
 

@@ -28,6 +28,20 @@ class Presence(StrEnum):
     """It could not be checked: a service did not answer, or does not know."""
 
 
+class Condition(StrEnum):
+    """How the server of a member was found."""
+
+    RUNS = "runs"
+    HUNG = "hung"
+    """Nova has it running, and its agent is silent."""
+    STOPPED = "stopped"
+    DELETED = "deleted"
+    UNREACHABLE = "unreachable"
+    """Its host is down: the guest may be running."""
+    UNKNOWN = "unknown"
+    """Nova did not answer."""
+
+
 class Service(StrEnum):
     """Whether a group serves."""
 
@@ -78,13 +92,15 @@ class ObservedResource:
 
 @dataclass(frozen=True)
 class ObservedMember:
-    """A member. ``roles``: the roles that it holds. ``observed``: its server; GONE: it does not
-    run. ``why_not``: why it cannot take over a role, None if it can."""
+    """A member. ``roles``: the roles that it holds. ``observed``: its server, in this
+    ``condition``; GONE: it does not run. ``why_not``: why it cannot take over a role, None if it
+    can."""
 
     name: str
     roles: tuple[str, ...]
     observed: ObservedPresence
     why_not: str | None = None
+    condition: Condition = Condition.RUNS
 
 
 @dataclass(frozen=True)
@@ -98,7 +114,8 @@ class Observation(Stored):
 
     def document(self) -> dict[str, Any]:
         """Return the observation as JSON: ``service``, ``reasons``, ``members`` (name, roles,
-        presence, why, why_not) and ``resources`` (name, type, member, serves, presence, why)."""
+        presence, why, why_not, condition) and ``resources`` (name, type, member, serves, presence,
+        why)."""
         return {
             "service": str(self.service),
             "reasons": list(self.reasons),
@@ -108,6 +125,7 @@ class Observation(Stored):
                     "roles": list(each.roles),
                     **each.observed.document(),
                     "why_not": each.why_not,
+                    "condition": str(each.condition),
                 }
                 for each in self.members
             ],
@@ -135,6 +153,7 @@ class Observation(Stored):
                     tuple(each["roles"]),
                     ObservedPresence.read(each),
                     each["why_not"],
+                    Condition(each["condition"]),
                 )
                 for each in document["members"]
             ),
@@ -182,9 +201,13 @@ def judged(
     resources: Sequence[ObservedResource],
     unguarded: Sequence[str] = (),
     vacant: Sequence[str] = (),
+    *,
+    cold: bool = False,
 ) -> Observation:
     """Judge whether a group serves, from the state of its members and resources. ``unguarded``: why
-    an alarm would not notice a failure, in words; ``vacant``: the roles that no member can take.
+    an alarm would not notice a failure, in words; ``vacant``: the roles that no member can take;
+    ``cold``: a lost member is brought back if no other can take its role, so the group needs no
+    standby. One that it has, it needs.
 
     The worst finding decides: DOWN before UNKNOWN before DEGRADED.
     """
@@ -220,7 +243,7 @@ def judged(
     flaws += [f"{each.name}: {each.observed.why}" for each in holders if each.observed.why]
     flaws += unguarded
     standbys = [each for each in members if not each.roles]
-    if not any(each.why_not is None for each in standbys):
+    if not any(each.why_not is None for each in standbys) and (standbys or not cold):
         why = "; ".join(f"{each.name}: {each.why_not}" for each in standbys)
         flaws.append(f"no member can take over ({why or 'there is no other member'})")
     return found(Service.DEGRADED if flaws else Service.SERVING, flaws)
@@ -257,8 +280,8 @@ class EngineView:
     well. ``ended_at`` None: its traversal is running. ``reached``: its goal is. ``stopped``: the
     status of a traversal that ended otherwise, else empty. ``made``: by member (None: on none), for
     each thing that serves there when it was made or changed last, 0 if that is not known.
-    ``missing``: what the goal needs for service and does not exist, a clause for each. Times are
-    seconds."""
+    ``missing``: what the goal needs for service and does not exist, a clause for each. ``cold``: as
+    for :func:`judged`. Times are seconds."""
 
     roles: Mapping[str, str] = field(default_factory=dict)
     members: tuple[ObservedMember, ...] = ()
@@ -268,6 +291,7 @@ class EngineView:
     stopped: str = ""
     made: Mapping[str | None, tuple[float, ...]] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
+    cold: bool = False
 
     @property
     def made_at(self) -> float | None:
@@ -322,6 +346,11 @@ SLACK = 30.0
 """Seconds for which it counts beyond that: looks take time, and cron starts some of them late."""
 
 
+def fresh_for(interval: float) -> float:
+    """Return the seconds for which a look counts; ``interval``: seconds between two looks."""
+    return FRESH * interval + SLACK
+
+
 def service_state(
     engine: EngineView,
     look: Look | None,
@@ -358,7 +387,7 @@ def service_state(
     if known.service not in _SERVES:
         return ServiceState(known.service, known.reasons, _since(engine, known, look), seen_at)
     evidence = _evidence(engine, look)
-    fresh = FRESH * interval + SLACK
+    fresh = fresh_for(interval)
     unseen = sorted(member for member, at in evidence.items() if now - at > fresh)
     if unseen:
         last = min(evidence[each] for each in unseen)
@@ -402,7 +431,7 @@ def _known(engine: EngineView, look: Look | None) -> tuple[Observation, float | 
         return Observation(look.service, look.reasons), look.at
     if look is not None and look.service not in _SERVES and look.at >= engine.all_made_at:
         return Observation(look.service, look.reasons), look.at
-    return judged(engine.roles, engine.members, ()), None
+    return judged(engine.roles, engine.members, (), cold=engine.cold), None
 
 
 def _evidence(engine: EngineView, look: Look | None) -> dict[str, float]:

@@ -50,6 +50,7 @@ GROUP: Final[dict[str, Any]] = {
                 "autoscaling_group": _LABEL,
                 "choose": _LABEL,
                 "replace": {"enum": ["never", "lost"]},
+                "restart": {"type": "array", "items": _LABEL, "minItems": 1, "uniqueItems": True},
                 "when_no_standby": {"enum": ["replace", "wait"]},
                 "priority": {
                     "type": "object",

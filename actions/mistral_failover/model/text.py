@@ -21,6 +21,12 @@ def counted(number: int, thing: str) -> str:
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
+def first_words(text: str, most: int) -> str:
+    """Return a text of at most so many words; one that was cut ends with an ellipsis."""
+    words = text.split()
+    return text if len(words) <= most else f"{' '.join(words[:most])}…"
+
+
 def parse_time(text: Any) -> float | None:
     """Return a time in ISO 8601 as seconds since the epoch (UTC if it has no zone). Return None if
     it is not a time: an alarm is not refused because of its clock."""

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -184,8 +183,10 @@ def start(request: Request, incident: Incident) -> Started:
                 tx.lock_group(incident.group_id, shared=False)
             incidents.keep_refusal(tx, incident.id, refusal)
 
-        with suppress(SQLAlchemyError):  # the reason to report is the error
+        try:
             request.store.atomically(keep)
+        except SQLAlchemyError as not_kept:  # the reason to report is the first error
+            request.caught(not_kept, "recording why a failover could not be started")
         raise
 
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any, NotRequired, TypedDict
 
 from mistral_failover.model.decisions import Decision
-from mistral_failover.model.differences import DifferenceDocument
 from mistral_failover.runtime.errors import ErrorFacts
 
 
@@ -111,22 +110,6 @@ class AdmittedAlarms(SelectionFacts):
     admitted: list[StartedOrder]
     refused: list[RefusedAlarm]
     left: int
-
-
-class DefinedGroup(TypedDict):
-    """A group file that was checked. ``created``: the group was not defined before.
-    ``differences`` and ``lines``: its changes, for machines and for people. ``missing``: the
-    workflows that it names and Mistral does not have, sorted, as far as Mistral answered."""
-
-    group: str
-    id: str
-    stack: str
-    roles: list[str]
-    resources: list[str]
-    created: bool
-    differences: list[DifferenceDocument]
-    lines: list[str]
-    missing: list[str]
 
 
 class GroupDefinition(TypedDict):

@@ -3,54 +3,75 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from shlex import quote
-from typing import Any
+from typing import Any, TypedDict
 
 from oslo_utils import uuidutils
 
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.stacks import stack_map, stack_shown
+from mistral_failover.cloud.stacks import stack_shown
 from mistral_failover.convergence.errors import UnknownGroup
-from mistral_failover.groups.refresh_members import members_now
 from mistral_failover.mistral.api import mistral_of
-from mistral_failover.model.differences import in_documents
-from mistral_failover.model.errors import InvalidDocument
+from mistral_failover.model.differences import DifferenceDocument, in_documents
+from mistral_failover.model.errors import InvalidDocument, RefusedDocument
 from mistral_failover.model.group import Group, parse_group
 from mistral_failover.model.ids import group_id
-from mistral_failover.model.problems import template_problems
-from mistral_failover.model.types import load_type
-from mistral_failover.orders.answers import DefinedGroup, GroupDefinition
-from mistral_failover.resources.offered import needs_of, unmet
+from mistral_failover.model.problems import group_problems, template_problems
+from mistral_failover.model.types import ResourceType, load_type
+from mistral_failover.orders import operator_order
+from mistral_failover.orders.answers import GroupDefinition
+from mistral_failover.orders.plan import planner
+from mistral_failover.orders.plan.documents import PlanStep
+from mistral_failover.resources.resolution import Resolution, differs, resolve
 from mistral_failover.runtime.deadlines import DeadlineGuard
-from mistral_failover.runtime.errors import ActionError
+from mistral_failover.runtime.errors import ActionError, ErrorFacts, ProblemFacts, problem_facts
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, observations
 from mistral_failover.store.transaction import ProjectTransaction
 
-LOG = logging.getLogger(__name__)
-
 ASK = 3.0
 """The limit for questions to Mistral, in seconds."""
-SERVICES = 5.0
-"""The limit for what Nova and Cinder offer, and for the members in Heat, in seconds each."""
 HEAT = 20.0
 """The limit for the question to Heat, in seconds."""
 MOST_TYPES = 100
 """Type files that are given with a group file at most."""
 
 
+class DefinedGroup(TypedDict):
+    """A group file that was checked. ``created``: the group was not defined before.
+    ``differences`` and ``lines``: its changes, for machines and for people. ``missing``: the
+    workflows that it names and Mistral does not have, sorted, as far as Mistral answered.
+    ``wrong_before``: what is wrong in parts that are in force and stay as they are. ``unchecked``:
+    what the cloud or an agent did not answer. ``steps``: of a dry run for a known group, what
+    converging to it would do; None if that is not known, with ``why_no_steps``."""
+
+    group: str
+    id: str
+    stack: str
+    roles: list[str]
+    resources: list[str]
+    created: bool
+    differences: list[DifferenceDocument]
+    lines: list[str]
+    missing: list[str]
+    wrong_before: list[ProblemFacts]
+    unchecked: list[ProblemFacts]
+    steps: list[PlanStep] | None
+    why_no_steps: ErrorFacts | None
+
+
 def define(
     request: Request, definition: Any, name: str | None, types: Any, *, dry_run: bool = False
 ) -> DefinedGroup:
-    """Check a group file and its types and store them, unless it is a ``dry_run``.
+    """Check a group file and its types, resolve it against the cloud, and store it, unless it is a
+    ``dry_run``. A file that is refused leaves what was defined before.
 
     Raises InvalidDocument, also if the file names servers that belong to another group of the
-    project, or members that are no servers of the stack; ActionError TOO_MANY_GROUPS; CloudError if
-    only Heat can tell whether servers are shared and does not.
+    project; RefusedDocument with all that the cloud does not have or offer; ActionError
+    TOO_MANY_GROUPS; CloudError if only Heat can tell whether servers are shared and does not.
     """
     given = [] if types is None else types
     if not isinstance(given, list):
@@ -62,11 +83,8 @@ def define(
             "Give only the type files that the group file names.",
         )
     loaded = [load_type(document) for document in given]
-    group = parse_group(definition, name=name, types=loaded)
-    for problem in template_problems(group):
-        raise problem
-    _refuse_unmet(request, group)
-    _refuse_no_servers(request, group)
+    group = _parsed(definition, name, loaded)
+    resolved = _resolved(request, group)
     stored = {"document": group.definition, "types": [t.to_dict() for t in loaded]}
     stacks: set[str] | None = None  # not asked for yet
 
@@ -75,6 +93,7 @@ def define(
         known = tx.definition(identity) if groups.get(tx, identity) else None
         if not dry_run:
             groups.define(tx, group.name, stored)
+            groups.leave(tx, identity)
             observations.forget_alarms(tx, identity)
         # Afterwards: of two groups that are defined at the same moment, one sees the other.
         others = groups.documents(tx, locked=not dry_run)
@@ -92,6 +111,7 @@ def define(
     except _AskHeat:
         stacks = _ways_to_write(request, group.stack)
         identity, known = run(store)
+    steps, why = _steps(request, group) if dry_run and known is not None else ([], None)
     changed = in_documents(comparable(known), comparable(stored)) if known else []
     return {
         "group": group.name,
@@ -103,7 +123,51 @@ def define(
         "differences": [each.as_dict() for each in changed],
         "lines": [str(each) for each in changed],
         "missing": _missing_workflows(request, group),
+        "wrong_before": [problem_facts(each) for each in resolved.wrong],
+        "unchecked": [problem_facts(each) for each in resolved.unchecked],
+        "steps": steps,
+        "why_no_steps": why,
     }
+
+
+def _steps(request: Request, group: Group) -> tuple[list[PlanStep] | None, ErrorFacts | None]:
+    """Return what converging to a definition would do, or why that is not known."""
+    try:
+        return planner.steps_to(request, group), None
+    except operator_order.NothingToDo:
+        return [], None
+    except Exception as error:  # the dry run itself has its answer
+        return None, request.caught(error, f"planning an update of {group.name}")
+
+
+def _parsed(definition: Any, name: str | None, types: list[ResourceType]) -> Group:
+    """Return a group. Raises RefusedDocument with everything that breaks the grammar."""
+    try:
+        group = parse_group(definition, name=name, types=types)
+    except InvalidDocument as first:
+        found = group_problems(definition, name=name, types=types)
+        raise RefusedDocument(found or [first]) from None
+    if wrong := list(template_problems(group)):
+        raise RefusedDocument(wrong)
+    return group
+
+
+def _resolved(request: Request, group: Group) -> Resolution:
+    """Return what the cloud says of a group file, if it can be accepted: what is wrong with it was
+    in force before, and is not changed. So an operator can always correct another part. Raises
+    RefusedDocument with everything else that is wrong."""
+    identity = group_id(request.project_id, group.name)
+    of = request.runtime.definitions
+
+    def read(tx: ProjectTransaction) -> Group | None:
+        state = groups.get(tx, identity)
+        return of.group(tx, state, state.in_force) if state and state.in_force else None
+
+    before = request.store.reading(read)
+    found = resolve(request, group, identity, anew=before is None)
+    if wrong := [each for each in found.wrong if differs(before, group, each.path)]:
+        raise RefusedDocument(wrong)
+    return found
 
 
 class _AskHeat(Exception):  # noqa: N818 - no error: the transaction runs again
@@ -176,38 +240,6 @@ def _members(document: Mapping[str, Any]) -> set[str]:
     of = document["members"]
     named = [*of.get("servers", ()), of.get("autoscaling_group")]
     return {str(each) for each in named if each}
-
-
-def _refuse_unmet(request: Request, group: Group) -> None:
-    """Refuse a group that needs what Nova or Cinder does not offer: its failover would fail. If
-    they do not answer in time, the doctor reports it. Raises InvalidDocument."""
-    needs = [each for each in needs_of(group) if each.features]
-    if not needs:
-        return
-    guard = DeadlineGuard(time.monotonic() + SERVICES, request.runtime.settings.http_timeout)
-    try:
-        for each in unmet(request.cloud(guard), needs):
-            raise InvalidDocument(each.path, each.sentence, each.remedy)
-    except CloudError as error:
-        LOG.info("It is not known what the cloud offers: %s", error)
-
-
-def _refuse_no_servers(request: Request, group: Group) -> None:
-    """Refuse members that the stack does not have, or that are no servers. While there is no such
-    stack, or if Heat does not answer in time, the doctor reports it. Raises InvalidDocument."""
-    guard = DeadlineGuard(time.monotonic() + SERVICES, request.runtime.settings.http_timeout)
-    named = "autoscaling_group" if group.members.autoscaling_group else "servers"
-    try:
-        cloud = request.cloud(guard)
-        stack_map(cloud, group.stack)
-        try:
-            members_now(cloud, group)
-        except CloudError as error:
-            if error.code not in ("NOT_FOUND", "BAD_REQUEST"):
-                raise
-            raise InvalidDocument(f"members.{named}", error.message, error.remedy) from None
-    except CloudError as error:
-        LOG.info("It is not known which members %s has: %s", group.name, error)
 
 
 def _missing_workflows(request: Request, group: Group) -> list[str]:

@@ -26,6 +26,7 @@ from mistral_failover.model.group import SHIPPED_CHAIN, Group
 from mistral_failover.model.ids import derived_id
 from mistral_failover.model.order import Order
 from mistral_failover.model.replacement import choose_member
+from mistral_failover.model.restarts import ANOTHER_SERVER
 from mistral_failover.model.stages import Stage
 from mistral_failover.model.validation import did_you_mean
 from mistral_failover.orders.answers import Started
@@ -89,7 +90,7 @@ def next_goal_or_room(
     try:
         return next_goal(snapshot, order, members, ordered)
     except NoEligibleMember:
-        wanted = bool(ordered) or snapshot.group.members.when_no_standby == "replace"
+        wanted = bool(ordered) or snapshot.group.members.cold
         # Who is only marked by Heat, and not lost, may serve: an order must not end that.
         if any(fact.marked for fact in members if fact.name in ordered.keys() - snapshot.lost):
             raise
@@ -142,8 +143,9 @@ def _room_goal(
         if not there:
             return None
         chosen = choose_member(snapshot.group, there, lost, None).member
-        server = next(fact.server_id for fact in there if fact.name == chosen)
-        going[chosen] = {"server_id": server}
+        going[chosen] = _brought_back(
+            snapshot, next(str(fact.server_id) for fact in there if fact.name == chosen)
+        )
     return render_goal(snapshot.group, kept, lost, replaced=going, vacant=vacant)
 
 
@@ -220,8 +222,19 @@ def _to_replace(
     }
     if order.from_alarm and snapshot.group.members.replace == "lost":
         newly = (lost - snapshot.lost) & servers.keys() - wishes.keys()
-        wishes |= {member: {"server_id": servers[member]} for member in sorted(newly)}
+        wishes |= {member: _brought_back(snapshot, servers[member]) for member in sorted(newly)}
     return wishes
+
+
+def _brought_back(snapshot: GroupSnapshot, server: str) -> Mapping[str, Any]:
+    """Return the wish that a lost member comes back, in the ways of the group; ``server``: the one
+    that it has."""
+    ways = snapshot.group.members.restart
+    if ways == (ANOTHER_SERVER,):
+        return {"server_id": server}
+    # Its server may stay the same, and be started again later.
+    order = snapshot.state.current_traversal
+    return {"server_id": server, "restart": list(ways), **({"order": order} if order else {})}
 
 
 def require_members(
@@ -284,9 +297,12 @@ Derive = Callable[[GroupSnapshot], Goal]
 """Return the next goal from the group's snapshot. It is called again if a newer request won."""
 
 
-def goal_function(request: Request, order: Order, *, remember: bool = True) -> Derive:
+def goal_function(
+    request: Request, order: Order, *, remember: bool = True, group: Group | None = None
+) -> Derive:
     """Return the function that derives the goal of a failover. It reads the members from the cloud
-    only once. ``remember``: record members that were replaced.
+    only once. ``remember``: record members that were replaced. ``group``: a definition that is not
+    stored; None: the one that the order asks for.
 
     Raises as :func:`next_goal`, and CloudError; ActionError CONTENDED if the order says ``after``
     which traversal it comes, and the group has a newer one.
@@ -295,7 +311,10 @@ def goal_function(request: Request, order: Order, *, remember: bool = True) -> D
     after = order.own("after")
 
     def derive(snapshot: GroupSnapshot) -> Goal:
-        snapshot = with_definition(request, snapshot, definition_of(order, snapshot.state))
+        if group is not None:
+            snapshot = replace(snapshot, group=group)
+        else:
+            snapshot = with_definition(request, snapshot, definition_of(order, snapshot.state))
         if after not in (None, snapshot.state.current_traversal):
             raise ActionError(
                 "CONTENDED",

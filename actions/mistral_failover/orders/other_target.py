@@ -19,7 +19,7 @@ from typing import cast
 
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.transport import Unguarded
-from mistral_failover.cloud.volumes import GONE, REFUSED, STATE
+from mistral_failover.cloud.volume_holders import GONE, REFUSED, STATE
 from mistral_failover.convergence.errors import ConvergenceError
 from mistral_failover.convergence.ports import Transaction
 from mistral_failover.convergence.records import (
@@ -143,7 +143,7 @@ def _redirect(request: Request, found: _TargetDownSituation) -> _Refusal | None:
         may_return = any(fact.name not in out and not fact.gone for fact in others)
         return _Refusal(str(error), final=not may_return)
     if found.down.evidence == "agent" and not any(
-        fact.name == member and (fact.unready or not fact.healthy) for fact in facts
+        fact.name == member and (fact.silent or not fact.healthy) for fact in facts
     ):
         return _Refusal("the other agents are silent, too, so it may be their channel that is down")
     refuse_unmovable_new_volumes(request, snapshot, goal)
@@ -171,7 +171,7 @@ def _others(facts: Sequence[MemberFact], found: _TargetDownSituation) -> list[Me
     down = found.down
     tried = dict.fromkeys(found.passed_over, "it was passed over earlier in this failover")
     if down.server in {fact.server_id for fact in facts if fact.name == down.member}:
-        tried[down.member] = f"it cannot take the volume: {down.why}"
+        tried[down.member] = f"it cannot take what moves: {down.why}"
     return [
         replace(fact, healthy=False, why_not=tried[fact.name]) if fact.name in tried else fact
         for fact in as_planned(facts)

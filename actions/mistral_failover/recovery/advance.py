@@ -41,9 +41,9 @@ from mistral_failover.reports.documents import TraversalReport
 from mistral_failover.resources import ownership
 from mistral_failover.resources.worker import NodeWorker
 from mistral_failover.runtime import rights
-from mistral_failover.runtime.errors import describe
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import views
+from mistral_failover.store.database import is_away
 from mistral_failover.store.transaction import ProjectTransaction
 
 LOG = logging.getLogger(__name__)
@@ -168,7 +168,7 @@ def advance(
         try:
             return _advanced(request, traversal_id, through, hold=hold) or again
         except SQLAlchemyError as error:
-            if not describe(error).get("transient"):
+            if not is_away(error):
                 raise
             LOG.warning("The state store is unreachable", exc_info=True)
         deadline = deadline or time.monotonic() + STORE_PATIENT
@@ -184,7 +184,9 @@ def _store_is_back(request: Request, deadline: float) -> bool:
         workers.pause(POLL_LONGEST)
         try:
             request.store.reading(lambda tx: tx.now())
-        except SQLAlchemyError:
+        except SQLAlchemyError as error:
+            if not is_away(error):
+                raise
             continue
         return True
     return False

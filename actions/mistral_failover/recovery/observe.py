@@ -19,7 +19,7 @@ from functools import partial
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.event_alarms import WatchingAlarm
-from mistral_failover.cloud.volumes import UNANSWERED
+from mistral_failover.cloud.volume_holders import UNANSWERED
 from mistral_failover.convergence.records import (
     Action,
     GroupState,
@@ -29,7 +29,13 @@ from mistral_failover.convergence.records import (
     TraversalStatus,
 )
 from mistral_failover.groups import unfinished_replacements
-from mistral_failover.groups.agent_health import commands_of, lacking, sends_commands, unready
+from mistral_failover.groups.agent_health import (
+    commands_of,
+    lacking,
+    sends_commands,
+    silent,
+    unready,
+)
 from mistral_failover.groups.project_view import REMEMBERED, ProjectView
 from mistral_failover.groups.service import standing
 from mistral_failover.groups.snapshot import group_snapshot
@@ -37,6 +43,7 @@ from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.goal import ALARM, goal_resources, vacant_roles
 from mistral_failover.model.group import Group
 from mistral_failover.model.observation import (
+    Condition,
     Observation,
     ObservationMemory,
     ObservedMember,
@@ -44,10 +51,12 @@ from mistral_failover.model.observation import (
     ObservedResource,
     Presence,
     Service,
+    fresh_for,
     judged,
     keeps_from_roles,
 )
 from mistral_failover.recovery.documents import Heal, ObservedGroup, SameGoalInput
+from mistral_failover.recovery.service_changes import store_changes
 from mistral_failover.resources.modules import observer
 from mistral_failover.runtime.errors import DEFECTS
 from mistral_failover.runtime.request import Request
@@ -104,6 +113,13 @@ class _ObservedGroup:
         return self.status == TraversalStatus.COMPLETE
 
     @property
+    def left(self) -> bool:
+        """Whether a member may have left: the group file does not name it, and nothing is there."""
+        named = self.group.members.servers
+        held = {*named, *(record.member for record in self.records)}
+        return self.at_rest and bool(named) and not self.members.keys() <= held
+
+    @property
     def memory(self) -> ObservationMemory:
         """What the look before left for this one."""
         return self.before.memory if self.before is not None else ObservationMemory()
@@ -127,6 +143,8 @@ def observe(request: Request, group: str | None, *, at_once: bool = False) -> li
     rows: list[ObservedGroup] = []
     as_before: list[_ObservedGroup] = []
     kept_at = time.monotonic()
+    looked_at: dict[str, float] = {}
+    fresh = fresh_for(request.runtime.settings.observe_interval)
 
     def keep() -> None:
         known = [(each.state.id, each.before.at) for each in as_before if each.before is not None]
@@ -152,12 +170,17 @@ def observe(request: Request, group: str | None, *, at_once: bool = False) -> li
                 continue  # a defect that concerns one group must not stop the others
             if found is None:
                 continue
+            before = found[0].before.at if found[0].before is not None else 0.0
+            if begun - before > fresh:  # before the new look hides when the last one was
+                store_changes(request, [each], {})
+            looked_at[each] = before
             if _is_as_before(*found):
                 as_before.append(found[0])
             elif row := database.atomically(partial(_save, *found, begun)):
                 rows.append(row)
     finally:
         keep()  # also if a later group could not be looked at
+        store_changes(request, due, looked_at)
     return rows
 
 
@@ -168,6 +191,8 @@ def _observed(
     facts = request.store.reading(partial(_facts, request, group_id, begun))
     if facts is None:
         return None
+    if facts.left:
+        request.store.atomically(lambda tx: groups.leave(tx, group_id))
     view.begin(facts.memory.well, _servers(facts))
     alarms = _alarms(view, facts)
     seen = _look(view, facts, alarms)
@@ -300,7 +325,8 @@ def _look(
 ) -> Observation:
     members = [_member(view, facts, each) for each in facts.members.values()]
     unguarded = [] if alarms is None else _unguarded(view, facts, alarms)
-    return judged(facts.roles, members, list(_resources(view, facts)), unguarded, facts.vacant)
+    serving, cold = list(_resources(view, facts)), facts.group.members.cold
+    return judged(facts.roles, members, serving, unguarded, facts.vacant, cold=cold)
 
 
 def _alarms(view: ProjectView, facts: _ObservedGroup) -> Sequence[WatchingAlarm] | None:
@@ -366,10 +392,11 @@ def _as_declared(facts: _ObservedGroup, alarms: Iterable[WatchingAlarm]) -> list
 
 def _member(view: ProjectView, facts: _ObservedGroup, member: MemberRow) -> ObservedMember:
     roles = tuple(sorted(role for role, name in facts.roles.items() if name == member.name))
-    look = view.server(member.server_id)
+    look, (condition, _) = view.server(member.server_id), view.condition(member.server_id)
     quiet = ""
     if look.presence is Presence.PRESENT and sends_commands(facts.group):
         beat = view.heartbeat(_agent_of(facts, member))
+        condition = Condition.HUNG if silent(beat) else condition
         quiet = unready(beat) or lacking(beat, commands_of(facts.group, roles or None))
     said = keeps_from_roles(member.name, facts.lost, facts.in_maintenance)
     why_not = said or look.why or quiet or None
@@ -378,6 +405,7 @@ def _member(view: ProjectView, facts: _ObservedGroup, member: MemberRow) -> Obse
         roles,
         ObservedPresence(look.presence, look.why or quiet) if quiet else look,
         why_not,
+        condition,
     )
 
 

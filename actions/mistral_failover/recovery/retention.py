@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Delete old incidents, journal entries and plans of a project, now and then and in small batches,
-so that a sweep stays short."""
+"""Delete old incidents, journal entries, plans and changes of service of a project, now and then
+and in small batches, so that a sweep stays short."""
 
 from __future__ import annotations
 
@@ -20,6 +20,10 @@ EVERY = 60.0
 """Seconds between two times that a process does this for a project."""
 BATCH = 500
 """Rows that one transaction deletes at most."""
+SHOWN_DAYS = 31
+"""Days for which it can be asked how much a group served."""
+CHANGES = 5000
+"""Maximum stored changes of a group's word: more than one in ten minutes for a month."""
 LIMIT = 2.0
 """Seconds after which no further batch starts; the next sweep continues."""
 
@@ -62,4 +66,7 @@ def _kinds(request: Request) -> list[Callable[[ProjectTransaction], int]]:
             tx, keep=settings.keep_journal, older_than=since(tx), batch=BATCH
         ),
         lambda tx: retention.purge_plans(tx, batch=BATCH),
+        lambda tx: retention.purge_service_changes(
+            tx, keep=CHANGES, older_than=tx.now() - SHOWN_DAYS * DAY, batch=BATCH
+        ),
     ]

@@ -18,6 +18,7 @@ from typing import TypeVar
 from mistral_failover.alarms.storm import Queued, in_order
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.servers import server_fingerprint
 from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.cloud.volume_holders import volume_fingerprint
 from mistral_failover.convergence.errors import UnknownGroup
@@ -471,11 +472,12 @@ def _held_back(
 def retry_stopped(request: Request, group_id: str | None, end: float) -> Iterator[TakenUp]:
     """Reopen the nodes that failed or are blocked, if what stopped them may be over.
 
-    A node that was blocked by a volume has recorded the state of the volume that was seen
-    (``cloud.volume_holders.volume_fingerprint``): it is reopened as soon as that has changed. Only
-    the retry shows if the change was the right one. Of everything else nothing shows that it is
-    over, so it is tried from time to time (``convergence.waiting.next_look``). Until such a try has
-    helped, the traversal keeps its status and its reason.
+    A node that was blocked by a volume or a server has recorded the state that was seen
+    (``cloud.volume_holders.volume_fingerprint``, ``cloud.servers.server_fingerprint``): it is
+    reopened as soon as that has changed. Only the retry shows if the change was the right one. Of
+    everything else nothing shows that it is over, so it is tried from time to time
+    (``convergence.waiting.next_look``). Until such a try has helped, the traversal keeps its status
+    and its reason.
 
     Only one of two simultaneous sweeps does so. ``end``: when this must be over, on
     the monotonic clock. Raises CloudError."""
@@ -513,11 +515,15 @@ def retry_stopped(request: Request, group_id: str | None, end: float) -> Iterato
 
 
 def _change(cloud: Cloud, stopped: stalled_work.StoppedStep) -> str | None:
-    """Return the present state of the volume that blocked a node, if it has changed; else None."""
+    """Return the present state of what blocked a node, if it has changed; else None."""
     about = stopped.about
     if about is None:
         return None
-    seen = volume_fingerprint(cloud, about.volume, about.server)
+    seen = (
+        server_fingerprint(cloud, about.server)
+        if about.volume is None
+        else volume_fingerprint(cloud, about.volume, about.server)
+    )
     return None if seen == about.sight else seen
 
 

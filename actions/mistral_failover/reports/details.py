@@ -5,14 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from mistral_failover.convergence.records import OperationStatus
-from mistral_failover.convergence.sentences import because
+import networkx as nx
+
+from mistral_failover.convergence.dry_run import dry_run_steps
+from mistral_failover.convergence.graph import TraversalPlan
+from mistral_failover.convergence.records import Node, NodeStatus, OperationStatus
+from mistral_failover.convergence.sentences import because, operation_words_of
 from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.mistral import executions
 from mistral_failover.mistral.executions import execution_of
 from mistral_failover.model.decisions import Decision
 from mistral_failover.model.operation_words import operation_words
+from mistral_failover.model.stages import Stage
 from mistral_failover.model.types import ResourceType
 from mistral_failover.orders import held_alarms
 from mistral_failover.reports import status
@@ -26,15 +32,16 @@ from mistral_failover.reports.documents import (
     OperationSummary,
     PlanDetails,
     ResourceDetails,
+    StepAhead,
     TraversalDetails,
 )
-from mistral_failover.reports.durations import critical_path, stage_of, stages
+from mistral_failover.reports.durations import critical_path, node_of, stage_of, stages
 from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import find_by_short_id
 from mistral_failover.store import details, groups, incidents, plans, views
-from mistral_failover.store.details import LedgerRow, Match, TraversalBrief
+from mistral_failover.store.details import LedgerRow, Match, NodeRow, TraversalBrief
 from mistral_failover.store.transaction import ProjectTransaction
-from mistral_failover.store.views import ChainRow, DeferredRow
+from mistral_failover.store.views import ChainRow, DeferredRow, TraversalRow
 
 SENTENCES = 500
 """Maximum entries of a traversal's journal; the latest are shown."""
@@ -207,6 +214,8 @@ def _traversal(request: Request, tx: ProjectTransaction, match: Match) -> _Found
         "lock_waits": {"count": len(met), "seconds": sum(waited)},
         "deferrals": met,
         "steals": details.broken_locks(tx, match.id),
+        "ahead": _ahead(tx, found, graph, operations, types) if ended is None else [],
+        "last_failover": details.last_failover(tx, match.id),
         "history": [
             {
                 "at": row["at"],
@@ -220,6 +229,62 @@ def _traversal(request: Request, tx: ProjectTransaction, match: Match) -> _Found
     began = [begun.execution if begun else None, held["execution"] if held else None]
     waits = _ChainWait(document, match.group, held) if held and match.group else None
     return _Found(document, operations, began, waits)
+
+
+def _ahead(
+    tx: ProjectTransaction,
+    traversal: TraversalRow,
+    graph: Mapping[str, Any] | None,
+    operations: Iterable[LedgerRow],
+    types: Mapping[str, ResourceType],
+) -> list[StepAhead]:
+    """Return the steps that have not begun, each after those that it waits for."""
+    group_id = traversal["group_id"]
+    records = {each.id: each for each in tx.records(group_id) if each.type in types}
+    known = {
+        key: row
+        for key, row in details.nodes_of(tx, traversal["id"]).items()
+        if Node.parse(key).resource_id in records
+    }
+    if graph is None:
+        return []
+    drawn: nx.DiGraph[str] = nx.node_link_graph(dict(graph), edges="edges")
+    stage_by_node = {key: drawn.nodes[key].get("stage") for key in drawn}
+    wanted = {
+        Node.parse(key).resource_id: row["wanted"] for key, row in known.items() if row["wanted"]
+    }
+    plan = TraversalPlan(drawn.subgraph(known), wanted, (), tuple(records), {}, (), {})
+    members = groups.members_of(tx, group_id)
+    epochs = {name: member.epoch for name, member in members.items()}
+    waves = dry_run_steps(plan, types, list(records.values()), epochs, tx.now())
+    steps = {step.node.key: step for wave in waves for step in wave}
+    words = {
+        key: operation_words_of(step.verb, step.record, types[step.record.type])
+        for key, step in steps.items()
+    }
+    running = {node_of(row) for row in operations if row["ended_at"] is None}
+    lasted = plans.durations(tx, group_id)
+    return [
+        {
+            "resource_id": step.node.resource_id,
+            "what": words[key],
+            "verb": step.verb,
+            "stage": Stage(stage_by_node[key] or Stage.END).value,
+            "certain": step.certain,
+            "waits_for": _waits_for(known[key], [words[each] for each in sorted(step.after)]),
+            "expected": lasted.get((step.record.type, step.verb)),
+        }
+        for key, step in steps.items()
+        if known[key]["status"] == NodeStatus.WAITING and key not in running
+    ]
+
+
+def _waits_for(row: NodeRow, before: list[str]) -> list[str]:
+    if before:
+        return before
+    if row["waiting_for"]:
+        return [row["waiting_for"]]
+    return [f"the lock of {row['deferred_to']}"] if row["deferred_to"] else []
 
 
 def _goal(request: Request, tx: ProjectTransaction, match: Match) -> _Found:

@@ -21,15 +21,21 @@ from mistral_failover.store.views import TraversalRow
 
 
 class MemberOfGroup(TypedDict):
-    """A member, and the server behind it."""
+    """A member, and the server behind it. ``condition``: how its server was found by the last look
+    (``model.observation.Condition``), None if nothing looked since the engine's last work; ``why``:
+    in words, may be empty."""
 
     name: str
     server: str | None
     epoch: int
+    condition: str | None
+    why: str
 
 
 class ResourceOfGroup(TypedDict):
-    """The record of a resource. ``status``: its last action and what that came to."""
+    """The record of a resource. ``status``: its last action and what that came to. ``presence``:
+    how the last look found it (``model.observation.Presence``), None if nothing looked since the
+    engine's last work; ``why``: in words, may be empty."""
 
     name: str
     type: str
@@ -43,6 +49,8 @@ class ResourceOfGroup(TypedDict):
     token: int
     lease_left: float | None
     id: str
+    presence: str | None
+    why: str
 
 
 class VolumeHolder(TypedDict):
@@ -69,13 +77,16 @@ class Confirmation(TypedDict):
 
 class ServiceState(TypedDict):
     """Whether a group serves. ``seen_at``: the time of the last look. ``gone``: the members that
-    hold a role and whose server did not run then."""
+    hold a role and whose server did not run then; ``standbys``: those that could take a role then;
+    ``cold``: whether a lost member is brought back where there is none."""
 
     status: str
     since: float | None
     reasons: list[str]
     seen_at: float | None
     gone: list[str]
+    standbys: list[str]
+    cold: bool
 
 
 class ChainState(TypedDict):
@@ -347,6 +358,20 @@ class LockWaits(TypedDict):
     seconds: float
 
 
+class StepAhead(TypedDict):
+    """A step of a traversal that has not begun. ``what``: in words; ``certain``: it will run, not
+    only if it is needed; ``waits_for``: the steps before it that are not done, or what else it
+    waits for, in words; ``expected``: seconds, None if it is not known."""
+
+    resource_id: str
+    what: str
+    verb: Verb
+    stage: str
+    certain: bool
+    waits_for: list[str]
+    expected: float | None
+
+
 class HistoryEntry(TypedDict):
     """An entry of the journal, in short."""
 
@@ -358,7 +383,9 @@ class HistoryEntry(TypedDict):
 
 class TraversalDetails(Details):
     """A traversal. ``goal``: the version of its goal. ``nodes``: how many it has, by status.
-    ``seconds``: until its end, or until now. ``steals``: the locks that were broken."""
+    ``seconds``: until its end, or until now. ``steals``: the locks that were broken. ``ahead``: the
+    steps that have not begun, in a possible order. ``last_failover``: how long the group's failover
+    before this one took, in seconds; None if this is none, or if it is the first."""
 
     cause: str
     goal: str
@@ -379,6 +406,8 @@ class TraversalDetails(Details):
     lock_waits: LockWaits
     deferrals: list[Deferral]
     steals: list[BrokenLock]
+    ahead: list[StepAhead]
+    last_failover: float | None
     history: list[HistoryEntry]
 
 

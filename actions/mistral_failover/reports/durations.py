@@ -88,7 +88,7 @@ def stage_of(
 ) -> list[Stage]:
     """Return the stage of each operation; END if the graph does not name one."""
     of = {node["id"]: node.get("stage") for node in (graph or {}).get("nodes", ())}
-    return [Stage(of.get(_node(row)) or Stage.END) for row in operations]
+    return [Stage(of.get(node_of(row)) or Stage.END) for row in operations]
 
 
 def critical_path(
@@ -107,7 +107,7 @@ def critical_path(
     drawn: nx.DiGraph[str] = nx.node_link_graph(dict(graph), edges="edges")
     of: dict[str, list[Mapping[str, Any]]] = {}
     for row in operations:
-        of.setdefault(_node(row), []).append(row)
+        of.setdefault(node_of(row), []).append(row)
     best: dict[str, tuple[float, tuple[str, ...]]] = {}
     for node in nx.topological_sort(drawn):
         before = max((best[p] for p in drawn.predecessors(node)), default=(0.0, ()))
@@ -127,7 +127,7 @@ def critical_path(
     return {"seconds": seconds, "steps": steps}
 
 
-def _node(row: Mapping[str, Any]) -> str:
+def node_of(row: Mapping[str, Any]) -> str:
     """Return the key of the node that an operation belongs to."""
     kind = "cleanup" if row["verb"] == Verb.DELETE else "update"
     return f"{kind}:{row['resource_id']}"

@@ -26,7 +26,7 @@ from mistral_failover.mistral.client import ENDED
 from mistral_failover.model.differences import in_documents
 from mistral_failover.model.goal import ATTACHMENT, FENCE_TYPE, VACANT, returns
 from mistral_failover.model.group import Group
-from mistral_failover.model.observation import Presence, Service
+from mistral_failover.model.observation import Observation, Presence, Service
 from mistral_failover.model.operation_words import operation_words
 from mistral_failover.model.rungs import rung_kind
 from mistral_failover.model.stages import at
@@ -41,6 +41,7 @@ from mistral_failover.reports.documents import (
     Confirmation,
     GroupOverview,
     InForce,
+    MemberOfGroup,
     ProjectReport,
     ReportedIncident,
     ResourceOfGroup,
@@ -56,6 +57,7 @@ from mistral_failover.runtime.errors import ActionError, confirm_command, masked
 from mistral_failover.runtime.request import Request
 from mistral_failover.runtime.short_ids import find_by_short_id
 from mistral_failover.store import defects, details, groups, incidents, observations, views
+from mistral_failover.store.groups import MemberRow
 from mistral_failover.store.incidents import Incident
 from mistral_failover.store.transaction import ProjectTransaction
 from mistral_failover.store.views import ChainRow, JournalRow, TraversalStep, overview
@@ -83,6 +85,7 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
         now, records = tx.now(), list(tx.records(snapshot.state.id))
         work = _work(tx, {state: snapshot.group}, now)[state.id]
         suspended = suspensions.current_suspensions(tx, snapshot.state.id)
+        service, seen = _service(request, tx, snapshot)
         found: StatusReport = {
             "group": name,
             "stack": snapshot.group.stack,
@@ -99,10 +102,9 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
             "pause": suspended["pause"],
             "maintenance": suspended["maintenance"],
             "members": [
-                {"name": m.name, "server": m.server_id, "epoch": m.epoch}
-                for m in groups.members_of(tx, snapshot.state.id).values()
+                _member(each, seen) for each in groups.members_of(tx, snapshot.state.id).values()
             ],
-            "resources": [_resource(record, now) for record in records],
+            "resources": [_resource(record, now, seen) for record in records],
             "remedies": _remedies(tx, name, current, records) if current else [],
             "since": views.status_since(tx, current) if current else None,
             "holders": _holders(tx, snapshot.state.id, records),
@@ -112,7 +114,7 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
             "deferred": work["deferred"],
             "ready": work["ready"],
             "chain": None,
-            "service": _service(request, tx, snapshot),
+            "service": service,
             "incidents": [
                 _reported(each)
                 for each in incidents.of_group(tx, snapshot.state.id, _INCIDENTS_SHOWN)
@@ -466,12 +468,15 @@ def _verb(action: str) -> Verb:
     return Verb(action) if action in list(Verb) else Verb.CREATE
 
 
-def _service(request: Request, tx: ProjectTransaction, snapshot: GroupSnapshot) -> ServiceState:
-    """Return whether the group serves."""
+def _service(
+    request: Request, tx: ProjectTransaction, snapshot: GroupSnapshot
+) -> tuple[ServiceState, Observation | None]:
+    """Return whether the group serves, and the last look, if it was after the engine's last
+    work."""
     state = snapshot.state
     found = services(request.runtime, tx, [state])[state.id]
     kept = observations.of_group(tx, state.id) if found.seen_at is not None else None
-    return {
+    state_now: ServiceState = {
         "status": str(found.service),
         "since": found.since,
         "reasons": list(found.reasons),
@@ -481,7 +486,14 @@ def _service(request: Request, tx: ProjectTransaction, snapshot: GroupSnapshot) 
             for each in (kept.seen.members if kept else ())
             if each.observed.presence is Presence.GONE and each.roles
         ),
+        "standbys": sorted(
+            each.name
+            for each in (kept.seen.members if kept else ())
+            if not each.roles and each.why_not is None
+        ),
+        "cold": snapshot.group.members.cold,
     }
+    return state_now, kept.seen if kept else None
 
 
 def _remedies(
@@ -524,7 +536,21 @@ def _failure(
     return failed_step(tx, snapshot.group, traversal["id"])
 
 
-def _resource(record: Record, now: float) -> ResourceOfGroup:
+def _member(member: MemberRow, seen: Observation | None) -> MemberOfGroup:
+    look = next((m for m in seen.members if m.name == member.name), None) if seen else None
+    return {
+        "name": member.name,
+        "server": member.server_id,
+        "epoch": member.epoch,
+        "condition": str(look.condition) if look else None,
+        "why": look.observed.why if look else "",
+    }
+
+
+def _resource(record: Record, now: float, seen: Observation | None) -> ResourceOfGroup:
+    of = (record.name, record.member)
+    rows = seen.resources if seen else ()
+    look = next((each for each in rows if (each.name, each.member) == of), None)
     return {
         "name": record.name,
         "type": record.type,
@@ -538,4 +564,6 @@ def _resource(record: Record, now: float) -> ResourceOfGroup:
         "token": record.token,
         "lease_left": None if record.lease_until is None else record.lease_until - now,
         "id": record.id,
+        "presence": str(look.observed.presence) if look else None,
+        "why": look.observed.why if look else "",
     }

@@ -17,6 +17,7 @@ from mistral_failover.convergence.records import Record
 from mistral_failover.groups.project_view import ProjectView, unknown
 from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
+from mistral_failover.resources.modules import ExaminedResource, about
 from mistral_failover.resources.operation_context import OperationContext, no_server
 from mistral_failover.runtime.errors import says_how_to_continue
 from mistral_failover.store import groups
@@ -51,6 +52,13 @@ def point_alarm(context: OperationContext, operation: OperationDocument) -> dict
 
 
 OPERATIONS = (point_alarm,)
+
+
+def examine(subject: ExaminedResource) -> str:
+    """Return what is right about an alarm. Raises CloudError if Aodh does not have it."""
+    with about("alarm"):
+        found = event_alarms.alarm(subject.cloud, str(subject.spec.properties["alarm"]))
+    return f"{found} exists"
 
 
 def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:

@@ -15,7 +15,7 @@ from mistral_failover.convergence.records import Record
 from mistral_failover.groups.project_view import ProjectView, unknown
 from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
-from mistral_failover.resources.modules import ExaminedResource
+from mistral_failover.resources.modules import ExaminedResource, about
 from mistral_failover.resources.operation_context import OperationContext, member_of, member_server
 from mistral_failover.runtime.errors import says_how_to_continue
 
@@ -106,12 +106,13 @@ def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
 def examine(subject: ExaminedResource) -> str:
     """Return what is right about a DNS name. Raises CloudError for what would fail."""
     cloud, given = subject.cloud, subject.spec.properties
-    zone_id, kind = dns_records.resolve_zone(cloud, str(given["zone"])), given.get("type", "A")
-    found = dns_records.named(cloud, zone_id, str(given["name"]), kind)
-    if found is not None:
-        dns_records.refuse_foreign(
-            cloud, found, dns_records.owner(subject.group, subject.spec.name)
-        )
+    with about("zone"):
+        zone_id, kind = dns_records.resolve_zone(cloud, str(given["zone"])), given.get("type", "A")
+    with about("name"):
+        found = dns_records.named(cloud, zone_id, str(given["name"]), kind)
+        if found is not None:
+            owner = dns_records.owner(subject.group, subject.spec.name)
+            dns_records.refuse_foreign(cloud, found, owner)
     for server, member in subject.members.items():
         dns_records.target_of(
             cloud, member, server, kind, given.get("network"), given.get("targets")

@@ -11,7 +11,7 @@ from mistral_failover.convergence.records import Record
 from mistral_failover.groups.project_view import ProjectView, unknown
 from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
-from mistral_failover.resources.modules import ExaminedResource
+from mistral_failover.resources.modules import ExaminedResource, about
 from mistral_failover.resources.operation_context import (
     OperationContext,
     member_server,
@@ -88,8 +88,11 @@ def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
 def examine(subject: ExaminedResource) -> str:
     """Return what is right about a floating IP. Raises CloudError for what would fail."""
     cloud, given = subject.cloud, subject.spec.properties
-    identity = networks.resolve_floating_ip(cloud, subject.stack, str(given["floating_ip"]))
-    found = networks.floating_ip(cloud, identity)
-    ports = [networks.port_of(cloud, server, given.get("network")) for server in subject.members]
-    networks.refuse_foreign(found, ports)
+    with about("floating_ip"):
+        identity = networks.resolve_floating_ip(cloud, subject.stack, str(given["floating_ip"]))
+        found = networks.floating_ip(cloud, identity)
+    with about("network" if "network" in given else ""):
+        ports = [networks.port_of(cloud, each, given.get("network")) for each in subject.members]
+    with about("floating_ip"):
+        networks.refuse_foreign(found, ports)
     return f"floating IP {found.address} can lead to {len(ports)} members"

@@ -1,75 +1,61 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operation of a ``group_member``: Heat creates another server for a member."""
+"""The operation of a ``group_member``: bring a member back, by the first of its ways that can."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from shlex import quote
 from typing import Any
 
-from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.stack_updates import Replacement
-from mistral_failover.cloud.stack_updates import replace_member as replace_by_heat
 from mistral_failover.fault_points import reach
-from mistral_failover.groups import kept_parts, refresh_members
+from mistral_failover.groups import refresh_members
 from mistral_failover.groups.refresh_members import remember_members
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.mistral.operation_documents import OperationDocument
+from mistral_failover.model.goal import fence_name
+from mistral_failover.model.installed import installed
+from mistral_failover.model.restarts import ANOTHER_SERVER, RESTARTS
 from mistral_failover.resources.operation_context import OperationContext
-from mistral_failover.runtime.errors import says_how_to_continue, start_command
+from mistral_failover.resources.restart.way import Attempt, Way
+from mistral_failover.runtime.errors import ActionError, start_command
 from mistral_failover.store import groups
 from mistral_failover.store.leases import elapsed
 
 
-def replace_server(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
-    """Have Heat create another server for a member; then record it, which begins the member's next
-    epoch, and tell the agent of the former server that it is deposed.
+def bring_back(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
+    """Bring a member back: start its server again, have Heat create another one, or as the group
+    states it. Then record the server, which begins the member's next epoch if it is another one,
+    and tell the agent of the former server that it is deposed.
 
-    Safe to repeat at any point, because it names the server to remove. Raises CloudError,
-    LeaseLost.
+    Safe to repeat at any point. Raises CloudError, LeaseLost; ActionError NOT_BACK if no way can.
     """
-    began, request = elapsed(), context.request
-    snapshot = group_snapshot(request, operation["group"])
-    wish = operation["properties"]
+    began, wish = elapsed(), operation["properties"]
+    snapshot = group_snapshot(context.request, operation["group"])
     member, old = str(wish["member"]), str(wish["server_id"])
-    with says_how_to_continue(operation["group"]), _left_for_good(operation["group"], member):
-        found: Replacement = replace_by_heat(
-            context.cloud,
-            operation["stack"],
-            member,
-            autoscaling_group=snapshot.group.members.autoscaling_group,
-            resource=wish.get("resource"),
-            server_id=old,
-            # Heat shows it, and by it a repeat knows its own mark.
-            reason=f"replaced by mistral-failover, operation {operation['key']}",
-            limit=float(operation["timeout"]),
-            keep=kept_parts.parts_to_keep(request, operation["group_id"], operation["group"]),
-        )
-    reach("replaced.before")
-    _see(context, snapshot, member, old)
-    return {
-        "physical_id": found.server,
-        "attributes": {
-            "old_server": old,
-            "server": found.server,
-            "seconds": round(elapsed() - began, 1),
-        },
-    }
-
-
-@contextmanager
-def _left_for_good(group: str, member: str) -> Iterator[None]:
-    """Add how to withdraw the replacement of a member that Heat no longer knows."""
-    try:
-        yield
-    except CloudError as error:
-        if error.code == "NOT_FOUND":
-            error.remedy += (
-                f" If the member has left the stack permanently: {start_command(group)} --lost '' "
-                f"--recovered {quote(member)}."
-            )
-        raise
+    proof = operation["inputs"].get(fence_name(member))
+    fence = proof["attributes"] if proof else {}
+    attempt = Attempt(context, operation, snapshot, member, old, wish, fence)
+    tried = []
+    for name in wish.get("restart") or [ANOTHER_SERVER]:
+        kind = installed(RESTARTS).get(name)
+        if kind is None:
+            tried.append(f"{name}: no installed package provides it")
+            continue
+        way: Way = kind(name)
+        server, observed = way.bring_back(attempt)
+        if server is not None:
+            reach("replaced.before")
+            _see(context, snapshot, member, old)
+            attributes = {"old_server": old, "server": server, "by": name}
+            seconds = round(elapsed() - began, 1)
+            return {"physical_id": server, "attributes": {**attributes, "seconds": seconds}}
+        tried.append(f"{name}: {observed}")
+    raise ActionError(
+        "NOT_BACK",
+        f"{member} is not back ({'; '.join(tried)})",
+        f"Have Heat make another server: failover replace {quote(operation['group'])} "
+        f"{quote(member)}. Or repair server {old}, then: "
+        f"{start_command(operation['group'])} --lost '' --recovered {quote(member)}",
+    )
 
 
 def _see(context: OperationContext, snapshot: GroupSnapshot, member: str, old: str) -> None:
@@ -88,4 +74,4 @@ def _see(context: OperationContext, snapshot: GroupSnapshot, member: str, old: s
     refresh_members.depose(request, context.cloud, snapshot, told)
 
 
-OPERATIONS = (replace_server,)
+OPERATIONS = (bring_back,)

@@ -12,7 +12,7 @@ from mistral_failover.convergence.records import Record
 from mistral_failover.groups.project_view import ProjectView, unknown
 from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
-from mistral_failover.resources.modules import ExaminedResource
+from mistral_failover.resources.modules import ExaminedResource, about
 from mistral_failover.resources.operation_context import (
     OperationContext,
     fence_proof,
@@ -113,8 +113,9 @@ def _unreached(member: PoolMember) -> str:
 def examine(subject: ExaminedResource) -> str:
     """Return what is right about a pool. Raises CloudError for what would fail."""
     cloud, given = subject.cloud, subject.spec.properties
-    pool_id = load_balancers.resolve_pool(cloud, subject.stack, str(given["pool"]))
-    rows = load_balancers.pool_members(cloud, pool_id).values()
+    with about("pool"):
+        pool_id = load_balancers.resolve_pool(cloud, subject.stack, str(given["pool"]))
+        rows = load_balancers.pool_members(cloud, pool_id).values()
     port = given.get("protocol_port")
     found = [load_balancers.member_of(cloud, rows, server, port) for server in subject.members]
     load_balancers.refuse_failed(cloud, pool_id)

@@ -15,22 +15,28 @@ type. It may have:
 
 ``examine(resource)``
     Return in a clause what is right about a resource of a group file, an `ExaminedResource`. It
-    only reads. Raise CloudError for what would make a failover fail; the doctor shows it.
+    only reads. Raise CloudError, or an ExceptionGroup of several, for what would make a failover
+    fail: a group file with it is refused, and the doctor shows it. `about` says which property is
+    wrong.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.project_view import ProjectView
 from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.group import ResourceSpec
 from mistral_failover.model.installed import installed
 from mistral_failover.model.observation import ObservedPresence
+from mistral_failover.model.references import FUNCTIONS
+from mistral_failover.model.types import ResourceType
 from mistral_failover.resources.operation_context import OperationContext
 from mistral_failover.runtime.errors import ActionError
 
@@ -44,16 +50,57 @@ Observe = Callable[[ProjectView, Record, str], ObservedPresence]
 @dataclass(frozen=True)
 class ExaminedResource:
     """A resource of a group file. ``group`` and ``stack``: their names. ``members``: by the id of
-    its server, the name of each member that may get the resource."""
+    its server, the name of each member that may get the resource. ``beside``: all resources of the
+    group file, by name."""
 
     cloud: Cloud
     group: str
     stack: str
     spec: ResourceSpec
     members: Mapping[str, str]
+    beside: Mapping[str, ResourceSpec] = field(default_factory=dict)
 
 
 Examine = Callable[[ExaminedResource], str]
+
+
+@contextmanager
+def about(property_name: str) -> Iterator[None]:
+    """Let an error of the cloud say which property of the group file is wrong: its name, or the
+    path within the properties."""
+    try:
+        yield
+    except CloudError as error:
+        error.field = property_name
+        raise
+
+
+def examined(resource: ExaminedResource, kind: ResourceType) -> tuple[str, list[CloudError]]:
+    """Return what is right about a resource of a group file, in a clause, and what is wrong with
+    it. The clause is empty if something is wrong, or if nothing can be said: nothing examines the
+    type, or a property of it is known only when the resource is carried out."""
+    look = examiner(kind.name)
+    if look is None or any(
+        _comes_later(value, key == kind.member_property)
+        for key, value in resource.spec.properties.items()
+    ):
+        return "", []
+    try:
+        return look(resource), []
+    except CloudError as error:
+        return "", [error]
+    except ExceptionGroup as several:
+        found, others = several.split(CloudError)
+        if others is not None or found is None:
+            raise
+        return "", [error for error in found.exceptions if isinstance(error, CloudError)]
+
+
+def _comes_later(value: Any, of_member: bool) -> bool:
+    """Return whether a property as a whole is a reference, except for the one to the member."""
+    return (
+        isinstance(value, Mapping) and len(value) == 1 and set(value) <= FUNCTIONS and not of_member
+    )
 
 
 def operation(resource_type: str, function: str) -> Operate:

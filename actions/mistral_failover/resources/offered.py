@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mistral_failover.cloud.clients import COMPLETED_ATTACHMENT, Cloud
+from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.fields import Feature, microversion
 from mistral_failover.cloud.servers import DELETION
 from mistral_failover.model.goal import ATTACHMENT
@@ -54,7 +55,7 @@ class Unmet:
     remedy: str
 
 
-def services_of(definitions: Iterable[Mapping[str, Any]]) -> list[str]:
+def _services(definitions: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the services that failovers of groups ask. ``definitions``: as they are stored."""
     used = {
         service
@@ -65,9 +66,37 @@ def services_of(definitions: Iterable[Mapping[str, Any]]) -> list[str]:
     return [name for name in _LISTINGS if name in {*_ALWAYS, *used}]
 
 
-def ask(cloud: Cloud, service: str) -> None:
-    """Ask a service for one of its things. Raises `CloudError` if it does not show them."""
-    _LISTINGS[service](cloud)
+@dataclass(frozen=True)
+class Asked:
+    """A ``service`` that was asked for one of its things. ``place``: the URL and the region, as a
+    clause; empty if Keystone did not say. ``error``: None if the service shows what it has."""
+
+    service: str
+    place: str
+    error: CloudError | None = None
+
+
+def asked(cloud: Cloud, definitions: Iterable[Mapping[str, Any]]) -> Iterator[Asked]:
+    """Ask every service that failovers of groups ask, and yield what each said. ``definitions``: as
+    they are stored."""
+    yield from (ask(cloud, service) for service in _services(definitions))
+
+
+def ask(cloud: Cloud, service: str) -> Asked:
+    """Ask a service for one of its things: does it answer, and may the caller read there?"""
+    place = ""
+    try:
+        place = _place(cloud, service)
+        _LISTINGS[service](cloud)
+    except CloudError as error:
+        return Asked(service, place, error)
+    return Asked(service, place)
+
+
+def _place(cloud: Cloud, service: str) -> str:
+    region = cloud.session.region_name
+    where = f" in region {region}" if region else ""
+    return f"{cloud.endpoint(service) or 'no endpoint in the catalog'}{where}"
 
 
 def needs_of(group: Group) -> Iterator[Need]:

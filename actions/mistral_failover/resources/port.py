@@ -12,7 +12,7 @@ from mistral_failover.groups.project_view import ProjectView, unknown
 from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
 from mistral_failover.model.rungs import ServerAfter, rung_kind
-from mistral_failover.resources.modules import ExaminedResource
+from mistral_failover.resources.modules import ExaminedResource, about
 from mistral_failover.resources.operation_context import (
     OperationContext,
     fence_proof,
@@ -91,7 +91,8 @@ def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
 def examine(subject: ExaminedResource) -> str:
     """Return what is right about a port. Raises CloudError for what would fail."""
     cloud, named = subject.cloud, str(subject.spec.properties["port"])
-    port = networks.port(cloud, networks.resolve_port(cloud, subject.stack, named))
-    if port.device_id and port.device_id not in subject.members:
-        raise networks.port_in_use(port)
+    with about("port"):
+        port = networks.port(cloud, networks.resolve_port(cloud, subject.stack, named))
+        if port.device_id and port.device_id not in subject.members:
+            raise networks.port_in_use(port)
     return f"port {port.id} is free or on a member"

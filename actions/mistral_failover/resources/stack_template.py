@@ -15,6 +15,8 @@ from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.documents import load_yaml_1_1
 from mistral_failover.model.errors import InvalidDocument
 from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
+from mistral_failover.model.text import counted
+from mistral_failover.resources.modules import ExaminedResource, about
 from mistral_failover.resources.operation_context import OperationContext
 from mistral_failover.runtime.errors import ActionError, says_how_to_continue
 
@@ -52,6 +54,23 @@ def _chosen(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 OPERATIONS = (patch_template,)
+
+
+def examine(subject: ExaminedResource) -> str:
+    """Return what is right about templates. Raises an ExceptionGroup with a CloudError for each
+    that Heat does not accept for the stack."""
+    templates: Mapping[str, str] = subject.spec.properties["templates"]
+    refused: list[CloudError] = []
+    for name, text in templates.items():
+        try:
+            with about(f"templates.{name}"):
+                template = load_yaml_1_1(text, f"template {name}")
+                stack_updates.refuse_update(subject.cloud, subject.stack, template=template)
+        except CloudError as error:
+            refused.append(error)
+    if refused:
+        raise ExceptionGroup("templates", refused)
+    return f"Heat accepts {counted(len(templates), 'template')} for stack {subject.stack}"
 
 
 def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:

@@ -15,7 +15,7 @@ from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
 from mistral_failover.model.rungs import ServerAfter, rung_kind
 from mistral_failover.resources.commands import command_member
-from mistral_failover.resources.modules import ExaminedResource
+from mistral_failover.resources.modules import ExaminedResource, about
 from mistral_failover.resources.operation_context import (
     OperationContext,
     fence_proof,
@@ -116,11 +116,12 @@ def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
 def examine(subject: ExaminedResource) -> str:
     """Return what is right about a virtual IP. Raises CloudError for what would fail."""
     cloud, named = subject.cloud, str(subject.spec.properties["port"])
-    port = networks.port(cloud, networks.resolve_port(cloud, subject.stack, named))
-    _refuse_foreign_network(cloud, port)
-    address = networks.address_of(cloud, port.id)
-    if port.device_id:  # first: a member that has it has two ports on the network
-        networks.refuse_other_users(cloud, port, address, ())
+    with about("port"):
+        port = networks.port(cloud, networks.resolve_port(cloud, subject.stack, named))
+        _refuse_foreign_network(cloud, port)
+        address = networks.address_of(cloud, port.id)
+        if port.device_id:  # first: a member that has it has two ports on the network
+            networks.refuse_other_users(cloud, port, address, ())
     ports = [networks.port_of(cloud, server, port.network_id) for server in subject.members]
     user = [each.id for each in ports if networks.allows(each, address)][:1]
     networks.refuse_other_users(cloud, port, address, user)

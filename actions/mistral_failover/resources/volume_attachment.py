@@ -13,14 +13,24 @@ from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.heat_replacements import replaced_volume, replacement_commands
 from mistral_failover.cloud.project_listing import ListedVolume
 from mistral_failover.cloud.servers import server_state
-from mistral_failover.cloud.volume_states import TAKEN, state_named
-from mistral_failover.cloud.volumes import GONE, Release
+from mistral_failover.cloud.volume_holders import (
+    GONE,
+    MULTIATTACH,
+    SERVER_ID,
+    in_state,
+    in_use,
+    state_of,
+    volume_of,
+)
+from mistral_failover.cloud.volume_states import TAKEN, USABLE, state_named
+from mistral_failover.cloud.volumes import Release
 from mistral_failover.convergence.records import Record
 from mistral_failover.groups.agent_health import unready
 from mistral_failover.groups.project_view import ProjectView, unknown
 from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
 from mistral_failover.model.rungs import ServerAfter, rung_kind
+from mistral_failover.resources.modules import ExaminedResource, about
 from mistral_failover.resources.operation_context import (
     OperationContext,
     fence_proof,
@@ -172,6 +182,24 @@ def _detach(context: OperationContext, operation: OperationDocument) -> dict[str
 
 
 OPERATIONS = (attach_volume, detach_volume)
+
+
+def examine(subject: ExaminedResource) -> str:
+    """Return what is right about a volume. Raises CloudError for what would fail: it does not
+    exist, is the disk of a server, is in a state in which Nova attaches nothing, or belongs to a
+    server that is no member."""
+    cloud = subject.cloud
+    with about("volume"):
+        named = str(subject.spec.properties["volume"])
+        found = volume_of(cloud, volumes.resolve_volume(cloud, subject.stack, named))
+        for held in found.attachments:
+            volumes.refuse_root(found, held)
+        if found.status not in USABLE:
+            raise in_state(cloud, found, *subject.members)
+        holders = {str(SERVER_ID.of(held)) for held in found.attachments}
+        if holders - subject.members.keys() and not MULTIATTACH.of(found):
+            raise in_use(found)
+    return f"volume {found.id}, {state_of(found)}"
 
 
 def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 import tenacity
@@ -30,10 +29,11 @@ from mistral_failover.resources import modules
 from mistral_failover.resources.operation_context import under_lease
 from mistral_failover.runtime import rights
 from mistral_failover.runtime.budgets import Need
-from mistral_failover.runtime.errors import DEFECTS, describe
+from mistral_failover.runtime.errors import DEFECTS
 from mistral_failover.runtime.lease_guard import LeaseGuard
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
+from mistral_failover.store.database import is_away
 from mistral_failover.store.groups import QueuePosition, queue_position
 from mistral_failover.store.leases import elapsed
 from mistral_failover.store.transaction import ProjectTransaction
@@ -70,10 +70,12 @@ class NodeWorker:
         known = self._needs.get(ready.traversal_id)
         if known is None or ready.node.resource_id not in known.position.types:
             known = _NodeNeeds()
-            with suppress(SQLAlchemyError):
+            try:
                 known = self.request.store.reading(
                     lambda tx: self._needs_of(tx, ready.traversal_id)
                 )
+            except SQLAlchemyError as error:
+                self.request.caught(error, "reading what a node needs to start")
             self._needs[ready.traversal_id] = known
         of_type = known.types.get(known.position.types.get(ready.node.resource_id, ""))
         return Need(
@@ -186,16 +188,12 @@ def _asked(of_type: ResourceType) -> tuple[str, ...]:
     return (*of_type.services, *(("Mistral",) if is_workflow else ()))
 
 
-def _is_outage(error: BaseException) -> bool:
-    return isinstance(error, SQLAlchemyError) and describe(error)["code"] not in DEFECTS
-
-
 def _insisted(request: Request, ticket: Ticket, outcome: Outcome) -> Step:
     """Conclude, and retry while the lease may last: only this worker knows the outcome, and a short
     outage of the database must not make it unknown. What the database does not take is no outage.
     """
     for attempt in tenacity.Retrying(
-        retry=tenacity.retry_if_exception(_is_outage),
+        retry=tenacity.retry_if_exception(is_away),
         stop=tenacity.stop_after_delay(ticket.lock.lease),
         wait=tenacity.wait_random_exponential(multiplier=0.1, max=2.0),
         reraise=True,

@@ -9,7 +9,7 @@ member lost, and is refused if the goal was reached.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from shlex import quote
 from typing import Any, NotRequired, TypedDict
@@ -21,20 +21,33 @@ from mistral_failover.cloud.errors import NO_CAUSE, NO_RIGHTS, CloudError, cause
 from mistral_failover.cloud.transport import LeaseLost
 from mistral_failover.defects import code_of, defect
 from mistral_failover.errors import CodedError
-from mistral_failover.model.errors import with_reasons
+from mistral_failover.model.errors import DocumentProblem, RefusedDocument, with_reasons
 from mistral_failover.model.text import clean
 from mistral_failover.redaction import redact
-from mistral_failover.store.database import READ_ONLY
+from mistral_failover.store.database import READ_ONLY, is_away
 from mistral_failover.store.database import number as number_of
 
 STORE = "the state store"
 """The name of the database in messages."""
-# Of MySQL: it refuses the login, or has no such database. All else that makes an OperationalError
-# is a server that is away, starting, stopping, full of connections, or not in its cluster.
-_NOT_OURS = {1044, 1045, 1049, 1698}
-# Of SQLite: busy, locked, failing to read or write, full, not to be opened.
-_SQLITE_AWAY = {5, 6, 10, 13, 14}
 _LOST = {2006, 2013, 2055, 1927}
+
+
+class Tried(TypedDict):
+    """Something that was tried in vain: ``what``, in a word, ``found``, in words, and when."""
+
+    what: str
+    found: str
+    at: float
+
+
+class ProblemFacts(TypedDict):
+    """A problem of a group file. ``field``: its path, as in ``resources.data.properties.volume``,
+    empty for the whole file."""
+
+    field: str
+    code: str
+    message: str
+    remedy: str
 
 
 class ErrorFacts(TypedDict):
@@ -49,6 +62,8 @@ class ErrorFacts(TypedDict):
     """The operation may still take effect."""
     reasons: NotRequired[dict[str, str]]
     """By member."""
+    problems: NotRequired[list[ProblemFacts]]
+    """All problems of a group file."""
     about: NotRequired[dict[str, Any]]
     target: NotRequired[dict[str, Any]]
     transient: NotRequired[bool]
@@ -59,14 +74,17 @@ class ErrorFacts(TypedDict):
     """A few words: connection refused, HTTP 503."""
     patience: NotRequired[float]
     """The seconds for which it is waited out. Without it: as long as the group allows."""
+    tried: NotRequired[list[Tried]]
+    """What was tried before it failed, in order."""
 
 
 class ActionError(CodedError):
     """A refusal or failure of an action itself. ``blocked``: it can continue only after an operator
     has helped.
 
-    ``transient``, ``service``, ``detail``: as of a `CloudError`. An error that is both transient
-    and blocked first waits for the service; an operator is needed only if that fails.
+    ``transient``, ``service``, ``detail``, ``about``: as of a `CloudError`. An error that is both
+    transient and blocked first waits for the service; an operator is needed only if that fails.
+    ``tried``: what was tried before, in order.
     """
 
     def __init__(
@@ -79,12 +97,21 @@ class ActionError(CodedError):
         transient: bool = False,
         service: str = "",
         detail: str = "",
+        about: Mapping[str, Any] | None = None,
+        tried: Sequence[Tried] = (),
     ) -> None:
         super().__init__(code, message, remedy)
+        self.about = about
         self.blocked = blocked
         self.transient = transient
         self.service = service
         self.detail = detail
+        self.tried = tuple(tried)
+
+
+def in_words(tried: Tried) -> str:
+    """Return what was tried as a clause."""
+    return f"{tried['what']}: {tried['found']}"
 
 
 def masked(text: str) -> str:
@@ -131,10 +158,17 @@ def describe(error: BaseException) -> ErrorFacts:
     }
     if reasons := getattr(error, "reasons", None):
         facts["reasons"] = dict(reasons)
+    if isinstance(error, RefusedDocument):
+        facts["problems"] = [problem_facts(each) for each in error.problems]
     if about := getattr(error, "about", None):
         facts["about"] = dict(about)
     if target := getattr(error, "target", None):
         facts["target"] = dict(target)
+    if tried := getattr(error, "tried", ()):
+        facts["tried"] = [
+            {"what": each["what"], "found": masked(each["found"]), "at": each["at"]}
+            for each in tried
+        ]
     if getattr(error, "blocked", False):
         facts["blocked"] = True
     if getattr(error, "unknown", False):
@@ -147,6 +181,16 @@ def describe(error: BaseException) -> ErrorFacts:
         if isinstance(patience, int | float):
             facts["patience"] = patience
     return facts
+
+
+def problem_facts(problem: DocumentProblem) -> ProblemFacts:
+    """Return a problem of a group file as an action answers it, without secrets."""
+    return {
+        "field": problem.path,
+        "code": problem.code,
+        "message": masked(problem.message),
+        "remedy": problem.remedy,
+    }
 
 
 DEFECTS = frozenset({"UNEXPECTED", "STORE_ERROR"})
@@ -195,28 +239,19 @@ def _of_the_store(error: sql.SQLAlchemyError) -> ErrorFacts:
 def _why_away(error: sql.SQLAlchemyError) -> str | None:
     """Return why the state store is unavailable at the moment, in a few words; None if it is
     available but did not execute a statement."""
-    if isinstance(error, sql.TimeoutError):
-        return "no connection is free"
-    if not isinstance(error, sql.DBAPIError) or not _is_away(error):
+    if not is_away(error):
         return None
+    if not isinstance(error, sql.DBAPIError):
+        return "no connection is free"
     said, _ = cause(error)
     number = _number(error)
     if number in READ_ONLY:
         return "it takes no changes"
     if said != NO_CAUSE:
         return said
-    if number is None or number in _LOST or error.connection_invalidated:
+    if not number or number in _LOST or error.connection_invalidated:
         return "connection lost"
     return f"error {number}"
-
-
-def _is_away(error: sql.DBAPIError) -> bool:
-    if error.connection_invalidated:
-        return True
-    if (code := getattr(error.orig, "sqlite_errorcode", None)) is not None:
-        return code & 0xFF in _SQLITE_AWAY
-    by_the_server = isinstance(error, sql.OperationalError | sql.InterfaceError)
-    return by_the_server and _number(error) not in _NOT_OURS
 
 
 def _number(error: sql.SQLAlchemyError) -> int | str | None:

@@ -16,7 +16,7 @@ from mistral_failover.cloud.transport import HandedBack, LeaseLost
 from mistral_failover.convergence.records import Lock
 from mistral_failover.convergence.waiting import named
 from mistral_failover.model.ids import derived_id
-from mistral_failover.runtime.errors import describe
+from mistral_failover.runtime.errors import caught, describe
 from mistral_failover.store.database import Database
 from mistral_failover.store.leases import Lease
 
@@ -92,8 +92,9 @@ class LeaseGuard:
                 requests.add(asked, self.outlives(asked, fate))
             try:
                 self.lease.settle(*requests.last())
-            except SQLAlchemyError:
-                LOG.warning("The answer to a request was not recorded", exc_info=True)
+            except SQLAlchemyError as error:
+                said = caught(error, "recording the answer to a request")["message"]
+                LOG.warning("The answer to a request was not recorded: %s", said)
 
     def _refuse_while_stopping(self) -> None:
         if self.stopping():
@@ -138,7 +139,7 @@ class WaitRecord:
             self._next = now + EVERY
             try:
                 self._database.atomically(lambda tx: tx.waits_for(self._lock, what))
-            except SQLAlchemyError:
-                LOG.debug("What an operation waits for was not recorded", exc_info=True)
+            except SQLAlchemyError as error:
+                caught(error, "recording what an operation waits for")
             else:
                 self._said = what

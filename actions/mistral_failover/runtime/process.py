@@ -27,6 +27,7 @@ from mistral_failover.runtime.budgets import Budgets
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.lease_guard import LeaseGuard, WaitRecord
 from mistral_failover.runtime.workers import Workers
+from mistral_failover.served_certificate import ServedCertificate
 from mistral_failover.settings import Settings
 from mistral_failover.store import schema
 from mistral_failover.store.database import Database
@@ -57,6 +58,8 @@ class Runtime:
             )
         self.settings = settings
         self.eager = eager
+        self.certificate: ServedCertificate | None = None
+        """With which this process takes alarms; None unless it is a server that has one."""
         self.database = Database(settings.database)
         try:
             schema.upgrade(self.database)

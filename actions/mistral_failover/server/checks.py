@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,9 @@ from mistral_failover.doctor.rights import ROLE, lacking, listed
 from mistral_failover.embedded import access
 from mistral_failover.errors import CodedError
 from mistral_failover.resources.fence import devices
-from mistral_failover.resources.offered import all_needs, ask, services_of, unmet
-from mistral_failover.server import addresses, credential, secret, state_dir, tls
+from mistral_failover.resources.offered import all_needs, asked, unmet
+from mistral_failover.runtime.errors import caught
+from mistral_failover.server import addresses, credential, secret, state_dir
 from mistral_failover.server.options import Options
 from mistral_failover.store import groups, schema
 from mistral_failover.store.database import Database
@@ -108,15 +109,9 @@ def _secret(options: Options) -> Iterator[StartProblem]:
 
 
 def _certificate(options: Options) -> Iterator[StartProblem]:
-    if options.tls is None:
-        return
-    if why := tls.out_of_date(*options.tls):
-        yield StartProblem(
-            True,
-            "TLS_CERTIFICATE",
-            f"clients refuse {options.tls_cert}: {why}",
-            "Renew the certificate.",
-        )
+    certificate = options.certificate()
+    for each in certificate.problems() if certificate else ():
+        yield StartProblem(each.grave, each.code, each.message, each.remedy)
 
 
 def _database(options: Options) -> Iterator[StartProblem]:
@@ -129,6 +124,8 @@ def _database(options: Options) -> Iterator[StartProblem]:
             there, _ = schema.revisions(database)
             skew = database.skew()
     except (sa.exc.SQLAlchemyError, ImportError, OSError) as error:
+        if isinstance(error, sa.exc.SQLAlchemyError):
+            caught(error, "reading the state store")
         why = str(getattr(error, "orig", None) or type(error).__name__)
         yield StartProblem(
             True,
@@ -191,11 +188,11 @@ def _cloud(options: Options) -> Iterator[StartProblem]:
             f"{name} holds the password of {found.user}, which gives all rights of that user",
             f"openstack application credential create failover --role {ROLE}",
         )
-    for service in services_of(_definitions(options)):
-        try:
-            ask(cloud, service)
-        except CloudError as error:
-            yield _grave(error)
+    for each in asked(cloud, _definitions(options)):
+        if each.error is not None:
+            where = f" ({each.service} was asked at {each.place})" if each.place else ""
+            problem = _grave(each.error)
+            yield replace(problem, message=f"{problem.message.rstrip('.')}{where}")
     for lack in unmet(cloud, all_needs()):
         yield StartProblem(False, "NOT_OFFERED", lack.sentence, lack.remedy)
 
@@ -226,7 +223,10 @@ def _definitions(options: Options) -> list[Mapping[str, Any]]:
             if there != needed:
                 return []
             return database.reading(groups.used_definitions)
-    except (CodedError, sa.exc.SQLAlchemyError, ImportError, OSError):
+    except sa.exc.SQLAlchemyError as error:
+        caught(error, "reading the definitions of the groups")
+        return []
+    except (CodedError, ImportError, OSError):
         return []
 
 

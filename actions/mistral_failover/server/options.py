@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from mistral_failover import private_files
 from mistral_failover.errors import CodedError
+from mistral_failover.served_certificate import DAY, ServedCertificate
 from mistral_failover.server.addresses import Address, UnixSocket
 from mistral_failover.settings import GROUP, Settings, list_opts
 from mistral_failover.store.database import USABLE, supported
@@ -61,6 +62,14 @@ class Options:
                 "Give both --tls-cert and --tls-key.",
             )
         return self.tls_cert, self.tls_key
+
+    def certificate(self) -> ServedCertificate | None:
+        """Read the webhook's certificate, if one is given. Raises CodedError TLS_PAIR,
+        TLS_KEY_OPEN."""
+        if (pair := self.tls) is None:
+            return None
+        days = self.settings.get("certificate_warning", Settings().certificate_warning)
+        return ServedCertificate(*pair, warning=float(days) * DAY)
 
     @property
     def database(self) -> str:

@@ -240,7 +240,7 @@ class AlarmReceiver:
     ) -> set[tuple[str, str]]:
         """Return the known members whose failure these alarms report, if none of the sender about
         them was accepted for that reason within `ALWAYS`. Raises Refused."""
-        firing = [each for each in alarms if each.firing or each.still]
+        firing = [each for each in alarms if each.firing]
         if firing and time.monotonic() - self._members_at >= KNOWN:
             self._refresh_members()
         with self._lock:

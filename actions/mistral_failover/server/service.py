@@ -24,13 +24,14 @@ from mistral_failover.embedded.server import EmbeddedMistral, known_to_actions
 from mistral_failover.embedded.settings import LOCAL_HTTP
 from mistral_failover.errors import CodedError
 from mistral_failover.lab.emulator.client import EmulatorClient, EmulatorError
-from mistral_failover.metrics.families import Numbers
+from mistral_failover.metrics.families import Numbers, Sample
 from mistral_failover.metrics.numbers import of_server
 from mistral_failover.metrics.server import MetricsServer
 from mistral_failover.mistral.client import MistralClient, MistralError
 from mistral_failover.runtime import process
-from mistral_failover.runtime.errors import ActionError, caught, describe
+from mistral_failover.runtime.errors import ActionError, caught
 from mistral_failover.runtime.request import Request
+from mistral_failover.served_certificate import ServedCertificate
 from mistral_failover.server import (
     addresses,
     checks,
@@ -39,7 +40,6 @@ from mistral_failover.server import (
     redelivery,
     secret,
     state_dir,
-    tls,
 )
 from mistral_failover.server.options import Options
 from mistral_failover.server.receiver import AlarmReceiver
@@ -54,7 +54,8 @@ _ANSWER = 10.0  # seconds within which Mistral must answer
 @dataclass(frozen=True)
 class Running:
     """A server that is ready: the addresses of Mistral's API, of the webhook, of the metrics, if
-    served, and of the emulated cloud, if there is one. ``token_file``: has the API's token."""
+    served, and of the emulated cloud, if there is one. ``token_file``: has the API's token.
+    ``certificate``: the webhook's."""
 
     url: str
     token_file: Path
@@ -62,6 +63,7 @@ class Running:
     metrics: str | None
     emulator: str | None
     health: Health
+    certificate: ServedCertificate | None
 
 
 class Health:
@@ -86,7 +88,7 @@ class Health:
         try:
             self._database.atomically(lambda tx: tx.number())
         except SQLAlchemyError as error:
-            why.append(describe(error)["message"])
+            why.append(caught(error, "writing to the state store")["message"])
         if why and self.good:
             LOG.error("No alarm can be taken. %s", "; ".join(why))
         self.good = not why
@@ -121,6 +123,8 @@ def serve(
             # systemd restarts a server whose Mistral is stuck.
             if found.health.look():
                 notifier.alive()
+            if found.certificate is not None:
+                found.certificate.look()
             if cloud is not None:
                 with contextlib.suppress(requests.RequestException, EmulatorError):
                     cloud.status()  # it ends when it gets no requests for long
@@ -140,7 +144,7 @@ def running(options: Options, progress: Progress = _untold) -> Iterator[Running]
         state_dir.forget(options.state_dir)
         known = secret.read(options.secret_file) if options.secret_file else None
         known = known or secret.read_or_make(options.secret)
-        certified = tls.context(*pair) if pair else None
+        certificate = options.certificate()
         listening = stack.enter_context(addresses.bound(options.webhook, "--webhook-listen"))
         addresses.check_free(options.api, "--listen")
         if options.metrics_port is not None:  # before anything starts
@@ -163,11 +167,15 @@ def running(options: Options, progress: Progress = _untold) -> Iterator[Running]
         health = Health(mistral.connect(_ANSWER), state.database)
         anonymous = ActionContext(SecurityContext(), ExecutionContext())
         receiver = AlarmReceiver(known, mistral.client, Request(state, anonymous))
-        webhook = Webhook(listening, receiver, lambda: health.good, tls=certified)
+        state.certificate = certificate
+        serving = certificate.context if certificate else None
+        webhook = Webhook(listening, receiver, lambda: health.good, tls=serving)
         stack.enter_context(webhook)
         metrics = _metrics(stack, options)
         emulator = cloud.url if cloud else None
-        found = Running(mistral.url, mistral.token_file, webhook.url, metrics, emulator, health)
+        found = Running(
+            mistral.url, mistral.token_file, webhook.url, metrics, emulator, health, certificate
+        )
         stack.enter_context(state_dir.announced(options.state_dir, _facts(options, found)))
         yield found
 
@@ -221,10 +229,14 @@ def _metrics(stack: ExitStack, options: Options) -> str | None:
 
     def ask() -> Numbers:
         try:
-            return of_server(process.runtime(), all_projects=everything)
+            numbers = of_server(process.runtime(), all_projects=everything)
         except SQLAlchemyError as error:
             facts = caught(error, "reading the metrics")
             raise ActionError(facts["code"], facts["message"], facts["remedy"]) from None
+        if (certificate := process.runtime().certificate) is not None:
+            ends: Sample = {"labels": {}, "value": certificate.ends}
+            numbers["families"]["certificate_expires"] = [ends]
+        return numbers
 
     return stack.enter_context(MetricsServer(ask, port, names=options.names)).url
 

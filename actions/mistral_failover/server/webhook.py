@@ -46,7 +46,7 @@ class Webhook:
         receiver: AlarmReceiver,
         healthy: Callable[[], bool],
         *,
-        tls: ssl.SSLContext | None = None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
         slowest: float = SLOWEST,
     ) -> None:
         face = _Webhook(receiver, healthy)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import socket
 import sqlite3
 import threading
 import time
@@ -24,6 +25,7 @@ from sqlalchemy.pool import StaticPool
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
+from mistral_failover import lookups
 from mistral_failover.errors import CodedError
 from mistral_failover.store import counters, hooks, project_scope
 from mistral_failover.store.project_scope import Scope
@@ -61,6 +63,21 @@ READ_ONLY = frozenset({1047, 1290, 1792, 1836})
 (Galera's 1047) not part of its cluster. After a failover of the database, the address leads to
 another server, while connections that exist stay at the old one. So such a refusal counts as a
 lost connection, and nothing of the transaction was done."""
+# MySQL's numbers of a server that is away for a while: no connection is free, it starts or stops,
+# the connection broke or was ended, a limit of time or room was reached, its cluster did not agree.
+# Everything else is the answer to what we asked: a statement with a mistake, a missing column, a
+# row that may not be. PyMySQL raises most of both as the same OperationalError.
+_AWAY = READ_ONLY | {
+    *(1020, 1021, 1030, 1037, 1038, 1040, 1041, 1042, 1043, 1053, 1077, 1078, 1079, 1080, 1114),
+    *(1129, 1152, 1154, 1155, 1156, 1157, 1158, 1159, 1160, 1161, 1180, 1181, 1184, 1203, 1205),
+    *(1206, 1213, 1226, 1317, 1689, 1927, 1969, 3024, 3100, 3101, 3169, 4031),
+    *range(2000, 3000),  # the client's: it cannot connect, or has lost the connection
+    *range(9000, 9100),  # ProxySQL's, of the servers behind it
+}
+# Of SQLite: busy, locked, failing to read or write, full, not to be opened.
+_SQLITE_AWAY = frozenset({5, 6, 10, 13, 14})
+_CANNOT_CONNECT = 2003  # the client's number
+_MYSQL = 3306
 _SUPPORTED = frozenset({"sqlite", "mysql", "mariadb"})
 USABLE = (
     "Use SQLite, sqlite:////FOLDER/failover.sqlite, or MySQL or MariaDB, "
@@ -137,6 +154,8 @@ class Database:
         self.engine = self._connectable()
         project_scope.install(self.engine)
         sa.event.listen(self.engine, "handle_error", _leave_what_is_read_only)
+        if self.url.get_driver_name() == "pymysql":
+            sa.event.listen(self.engine, "do_connect", _connected)
         self._reader = self.engine.execution_options(failover_reads=True)
         self._snapshots = self._reader
         # In SQLite a second writer sleeps and tries again: with many threads, most of the time is
@@ -283,6 +302,33 @@ def bounded(url: sa.URL, seconds: float) -> dict[str, Any]:
     }
 
 
+def _connected(dialect: Any, _record: Any, given: Any, options: dict[str, Any]) -> Any:
+    """Connect PyMySQL to one of the addresses of its server, within the limit of connecting: by
+    itself it looks the name up without one."""
+    host, port = options.get("host"), options.get("port") or _MYSQL
+    if not host or options.get("unix_socket"):
+        return None  # SQLAlchemy then connects
+    end = time.monotonic() + options["connect_timeout"]
+    failure: OSError | None = None
+    try:
+        found = lookups.addresses(host, port, options["connect_timeout"])
+    except OSError as error:
+        found, failure = [], error
+    for address, seconds in lookups.shares(found, lambda: max(_AGAIN, end - time.monotonic())):
+        try:
+            made = socket.create_connection((address, port), seconds)
+        except OSError as error:
+            failure = error
+            continue
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connection = dialect.loaded_dbapi.connect(*given, **options, defer_connect=True)
+        connection.connect(made)  # TLS verifies the name, which it has
+        return connection
+    number, said = _CANNOT_CONNECT, f"cannot connect to {host}: {failure}"
+    raise dialect.loaded_dbapi.OperationalError(number, said) from failure
+
+
 def _in_memory(url: sa.URL) -> bool:
     return url.database in (None, "", ":memory:")
 
@@ -330,6 +376,23 @@ def number(error: sa.exc.SQLAlchemyError) -> int | None:
     """Return a server's own number of an error; None if it has none, as those of SQLite."""
     first = next(iter(getattr(getattr(error, "orig", None), "args", ())), None)
     return first if isinstance(first, int) else None
+
+
+def is_away(error: BaseException) -> bool:
+    """Return whether an error says that the state store is unavailable at the moment: it may come
+    back. Any other error of the store is a defect, of this package or of the database's setup, and
+    must not be treated as an outage."""
+    if isinstance(error, sa.exc.TimeoutError):  # no connection is free
+        return True
+    if not isinstance(error, sa.exc.DBAPIError):
+        return False
+    if error.connection_invalidated:
+        return True
+    if (code := getattr(error.orig, "sqlite_errorcode", None)) is not None:
+        return code & 0xFF in _SQLITE_AWAY
+    if not isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError):
+        return False
+    return not (of_server := number(error)) or of_server in _AWAY
 
 
 def _leave_what_is_read_only(context: sa.engine.ExceptionContext) -> None:

@@ -11,14 +11,22 @@ from typing import Any, TypedDict
 
 import sqlalchemy as sa
 
-from mistral_failover.convergence.records import JournalKind, OperationStatus
+from mistral_failover.convergence.records import (
+    JournalKind,
+    NodeStatus,
+    OperationStatus,
+    TraversalStatus,
+    Wanted,
+)
 from mistral_failover.model.types import Verb
 from mistral_failover.store.session import ProjectSession
+from mistral_failover.store.sync_points import wanted_of
 from mistral_failover.store.tables import (
     goals,
     groups,
     incidents,
     journal,
+    nodes,
     operations,
     plans,
     resources,
@@ -62,6 +70,17 @@ class TraversalBrief(TypedDict):
     cause: str
     started_at: float
     ended_at: float | None
+
+
+class NodeRow(TypedDict):
+    """A node of a traversal. ``wanted``: what it makes of its resource, None for a cleanup.
+    ``waiting_for``: a service that did not answer; ``deferred_to``: the owner of a lock."""
+
+    node: str
+    status: NodeStatus
+    wanted: Wanted | None
+    waiting_for: str | None
+    deferred_to: str | None
 
 
 class LockRow(TypedDict):
@@ -175,6 +194,56 @@ def traversals_of(
         query = query.where(traversals.c.id == traversal_id)
     query = query.order_by(traversals.c.number.desc()).limit(TRAVERSALS)
     return tx.rows(TraversalBrief, query)[::-1]
+
+
+def nodes_of(tx: ProjectSession, traversal_id: str) -> dict[str, NodeRow]:
+    """Return the nodes of a traversal whose resources are known, by their keys."""
+    query = sa.select(
+        nodes.c.node, nodes.c.status, nodes.c.wanted, nodes.c.waiting_for, nodes.c.deferred_to
+    ).where(nodes.c.traversal_id == traversal_id, nodes.c.resource_id.is_not(None))
+    return {
+        row.node: {
+            "node": row.node,
+            "status": row.status,
+            "wanted": wanted_of(row.wanted),
+            "waiting_for": row.waiting_for,
+            "deferred_to": row.deferred_to,
+        }
+        for row in tx.connection.execute(query)
+    }
+
+
+def last_failover(tx: ProjectSession, traversal_id: str) -> float | None:
+    """Return how long the failover before this one took, in seconds. A failover is a traversal to
+    a goal with a lost member that the goal before did not have. None if this is none, or if none of
+    the latest ones before it was."""
+    this = sa.select(traversals.c.group_id, traversals.c.number).where(
+        traversals.c.id == traversal_id
+    )
+    group_id, number = tx.connection.execute(this).one()
+    goal = sa.and_(
+        goals.c.group_id == traversals.c.group_id, goals.c.version == traversals.c.goal_version
+    )
+    query = (
+        sa.select(
+            traversals.c.status,
+            traversals.c.started_at,
+            traversals.c.ended_at,
+            goals.c.document,
+        )
+        .join(goals, goal)
+        .where(traversals.c.group_id == group_id, traversals.c.number <= number)
+        .order_by(traversals.c.number.desc())
+        .limit(TRAVERSALS)
+    )
+    rows = list(tx.connection.execute(query))
+    lost = [frozenset(row.document["lost"]) for row in rows]
+    before: list[frozenset[str]] = [*lost[1:], frozenset()]
+    failovers = [row for row, now, then in zip(rows, lost, before, strict=True) if now - then]
+    if not rows or not failovers or failovers[0] is not rows[0]:
+        return None
+    ended = (row for row in failovers[1:] if row.status == TraversalStatus.COMPLETE)
+    return next((float(row.ended_at - row.started_at) for row in ended), None)
 
 
 def locks(

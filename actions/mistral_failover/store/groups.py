@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,12 +12,14 @@ import sqlalchemy as sa
 
 from mistral_failover.convergence.records import Action, GroupState, Status
 from mistral_failover.model.canonical import version_of
+from mistral_failover.model.goal import fence_name, goal_members, replace_name
 from mistral_failover.model.ids import group_id
 from mistral_failover.store import goals, hooks
 from mistral_failover.store.session import ProjectSession, Session
 from mistral_failover.store.tables import (
     GROUP_STATE,
     definitions,
+    former_members,
     groups,
     members,
     metadata,
@@ -24,6 +27,7 @@ from mistral_failover.store.tables import (
     traversals,
 )
 from mistral_failover.store.tables import goals as goal_table
+from mistral_failover.store.transaction import ProjectTransaction
 
 TO_MOVE = sa.func.coalesce(groups.c.in_force, groups.c.defined)
 """The version of the definition that a failover moves, as `GroupState.to_move`."""
@@ -207,6 +211,18 @@ def members_of(tx: ProjectSession, identity: str) -> dict[str, MemberRow]:
     return _members(tx.connection.execute(_MEMBERS, {"group_id": identity}))
 
 
+def all_members_of(tx: ProjectSession, identity: str) -> dict[str, MemberRow]:
+    """Return, by name, the members of a group and those that have left it, which may come back."""
+    query = sa.select(
+        former_members.c.name, former_members.c.server_id, former_members.c.epoch
+    ).where(former_members.c.group_id == identity)
+    former = {
+        name: MemberRow(name, server_id, None, epoch, None)
+        for name, server_id, epoch in tx.connection.execute(query)
+    }
+    return former | members_of(tx, identity)
+
+
 def with_members(tx: Session, identity: str) -> tuple[GroupState, dict[str, MemberRow]] | None:
     """Return a group by its id, and its members by name, by one statement."""
     rows = tx.connection.execute(_WITH_MEMBERS, {"group_id": identity}).all()
@@ -241,7 +257,7 @@ class StaleObservation(Exception):  # noqa: N818 - no error: it is looked at aga
 
 
 def record_members(
-    tx: ProjectSession,
+    tx: ProjectTransaction,
     identity: str,
     seen: Iterable[tuple[str, str, float | None]],
     before: Mapping[str, MemberRow] | None = None,
@@ -254,8 +270,13 @@ def record_members(
     was just now. Raises StaleObservation if a member has neither the server it had then nor the one
     that was seen, because what was seen may be older.
     """
+    seen = list(seen)
     known = members_of(tx, identity)
     before = known if before is None else before
+    if returning := {name for name, _, _ in seen} - known.keys():
+        tx.return_members(identity, returning)
+        known = members_of(tx, identity)
+        before = {**{name: known[name] for name in returning & known.keys()}, **before}
     replaced: dict[str, str | None] = {}
     for name, server_id, created_at in seen:
         if name not in known:
@@ -286,6 +307,60 @@ def record_members(
                 _pin(tx, identity, name, former)
     now = members_of(tx, identity) if replaced else {}
     return [ReplacedMember(name, former, now[name].epoch) for name, former in replaced.items()]
+
+
+def leave(tx: ProjectTransaction, identity: str, seen: Collection[str] | None = None) -> None:
+    """Let members leave that are not in the group any more and hold nothing of it. Their epochs are
+    kept (``former_members``).
+
+    A member is in the group if a group file names it by which the group moves, or if it is in
+    ``seen``, the names that the cloud shows now. None: the cloud was not asked, so nothing is known
+    about the members of an autoscaling group.
+    """
+    known = members_of(tx, identity)
+    files = _used_files(tx, identity)
+    if seen is None and not all(_servers(document) for document in files):
+        return
+    staying = {*(seen or ()), *itertools.chain.from_iterable(map(_servers, files))}
+    if known.keys() <= staying:
+        return
+    # A new goal may name them: from here on it waits, and brings back what it names.
+    state = tx.lock_group(identity, shared=False)
+    traversal = tx.traversal(state.current_traversal) if state and state.current_traversal else None
+    goal = tx.goal(identity, traversal.goal_version) if traversal else None
+    staying |= goal_members(goal) if goal else frozenset()
+    records = tx.records(identity)
+    staying |= {record.member for record in records if record.member}
+    names = {record.name for record in records}  # those about a member are not always on it
+    staying |= {each for each in known if {fence_name(each), replace_name(each)} & names}
+    _move_out(tx, identity, known.keys() - staying)
+
+
+def _used_files(tx: ProjectSession, identity: str) -> list[Mapping[str, Any]]:
+    """Return the group files by which a group moves: what is defined, what is in force, and what
+    its current traversal has."""
+    query = (
+        sa.select(definitions.c.document)
+        .join(groups, groups.c.id == definitions.c.group_id)
+        .where(groups.c.id == identity, _USED)
+    )
+    return [row["document"] for row in tx.connection.execute(query).scalars()]
+
+
+def _servers(document: Mapping[str, Any]) -> Sequence[str]:
+    """Return the members that a group file names."""
+    named: Sequence[str] = document["members"].get("servers", ())
+    return named
+
+
+def _move_out(tx: ProjectTransaction, identity: str, names: Collection[str]) -> None:
+    """Make former members of these members."""
+    of = sa.select(members.c.name, members.c.server_id, members.c.epoch).where(
+        members.c.group_id == identity, members.c.name.in_(names)
+    )
+    for name, server_id, epoch in tx.connection.execute(of.with_for_update()).all():
+        tx.insert(former_members, group_id=identity, name=name, server_id=server_id, epoch=epoch)
+    tx.execute(members.delete().where(members.c.group_id == identity, members.c.name.in_(names)))
 
 
 def _pin(tx: ProjectSession, identity: str, member: str, server_id: str | None) -> None:
@@ -405,19 +480,20 @@ def declared_lost_since(tx: ProjectSession, identity: str, member: str, at: floa
     return any(member in goal["lost"] for goal in tx.connection.execute(query).scalars())
 
 
-def forget(tx: ProjectSession, group_id: str) -> None:
+def forget(tx: ProjectTransaction, group_id: str) -> None:
     """Delete a group and everything that belongs to it: goals, traversals, records, operations,
-    incidents, journal.
+    incidents, journal, members.
 
-    Its members stay, because agents remember their last epoch. If a group is defined again under
-    this name, it continues from there and never sends a command with an old epoch.
+    Only the epochs of its members stay (``former_members``). If a group is defined again under this
+    name, it continues from there and never sends a command with an old epoch.
     """
+    _move_out(tx, group_id, members_of(tx, group_id).keys())
     of_group = sa.select(traversals.c.id).where(traversals.c.group_id == group_id)
     for table in reversed(metadata.sorted_tables):
         if "traversal_id" in table.c and "group_id" not in table.c:
             tx.execute(table.delete().where(table.c.traversal_id.in_(of_group)))
     for table in reversed(metadata.sorted_tables):
-        if "group_id" in table.c and table is not members:
+        if "group_id" in table.c and table is not former_members:
             tx.execute(table.delete().where(table.c.group_id == group_id))
     tx.execute(groups.delete().where(groups.c.id == group_id))
 

@@ -414,6 +414,21 @@ def latest_of_series(tx: ProjectSession, group_id: str, series: str) -> Incident
     return _incident(row._mapping) if row else None
 
 
+def fires_since(tx: ProjectSession, group_id: str, series: str) -> float | None:
+    """Return when a series of a group was first reported to fire since it was last reported to have
+    ended; None if it was not."""
+    of = [incidents.c.group_id == group_id, incidents.c.series == series]
+    ended = (
+        sa.select(sa.func.coalesce(sa.func.max(incidents.c.said), 0))
+        .where(*of, sa.not_(incidents.c.firing))
+        .scalar_subquery()
+    )
+    query = sa.select(sa.func.min(incidents.c.first_at))
+    found = tx.connection.execute(query.where(*of, incidents.c.firing, incidents.c.number > ended))
+    since = found.scalar()
+    return None if since is None else float(since)
+
+
 def held_of_series(tx: ProjectSession, series: str) -> list[Incident]:
     """Return the project's held incidents of a series, and the held children of its host events."""
     events = sa.select(_other.c.id).where(

@@ -16,12 +16,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from sqlalchemy.exc import SQLAlchemyError
-
 from mistral_failover.convergence.ports import Store, Transaction
 from mistral_failover.convergence.records import Lock
 from mistral_failover.defects import defect
 from mistral_failover.fault_points import reach
+from mistral_failover.store.database import is_away
 
 LOG = logging.getLogger(__name__)
 
@@ -195,9 +194,9 @@ def _renew(lease: Lease) -> None:
     try:
         if not lease.renew():
             LOG.warning("The lease on %s is lost.", lease.lock.resource_id)
-    except SQLAlchemyError as error:  # the database may come back before the lease ends
-        LOG.warning("A lease could not be renewed; trying again: %s", type(error).__name__)
-        time.sleep(min(1.0, lease.lock.lease / 10))
     except Exception as error:  # the thread renews the leases of all operations
-        defect(error, "renewing a lease")
+        if is_away(error):  # it may come back before the lease ends
+            LOG.warning("A lease could not be renewed; trying again: %s", type(error).__name__)
+        else:
+            defect(error, "renewing a lease")
         time.sleep(min(1.0, lease.lock.lease / 10))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Delete old incidents, journal entries and plans by policy, a batch at a time.
+"""Delete old incidents, journal entries, plans and changes of service by policy, a batch at a time.
 
 Each function runs in one transaction, deletes at most ``batch`` rows, and returns their number.
 These rows are never deleted:
@@ -22,7 +22,14 @@ from mistral_failover.model.decisions import Decision
 from mistral_failover.store.incidents import LOOKS_FOR_MEMBERS, OPERATOR
 from mistral_failover.store.plans import REMEMBERED
 from mistral_failover.store.session import ProjectSession
-from mistral_failover.store.tables import groups, incidents, journal, plans, traversals
+from mistral_failover.store.tables import (
+    groups,
+    incidents,
+    journal,
+    plans,
+    service_changes,
+    traversals,
+)
 
 T = TypeVar("T")
 _other = incidents.alias()
@@ -140,6 +147,49 @@ def purge_plans(tx: ProjectSession, *, batch: int) -> int:
     over = sa.and_(plans.c.project_id == tx.project_id, plans.c.expires_at < tx.now() - REMEMBERED)
     found = list(tx.connection.execute(sa.select(plans.c.id).where(over).limit(batch)).scalars())
     return tx.execute(plans.delete().where(plans.c.id.in_(found), over)) if found else 0
+
+
+def purge_service_changes(tx: ProjectSession, *, keep: int, older_than: float, batch: int) -> int:
+    """Delete changes of the groups' words that another one followed before ``older_than``, and all
+    but the ``keep`` latest of each group."""
+    deleted = 0
+    later = service_changes.alias()
+    number = sa.func.count()
+    crowded = (
+        sa.select(service_changes.c.group_id)
+        .join(groups, groups.c.id == service_changes.c.group_id)
+        .where(groups.c.project_id == tx.project_id)
+        .group_by(service_changes.c.group_id)
+        .having(sa.or_(number > keep, sa.func.min(service_changes.c.at) < older_than))
+        .order_by(service_changes.c.group_id)
+    )
+    for group_id in tx.connection.execute(crowded).scalars().all():
+        in_force = sa.select(sa.func.max(later.c.at)).where(
+            later.c.group_id == group_id, later.c.at < older_than
+        )
+        oldest_kept = (
+            sa.select(later.c.at)
+            .where(later.c.group_id == group_id)
+            .order_by(later.c.at.desc())
+            .limit(1)
+            .offset(keep - 1)
+        )
+        known = (
+            tx.connection.execute(each).scalar_one_or_none() for each in (in_force, oldest_kept)
+        )
+        limits = [each for each in known if each is not None]
+        if limits:
+            over = sa.and_(
+                service_changes.c.group_id == group_id, service_changes.c.at < max(limits)
+            )
+            found = sa.select(service_changes.c.at).where(over).order_by(service_changes.c.at)
+            rows = list(tx.connection.execute(found.limit(batch - deleted)).scalars())
+            if rows:
+                these = sa.and_(over, service_changes.c.at <= rows[-1])
+                deleted += tx.execute(service_changes.delete().where(these))
+        if deleted >= batch:
+            break
+    return deleted
 
 
 def _locked(

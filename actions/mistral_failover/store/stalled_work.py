@@ -77,19 +77,19 @@ class ChainWait:
 
 
 @dataclass(frozen=True)
-class AboutVolume:
-    """What a blocked operation said about a volume. ``sight``: the state of ``volume`` and
-    ``server`` (ids) that was seen then."""
+class BlockedBy:
+    """A server, or a volume and a server (ids), whose state blocked an operation. ``sight``: what
+    was seen of them then."""
 
-    volume: str
     server: str
     sight: str
+    volume: str | None = None
 
 
 @dataclass(frozen=True)
 class StoppedStep:
-    """A node that failed, or is blocked: the ``status`` and ``since`` when. ``about``: the volume
-    whose change shows that it can go on; None: nothing shows it. ``due``: it is time to try."""
+    """A node that failed, or is blocked: the ``status`` and ``since`` when. ``about``: that whose
+    change shows that it can go on; None: nothing shows it. ``due``: it is time to try."""
 
     ready: Ready
     group_id: str
@@ -97,8 +97,9 @@ class StoppedStep:
     resource: str
     status: NodeStatus
     since: float
-    about: AboutVolume | None
+    about: BlockedBy | None
     due: bool
+    volume: str | None = None
 
 
 def stalled(
@@ -323,8 +324,8 @@ def stopped_steps(
     tx: ProjectSession, group_id: str | None, *, asked_for: bool = False
 ) -> list[StoppedStep]:
     """Return the nodes of current traversals that failed or are blocked, if it is time to try them
-    again, or if a change of a volume may show that earlier. ``asked_for``, by an operator, it is
-    time at once."""
+    again, or if a change of a volume or server may show that earlier. ``asked_for``, by an
+    operator, it is time at once."""
     now = tx.now()
     found = []
     for row, error in _latest_errors(tx, _stopped(group_id is not None), _here(tx, group_id)):
@@ -340,7 +341,7 @@ def stopped_steps(
                 row.resource,
                 NodeStatus(row.status),
                 row.stopped_since or now,
-                None if about is None else AboutVolume(**about),
+                None if about is None else BlockedBy(**about),
                 due,
             )
         )

@@ -289,9 +289,14 @@ class SyncPoints(Session):
 def read_state(node: Node, row: Sequence[Any]) -> NodeState:
     """Return the sync point whose :data:`STATE_COLUMNS` a row has."""
     status, remaining, wanted, *rest = row
-    if wanted is not None:
-        wanted = Wanted(**{**wanted, "requires": tuple(wanted["requires"])})
-    return NodeState(node, NodeStatus(status), remaining, wanted, *rest)
+    return NodeState(node, NodeStatus(status), remaining, wanted_of(wanted), *rest)
+
+
+def wanted_of(document: Mapping[str, Any] | None) -> Wanted | None:
+    """Return what a node makes of its resource, as its row has it."""
+    if document is None:
+        return None
+    return Wanted(**{**document, "requires": tuple(document["requires"])})
 
 
 def _parsed(rows: Iterable[sa.Row[Any]]) -> list[Node]:

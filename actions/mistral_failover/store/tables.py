@@ -8,7 +8,8 @@ block outlives the group that needed it.
 
 A column that names a row of another table has a foreign key, except where the row may outlive the
 other one: the journal and incidents outlive the traversals, records and groups that they name,
-members outlive their group, and an operation outlives its traversal while its record is there.
+former members outlive their group, and an operation outlives its traversal while its record is
+there. Members have none, because they are recorded while the group is not locked.
 """
 
 from __future__ import annotations
@@ -144,7 +145,8 @@ numbers = _table(
 
 
 class Word(sa.types.TypeDecorator[str]):
-    """A word of an enumeration. A statement with another word raises ValueError before it is sent.
+    """A word of an enumeration, in rows too. A statement with another word raises ValueError before
+    it is sent; a row may have one that only a later version knows, as text.
 
     A CHECK in the database would need a migration for each new word.
     """
@@ -158,6 +160,12 @@ class Word(sa.types.TypeDecorator[str]):
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
         return None if value is None else self.kind(value).value
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
+        try:
+            return None if value is None else self.kind(value)
+        except ValueError:
+            return value
 
 
 def _one_of(name: str, kind: type[StrEnum], length: int = 16) -> sa.Column[str]:
@@ -217,6 +225,16 @@ members = _table(
     sa.Column("epoch", sa.Integer, nullable=False),
     sa.Column("confirmed_epoch", sa.Integer),
     sa.Column("confirmed_because", _Reason),
+)
+
+# Of former members the epoch remains, because the agent on a server remembers it: a member that
+# comes back continues from there and never gets a command of its predecessor.
+former_members = _table(
+    "failover_former_members",
+    _id("group_id", primary_key=True),
+    sa.Column("name", sa.String(255), primary_key=True),
+    _id("server_id"),
+    sa.Column("epoch", sa.Integer, nullable=False),
 )
 
 traversals = _table(
@@ -371,6 +389,14 @@ observations = _table(
     sa.Column("since", _Time, nullable=False),
     sa.Column("seen", StoredJson(Observation), nullable=False),
     sa.Column("memory", StoredJson(ObservationMemory), nullable=False),
+)
+
+# Since when a group's word was so; until its next row.
+service_changes = _table(
+    "failover_service_changes",
+    _id("group_id", _part_of("groups"), primary_key=True),
+    sa.Column("at", _Time, primary_key=True),
+    _one_of("service", Service),
 )
 
 # The fences of compute hosts. A host is fenced once for all groups that have a member on it.

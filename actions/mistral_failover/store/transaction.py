@@ -33,6 +33,7 @@ from mistral_failover.store.sync_points import STATE_COLUMNS, SyncPoints, read_s
 from mistral_failover.store.tables import (
     GROUP_STATE,
     definitions,
+    former_members,
     goals,
     groups,
     journal,
@@ -338,6 +339,20 @@ class SqlTransaction(Records, SyncPoints):
             .where(members.c.group_id == group_id, members.c.name.in_(list(names)))
             .values(epoch=members.c.epoch + 1)
         )
+
+    def return_members(self, group_id: str, names: Iterable[str]) -> None:
+        back = (former_members.c.group_id == group_id, former_members.c.name.in_(list(names)))
+        known = self.epochs(group_id)
+        for row in self.connection.execute(sa.select(former_members).where(*back)).all():
+            if row.name not in known:
+                self.insert(
+                    members,
+                    group_id=group_id,
+                    name=row.name,
+                    server_id=row.server_id,
+                    epoch=row.epoch,
+                )
+        self.execute(former_members.delete().where(*back))
 
     def journal(
         self,

@@ -22,6 +22,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
+from mistral_failover.cli.base import lasted
 from mistral_failover.model.text import clean
 from mistral_failover.ui import access, drawing, orders
 from mistral_failover.ui.access import AccessGuard, LoginSessions, Refused
@@ -67,6 +68,7 @@ def templates() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     found.globals["draw_plan"] = drawing.draw_plan  # imported macros see globals alone
+    found.globals["lasted"] = lasted
     return found
 
 

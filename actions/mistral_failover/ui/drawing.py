@@ -1,115 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draw a topology and a timeline as SVG. What is drawn is also on the page in words."""
+"""Draw a timeline and a plan as SVG. What is drawn is also on the page in words."""
 
 from __future__ import annotations
+
+import math
 
 from markupsafe import Markup, escape
 
 from mistral_failover.cli.base import lasted
 from mistral_failover.model.text import clean
 from mistral_failover.ui.plan import PlannedStep, PlanView
-from mistral_failover.ui.timeline import Outcome, StageBar, Step, Timeline
-from mistral_failover.ui.topology import (
-    Fenced,
-    ItemState,
-    Kind,
-    Member,
-    Topology,
-    TopologyItem,
-    state_of,
-)
+from mistral_failover.ui.timeline import Ahead, Outcome, StageBar, Step, Timeline
 
-_WIDE, _GAP, _PAD = 220, 60, 12  # of a member's box
-_HEAD, _ITEM = 84, 40  # heights
 _NAMES, _BARS, _ROW = 250, 500, 26  # the columns of a timeline, and a row's height
-_TICKS = 5
-_LETTERS = 22
-
-
-def draw_topology(topology: Topology, label: str) -> Markup:
-    """Return the members as boxes beside each other, what they have in them, and what moves as
-    arrows between them."""
-    most = max((len(member.items) for member in topology.members), default=0)
-    high = _HEAD + max(most, 1) * _ITEM + _PAD
-    lanes = 24 * len(topology.movements)
-    wide = max(len(topology.members), 1) * (_WIDE + _GAP) - _GAP
-    left = {each.name: i * (_WIDE + _GAP) for i, each in enumerate(topology.members)}
-    boxes = [_box(each, left[each.name], high) for each in topology.members]
-    arrows = [
-        _arrow(move.name, left[move.source], left[move.target], high + 12 + 24 * lane)
-        for lane, move in enumerate(topology.movements)
-        if move.source in left and move.target in left
-    ]
-    return node(
-        "svg",
-        title(label),
-        *boxes,
-        *arrows,
-        class_="topology",
-        role="img",
-        viewBox=f"-2 -2 {wide + 4} {high + lanes + 8}",
-        width=wide + 4,
-        height=high + lanes + 8,
-    )
-
-
-def _box(member: Member, x: float, high: float) -> Markup:
-    states = ["lost"] if member.lost else []
-    states += ["active"] if member.active else []
-    states += ["fenced"] if member.fenced is not Fenced.NO else []
-    words = state_of(member)
-    return node(
-        "g",
-        title(f"{member.name}: {words}"),
-        node("rect", x=x, y=0, width=_WIDE, height=high, rx=8, class_="frame"),
-        text(x + _PAD, 24, shortened(member.name, _LETTERS), "name"),
-        text(x + _PAD, 44, shortened(words, 30), "role"),
-        text(x + _PAD, 64, f"server {member.server or 'not known'}", "server"),
-        *(_item(item, x, _HEAD + i * _ITEM) for i, item in enumerate(member.items)),
-        class_=" ".join(["member", *states]),
-    )
-
-
-def _item(item: TopologyItem, x: float, y: float) -> Markup:
-    shape = _volume if item.kind is Kind.VOLUME else _block
-    words = _STATES[item.state]
-    detail = ", ".join(filter(None, (words, item.detail)))
-    return node(
-        "g",
-        title(f"{item.kind} {item.name}: {detail or 'here'}"),
-        shape(x + _PAD, y),
-        text(x + _PAD + 38, y + 15, shortened(item.name, 20), "item-name"),
-        text(x + _PAD + 38, y + 29, shortened(detail or item.kind, 26), "item-state"),
-        class_=f"item {item.kind} {item.state}",
-    )
-
-
-def _volume(x: float, y: float) -> Markup:
-    drum = f"M{x} {y + 6} v18 a14 5 0 0 0 28 0 v-18 a14 5 0 0 0 -28 0 a14 5 0 0 0 28 0"
-    return node("path", d=drum, class_="shape")
-
-
-def _block(x: float, y: float) -> Markup:
-    return node("rect", x=x, y=y + 2, width=28, height=26, rx=4, class_="shape")
-
-
-def _arrow(name: str, source: float, target: float, y: float) -> Markup:
-    start, end = source + _WIDE / 2, target + _WIDE / 2
-    back = 8 if end > start else -8
-    line = f"M{start} {y} H{end} m{-back} -5 l{back} 5 l{-back} 5"
-    middle = (start + end) / 2
-    return node(
-        "g",
-        title(f"{name} is moving"),
-        node("path", d=line, class_="way"),
-        text(middle, y - 3, shortened(name, _LETTERS), "moving-name", text_anchor="middle"),
-        class_="moving",
-    )
+_TICKS = 6  # at most, without the one at 0
+_DAY = 86400
+_ROUND: tuple[float, ...] = (
+    *(0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200),
+    *(4 * 3600, 12 * 3600, _DAY),
+)
+"""Seconds between two ticks."""
 
 
 def draw_timeline(timeline: Timeline, label: str) -> Markup:
     """Return a chart with a row for each stage, and below it one for each of its steps."""
-    whole = max([timeline.seconds, *(stage.end for stage in timeline.stages)], default=0.0) or 1.0
+    ends = [timeline.seconds, timeline.last or 0.0]
+    ends += [stage.end for stage in timeline.stages]
+    ends += [step.end for stage in timeline.stages for step in stage.ahead]
+    whole = max(ends) or 1.0
     rows: list[Markup] = []
     y = 24.0
     for stage in timeline.stages:
@@ -118,17 +36,26 @@ def draw_timeline(timeline: Timeline, label: str) -> Markup:
         for step in stage.steps:
             rows.append(_step(step, y, whole))
             y += _ROW
-    shown = (
-        [node("path", d=f"M{_x(timeline.shown.at, whole):.1f} 18 V{y}", class_="moment")]
-        if timeline.shown
-        else []
-    )
+        for coming in stage.ahead:
+            rows.append(_coming(coming, y, whole))
+            y += _ROW
+    lines: list[Markup] = []
+    if timeline.shown:
+        x = _x(timeline.shown.at, whole)
+        lines.append(node("path", d=f"M{x:.1f} 18 V{y}", class_="moment"))
+    if timeline.last is not None:
+        x = _x(timeline.last, whole)
+        lines += [
+            node("path", d=f"M{x:.1f} 18 V{y + 6}", class_="last"),
+            text(x, y + 18, f"last time {lasted(timeline.last)}", "time", text_anchor="end"),
+        ]
+        y += 16
     return node(
         "svg",
         title(label),
         *_axis(whole, y),
         *rows,
-        *shown,
+        *lines,
         class_="timeline",
         role="img",
         viewBox=f"0 0 {_NAMES + _BARS + 90} {y + 6:g}",
@@ -174,24 +101,62 @@ def _x(seconds: float, whole: float) -> float:
     return _NAMES + _BARS * min(max(seconds / whole, 0.0), 1.0)
 
 
+def ticks(whole: float) -> list[float]:
+    """Return round numbers of seconds, evenly spaced from 0 to at most ``whole`` seconds."""
+    wide = next((each for each in _ROUND if whole / each <= _TICKS), None)
+    if wide is None:
+        wide = math.ceil(whole / _TICKS / _DAY) * _DAY
+    return [number * wide for number in range(math.floor(whole / wide) + 1)]
+
+
 def _axis(whole: float, bottom: float) -> list[Markup]:
     found = []
-    for tick in range(_TICKS + 1):
-        at = whole * tick / _TICKS
+    for at in ticks(whole):
         x = _x(at, whole)
         found.append(node("path", d=f"M{x:.1f} 18 V{bottom}", class_="tick"))
-        found.append(text(x, 12, lasted(at), "time", text_anchor="middle"))
+        found.append(text(x, 12, _tick(at), "time", text_anchor="middle"))
     return found
+
+
+def _tick(at: float) -> str:
+    if at < 60:
+        return f"{at:g} s"
+    minutes, rest = divmod(round(at), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 def _stage(stage: StageBar, y: float, whole: float) -> Markup:
     start, end = _x(stage.start, whole), _x(stage.end, whole)
+    name = text(0, y + 16, stage.label, "stage-name")
+    if not stage.steps:
+        return node("g", title(f"{stage.label}: to come"), name, class_="stage ahead")
     return node(
         "g",
         title(f"{stage.label}: {lasted(stage.end - stage.start)}"),
-        text(0, y + 16, stage.label, "stage-name"),
+        name,
         node("path", d=f"M{start:.1f} {y + 12} H{max(end, start + 1):.1f}", class_="span"),
         class_="stage",
+    )
+
+
+def _coming(step: Ahead, y: float, whole: float) -> Markup:
+    start, end = _x(step.start, whole), _x(step.end, whole)
+    wide = max(end - start, 10.0)
+    left = start > _NAMES + _BARS / 2  # there is more room for the words before it
+    return node(
+        "g",
+        title(f"{step.label}: {step.note}"),
+        text(14, y + 17, shortened(step.label, 36), "step-name"),
+        node("rect", x=start, y=y + 5, width=wide, height=16, rx=3, class_="bar"),
+        text(
+            start - 6 if left else start + wide + 6,
+            y + 17,
+            shortened(step.note, 44),
+            "length",
+            text_anchor="end" if left else "start",
+        ),
+        class_="step ahead",
     )
 
 
@@ -225,13 +190,6 @@ def _step(step: Step, y: float, whole: float) -> Markup:
     )
 
 
-_STATES = {
-    ItemState.HELD: "",
-    ItemState.ARRIVING: "arriving",
-    ItemState.LEAVING: "leaving",
-    ItemState.WANTED: "to come",
-    ItemState.FAILED: "failed",
-}
 _OUTCOMES = {
     Outcome.DONE: "done in",
     Outcome.RUNNING: "running for",

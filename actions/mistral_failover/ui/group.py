@@ -3,36 +3,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mistral_failover.cli import status_screen
-from mistral_failover.cli.base import clock, lasted, when
+from mistral_failover.cli.base import lasted, when
 from mistral_failover.cli.connection import with_full_stop
-from mistral_failover.cli.status_screen import Advice
+from mistral_failover.cli.status_screen import Advice, moment, place
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.model.observation import Service
-from mistral_failover.model.text import counted
-from mistral_failover.ui.levels import Level, of_decision, of_group, serves
+from mistral_failover.model.text import counted, first_words
+from mistral_failover.ui.levels import Level, of_decision, of_service, serves
 
 if TYPE_CHECKING:  # the page starts without the code of the actions
     from mistral_failover.orders.held_alarms import HeldAlarmRow
     from mistral_failover.reports.documents import MemberOfGroup, ReportedIncident, StatusReport
 
-_ABOVE = frozenset({"held", "alarms", "members"})
+MOST = 15
+"""Words of the sentence that says why; what needs more is a finding."""
+_ABOVE = frozenset({"service", "active", "volumes", "members", "held"})
 """Answers of the status screen that the page shows elsewhere."""
+_NAMED = 3  # members in a sentence; of more it has the number
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that was tried or seen: ``what``, in a word or two (may be empty), what was
+    ``found``, and when (empty: not known)."""
+
+    what: str
+    found: str
+    at: str = ""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer to "Stuck?": one ``sentence``, since when (empty: not known), and the commands
-    that help, the most useful one first."""
+    """Why a group is as it is: one ``sentence`` of at most `MOST` words, since when (empty: not
+    known), what was tried or seen, and the commands that help, the most useful one first."""
 
     level: Level
     sentence: str
     since: str
     lasting: str
+    findings: tuple[Finding, ...]
     commands: tuple[Advice, ...]
 
 
@@ -74,13 +88,17 @@ class RecentIncident:
 
 @dataclass(frozen=True)
 class GroupView:
-    """A group, in words. ``incidents``: the latest alarms and orders. ``traversal``: the id of the
-    present one, empty if there is none."""
+    """A group, in words. ``serves``: the word of its state, which has this ``level``; ``meaning``:
+    what that means, and ``since`` when it is so, for ``lasting`` (empty: not known). ``incidents``:
+    the latest alarms and orders. ``traversal``: the id of the present one, empty if there is
+    none."""
 
     name: str
-    stack: str
     level: Level
     serves: str
+    meaning: str
+    since: str
+    lasting: str
     verdict: Verdict
     facts: tuple[tuple[str, tuple[str, ...]], ...]
     members: tuple[MemberRow, ...]
@@ -99,11 +117,15 @@ def group_view(status: StatusReport, held: Iterable[HeldAlarmRow] = ()) -> Group
     """Return the view of a group; ``held``: its held alarms."""
     facts = status_screen.facts(status)
     traversal = status["traversal"]
+    meaning = status_screen.meaning(status)
+    since, lasting = _since(status["service"]["since"], status["now"])
     return GroupView(
         name=status["group"],
-        stack=status["stack"],
-        level=of_group(status, status["service"]["status"]),
+        level=of_service(status["service"]["status"]),
         serves=serves(status, status["service"]["status"]),
+        meaning=meaning[:1].upper() + meaning[1:],
+        since=since,
+        lasting=lasting,
         verdict=verdict(status),
         facts=tuple(
             (name, tuple(text.splitlines())) for name, text in facts.items() if name not in _ABOVE
@@ -122,73 +144,157 @@ def group_view(status: StatusReport, held: Iterable[HeldAlarmRow] = ()) -> Group
 
 
 def verdict(status: StatusReport) -> Verdict:
-    """Return what is wrong with a group in one sentence, and what helps."""
-    level, sentence, since = _wrong(status)
+    """Return why a group is as it is, and what helps."""
+    why = _why(status)
+    since, lasting = _since(why.since, status["now"])
+    sentence = first_words(why.sentence, MOST)
     return Verdict(
-        level=level,
-        sentence=with_full_stop(sentence),
-        since=when(since) if since is not None else "",
-        lasting=lasted(max(0.0, status["now"] - since)) if since is not None else "",
+        level=why.level,
+        sentence=sentence if sentence.endswith("…") else with_full_stop(sentence),
+        since=since,
+        lasting=lasting,
+        findings=why.findings,
         commands=tuple(status_screen.advice(status)),
     )
 
 
-def _wrong(status: StatusReport) -> tuple[Level, str, float | None]:
-    """Return the level, the sentence and the time for the first thing that is wrong."""
-    since, service = status["since"], status["service"]
+@dataclass(frozen=True)
+class _Why:
+    level: Level
+    sentence: str
+    since: float | None = None
+    findings: tuple[Finding, ...] = ()
+
+
+def _since(at: float | None, now: float) -> tuple[str, str]:
+    return ("", "") if at is None else (moment(at, now), lasted(max(0.0, now - at)))
+
+
+def _why(status: StatusReport) -> _Why:
+    """Return the first thing that is wrong."""
+    since = status["since"]
     match status["status"]:
         case "BLOCKED":
-            reason = status_screen.why(status)
-            return Level.TROUBLE, f"Stuck: it waits for an operator. {reason}", since
+            return _Why(Level.TROUBLE, _needed(status), since, _tried(status))
         case "FAILED":
-            return Level.TROUBLE, f"Stopped: {status_screen.why(status)}", since
+            failure = status["failure"]
+            said = f"Failed: {failure['what']}" if failure else "What was asked for last failed"
+            return _Why(Level.TROUBLE, said, since, _tried(status))
         case "IN_PROGRESS":
             return _moving(status, since)
         case "DEFINED":
-            return Level.NEUTRAL, "Not stuck: the group was never activated", None
+            return _Why(Level.NEUTRAL, "The group was never activated")
     if not status_screen.in_service(status):
-        return Level.NEUTRAL, "Not stuck: the group is out of service", since
-    word, reasons = service["status"], "; ".join(service["reasons"])
-    if word == Service.DOWN:
-        return (
-            Level.TROUBLE,
-            f"Not serving: {reasons or 'its server does not run'}",
-            service["since"],
-        )
+        return _Why(Level.NEUTRAL, "No member is to hold a role", since)
+    return _at_rest(status)
+
+
+def _at_rest(status: StatusReport) -> _Why:
+    """Return the first thing that is wrong with a group that reached its goal."""
+    service, now = status["service"], status["now"]
+    if service["status"] == Service.DOWN:
+        gone = f"The server of {_names(service['gone'])} does not run" if service["gone"] else ""
+        return _seen(status, Level.TROUBLE, gone)
     if unstarted := status["unstarted"]:
-        first = unstarted[0]
-        why = first.get("refusal") or first["sentence"]
-        return Level.TROUBLE, f"A failover has not started: {why}", first["at"]
+        said = "An alarm was admitted, but its failover has not started"
+        rows = (
+            Finding("alarm", text, moment(each["at"], now))
+            for each in unstarted
+            for text in (each["sentence"], each["refusal"])
+            if text
+        )
+        return _Why(Level.TROUBLE, said, unstarted[0]["at"], tuple(rows))
     if status["held"]:
-        said = f"{counted(status['held'], 'alarm')} held: decide whether to admit or dismiss"
-        return Level.ATTENTION, f"Waiting for you: {said}", None
-    if word == Service.UNKNOWN:
-        return Level.ATTENTION, f"Not known whether it serves: {reasons}", service["since"]
-    if word == Service.DEGRADED:
-        return Level.ATTENTION, f"Serving, but degraded: {reasons}", service["since"]
+        waits = "alarm waits" if status["held"] == 1 else "alarms wait"
+        said = f"{status['held']} {waits} for you: admit or dismiss"
+        return _Why(Level.ATTENTION, said, None, _reasons(status))
+    if service["status"] in (Service.UNKNOWN, Service.DEGRADED):
+        return _seen(status, Level.ATTENTION, "")
     if paused := status_screen.suspended(status):
-        return Level.ATTENTION, f"Serving, but alarms are held: {'; '.join(paused)}", None
+        what = "in maintenance" if not status["pause"] else "paused"
+        rows = (Finding("", each) for each in paused)
+        return _Why(Level.ATTENTION, f"It is {what}: alarms are held", None, tuple(rows))
     if status["lost"]:
-        lost = ", ".join(status["lost"])
-        return Level.ATTENTION, f"Serving; still declared lost: {lost}", None
+        verb = "is" if len(status["lost"]) == 1 else "are"
+        said = f"{_names(status['lost'])} {verb} still declared lost"
+        return _Why(Level.ATTENTION, said)
     if status["in_force"]["differs"]:
-        return Level.ATTENTION, f"Serving. {status_screen.NOT_IN_FORCE}", None
-    return Level.GOOD, f"Not stuck: {status_screen.role_holders(status)}", service["since"]
+        rows = (Finding("", line) for line in status["in_force"]["lines"])
+        said = "The latest definition of the group is not in force"
+        return _Why(Level.ATTENTION, said, None, tuple(rows))
+    return _Why(Level.GOOD, f"All is well: {status_screen.role_holders(status)}")
 
 
-def _moving(status: StatusReport, since: float | None) -> tuple[Level, str, float | None]:
-    chain = status["chain"]
-    if chain and chain["remedy"]:
-        return Level.TROUBLE, f"Stuck: {chain['sentence']}", since
+def _seen(status: StatusReport, level: Level, said: str) -> _Why:
+    """Return why a group does not serve as it should, by what was seen; ``said``: the sentence, if
+    it is known without that."""
+    rows = _reasons(status)
+    first = rows[0].found if rows else status_screen.meaning(status)
+    told = not said and len(rows) < 2 and len(first.split()) <= MOST
+    return _Why(level, said or first, None, () if told else rows)
+
+
+def _reasons(status: StatusReport) -> tuple[Finding, ...]:
+    service = status["service"]
+    at, _ = _since(service["seen_at"], status["now"])
+    return tuple(Finding("", each, at) for each in service["reasons"])
+
+
+def _needed(status: StatusReport) -> str:
+    """Return what a blocked group needs of an operator."""
+    if members := sorted({row["member"] for row in status["remedies"]}):
+        verb = "is" if len(members) == 1 else "are"
+        return f"Waiting for you: no proof that {_names(members)} {verb} off"
+    failure = status["failure"]
+    return f"Waiting for you: {failure['what']}" if failure else "Waiting for you"
+
+
+def _tried(status: StatusReport) -> tuple[Finding, ...]:
+    """Return what was tried before a traversal stopped."""
+    failure, now = status["failure"], status["now"]
+    if failure is None:
+        return (Finding("", status["reason"]),) if status["reason"] else ()
+    rows = [Finding(t["what"], t["found"], moment(t["at"], now)) for t in failure["tried"]]
+    if not rows:
+        rows = [Finding(failure["what"], f"{failure['message']} [{failure['code']}]")]
+    others = [row for row in status["remedies"] if row["resource"] != failure["resource"]]
+    return (*rows, *(Finding(row["member"], row["reason"]) for row in others))
+
+
+def _moving(status: StatusReport, since: float | None) -> _Why:
+    chain, now = status["chain"], status["now"]
     if chain:
-        return Level.WORKING, f"Not stuck: it {chain['sentence']}", since
+        rows = (Finding(f"chain {chain['workflow']}", chain["sentence"]),)
+        if chain["remedy"]:
+            return _Why(Level.TROUBLE, "Waiting for you: its chain ended too early", since, rows)
+        said = f"Waiting for its chain to open the stage {chain['stage']}"
+        return _Why(Level.WORKING, said, since, rows)
     if status["reason"]:
-        return Level.TROUBLE, f"Stuck: {status['reason']}", since
+        return _Why(
+            Level.TROUBLE, "Waiting for new credentials", since, (Finding("", status["reason"]),)
+        )
     if status["waiting"]:
-        row = status["waiting"][0]
-        said = f"Waiting for {row['waiting_for']} since {clock(row['since'])}: {row['what']}"
-        return Level.ATTENTION, said, row["since"]
-    return Level.WORKING, f"Not stuck: at work ({status_screen.cause(status)})", since
+        waits = tuple(
+            Finding(
+                row["what"],
+                f"{row['waiting_for']}, {counted(row['tries'], 'attempt')}",
+                moment(row["since"], now),
+            )
+            for row in status["waiting"]
+        )
+        first = status["waiting"][0]
+        return _Why(Level.ATTENTION, f"Waiting for {first['waiting_for']}", first["since"], waits)
+    traversal = status["traversal"]
+    at = f"{place(traversal['nodes'])}" if traversal else ""
+    doing = next((row["sentence"] for row in status["under_way"]), status_screen.cause(status))
+    return _Why(Level.WORKING, f"At work, {at}: {doing}", since)
+
+
+def _names(members: Sequence[str]) -> str:
+    """Return members for a sentence: their names, or how many there are."""
+    if len(members) > _NAMED:
+        return counted(len(members), "member")
+    return " and ".join(members)
 
 
 def _member(status: StatusReport, row: MemberOfGroup) -> MemberRow:

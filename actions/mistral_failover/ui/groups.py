@@ -5,47 +5,83 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from mistral_failover.cli import status_screen
 from mistral_failover.cli.base import lasted, when
 from mistral_failover.convergence.records import TraversalStatus
+from mistral_failover.model.observation import Service
 from mistral_failover.model.text import counted
-from mistral_failover.ui.levels import URGENCY, Level, of_group, serves
+from mistral_failover.ui.levels import Level, of_group, serves
 
 if TYPE_CHECKING:  # the page starts without the code of the actions
     from mistral_failover.reports.documents import GroupOverview
 
 
+class State(StrEnum):
+    """What a group needs, from what needs a person most. A group that is DOWN while its failover
+    runs needs none."""
+
+    DOWN = "down"
+    WAITS = "waits for a person"
+    DEGRADED = "degraded"
+    UNKNOWN = "not known"
+    IN_PROGRESS = "in progress"
+    RESTRICTED = "paused, in maintenance, or a member is lost"
+    SERVING = "serving"
+    OUT_OF_SERVICE = "out of service"
+
+
+_PLACE = {state: place for place, state in enumerate(State)}
+_STOPPED = (TraversalStatus.BLOCKED, TraversalStatus.FAILED)
+
+
+def state_of(row: GroupOverview) -> State:
+    """Return what a group needs."""
+    service = Service(row["service"])
+    runs = row["status"] == TraversalStatus.IN_PROGRESS
+    if service is Service.DOWN and not runs:
+        return State.DOWN
+    if row["status"] == TraversalStatus.BLOCKED or row["held"]:
+        return State.WAITS
+    if runs:
+        return State.IN_PROGRESS
+    if service is Service.SERVING and (row["lost"] or row["pause"] or row["maintenance"]):
+        return State.RESTRICTED
+    return State[service.name]
+
+
 @dataclass(frozen=True)
 class Query:
     """What the operator wants to see: ``text`` in a name, a stack, a member or a reason; only
-    groups of a ``level``; in the ``sort`` order."""
+    groups in a ``state``; in the ``sort`` order."""
 
     text: str = ""
-    level: Level | None = None
+    state: State | None = None
     sort: str = "urgency"
 
     @staticmethod
     def read(given: Mapping[str, str]) -> Query:
         """Read the parameters of an address; values without a meaning count as not given."""
-        level, sort = given.get("level", ""), given.get("sort", "")
+        state, sort = given.get("state", ""), given.get("sort", "")
         return Query(
             given.get("text", "")[:200],
-            Level(level) if level in list(Level) else None,
+            State(state) if state in list(State) else None,
             sort if sort in SORTS else "urgency",
         )
 
 
 @dataclass(frozen=True)
 class GroupRow:
-    """A group, in words. ``serves`` and ``state`` since ``since``, for ``lasting``."""
+    """A group, in words. ``status`` since ``since``, for ``lasting``."""
 
     name: str
     stack: str
     level: Level
+    state: State
     serves: str
-    state: str
+    status: str
     since: str
     lasting: str
     active: str
@@ -56,18 +92,19 @@ class GroupRow:
 
 @dataclass(frozen=True)
 class GroupsView:
-    """The rows that match the query, of ``total`` groups; ``counts`` has those of each level."""
+    """The rows that match the query, of ``total`` groups; ``counts`` has those in each
+    state."""
 
     rows: tuple[GroupRow, ...]
     total: int
-    counts: Mapping[Level, int]
+    counts: Mapping[State, int]
     query: Query
 
 
 def groups_view(rows: Iterable[GroupOverview], now: float, query: Query) -> GroupsView:
     """Return the view of all groups; ``rows`` are those of ``overview`` in failover.status."""
     found = [_row(row, now) for row in rows]
-    counts = {level: sum(row.level is level for row in found) for level in Level}
+    counts = {state: sum(row.state is state for row in found) for state in State}
     shown = [row for row in found if _matches(row, query)]
     return GroupsView(tuple(sorted(shown, key=SORTS[query.sort])), len(found), counts, query)
 
@@ -78,8 +115,9 @@ def _row(row: GroupOverview, now: float) -> GroupRow:
         name=row["name"],
         stack=row["stack"],
         level=of_group(row, row["service"]),
+        state=state_of(row),
         serves=serves(row, row["service"]),
-        state=str(row["status"]).replace("_", " "),
+        status=str(row["status"]).replace("_", " "),
         since=when(since),
         lasting=lasted(None if since is None else max(0.0, now - since)),
         active=status_screen.role_holders(row) or "out of service",
@@ -90,7 +128,7 @@ def _row(row: GroupOverview, now: float) -> GroupRow:
 
 
 def _waits(row: GroupOverview) -> Iterable[str]:
-    if row["status"] in (TraversalStatus.BLOCKED, TraversalStatus.FAILED):
+    if row["status"] in _STOPPED:
         yield row["reason"] or str(row["status"])
     if row["held"]:
         yield f"{counted(row['held'], 'alarm')} held"
@@ -100,17 +138,17 @@ def _waits(row: GroupOverview) -> Iterable[str]:
 
 
 def _matches(row: GroupRow, query: Query) -> bool:
-    if query.level is not None and row.level is not query.level:
+    if query.state is not None and row.state is not query.state:
         return False
     if not query.text:
         return True
-    said = (row.name, row.stack, row.active, row.serves, row.state, row.under_way)
+    said = (row.name, row.stack, row.active, row.serves, row.status, row.under_way)
     wanted = query.text.casefold()
     return any(wanted in text.casefold() for text in (*said, *row.waits_for_you))
 
 
 SORTS: Mapping[str, Callable[[GroupRow], Any]] = {
-    "urgency": lambda row: (URGENCY[row.level], -row.since_seconds, row.name),
+    "urgency": lambda row: (_PLACE[row.state], -row.since_seconds, row.name),
     "name": lambda row: row.name,
     "since": lambda row: (-row.since_seconds, row.name),
 }

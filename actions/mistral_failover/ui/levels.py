@@ -39,6 +39,8 @@ _OF_DECISION = {
     "REFUSED": Level.TROUBLE,
 }
 _OF_SERVICE = {
+    Service.SERVING: Level.GOOD,
+    Service.OUT_OF_SERVICE: Level.NEUTRAL,
     Service.DOWN: Level.TROUBLE,
     Service.DEGRADED: Level.ATTENTION,
     Service.UNKNOWN: Level.ATTENTION,
@@ -55,6 +57,11 @@ def of_decision(decision: str) -> Level:
     return _OF_DECISION.get(decision, Level.NEUTRAL)
 
 
+def of_service(service: str) -> Level:
+    """Return the level of the word that says whether a group serves."""
+    return _OF_SERVICE[Service(service)]
+
+
 def serves(row: GroupReport, service: str) -> str:
     """Return the word of a group's badge: whether it serves."""
     return "never activated" if row["status"] == "DEFINED" else service.replace("_", " ")
@@ -68,7 +75,7 @@ def of_group(row: GroupReport, service: str) -> Level:
         level = Level.NEUTRAL
     found = [level]
     if level is not Level.WORKING:
-        found.append(_OF_SERVICE.get(Service(service), level))
+        found.append(of_service(service))
     if row["held"] or row["lost"] or row["pause"] or row["maintenance"]:
         found.append(Level.ATTENTION)
     return min(found, key=URGENCY.__getitem__)

@@ -19,9 +19,8 @@ from mistral_failover.ui.alarm import alarm_view
 from mistral_failover.ui.evidence import EvidenceView, evidence_view
 from mistral_failover.ui.goals import GoalRow, goal_rows
 from mistral_failover.ui.group import group_view, held_alarm
-from mistral_failover.ui.groups import SORTS, GroupsView, Query, groups_view
+from mistral_failover.ui.groups import SORTS, GroupsView, Query, State, groups_view
 from mistral_failover.ui.history import episodes
-from mistral_failover.ui.levels import Level
 from mistral_failover.ui.orders import AT_ONCE, Order
 from mistral_failover.ui.plan import GroupPlan, PlanView, on_page, plan_fields, plan_view
 from mistral_failover.ui.timeline import timeline
@@ -81,7 +80,7 @@ class Pages:
         held = self._client.run_action("failover.held", limit=_HELD)["held"]
         content = {
             "view": view,
-            "levels": list(Level),
+            "states": list(State),
             "sorts": list(SORTS),
             # Host events, and alarms of groups that are not known. The others are on their pages.
             "held": [held_alarm(row) for row in held if row["group"] is None],
@@ -129,12 +128,10 @@ class Pages:
             status = self._client.run_action("failover.status", group=name, agents=True)
         held = self._held(name) if status["held"] else []
         view = group_view(status, held)
-        drawn = topology(status)
         chart = timeline(self._traversal(view.traversal)) if view.traversal else None
         content = {
             "view": view,
-            "topology": drawn,
-            "topology_svg": drawing.draw_topology(drawn, f"Members and volumes of {name}"),
+            "topology": topology(status),
             "timeline": chart,
             "timeline_svg": chart and drawing.draw_timeline(chart, f"Timeline of {name}"),
         }
@@ -154,8 +151,7 @@ class Pages:
         }
         if chart.shown is not None:
             at = topology_at(found, status, found["started_at"] + chart.shown.at)
-            label = f"Members and volumes of {chart.group} after step {chart.shown.number}"
-            content |= {"topology": at, "topology_svg": drawing.draw_topology(at, label)}
+            content["topology"] = at
         live = 1.0 if chart.running and chart.shown is None else None
         return Page("timeline.html", f"{chart.group}: {chart.cause}", content, live=live)
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     )
 
 _SAME = 0.001  # seconds
+_NAMED = 2  # steps for which another one waits; of more it has the number
 _MARKED = frozenset({"waiting", "steal", "broken", "failed"})
 """Kinds of journal entries that are marked on the bar of their step: a wait for a service, a lock
 that was taken from its owner, a failure."""
@@ -77,14 +78,31 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Ahead:
+    """A step that has not begun: ``waits_for`` what, in words (may be empty). It is drawn from
+    ``start`` to ``end``, which are the same if it is not known how long such steps take."""
+
+    label: str
+    start: float
+    end: float
+    waits_for: str
+
+    @property
+    def note(self) -> str:
+        """What it waits for, as a clause."""
+        return f"waits for {self.waits_for}" if self.waits_for else "may begin"
+
+
+@dataclass(frozen=True)
 class StageBar:
-    """A stage with its steps, in the order of their start."""
+    """A stage with its steps, in the order of their start, and those to come."""
 
     label: str
     start: float
     end: float
     running: bool
     steps: tuple[Step, ...]
+    ahead: tuple[Ahead, ...]
 
 
 @dataclass(frozen=True)
@@ -100,8 +118,9 @@ class Entry:
 
 @dataclass(frozen=True)
 class Timeline:
-    """A traversal. ``seconds``: how long it took, or has been running; ``shown``: where the replay
-    is, None for the whole."""
+    """A traversal. ``seconds``: how long it took, or has been running; ``last``: how long the
+    failover before it took, None if it is not to be compared; ``shown``: where the replay is, None
+    for the whole."""
 
     id: str
     group: str
@@ -113,6 +132,7 @@ class Timeline:
     lasted: str
     running: bool
     seconds: float
+    last: float | None
     critical: str
     stages: tuple[StageBar, ...]
     entries: tuple[Entry, ...]
@@ -139,6 +159,7 @@ def timeline(traversal: TraversalDetails, step: int | None = None) -> Timeline:
         if row["started_at"] <= moment or shown is None:
             found = _step(row, since, moment, row["key"] in critical, locked, marks)
             steps.setdefault(row["stage"], []).append(found)
+    ahead = _ahead(traversal, steps) if shown is None else {}
     way = float(traversal["critical_path"]["seconds"])
     running = traversal["ended_at"] is None
     return Timeline(
@@ -152,8 +173,13 @@ def timeline(traversal: TraversalDetails, step: int | None = None) -> Timeline:
         lasted=lasted(float(traversal["seconds"])),
         running=running,
         seconds=max(float(traversal["seconds"]), 0.0),
+        last=traversal["last_failover"],
         critical=lasted(way) if way else "",
-        stages=tuple(_stage(name, steps[name]) for name in Stage if name in steps),
+        stages=tuple(
+            _stage(name, steps.get(name, []), ahead.get(name, []))
+            for name in Stage
+            if name in steps or name in ahead
+        ),
         entries=entries,
         shown=shown,
     )
@@ -216,13 +242,38 @@ def _unfinished(row: OperationOfTraversal) -> Outcome:
     return Outcome.UNKNOWN if doubtful and row["ended_at"] is None else Outcome.RUNNING
 
 
-def _stage(stage: Stage, steps: Sequence[Step]) -> StageBar:
+def _ahead(
+    traversal: TraversalDetails, steps: Mapping[str, Sequence[Step]]
+) -> dict[str, list[Ahead]]:
+    """Return the steps to come by stage, each behind those that it waits for."""
+    now = max(float(traversal["seconds"]), 0.0)
+    ends = {step.label: step.end for some in steps.values() for step in some}
+    found: dict[str, list[Ahead]] = {}
+    for row in traversal["ahead"]:
+        start = max([now, *(ends.get(each, now) for each in row["waits_for"])])
+        ends[row["what"]] = start + (row["expected"] or 0.0)
+        label = row["what"] if row["certain"] else f"{row['what']} (if needed)"
+        waits_for = _listed(row["waits_for"])
+        step = Ahead(label, start, ends[row["what"]], waits_for)
+        found.setdefault(row["stage"], []).append(step)
+    return found
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED
+    first = ", ".join(names[:_NAMED])
+    return f"{first} and {counted(more, 'other')}" if more > 0 else first
+
+
+def _stage(stage: Stage, steps: Sequence[Step], ahead: Sequence[Ahead]) -> StageBar:
+    spans = steps or ahead
     return StageBar(
         label=_STAGES[stage],
-        start=min(step.start for step in steps),
-        end=max(step.end for step in steps),
+        start=min(each.start for each in spans),
+        end=max(each.end for each in spans),
         running=any(step.outcome is Outcome.RUNNING for step in steps),
         steps=tuple(sorted(steps, key=lambda step: step.start)),
+        ahead=tuple(ahead),
     )
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -13,11 +13,14 @@ from mistral_failover.model.goal import (
     FENCE_PREFIX,
     FENCE_TYPE,
 )
+from mistral_failover.model.observation import Condition, Presence
 from mistral_failover.model.types import Provides, Verb, installed_types
+from mistral_failover.ui.levels import URGENCY, Level
 
 if TYPE_CHECKING:  # the page starts without the code of the actions
     from mistral_failover.reports.documents import (
         OperationOfTraversal,
+        ResourceOfGroup,
         StatusReport,
         TraversalDetails,
     )
@@ -34,6 +37,8 @@ class ItemState(StrEnum):
     WANTED = "wanted"
     """It is to come, and nothing was done yet."""
     FAILED = "failed"
+    ASTRAY = "astray"
+    """The last look found it elsewhere, or not at all."""
 
 
 class Kind(StrEnum):
@@ -54,20 +59,53 @@ class Fenced(StrEnum):
     UNPROVEN = "no proof that it is off"
 
 
+class Doubt(StrEnum):
+    """Why a server is not simply one that runs."""
+
+    NONE = ""
+    HUNG = "hung"
+    STOPPED = "stopped"
+    DELETED = "deleted"
+    REPLACED = "replaced"
+    """A later server has its member's name; what it has was left on it."""
+    UNREACHABLE = "unreachable"
+    UNKNOWN = "not known"
+
+
 @dataclass(frozen=True)
 class TopologyItem:
-    """Something that a member has, is to have, or gives up. ``detail``: such as the device."""
+    """Something that a member has, is to have, or gives up. ``detail``: such as the device.
+    ``source``: the member that it comes from; ``target``: the one where it belongs (both may be
+    empty)."""
 
     name: str
     kind: Kind
     state: ItemState
     detail: str = ""
+    source: str = ""
+    target: str = ""
+
+    @property
+    def moving(self) -> bool:
+        """Whether it is on its way from one member to another."""
+        return bool(self.source or self.target)
+
+    @property
+    def words(self) -> str:
+        """How the member has it."""
+        said = _STATES[self.state]
+        if self.source:
+            said += f" from {self.source}"
+        if self.target:
+            said += f", belongs on {self.target}"
+        return f"{said}: {self.detail}" if self.detail else said
 
 
 @dataclass(frozen=True)
 class Member:
-    """A member with its server. ``role``: the roles that the goal gives it; ``active``: it has
-    them, because the goal is reached."""
+    """A server of a member; one that was replaced and still has something is beside the present
+    one. ``role``: the roles that the goal gives it; ``active``: it has them, because the goal is
+    reached. ``doubt``: what is wrong with the server, and ``why``, in words."""
 
     name: str
     server: str
@@ -76,15 +114,36 @@ class Member:
     lost: bool
     fenced: Fenced
     items: tuple[TopologyItem, ...]
+    doubt: Doubt = Doubt.NONE
+    why: str = ""
 
+    @property
+    def badges(self) -> tuple[tuple[Level, str], ...]:
+        """Its role and what is wrong with it: each a word with its level."""
+        found: list[tuple[Level, str]] = []
+        if self.active:
+            found.append((Level.GOOD, self.role))
+        elif self.role:
+            found.append((Level.WORKING, f"to be {self.role}"))
+        elif not self.lost and self.doubt is not Doubt.REPLACED:
+            found.append((Level.NEUTRAL, "standby"))
+        if self.lost:
+            found.append((Level.TROUBLE, "LOST"))
+        if self.fenced is not Fenced.NO:
+            found.append((_FENCED_LEVEL[self.fenced], self.fenced.value))
+        if self.doubt is not Doubt.NONE:
+            hard = self.role or self.doubt in (Doubt.HUNG, Doubt.REPLACED)
+            found.append((Level.TROUBLE if hard else Level.ATTENTION, self.doubt.value))
+        return tuple(found)
 
-@dataclass(frozen=True)
-class Movement:
-    """Something on its way from a member to another one."""
-
-    name: str
-    source: str
-    target: str
+    @property
+    def level(self) -> Level:
+        """The most urgent of its badges, of neutral ones and better the best."""
+        levels = [level for level, _ in self.badges] or [Level.NEUTRAL]
+        urgent = [each for each in levels if each in (Level.TROUBLE, Level.ATTENTION)]
+        if urgent:
+            return min(urgent, key=URGENCY.__getitem__)
+        return max(levels, key=URGENCY.__getitem__) if Level.GOOD in levels else levels[0]
 
 
 @dataclass(frozen=True)
@@ -92,17 +151,12 @@ class Topology:
     """A group at one moment."""
 
     members: tuple[Member, ...]
-    movements: tuple[Movement, ...]
-
-    def sentences(self) -> list[str]:
-        """Return the same in words."""
-        return [*(_member(each) for each in self.members), *(_move(m) for m in self.movements)]
 
 
 def topology(status: StatusReport) -> Topology:
     """Return the topology in an answer of failover.status."""
     rows = [
-        _Row(row["name"], row["type"], row["member"], state, row["attributes"].get("device") or "")
+        _seen(row, state)
         for row in status["resources"]
         if (state := _of_record(row["status"])) is not None
     ]
@@ -132,9 +186,13 @@ def topology_at(traversal: TraversalDetails, status: StatusReport, moment: float
             if (row["name"], row["member"]) not in touched
             and (state := _of_record(row["status"])) is not None
         ]
-    servers = {row["name"]: row for row in status["members"]}
+    servers = {row["name"]: row["server"] for row in status["members"]}
     names = [*servers, *(row["member"] for row in operations if row["member"])]
-    members = [servers.get(name, {"name": name, "server": None}) for name in dict.fromkeys(names)]
+    # What a look found now says nothing of that time.
+    members = [
+        {"name": name, "server": servers.get(name), "condition": None, "why": ""}
+        for name in dict.fromkeys(names)
+    ]
     ended = traversal["ended_at"]
     reached = (
         traversal["status"] == TraversalStatus.COMPLETE and ended is not None and ended <= moment
@@ -154,6 +212,16 @@ class _Row:
     member: str | None
     state: ItemState
     detail: str
+    server: str = ""
+
+
+def _seen(row: ResourceOfGroup, state: ItemState) -> _Row:
+    """Return a resource as the records have it, unless the last look found it otherwise."""
+    detail = row["attributes"].get("device") or ""
+    if state is ItemState.HELD and row["presence"] in (Presence.GONE, Presence.CHANGED):
+        state, detail = ItemState.ASTRAY, row["why"]
+    server = row["attributes"].get("server_id") or ""
+    return _Row(row["name"], row["type"], row["member"], state, detail, server)
 
 
 def _of_record(status: str) -> ItemState | None:
@@ -192,7 +260,7 @@ def _at(operations: Iterable[OperationOfTraversal], moment: float) -> ItemState 
 
 
 def _drawn(
-    members: Iterable[Mapping[str, Any]],
+    members: Sequence[Mapping[str, Any]],
     roles: Mapping[str, str],
     lost: Iterable[str],
     rows: list[_Row],
@@ -205,58 +273,60 @@ def _drawn(
         if row.type == FENCE_TYPE
     }
     gone = set(lost)
-    items: dict[str, list[TopologyItem]] = {}
+    items: dict[tuple[str, str], list[TopologyItem]] = {}
+    present = {each["name"]: str(each["server"] or "") for each in members}
     for row in rows:
         if row.member and row.type != FENCE_TYPE:
-            kind = kind_of(row.type)
-            items.setdefault(row.member, []).append(
-                TopologyItem(row.name, kind, row.state, row.detail)
-            )
-    drawn = tuple(
+            server = row.server or present.get(row.member, "")
+            items.setdefault((row.member, server), []).append(_item(row, rows))
+    drawn = [
         Member(
             name=each["name"],
-            server=str(each["server"] or "")[:_SHORT],
+            server=present[each["name"]][:_SHORT],
             role=", ".join(sorted(r for r, member in roles.items() if member == each["name"])),
             active=reached and each["name"] in roles.values(),
             lost=each["name"] in gone,
             fenced=fences.get(each["name"], Fenced.NO),
-            items=tuple(sorted(items.get(each["name"], ()), key=lambda t: (t.kind, t.name))),
+            items=_sorted(items.pop((each["name"], present[each["name"]]), ())),
+            doubt=_DOUBTS.get(each["condition"], Doubt.NONE),
+            why=each["why"] if each["condition"] in _DOUBTS else "",
         )
         for each in members
-    )
-    return Topology(drawn, tuple(_movements(rows)))
+    ]
+    # What is left is on servers that are no member's any more.
+    for (name, server), left in items.items():
+        drawn.append(
+            Member(
+                name=name,
+                server=server[:_SHORT],
+                role="",
+                active=False,
+                lost=False,
+                fenced=Fenced.NO,
+                items=_sorted(left),
+                doubt=Doubt.REPLACED,
+                why="another server has its name now; what it has was left on it",
+            )
+        )
+    return Topology(tuple(sorted(drawn, key=lambda each: each.name)))  # the present one first
 
 
-def _movements(rows: list[_Row]) -> Iterable[Movement]:
-    moving = [row for row in rows if row.member and row.type != FENCE_TYPE]
-    for target in moving:
-        if target.state not in (ItemState.ARRIVING, ItemState.WANTED):
+def _sorted(items: Iterable[TopologyItem]) -> tuple[TopologyItem, ...]:
+    return tuple(sorted(items, key=lambda each: (each.kind, each.name)))
+
+
+def _item(row: _Row, rows: Iterable[_Row]) -> TopologyItem:
+    """Return what a member has, with where it comes from or belongs if that is elsewhere."""
+    coming = (ItemState.ARRIVING, ItemState.WANTED)
+    source = target = ""
+    for other in rows:
+        if (other.name, other.type) != (row.name, row.type) or other.member in (None, row.member):
             continue
-        for source in moving:
-            same = (source.name, source.type) == (target.name, target.type)
-            if same and source.member != target.member and source.state is not ItemState.WANTED:
-                yield Movement(target.name, str(source.member), str(target.member))
-
-
-def state_of(member: Member) -> str:
-    """Return a member's role in words, and whether it is lost or fenced."""
-    role = member.role if member.active or not member.role else f"to be {member.role}"
-    words = [role or ("LOST" if member.lost else "standby")]
-    if role and member.lost:
-        words.append("LOST")
-    if member.fenced is not Fenced.NO:
-        words.append(member.fenced.value)
-    return ", ".join(words)
-
-
-def _member(member: Member) -> str:
-    words = [f"{member.name} (server {member.server or 'not known'})", state_of(member)]
-    words += [f"{item.name} {_STATES[item.state]}" for item in member.items]
-    return ", ".join(words)
-
-
-def _move(movement: Movement) -> str:
-    return f"{movement.name} moves from {movement.source} to {movement.target}"
+        if row.state in coming and other.state is not ItemState.WANTED:
+            source = str(other.member)
+        elif row.state not in coming and other.state in coming:
+            target = str(other.member)
+    return TopologyItem(row.name, kind_of(row.type), row.state, row.detail, source, target)
 
 
 def kind_of(type_name: str) -> Kind:
@@ -278,10 +348,23 @@ _FENCED = {
     ItemState.WANTED: Fenced.FENCING,
     ItemState.FAILED: Fenced.UNPROVEN,
 }
+_FENCED_LEVEL = {
+    Fenced.FENCING: Level.WORKING,
+    Fenced.FENCED: Level.NEUTRAL,
+    Fenced.UNPROVEN: Level.TROUBLE,
+}
+_DOUBTS = {
+    Condition.HUNG: Doubt.HUNG,
+    Condition.STOPPED: Doubt.STOPPED,
+    Condition.DELETED: Doubt.DELETED,
+    Condition.UNREACHABLE: Doubt.UNREACHABLE,
+    Condition.UNKNOWN: Doubt.UNKNOWN,
+}
 _STATES = {
     ItemState.HELD: "is here",
     ItemState.ARRIVING: "is arriving",
     ItemState.LEAVING: "is leaving",
     ItemState.WANTED: "is to come",
     ItemState.FAILED: "failed",
+    ItemState.ASTRAY: "is not where it belongs",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from mistral_failover.cli.drill import FAULTS, RECOVERABLE
+from mistral_failover.cli.drill import ALONE, FAULTS, RECOVERABLE
 from mistral_failover.lab.drill import examples, run
 from mistral_failover.lab.drill.scenarios import SCENARIOS, replicated, server_may_go
 from mistral_failover.model.group import parse_group
@@ -18,6 +18,7 @@ def test_the_command_line_offers_every_story() -> None:
 def test_the_command_line_offers_active_active_with_what_a_member_comes_back_from() -> None:
     assert RECOVERABLE == run.FAULTS
     assert set(run.FAULTS) < set(SCENARIOS)
+    assert ALONE == run.FAULTS_ALONE
 
 
 @pytest.mark.parametrize("volumes", [1, 3])

@@ -150,6 +150,20 @@ def test_the_rungs_are_climbed_in_the_order_of_the_ladder(attempt: Attempt) -> N
     assert positions == sorted(positions)
 
 
+def test_without_a_proof_each_rung_says_what_it_found_and_when(attempt: Attempt) -> None:
+    attempt.answers |= {"depose": NO_BROKER, "quiesce": 1, "stop": STILL_ON}
+
+    with pytest.raises(ActionError) as caught:
+        attempt.climb("quiesce", "stop", "confirm")
+
+    tried = describe(caught.value)["tried"]
+    assert [each["what"] for each in tried] == ["depose", "quiesce", "stop", "confirm"]
+    assert tried[2]["found"] == "still ACTIVE"
+    times = [each["at"] for each in tried]
+    assert times == sorted(times)
+    assert len({*times}) > 1, "each has its own"
+
+
 NO_NOVA = CloudError(
     "UNREACHABLE", "Nova is not reachable", service="Nova", detail="connection refused"
 )

@@ -329,12 +329,12 @@ class CommandDispatcher:
 
     def _begin(self, job: Job, hand_over: Callable[[Job], None]) -> None:
         request = job.request
-        refusal = None  # as long as it may have run: a sender that hears nothing asks for it again
+        fresh = False  # if it may have run, it is not refused: its sender asks for it again
         try:
             with self._changed:
                 row = self._journal.find(request.epoch, request.id)
                 if row is None or not row.has_begun:
-                    refusal = Refused("REFUSED", "The agent's journal is not usable.")
+                    fresh = True
                     self._journal.start(
                         request.epoch,
                         request.id,
@@ -352,7 +352,8 @@ class CommandDispatcher:
                 job.began = elapsed()
         except sqlite3.Error as error:
             LOG.error("The journal is not usable: %s", error)
-            self._drop(job, refusal)
+            said = f"The agent did not run it, because the journal is not usable: {error}"
+            self._drop(job, Refused("REFUSED", said) if fresh else None)
             return
         try:
             reach("agent.journaled")

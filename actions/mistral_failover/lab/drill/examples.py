@@ -35,6 +35,10 @@ TWO = Example(
 """Two databases on two servers: active/active."""
 
 
+ALONE = Example("single-server.yaml", "single-server-stack.yaml", {"postgresql": "pg"})
+"""One database on one server, without a standby."""
+
+
 def load(name: str) -> dict[str, Any]:
     """An example file, parsed."""
     text = files("mistral_failover.examples").joinpath(name).read_text(encoding="utf-8")

@@ -42,6 +42,8 @@ from mistral_failover.store.views import JournalRow
 GROUP = "payments"
 FAULTS = ("crash", "hang", "app")
 """The scenarios that end with a member that can be repaired."""
+FAULTS_ALONE = (*FAULTS, "host", "confirmed")
+"""The scenarios of a group without a standby."""
 _BOOT_LIMIT = 60.0
 _DEPOSED_LIMIT = 60.0
 _COMMAND_LIMIT = 3.0
@@ -79,6 +81,7 @@ class DrillRun:
     """One drill in a scene, of the group whose one role a volume follows."""
 
     example = examples.ONE
+    scenery = "a stack of two servers and its volumes"
 
     def __init__(self, scene: Scene, *, tell: Tell, fault: str = "crash", volumes: int = 1) -> None:
         self._scene = scene
@@ -95,7 +98,7 @@ class DrillRun:
     def run(self) -> Outcome:
         """Run every remaining step."""
         scene = self._scene
-        self._tell(None, "drill", "setting the scene: a stack of two servers and its volumes")
+        self._tell(None, "drill", f"setting the scene: {self.scenery}")
         scene.add_group(GROUP, self._volumes, self._story.adapt, self.example)
         self._recover()
         status = scene.action("failover.status", group=GROUP)
@@ -122,9 +125,7 @@ class DrillRun:
         alarms = self._alarms(status)
         if alarms:
             self._alarm_at = alarms[-1]["at"]
-        under_way = status["status"] == TraversalStatus.IN_PROGRESS or self._unstarted(
-            status, alarms
-        )
+        under_way = status["status"] == TraversalStatus.IN_PROGRESS or status["unstarted"]
         if not under_way and not self._scene.swept():
             return
         told = "an earlier drill was killed: a sweep continues its work"
@@ -135,11 +136,6 @@ class DrillRun:
     @staticmethod
     def _alarms(status: dict[str, Any]) -> list[dict[str, Any]]:
         return [i for i in status["incidents"] if i["source"] != OPERATOR]
-
-    @staticmethod
-    def _unstarted(status: dict[str, Any], alarms: list[dict[str, Any]]) -> bool:
-        """Return whether an alarm was admitted whose traversal has not begun."""
-        return bool(alarms) and not status["lost"]
 
     def _break(self, member: str) -> None:
         server = self._scene.server(GROUP, member)
@@ -240,6 +236,7 @@ class DrillRun:
     def _outcome(self) -> Outcome:
         status = self._scene.action("failover.status", group=GROUP)
         share, to_active = self._times(self._failed_over)
+        path = share.critical_path if share and self._scene.guests is None else 0.0
         violations = [*self._broken, *(str(v) for v in self.violations())]
         if status["status"] != self._story.ends:
             violations.append(
@@ -255,8 +252,8 @@ class DrillRun:
             holders=self._holders(status),
             to_active=to_active,
             total=share.total if share else None,
-            critical_path=share.critical_path if share and self._scene.guests is None else None,
-            ratio=share.ratio if share and share.critical_path and not self._scene.guests else None,
+            critical_path=path or None,
+            ratio=share.ratio if share and path else None,
             tasks=self._scene.task_count(self._execution) if self._execution else None,
             recovered=self._recovered,
             violations=violations,
@@ -273,7 +270,7 @@ class DrillRun:
     @staticmethod
     def _active(roles: dict[str, str]) -> str:
         """Return the active member, for people."""
-        return next(iter(roles.values()))
+        return next(iter(roles.values()), "none")
 
     def _holders(self, status: dict[str, Any]) -> dict[str, str]:
         return {
@@ -331,6 +328,21 @@ def measure(scene: Scene, group: str, traversal_id: str) -> float:
     operations = scene.read(lambda tx: details.operations_of(tx, traversal_id=traversal_id))
     drawn: nx.DiGraph[str] = nx.node_link_graph(graph, edges="edges")
     return critical_path(drawn, operations, by_id, scene.cloud.critical())
+
+
+class SingleRun(DrillRun):
+    """One drill of a group without a standby: its only member comes back and serves again. It takes
+    two goals, and the fence belongs to the first one."""
+
+    example = examples.ALONE
+    scenery = "a stack of one server and its volumes"
+
+    def _wrong_rung(self) -> list[str]:
+        return []
+
+    def _times(self, status: dict[str, Any]) -> tuple[CriticalPathTime | None, float | None]:
+        share, to_active = super()._times(status)
+        return (CriticalPathTime(share.total, 0.0) if share else None), to_active
 
 
 class ActiveActiveRun(DrillRun):

@@ -223,7 +223,7 @@ class Scene:
 
     def stack_id(self, group: str) -> str:
         """The id of a group's stack."""
-        links = self.cloud.resources(group)["db_a"]["links"]
+        links = next(iter(self.cloud.resources(group).values()))["links"]
         stack = next(link["href"] for link in links if link["rel"] == "stack")
         return str(stack).rpartition("/")[2]
 

@@ -9,18 +9,23 @@ result. The programs: what a command does to the applications of a guest, and ho
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import re
 import time
 from collections import deque
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from mistral_failover.agent import wire
 from mistral_failover.agent.daemon.deposed import DeposedCleanup
 from mistral_failover.agent.daemon.dispatcher import CommandDispatcher, Job
 from mistral_failover.agent.daemon.journal import Journal
+from mistral_failover.agent.daemon.journal_file import refuse_changes
 from mistral_failover.agent.daemon.messages import OWN
 from mistral_failover.agent.daemon.outbox import AgentReports, Outbox
+from mistral_failover.agent.daemon.readiness import Readiness
 from mistral_failover.agent.daemon.runner import STOPPED, ProgramExit
 from mistral_failover.agent.daemon.settings import Account, AgentConfig, CommandSpec, Identity
 from mistral_failover.agent.daemon.worker import Program, Steps, Worker, tidy_up
@@ -36,6 +41,7 @@ _OPEN = 200  # agents that hold their journals open
 _KEY = bytes(32)  # of every agent: the token of a request shows who sent it
 _ACCOUNT = Account("root", 0, 0, (), "/root")
 _ANY = re.compile(r"(?s).*")
+_DISKS = {"writable": 0, "full": errno.ENOSPC, "read-only": errno.EROFS}
 _STATUS = {"UNKNOWN_COMMAND": 403, "UNKNOWN_OUTCOME": 500}  # of all others: 409
 
 
@@ -59,6 +65,25 @@ class _Running:
     timer: asyncio.TimerHandle | None = None
 
 
+class _GuestJournal(Journal):
+    """A journal on the disk of a guest, of which a test says whether it can be written."""
+
+    def __init__(self, folder: Path, guest: Guest) -> None:
+        super().__init__(folder, hold=False, safe=False)
+        self._guest = guest
+        self.look_at_disk()
+
+    def look_at_disk(self) -> None:
+        """Accept or refuse changes, as the disk does now."""
+        refuse_changes(self._db, yes=self._guest.disk != "writable")
+
+    def probe(self) -> None:
+        """Write as an agent does to see whether it can; raises what the disk would."""
+        if number := _DISKS[self._guest.disk]:
+            raise OSError(number, os.strerror(number))
+        super().probe()
+
+
 class GuestAgent:
     """The agent of a guest that runs. What it must remember is in its journal on the guest's disk,
     so it may end at any time."""
@@ -80,14 +105,15 @@ class GuestAgent:
             heartbeat=0.0,
             on_deposed=self._on_deposed,
         )
-        self._journal = Journal(config.journal, hold=False, safe=False)
+        self._journal = _GuestJournal(config.journal, guest)
+        self._readiness = Readiness(self._journal)
         for row in self._journal.open_rows():
             if row.state == "started" and row.reply_to:
                 emulation.audit.record("command_died", server=guest.server_id, id=row.id)
         left = tidy_up(self._journal)
         self._outbox = Outbox()
         reports = AgentReports(self._identity, self._outbox)
-        self._desk = CommandDispatcher(config, self._journal, reports)
+        self._desk = CommandDispatcher(config, self._journal, reports, self._readiness.why_not)
         self._worker = Worker(config, self._journal, self._desk, self._is_current)
         self._cleanup = DeposedCleanup(config, self._journal, self._desk)
         self._ready: deque[tuple[Steps[None], ProgramExit | None]] = deque()
@@ -108,6 +134,11 @@ class GuestAgent:
         if self._again is not None:
             self._again.cancel()
         self._journal.close()
+
+    def look_at_disk(self) -> None:
+        """Notice that its disk became writable, or is not any more."""
+        self._journal.look_at_disk()
+        self.say()
 
     # -- what it receives
 
@@ -272,8 +303,9 @@ class GuestAgent:
     # -- what it says
 
     def say(self) -> None:
-        """Send a heartbeat."""
+        """Send a heartbeat, after a look at the disk."""
         self._learn_commands({})
+        self._readiness.look()
         self._desk.prompt()
         self._send()
 
@@ -345,6 +377,13 @@ def _silent(emulation: Emulation, server_id: str) -> None:
     """A guest is about to answer no more."""
     if agent := _reached(emulation, server_id):
         agent.say()
+
+
+@transition("agent.disk")
+def _disk(emulation: Emulation, server_id: str) -> None:
+    """The disk of a guest became writable, or is not any more."""
+    if agent := _reached(emulation, server_id):
+        agent.look_at_disk()
 
 
 # -- requests

@@ -135,8 +135,8 @@ class EmulatorClient:
         self._call("POST", "/emulator/attachments/refresh", body)
 
     def fault(self, target: str, name: str, fault: str) -> None:
-        """server: booting, crash, hang, thaw, app, revive; host: compute_down, power_off,
-        revive."""
+        """server: booting, crash, hang, thaw, app, disk_full, disk_read_only, disk_writable,
+        revive; host: compute_down, power_off, revive."""
         body = {"target": target, "id": name, "fault": fault}
         self._call("POST", "/emulator/faults", body)
 

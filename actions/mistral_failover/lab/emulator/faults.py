@@ -4,7 +4,9 @@
 server booting: the guest boots for the first time, so its agent was never heard. server crash: the
 guest is dead, Nova still says ACTIVE, its host works. server hang: the guest
 answers nothing, its applications still write; thaw: it answers again, and they still run. server
-app: the applications died, the guest still runs. host compute_down: nova-compute is dead, the
+app: the applications died, the guest still runs. server disk_full, disk_read_only: nothing can be
+written to the guest's own disk, on which its agent has its journal; disk_writable: it can again.
+host compute_down: nova-compute is dead, the
 guests still run. host power_off: both are dead. revive: a server's guest boots again, without
 applications; a host's compute service returns, handles the messages that waited for it, removes
 guests whose server was deleted or evacuated in the meantime, and after a power loss boots the
@@ -34,10 +36,12 @@ API_FAULTS = (
     "stuck",
     "torn",
     "cancel",
+    "hang",
 )
 
 
-def _booting(emulation: Emulation, guest: Guest) -> None:
+def booting(emulation: Emulation, guest: Guest) -> None:
+    """Lets a guest boot without end: its agent was not heard yet."""
     guests.end_agent(emulation, guest.server_id)
     guest.heartbeat = None
     guest.condition = "booting"
@@ -59,6 +63,14 @@ def _thaw(emulation: Emulation, guest: Guest) -> None:
     if guest.condition == "hung":
         guest.condition = "healthy"
         emulation.fire("agent.back", server_id=guest.server_id)
+
+
+def _on_disk(disk: str) -> Callable[[Emulation, Guest], None]:
+    def strike(emulation: Emulation, guest: Guest) -> None:
+        guest.disk = disk
+        emulation.fire("agent.disk", server_id=guest.server_id)
+
+    return strike
 
 
 def _application(emulation: Emulation, guest: Guest) -> None:
@@ -108,11 +120,14 @@ def _revive_host(emulation: Emulation, host: Host) -> None:
 
 
 SERVER_FAULTS: dict[str, Callable[[Emulation, Guest], None]] = {
-    "booting": _booting,
+    "booting": booting,
     "crash": _crash,
     "hang": _hang,
     "thaw": _thaw,
     "app": _application,
+    "disk_full": _on_disk("full"),
+    "disk_read_only": _on_disk("read-only"),
+    "disk_writable": _on_disk("writable"),
     "revive": _revive_server,
 }
 HOST_FAULTS: dict[str, Callable[[Emulation, Host], None]] = {
@@ -121,7 +136,7 @@ HOST_FAULTS: dict[str, Callable[[Emulation, Host], None]] = {
     "revive": _revive_host,
 }
 
-_RETURNS = ("revive", "thaw")
+_RETURNS = ("revive", "thaw", "disk_writable")
 
 
 def strike_server(emulation: Emulation, server_id: str, fault: str) -> None:

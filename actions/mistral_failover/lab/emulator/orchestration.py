@@ -251,6 +251,17 @@ def _patch(call: Call) -> Any:
     """PATCH: parameters that the request omits stay as they are; parameters that the template does
     not have are ignored silently."""
     stack = _updatable(call)
+    stack.files, stack.registry, wanted, given = _patched(call, stack)
+    stack.disable_rollback = _rollback_disabled(call, stack.disable_rollback)
+    stacks.update(call.emulation, stack, wanted, given)
+    return 202, None
+
+
+def _patched(
+    call: Call, stack: Stack
+) -> tuple[dict[str, Any], dict[str, str], dict[str, Any], dict[str, Any]]:
+    """Files, environment, template and parameters that a stack has after a PATCH. Raises what Heat
+    refuses."""
     dropped = call.body.get("clear_parameters") or []
     kept = {k: v for k, v in stack.parameters.items() if k not in dropped}
     template = call.body.get("template")
@@ -259,10 +270,7 @@ def _patch(call: Call) -> Any:
     declared = wanted.get("parameters") or {}
     given = {k: v for k, v in {**kept, **_given(call.body)}.items() if k in declared}
     _check(wanted, given)
-    stack.files, stack.registry = files, registry
-    stack.disable_rollback = _rollback_disabled(call, stack.disable_rollback)
-    stacks.update(call.emulation, stack, wanted, given)
-    return 202, None
+    return files, registry, wanted, given
 
 
 def _rollback_disabled(call: Call, so_far: bool) -> bool:
@@ -274,9 +282,11 @@ def _preview(call: Call) -> Any:
     """PATCH .../preview: what a PATCH would do to each resource. As in Heat, what would be
     replaced is shown without the id that it has now."""
     stack = _updatable(call)
-    files, registry = _files(call, stack), _registry(call, stack)
-    wanted = _parsed(call.body.get("template") or stack.template, files, registry)
-    changes = stacks.preview(call.emulation, stack, wanted)
+    _, _, wanted, given = _patched(call, stack)
+    try:
+        changes = stacks.preview(call.emulation, stack, wanted, given)
+    except TemplateError as error:
+        raise refused(400, str(error), error.kind) from None
     return {
         "resource_changes": {
             what: [

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from mistral_failover.lab.emulator import attachments, guests, ports
+from mistral_failover.lab.emulator import attachments, faults, guests, ports
 from mistral_failover.lab.emulator.core import Emulation, transition
 from mistral_failover.lab.emulator.state import DEFAULT_ZONE, Network, Port, Server, new_id
 from mistral_failover.lab.emulator.web import take_fault
@@ -196,10 +196,12 @@ def _started(emulation: Emulation, server_id: str, operation: str) -> None:
     server = step_of(emulation, server_id, operation, "start")
     if server is None:
         return
-    fault = take_fault(emulation, "start", ("fail", "stuck"))
-    if fault is None:
+    fault = take_fault(emulation, "start", ("fail", "stuck", "hang"))
+    if fault is None or fault.fault == "hang":
         set_state(server, "ACTIVE", "active", RUNNING)
         guests.boot(emulation, server)
+        if fault is not None:
+            faults.booting(emulation, emulation.state.guests[server_id])
         end_operation(emulation, operation)
     elif fault.fault == "fail":
         server.task_state = None

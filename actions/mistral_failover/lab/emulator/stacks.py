@@ -11,6 +11,7 @@ again.
 """
 
 import time
+from dataclasses import replace
 from typing import Any
 
 from mistral_failover.lab.emulator import ports, stack_backing
@@ -105,21 +106,25 @@ def _converge(
 
 
 def preview(
-    emulation: Emulation, stack: Stack, template: dict[str, Any]
+    emulation: Emulation, stack: Stack, template: dict[str, Any], given: dict[str, Any]
 ) -> dict[str, list[tuple[str, str, str]]]:
-    """What an update to a template would do: name, type and physical id of each resource, by what
-    becomes of it."""
+    """What an update to a template and parameters would do: name, type and physical id of each
+    resource, by what becomes of it.
+
+    :raises TemplateError: an unknown parameter.
+    """
     changes: dict[str, list[tuple[str, str, str]]] = {
         what: [] for what in ("unchanged", "updated", "replaced", "added", "deleted")
     }
     wanted = template.get("resources") or {}
+    updated = replace(stack, template=template, parameters=given)
     for name, definition in wanted.items():
         resource, alias = stack.resources.get(name), definition["type"]
+        asked = resolve(definition.get("properties") or {}, scope(emulation, updated))
         if resource is None:
             changes["added"].append((name, alias, ""))
             continue
         kind = behind(alias, stack.registry)
-        asked = resolve(definition.get("properties") or {}, scope(emulation, stack))
         what = "unchanged" if resource.properties == asked else "updated"
         if resource.type != kind or stack_backing.needs_replacement(kind, resource, asked):
             what = "replaced"

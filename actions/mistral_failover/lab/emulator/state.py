@@ -368,6 +368,7 @@ class Guest:
     host: str
     powered: bool = True
     condition: str = "healthy"  # healthy | booting | hung | crashed | frozen
+    disk: str = "writable"  # writable | full | read-only
     volumes: dict[str, str] = field(default_factory=dict)
     interfaces: dict[str, list[str]] = field(default_factory=dict)
     applications: dict[str, float] = field(default_factory=dict)

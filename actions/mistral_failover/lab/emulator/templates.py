@@ -162,9 +162,10 @@ def _references(value: Any) -> set[str]:
 
 
 def check_parameters(template: dict[str, Any], given: dict[str, Any]) -> None:
-    """Refuses parameters that the template does not know, and missing ones.
+    """Refuses parameters that the template does not know, missing ones, and values that are no
+    numbers or not allowed. Other constraints are not emulated.
 
-    :raises TemplateError: UnknownUserParameter or UserParameterMissing.
+    :raises TemplateError: UnknownUserParameter, UserParameterMissing or StackValidationFailed.
     """
     declared = template.get("parameters") or {}
     for name in given:
@@ -183,6 +184,14 @@ def check_parameters(template: dict[str, Any], given: dict[str, Any]) -> None:
                 raise TemplateError(
                     "StackValidationFailed", f"Parameter '{name}' is invalid: {error}"
                 ) from None
+        for constraint in (schema or {}).get("constraints") or ():
+            allowed = constraint.get("allowed_values")
+            if allowed is not None and name in given and given[name] not in allowed:
+                raise TemplateError(
+                    "StackValidationFailed",
+                    f"Parameter '{name}' is invalid: {given[name]!r} is not an allowed value "
+                    f"{allowed}",
+                )
 
 
 def parameters(stack: Stack, project: Project) -> dict[str, Any]:

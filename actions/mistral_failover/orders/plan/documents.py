@@ -13,7 +13,8 @@ from mistral_failover.model.types import Verb
 class PlanStep(TypedDict):
     """One operation. ``what`` is, if it is certain, the words that the journal will use when it
     starts. ``after``: the numbers of the steps that must end before. ``expected``: seconds, None if
-    no such operation was carried out yet."""
+    no such operation was carried out yet. ``interrupts``: it takes something away from a member
+    that holds a role now, or restarts the application there."""
 
     number: int
     what: str
@@ -24,6 +25,7 @@ class PlanStep(TypedDict):
     certain: bool
     after: list[int]
     expected: float | None
+    interrupts: bool
 
 
 class PlannedFence(TypedDict):

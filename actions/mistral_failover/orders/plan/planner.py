@@ -8,7 +8,7 @@ again and compared. If the state has changed, it is refused; it is never replace
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from shlex import join
 from typing import Any
@@ -24,6 +24,7 @@ from mistral_failover.groups import snapshot as group_snapshots
 from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot
 from mistral_failover.model.canonical import version_of
 from mistral_failover.model.goal import Goal, returns
+from mistral_failover.model.group import Group
 from mistral_failover.model.ids import derived_id
 from mistral_failover.model.order import Order
 from mistral_failover.model.verbs import FAILOVER
@@ -31,7 +32,7 @@ from mistral_failover.orders import failover, operator_order
 from mistral_failover.orders.answers import StartedOrder
 from mistral_failover.orders.plan import preconditions
 from mistral_failover.orders.plan import steps as plan_steps
-from mistral_failover.orders.plan.documents import PlanDocument, PlannedOrder
+from mistral_failover.orders.plan.documents import PlanDocument, PlannedOrder, PlanStep
 from mistral_failover.orders.plan.preconditions import Preconditions
 from mistral_failover.orders.plan.risks import RiskContext, risks
 from mistral_failover.orders.verbs import verb_named
@@ -78,6 +79,18 @@ def plan(request: Request, group: str, asked: Order) -> PlanDocument:
     expires = request.store.atomically(keep)
     told = _told(request, drawn, asked)
     return {**told, "plan": kept.id, "expires_at": expires, "changed": []}
+
+
+def steps_to(request: Request, group: Group) -> list[PlanStep]:
+    """Return the steps that converge a defined group to another definition, which is not stored;
+    no member is lost by that. Nothing is recorded. Raises what the verb ``failover`` raises."""
+    snapshot = group_snapshot(request, group.name)
+    # Records of before may have types that the new definition does not.
+    group = replace(group, types={**snapshot.group.types, **group.types})
+    order = Order(FAILOVER, lost=())
+    goal = failover.goal_function(request, order, remember=False, group=group)(snapshot)
+    drawn = _drawn(request, replace(snapshot, group=group), order, goal)
+    return _steps(request, drawn, _waves(drawn))
 
 
 def plan_again(request: Request, plan_id: str) -> PlanDocument:
@@ -148,10 +161,9 @@ def _remember(request: Request, kept: StoredPlan, drawn: _PlanDraft) -> None:
     """Record the members as the plan has them, which raises the epoch of a replaced one. Raises
     ActionError PLAN_STALE if another server was recorded in the meantime."""
     snapshot, found = drawn.snapshot, drawn.found
-    seen = [(m.name, m.server_id, m.created_at) for m in found.seen]
     try:
         replaced = request.store.atomically(
-            lambda tx: groups.record_members(tx, snapshot.state.id, seen, found.noticed)
+            lambda tx: refresh_members.record(tx, snapshot.state.id, found.seen, found.noticed)
         )
     except groups.StaleObservation as late:
         raise _stale(kept, snapshot.group.name, [str(late)]) from None
@@ -267,6 +279,10 @@ def _kept(request: Request, drawn: _PlanDraft, asked: Order) -> StoredPlan:
 def _draw(request: Request, snapshot: GroupSnapshot, asked: Order) -> _PlanDraft:
     goal = verb_named(asked.verb, to_plan=True).derive(request, asked, remember=False)(snapshot)
     snapshot = replace(snapshot, group=failover.group_of(request, snapshot, goal))
+    return _drawn(request, snapshot, asked, goal)
+
+
+def _drawn(request: Request, snapshot: GroupSnapshot, asked: Order, goal: Goal) -> _PlanDraft:
     lost = goal.document["lost"]
     found = preconditions.read_preconditions(
         request, snapshot, frozenset(lost), preconditions.volumes_of(goal)
@@ -278,8 +294,7 @@ def _draw(request: Request, snapshot: GroupSnapshot, asked: Order) -> _PlanDraft
 def _told(request: Request, drawn: _PlanDraft, asked: Order) -> PlannedOrder:
     snapshot, goal, found = drawn.snapshot, drawn.goal, drawn.found
     waves = _waves(drawn)
-    lasted = request.store.reading(lambda tx: plans.durations(tx, snapshot.state.id))
-    steps = plan_steps.steps(waves, snapshot.group.types, lasted)
+    steps = _steps(request, drawn, waves)
     fences = plan_steps.fences(snapshot.group.name, goal, waves, found.records)
     return {
         "verb": asked.verb,
@@ -295,6 +310,15 @@ def _told(request: Request, drawn: _PlanDraft, asked: Order) -> PlannedOrder:
         "risks": risks(RiskContext(request, snapshot, found, goal, steps, fences)),
         "seconds": plan_steps.seconds(steps),
     }
+
+
+def _steps(
+    request: Request, drawn: _PlanDraft, waves: Sequence[Sequence[DryRunStep]]
+) -> list[PlanStep]:
+    snapshot = drawn.snapshot
+    lasted = request.store.reading(lambda tx: plans.durations(tx, snapshot.state.id))
+    holders = set(snapshot.roles.values())
+    return plan_steps.steps(waves, snapshot.group.types, lasted, drawn.goal, holders)
 
 
 def _waves(drawn: _PlanDraft) -> list[list[DryRunStep]]:

@@ -70,7 +70,7 @@ def read_preconditions(
         current = snapshot.state.current_traversal
         return Preconditions(
             records=list(tx.records(identity)),
-            epochs=_epochs(known, seen),
+            epochs=_epochs(known, groups.all_members_of(tx, identity), seen),
             seen=tuple(seen),
             servers={name: row.server_id for name, row in known.items()}
             | {member.name: member.server_id for member in seen},
@@ -85,13 +85,18 @@ def read_preconditions(
     return request.store.reading(read)
 
 
-def _epochs(known: Mapping[str, groups.MemberRow], seen: Sequence[HeatMember]) -> dict[str, int]:
+def _epochs(
+    known: Mapping[str, groups.MemberRow],
+    ever: Mapping[str, groups.MemberRow],
+    seen: Sequence[HeatMember],
+) -> dict[str, int]:
+    """Return the epochs of the members once those that were ``seen`` are recorded. ``ever``: also
+    those that have left."""
     epochs = {name: row.epoch for name, row in known.items()}
     for member in seen:
-        if member.name not in known:
-            epochs[member.name] = 1
-        elif known[member.name].server_id != member.server_id:
-            epochs[member.name] += 1
+        row = ever.get(member.name)
+        replaced = row is not None and row.server_id != member.server_id
+        epochs[member.name] = 1 if row is None else row.epoch + replaced
     return epochs
 
 

@@ -3,23 +3,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from mistral_failover.convergence.dry_run import DryRunStep
-from mistral_failover.convergence.records import Record, Status
+from mistral_failover.convergence.records import Action, Record, Status
 from mistral_failover.convergence.sentences import operation_words_of
-from mistral_failover.model.goal import FENCE_PREFIX, FENCE_TYPE, Goal, fence_name
+from mistral_failover.model.goal import ACTIVATION, FENCE_PREFIX, FENCE_TYPE, Goal, fence_name
 from mistral_failover.model.rungs import Rung, rung_kind
-from mistral_failover.model.types import ResourceType
+from mistral_failover.model.types import Provides, ResourceType, Verb
 from mistral_failover.orders.plan.documents import PlannedFence, PlanStep
 from mistral_failover.runtime.errors import confirm_command
 from mistral_failover.store.plans import Durations
 
 
 def steps(
-    waves: Sequence[Sequence[DryRunStep]], types: Mapping[str, ResourceType], lasted: Durations
+    waves: Sequence[Sequence[DryRunStep]],
+    types: Mapping[str, ResourceType],
+    lasted: Durations,
+    goal: Goal,
+    holders: Collection[str],
 ) -> list[PlanStep]:
-    """Return the operations in a possible order."""
+    """Return the operations in a possible order. ``holders``: the members that hold a role now."""
     ordered = [each for wave in waves for each in wave]
     numbers = {each.node.key: number for number, each in enumerate(ordered, start=1)}
     return [
@@ -33,9 +37,33 @@ def steps(
             "certain": each.certain,
             "after": sorted(numbers[key] for key in each.after),
             "expected": lasted.get((each.record.type, each.verb)),
+            "interrupts": each.record.member in holders
+            and _takes(each, types[each.record.type], goal),
         }
         for each in ordered
     ]
+
+
+def _takes(each: DryRunStep, resource_type: ResourceType, goal: Goal) -> bool:
+    """Return whether a step takes a volume, the application or an address away, or restarts the
+    application."""
+    record = each.record
+    made = record.action == Action.UPDATE or (
+        record.action == Action.CREATE and record.status == Status.COMPLETE
+    )
+    if resource_type.provides is None or not made:
+        return False
+    if each.verb != Verb.UPDATE:
+        return each.verb == Verb.DELETE
+    if resource_type.provides is not Provides.APPLICATION:
+        return False
+    entry = goal.document["resources"].get(record.name, {})
+    had, wanted = record.properties or {}, entry.get("properties", {})
+    # What depends on another resource changes with it, and then that one interrupts.
+    known = {k for k in had.keys() | wanted.keys() if not isinstance(wanted.get(k), Mapping)}
+    if record.type == ACTIVATION:
+        known.discard("stop")  # another stop command alone is only recorded
+    return any(had.get(key) != wanted.get(key) for key in known)
 
 
 def _what(each: DryRunStep, resource_type: ResourceType) -> str:

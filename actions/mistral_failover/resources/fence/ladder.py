@@ -32,7 +32,7 @@ from mistral_failover.resources.activation import stop_command
 from mistral_failover.resources.fence.rung import FenceAttempt, FenceRung, FenceTarget
 from mistral_failover.resources.fence.watch import WatchfulGuard
 from mistral_failover.resources.operation_context import OperationContext
-from mistral_failover.runtime.errors import ActionError, caught, confirm_command, masked
+from mistral_failover.runtime.errors import ActionError, caught, confirm_command, in_words, masked
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
 from mistral_failover.store.groups import MemberRow
@@ -165,7 +165,8 @@ def fence(
     its server in ERROR, climb on, because Nova detaches nothing from such a server until it is
     stopped; without a further proof the agent's confirmation is the proof, and for that nothing is
     deleted and no workflow is run. Raises ActionError FENCE_UNPROVEN, blocked, if nothing yields a
-    proof; also transient, if a rung's service was unreachable.
+    proof; also transient, if a rung's service was unreachable; about a server that is locked, or in
+    another state that a person must end.
     """
     attempt = FenceAttempt(climbing or tools, operation, target)
     _depose(tools, attempt)
@@ -185,7 +186,7 @@ def fence(
         elif evidence.proven:
             return _proof(evidence)
         else:
-            attempt.tried.append(f"{evidence.rung}: {evidence.observed}")
+            _note(attempt, evidence)
     # An operator may have confirmed it meanwhile, or deleted the servers.
     evidence = _confirm(attempt)
     if evidence.proven:
@@ -196,17 +197,29 @@ def fence(
         return _proof(quiesced)
     group, name = operation["group"], target.member.name
     waits_for = attempt.unasked[0] if attempt.unasked else None
+    about = _hindering(tools, target)
+    goes_on = " Once that state has ended, a sweep continues." if about else ""
+    _note(attempt, evidence)
     raise ActionError(
         "FENCE_UNPROVEN",
         f"it is not proven that {name} has stopped writing "
-        f"({'; '.join([*attempt.tried, f'confirm: {evidence.observed}'])})",
+        f"({'; '.join(map(in_words, attempt.tried))})",
         f"Make sure that it is off, then confirm it: {confirm_command(group, name)} (or run the "
-        f'workflow failover.confirm_fenced with group "{group}", member "{name}" and because).',
+        f'workflow failover.confirm_fenced with group "{group}", member "{name}" and because).'
+        f"{goes_on}",
         blocked=True,
         transient=waits_for is not None,
         service=waits_for.service if waits_for else "",
         detail=waits_for.detail if waits_for else "",
+        about=about,
+        tried=attempt.tried,
     )
+
+
+def _note(attempt: FenceAttempt, evidence: Evidence) -> None:
+    """Note what a rung without a proof found, and when."""
+    at = attempt.tools.request.store.reading(lambda tx: tx.now())
+    attempt.tried.append({"what": evidence.rung, "found": evidence.observed, "at": at})
 
 
 def _depose(tools: OperationContext, attempt: FenceAttempt) -> None:
@@ -221,9 +234,10 @@ def _depose(tools: OperationContext, attempt: FenceAttempt) -> None:
         except Exception as error:  # whatever it is, the ladder is to be climbed
             _raise_ours(error)
             caught(error, "telling an agent that its epoch has ended")
-            said = f"depose: {_words(error)}"
-            if said not in attempt.tried and attempt.target.stops:  # else no agent is in question
-                attempt.tried.append(said)
+            said = Evidence(False, "depose", _words(error))
+            known = {(each["what"], each["found"]) for each in attempt.tried}
+            if (said.rung, said.observed) not in known and attempt.target.stops:
+                _note(attempt, said)  # without a stop command no agent is in question
         reach("depose.after")
 
 
@@ -240,6 +254,19 @@ def _in_error(tools: OperationContext, target: FenceTarget) -> bool:
         _raise_ours(error)
         return False  # it quiesced; whether Nova detaches will show
     return any(state.status == "ERROR" for state in states)
+
+
+def _hindering(tools: OperationContext, target: FenceTarget) -> dict[str, str] | None:
+    """Return a server of the member that is in a state which a person must end, and in which Nova
+    may refuse to stop or delete it, as an error is ``about`` it; None if there is none."""
+    try:
+        for server in target.servers:
+            by = servers.server_state(tools.cloud, server).hindrance
+            if by is not None and by.remedy and not by.passes:
+                return {"server": server, "sight": servers.server_fingerprint(tools.cloud, server)}
+    except CloudError as error:
+        _raise_ours(error)
+    return None
 
 
 def _climb(attempt: FenceAttempt, kind: RungKind, rung: Rung) -> Evidence:

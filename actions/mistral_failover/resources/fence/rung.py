@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mistral_failover.model.group import Group
     from mistral_failover.resources.fence.devices import Devices
     from mistral_failover.resources.operation_context import OperationContext
+    from mistral_failover.runtime.errors import Tried
     from mistral_failover.settings import Settings
     from mistral_failover.store.groups import MemberRow
 
@@ -54,13 +55,13 @@ class FenceTarget:
 
 @dataclass(frozen=True)
 class FenceAttempt:
-    """One climb of the ladder; ``tried`` describes each rung without a proof, ``unasked`` has the
-    errors of rungs whose service was unreachable."""
+    """One climb of the ladder; ``tried`` has each rung without a proof, ``unasked`` the errors of
+    rungs whose service was unreachable."""
 
     tools: OperationContext
     operation: OperationDocument
     target: FenceTarget
-    tried: list[str] = field(default_factory=list)
+    tried: list[Tried] = field(default_factory=list)
     unasked: list[CloudError | ChannelError] = field(default_factory=list)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from mistral_failover.cloud.errors import CloudError, Fate
 from mistral_failover.cloud.transport import Guard, Listener, NoLongerNeeded, RequestLog
+from mistral_failover.runtime.errors import caught
 
 LOOK = 1.0
 """Seconds at least between two looks into the state store."""
@@ -21,8 +21,12 @@ def going(guard: Guard) -> Callable[[], None]:
     operator's confirmation nor a state store that is away ends a program."""
 
     def check() -> None:
-        with suppress(NoLongerNeeded, SQLAlchemyError):
+        try:
             guard.permit("GET")
+        except NoLongerNeeded:
+            pass
+        except SQLAlchemyError as error:
+            caught(error, "renewing the lease of a fence")
 
     return check
 
@@ -50,9 +54,13 @@ class WatchfulGuard:
         if method == "GET" and time.monotonic() - self._looked >= LOOK:
             self._looked = time.monotonic()
             # Without the store no more is known than a second ago; the next look may succeed.
-            with suppress(SQLAlchemyError):
-                if self._confirmed() is not None:
-                    raise NoLongerNeeded("an operator confirmed the fence")
+            try:
+                confirmed = self._confirmed()
+            except SQLAlchemyError as error:
+                caught(error, "looking whether an operator confirmed a fence")
+                confirmed = None
+            if confirmed is not None:
+                raise NoLongerNeeded("an operator confirmed the fence")
         return self._guard.permit(method)
 
     def unsettled(self) -> float:

@@ -65,6 +65,7 @@ class Workflow(FenceRung):
         from mistral_failover.cloud.servers import Evidence
         from mistral_failover.cloud.waits import slept
         from mistral_failover.mistral.user_workflows import WorkflowStart, run_to_its_end
+        from mistral_failover.runtime.errors import in_words
 
         workflow, limit, target = self.name(rung), float(rung["limit"]), attempt.target
         operation, member = attempt.operation, target.member.name
@@ -72,7 +73,7 @@ class Workflow(FenceRung):
             "group": operation["group"],
             "member": member,
             "servers": list(target.servers),
-            "because": "; ".join([f"{member} is declared lost", *attempt.tried]),
+            "because": "; ".join([f"{member} is declared lost", *map(in_words, attempt.tried)]),
         }
         mistral = attempt.tools.mistral()
         if mistral is None:

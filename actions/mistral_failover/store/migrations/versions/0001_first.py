@@ -41,6 +41,15 @@ def upgrade() -> None:
     )
     op.create_index(op.f("ix_failover_deliveries_at"), "failover_deliveries", ["at"], unique=False)
     op.create_table(
+        "failover_former_members",
+        sa.Column("group_id", sa.String(length=36), nullable=False),
+        sa.Column("name", sa.String(length=255), nullable=False),
+        sa.Column("server_id", sa.String(length=36), nullable=True),
+        sa.Column("epoch", sa.Integer(), nullable=False),
+        sa.PrimaryKeyConstraint("group_id", "name", name=op.f("pk_failover_former_members")),
+        **_MYSQL,
+    )
+    op.create_table(
         "failover_groups",
         sa.Column("id", sa.String(length=36), nullable=False),
         sa.Column("project_id", sa.String(length=64), nullable=False),
@@ -243,6 +252,20 @@ def upgrade() -> None:
             ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("group_id", name=op.f("pk_failover_observations")),
+        **_MYSQL,
+    )
+    op.create_table(
+        "failover_service_changes",
+        sa.Column("group_id", sa.String(length=36), nullable=False),
+        sa.Column("at", sa.Double(), nullable=False),
+        sa.Column("service", sa.String(length=16), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["group_id"],
+            ["failover_groups.id"],
+            name=op.f("fk_failover_service_changes_group_id"),
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("group_id", "at", name=op.f("pk_failover_service_changes")),
         **_MYSQL,
     )
     op.create_table(

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way ``start``: the same server serves again, on its host, which lives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mistral_failover.model.rungs import ServerAfter, rung_kind
+from mistral_failover.resources.restart.way import Attempt, Result, Way
+
+if TYPE_CHECKING:
+    from mistral_failover.agent.wire import Address
+
+LIMIT = 300.0
+"""Seconds for the server to be ACTIVE and its agent to report; then the next way is tried."""
+
+
+class Start(Way):
+    """The guest crashed or was shut off, or only its application failed; its host lives, as the
+    fence has proven just now.
+
+    Only Nova's compute service, which stopped the server, and the guest's own agent say that:
+    behind any other proof the host may be dead, and a start that it carries out when it comes back
+    would come late. A server that Nova has ACTIVE is back when its agent says so: one that hangs at
+    boot is ACTIVE, too.
+    """
+
+    def bring_back(self, attempt: Attempt) -> Result:
+        """Start it."""
+        from mistral_failover.agent.wire import Address
+        from mistral_failover.cloud import servers
+        from mistral_failover.groups.agent_health import sends_commands
+        from mistral_failover.store.leases import elapsed
+
+        kind = attempt.fence.get("rung")
+        if kind is None or rung_kind(kind).server_after is ServerAfter.CUT_OFF:
+            return Result(None, "by the proof of its fence, its host may be dead")
+        began, cloud, server = elapsed(), attempt.tools.cloud, attempt.server
+        started = servers.start(cloud, server, LIMIT)
+        if not started.proven:
+            return Result(None, started.observed)
+        if sends_commands(attempt.snapshot.group):
+            state = attempt.snapshot.state
+            to = Address(state.id, state.name, attempt.member, server)
+            if not _reports(attempt, to, began):
+                why = f"it is ACTIVE, but its agent did not report within {LIMIT:g} s"
+                return Result(None, f"{why}: openstack console log show {server}")
+        return Result(server, started.observed)
+
+
+def _reports(attempt: Attempt, to: Address, began: float) -> bool:
+    """Wait until the agent reports that it can carry out commands; what it said before this
+    attempt, or in an epoch that the fence ended, does not count. A channel that does not answer is
+    waited for, too."""
+    from mistral_failover.agent.channel.interface import ChannelError
+    from mistral_failover.cloud.errors import CloudError
+    from mistral_failover.cloud.waits import ProbeResult
+    from mistral_failover.store import groups
+    from mistral_failover.store.leases import elapsed
+
+    group_id = attempt.snapshot.state.id
+    rows = attempt.tools.request.store.reading(lambda tx: groups.members_of(tx, group_id))
+    epoch = rows[attempt.member].epoch
+
+    def step() -> ProbeResult:
+        try:
+            beat = attempt.tools.channel.heard(to)
+        except ChannelError as error:
+            return ProbeResult(error.message)
+        if beat is None or beat.epoch < epoch or beat.ago > elapsed() - began:
+            return ProbeResult("it has not reported")
+        return ProbeResult(beat.not_ready or "it reports", done=not beat.not_ready)
+
+    try:
+        limit = max(LIMIT - (elapsed() - began), 1.0)
+        attempt.tools.cloud.wait(step, what=f"the agent of {attempt.member}", limit=limit)
+    except CloudError as error:
+        if error.code != "TIMEOUT" or error.transient:
+            raise
+        return False
+    return True

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a way to bring a lost member back consists of, and what it gets when it runs.
+
+The module of a way is imported wherever a group file is read. So it imports clients of services
+inside the functions that use them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from mistral_failover.groups.snapshot import GroupSnapshot
+    from mistral_failover.mistral.operation_documents import OperationDocument
+    from mistral_failover.resources.operation_context import OperationContext
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt to bring a member back. ``server``: the one that it had when it was lost.
+    ``wish``: the properties of the resource. ``fence``: the rung and the sentence that prove the
+    member fenced; empty if it was not fenced for this."""
+
+    tools: OperationContext
+    operation: OperationDocument
+    snapshot: GroupSnapshot
+    member: str
+    server: str
+    wish: Mapping[str, Any]
+    fence: Mapping[str, Any]
+
+
+class Result(NamedTuple):
+    """What a way came to. ``server``: the one that the member has now, None if it is not back.
+    ``observed``: what was seen, as a clause."""
+
+    server: str | None
+    observed: str
+
+
+class Way(ABC):
+    """One way to bring a lost member back."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        """The name in group files."""
+
+    @abstractmethod
+    def bring_back(self, attempt: Attempt) -> Result:
+        """Bring the member back, or say why this way does not: then the next one is tried. Safe to
+        repeat at any point.
+
+        Raises `CloudError` where a service does not answer or where the way, once begun, failed for
+        good; `LeaseLost`.
+        """
