@@ -452,8 +452,8 @@ def test_a_disk_that_a_server_boots_from_is_refused_before_anything_begins(
     protect: Callable[..., Any], operator: Operator
 ) -> None:
     disk = operator.make_volume(bootable=True)
-    server = operator.boot_from(disk)
     group = protect(attached(disk, data="active"))
+    server = operator.boot_from(disk)  # since it was defined: before, it would be refused then
 
     run = group.run("activate_first", group=group.name).assert_failed_with("VOLUME_IS_ROOT")
 
