@@ -15,9 +15,11 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: drill test test-cli docs drills test-cloud test-cloud-together test-cloud-alone test-octavia test-designate test-outages test-broker test-ui pictures test-package agent-deb faults fault-tests fault-drills test-deep lint bench bench-cloud mutants cloud-install cloud-up cloud-down cloud-status machines-install machines-up machines-down test-machines test-machines-down machines-soak bench-machines test-losses clean
 
 $(STAMP): setup.cfg pyproject.toml
+	@echo "$(VENV): installing Python's uv, which installs the rest"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check uv
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[test,lint,docs]'
+	@echo "$(VENV): installing this package, Mistral, OpenStack's clients and the tests' tools (500 MB, a minute or two)"
+	$(BIN)/uv pip install --python $(BIN)/python -e '.[test,lint,docs]'
 	touch $@
 
 drill: $(STAMP)

@@ -56,6 +56,15 @@ def test_a_group_is_created_brought_up_and_each_step_is_told(deployment: Any) ->
     assert "[GROUP_EXISTS]" in again.stderr
 
 
+def test_a_group_that_has_its_stack_keeps_it(deployment: Any, shop: str) -> None:
+    table = deployment.failover("group", "adopt-stack", shop, "--no-activate")
+    shown = deployment.shown("group", "adopt-stack", shop, "--no-activate")
+
+    assert "shop has stack shop" in table.stderr
+    assert "the same" in table.stdout
+    assert (shown["former"], shown["kept"]) == (None, [])
+
+
 @pytest.fixture
 def misspelt(deployment: Any, request: pytest.FixtureRequest) -> Path:
     """The file of a group with three mistakes: a volume, a command, a parameter of the stack."""
@@ -101,6 +110,19 @@ def test_a_program_gets_each_mistake_with_its_place_code_and_remedy(
     }
     assert {each["file"] for each in found["problems"]} == {str(misspelt)}
     assert all(each["field"] and each["message"] and each["remedy"] for each in found["problems"])
+
+
+def test_a_new_group_ends_with_what_it_lacks_and_what_helps(deployment: Any) -> None:
+    file = deployment.file("unnoticed")
+
+    done = deployment.failover("group", "create", str(file))
+    deployment.shown("group", "delete", "unnoticed", "--yes")
+    told = deployment.shown("group", "create", str(file))
+
+    assert "no alarm that leads to it is known" in done.stdout
+    assert "> Create an alarm for the server of each member" in done.stdout
+    assert "noticed" in {each["check"] for each in told["missing"]}
+    assert all(each["sentence"] and each["remedy"] for each in told["missing"])
 
 
 def test_a_dry_run_of_a_new_group_checks_it_and_makes_none(deployment: Any) -> None:

@@ -85,6 +85,7 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
             "reasons": [],
             "seen_at": NOW - 12,
             "gone": [],
+            "another_stack": False,
             "standbys": [],
             "cold": False,
         },
@@ -102,6 +103,7 @@ def test_the_screen_says_first_whether_the_group_serves() -> None:
         "reasons": ["its server is gone"],
         "seen_at": NOW,
         "gone": ["db_a"],
+        "another_stack": False,
         "standbys": [],
         "cold": False,
     }

@@ -17,11 +17,11 @@ stack_map, members
 import pytest
 
 from contract.conftest import of
-from contract.rig import UNKNOWN_ID
+from contract.rig import UNKNOWN_ID, Made
 from contract.templates import ALIASED_FILES, ALIASES, REGISTRY
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.stack_members import locate, members
-from mistral_failover.cloud.stacks import stack_map
+from mistral_failover.cloud.stacks import stack_map, stack_shown
 from mistral_failover.cloud.volumes import resolve_volume
 
 
@@ -204,6 +204,21 @@ def test_a_name_that_the_stack_lacks_is_reported_with_those_it_has(cloud, pair, 
     assert "data, db_a, db_b" in raised.value.message
 
 
+@pytest.mark.parametrize(
+    ("look", "meant"),
+    [
+        (lambda cloud, stack: resolve_volume(cloud, stack, "dta"), "data"),
+        (lambda cloud, stack: members(cloud, stack, servers=["db_aa"]), "db_a"),
+    ],
+)
+def test_a_name_that_is_nearly_right_is_reported_with_the_one_that_is_meant(
+    cloud, pair, look, meant
+):
+    with pytest.raises(CloudError) as raised:
+        look(cloud, pair.name)
+    assert raised.value.remedy.startswith(f'Did you mean "{meant}"?')
+
+
 @pytest.mark.parametrize("choice", [{"servers": ["data"]}, {"autoscaling_group": "data"}])
 def test_a_resource_of_the_wrong_type_is_reported(cloud, pair, choice):
     with pytest.raises(CloudError) as raised:
@@ -241,3 +256,38 @@ def test_a_resource_that_a_stack_lacks_is_a_404(demo, pair):
         "traceback": None,
         "message": f"The Resource (nothing) could not be found in Stack {pair.name}.",
     }
+
+
+def test_a_stack_that_is_made_again_has_the_name_and_another_id(cloud, demo, rig):
+    template = {
+        "heat_template_version": "2021-04-16",
+        "resources": {"data": {"type": "OS::Cinder::Volume", "properties": {"size": 1}}},
+    }
+    first = rig.make_stack(template)
+    rig.remove_stack(first)
+    answer = demo.heat("POST", "/stacks", {"stack_name": first.name, "template": template})
+    assert answer.status_code == 201, answer.text
+    again = Made(first.name, str(answer.json()["stack"]["id"]), {})
+
+    try:
+        assert rig.settled(again) == "CREATE_COMPLETE"
+        assert again.id != first.id
+        assert stack_shown(cloud, first.name).id == again.id
+        assert str(stack_shown(cloud, first.id).stack_status) == "DELETE_COMPLETE"
+    finally:
+        rig.remove_stack(again)
+
+
+def test_what_a_stack_retains_outlives_it(demo, rig):
+    volume = {
+        "type": "OS::Cinder::Volume",
+        "deletion_policy": "Retain",
+        "properties": {"size": 1},
+    }
+    made = rig.make_stack({"heat_template_version": "2021-04-16", "resources": {"data": volume}})
+    rig.remove_stack(made)
+
+    path = f"/volumes/{made.ids['data']}"
+    assert demo.cinder("GET", path).json()["volume"]["status"] == "available"
+    assert demo.cinder("DELETE", path).status_code == 202
+    rig.until(lambda: demo.cinder("GET", path).status_code == 404)

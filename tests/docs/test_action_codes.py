@@ -44,7 +44,7 @@ NOT_ENDED_WITH = {
         *("LOAD_BALANCER_ERROR", "NO_POOL_MEMBER", "POOL_IN_USE"),
         *("DNS_RECORD_IN_USE", "NO_DNS_TARGET"),
         *("BAD_REQUEST", "NOT_FOUND", "VOLUME_IS_ROOT", "VOLUME_NOT_SHARED", "NOT_OFFERED"),
-        *("VOLUME_BUSY", "VOLUME_ERROR"),
+        *("VOLUME_BUSY", "VOLUME_ERROR", "STACK_REPLACED"),
     },
     # Nothing was enabled there.
     "failover.disable_pool_member": {"NO_POOL_MEMBER"},
@@ -52,7 +52,7 @@ NOT_ENDED_WITH = {
     "failover.plan": {"VOLUME_BUSY", "VOLUME_ERROR", "VOLUME_IN_USE", *STARTED},
     "failover.start_plan": STARTED,
     # Why no other target is chosen: a sentence of the journal.
-    "failover.advance": {*GOAL, "BAD_REQUEST", "NOT_OFFERED"},
+    "failover.advance": {*GOAL, "BAD_REQUEST", "NOT_OFFERED", "STACK_REPLACED"},
     # It starts no traversal.
     "failover.confirm_fenced": {"CONTENDED"},
     # A rung that proves nothing, and says so in its observation.

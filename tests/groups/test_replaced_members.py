@@ -85,6 +85,7 @@ def look(
     alive = ServerState("ACTIVE", None, "UP", exists=True)
     monkeypatch.setattr(candidates, "server_state", lambda cloud, server: alive)
     monkeypatch.setattr(candidates, "rows_of", lambda cloud, stack: [])
+    monkeypatch.setattr(refresh_members, "stack_id", lambda cloud, stack: "the same")
 
     def at(*, remember: bool = True, **servers: str) -> None:
         found = [

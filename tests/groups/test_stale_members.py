@@ -78,7 +78,7 @@ def test_who_sees_nothing_but_the_past_gives_up(
     group = of(2)
     standby = group.members[1]
     snapshot = group_snapshot(request_, group.name)
-    stale = refresh_members.members_now(request_.cloud(Unguarded()), snapshot.group)
+    stale = refresh_members.members_now(request_.cloud(Unguarded()), snapshot)
     servers = iter(f"server-{number}" for number in range(100))
 
     def busy(*_: Any) -> Any:

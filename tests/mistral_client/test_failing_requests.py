@@ -67,6 +67,30 @@ def test_a_proxy_before_a_mistral_that_is_away_is_no_refusal(
         assert str(status) in away.value.message
 
 
+def test_an_error_within_mistral_is_not_blamed_on_the_request(served: Callable[..., str]) -> None:
+    client = MistralClient(served(lambda *_: (500, {"faultstring": "AssertionError"})))
+
+    with pytest.raises(MistralError) as failed:
+        client.run_action("failover.status")
+
+    assert failed.value.message == "(500) AssertionError"
+    assert "log of Mistral" in failed.value.remedy
+    assert "broker" in failed.value.remedy
+
+
+@pytest.mark.parametrize("body", [{}, [], {"state": None}])
+def test_an_answer_of_another_form_is_shown_with_what_to_do(
+    served: Callable[..., str], body: Any
+) -> None:
+    client = MistralClient(served(lambda *_: (201, body)))
+
+    with pytest.raises(MistralError) as failed:
+        client.run_action("failover.status")
+
+    assert json.dumps(body) in failed.value.message
+    assert "log of Mistral" in failed.value.remedy
+
+
 @pytest.mark.parametrize(
     "error",
     [keystone.ConnectFailure("no"), keystone.ServiceUnavailable(), keystone.DiscoveryFailure("no")],

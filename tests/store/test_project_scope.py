@@ -125,6 +125,7 @@ NAMED: dict[str, Any] = {
     "series": "s",
     "service": "SERVING",
     "shared": False,
+    "stack_id": "x",
     "status": TraversalStatus.FAILED,
     "through": None,
     "ticket": Ticket("new-key", Verb.CREATE, "theirs-traversal", NODE, LOCK, "theirs-goal"),
@@ -145,6 +146,7 @@ OF_FUNCTION: dict[str, dict[str, Any]] = {
     "counters.count_time": {"owner": "mine", "name": "seconds", "labels": ()},
     "counters.lately": {"name": "sweeps", "since": 0.0},
     "suspensions.suspend": {"kind": "pause", "said": {"by": "me", "because": "", "since": 0.0}},
+    "groups.record_stack": {"name": "s"},
     "service_changes.record": {"changes": (Change(0.5, Service.DOWN),)},
     "tx.acquire": {"owner": "me"},
     "tx.insert_sync_points": {"plan": no_nodes()},
@@ -251,6 +253,7 @@ def test_what_a_function_answers_does_not_depend_on_another_project(database: Da
 
 UNSEEN = {
     "groups.define": "it answers with an id that follows from its arguments",
+    "incidents.ends_of_series": "it is for reports that an alarm has ended",
     "retention.purge_journal": "entries of the current traversal stay",
     "retention.purge_plans": "a plan stays for a day after it has expired",
     "stalled_work.chain_waits": "it is for groups in which nothing is ready",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from functools import partial
 
 from support.pages import ROOT
 from testcloud.errors import CloudError
@@ -30,7 +31,7 @@ def main() -> int:
     if executable():
         return 0
     try:
-        install_debian(DEBIAN, Traces(), print)
+        install_debian(DEBIAN, Traces(), partial(print, flush=True), "the web page is tested in it")
     except CloudError as error:
         print(f"{error}\n{error.remedy}", file=sys.stderr)
         return 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 
 from support.chromium import Traces
 from testcloud.errors import CloudError
@@ -25,7 +26,9 @@ def main() -> None:
     if os.geteuid() != 0:
         return
     try:
-        install_debian({**DEBIAN, "openssl": "openssl"}, Traces(), print)
+        why = "fences by power switches and by Ceph are tested with it"
+        tell = partial(print, flush=True)
+        install_debian({**DEBIAN, "openssl": "openssl"}, Traces(), tell, why)
     except CloudError as error:
         print(f"{error}\n{error.remedy}", file=sys.stderr)
 

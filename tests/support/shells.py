@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 from support.chromium import Traces
@@ -25,7 +26,8 @@ def main() -> None:
         return
     also = [] if BASH_COMPLETION.exists() else ["bash-completion"]
     try:
-        install_debian(DEBIAN, Traces(), print, also=also)
+        why = "the completion of commands is tested in it"
+        install_debian(DEBIAN, Traces(), partial(print, flush=True), why, also=also)
     except CloudError as error:
         print(f"{error}\n{error.remedy}", file=sys.stderr)
 

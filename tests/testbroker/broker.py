@@ -174,7 +174,7 @@ def install(folder: Path, tell: Callable[[str], None]) -> None:
 
     :raises CloudError: PACKAGES_MISSING, INSTALL_FAILED.
     """
-    install_debian(DEBIAN, PrivateBroker(folder), tell)
+    install_debian(DEBIAN, PrivateBroker(folder), tell, "agents and executors talk through it")
 
 
 def free_ports(count: int) -> list[int]:

@@ -88,7 +88,7 @@ def install_programs(settings: Settings, tell: Callable[[str], None]) -> None:
         check_machine()
         programs, files = DEBIAN | DEBIAN_FOR_MACHINES, HEADERS | FILES_FOR_MACHINES
     missing = [package for package, file in files.items() if not file.exists()]
-    install_debian(programs, settings, tell, also=missing)
+    install_debian(programs, settings, tell, "the test cloud runs on it", also=missing)
     if settings.machines:
         _link_modules(places.bindings(settings))
 
@@ -190,10 +190,12 @@ def install_debian(
     programs: Mapping[str, str],
     folders: Folders,
     tell: Callable[[str], None],
+    why: str,
     *,
     also: Iterable[str] = (),
 ) -> None:
-    """Install Debian's packages of which the program is missing, and these besides.
+    """Install Debian's packages of which the program is missing, and these besides. Each step is
+    told before it begins, because apt may take minutes; ``why``: what needs the packages.
 
     :raises CloudError: PACKAGES_MISSING, INSTALL_FAILED.
     """
@@ -209,11 +211,15 @@ def install_debian(
             f"These packages are missing: {', '.join(missing)}.",
             f"sudo {command}",
         )
-    tell(f"installing {', '.join(missing)}")
+    for package in missing:
+        tell(f"installing Debian's {package}: {why}")
+    tell(f"this may take minutes; to follow it: tail -f {folders.log / 'install.log'}")
     quiet = {"DEBIAN_FRONTEND": "noninteractive"}
     # On a machine that has just booted apt may be busy with its own updates.
     patient = ["-o", "DPkg::Lock::Timeout=600"]
     with _TURN.open("w") as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)
+        tell("apt-get update ...")
         run([apt, "update", "-q"], folders, quiet)
+        tell("apt-get install ...")
         run([apt, *patient, "install", "-qy", "--no-install-recommends", *missing], folders, quiet)

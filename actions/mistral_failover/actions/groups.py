@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from mistral_failover.actions.base import FailoverAction
-from mistral_failover.orders import define_group, delete_group, forget_resource
+from mistral_failover.orders import adopt_stack, define_group, delete_group, forget_resource
 from mistral_failover.runtime.inputs import flag, optional_text, text
 from mistral_failover.runtime.request import Request
 
@@ -48,6 +48,18 @@ class Undefine(FailoverAction):
     def answer(self, request: Request) -> Any:
         release = flag("release", self.release)
         return delete_group.undefine(request, text("group", self.group), release=release)
+
+
+class AdoptStack(FailoverAction):
+    """Let a group take the stack that has the name of its own now, because its own was deleted;
+    nothing in the cloud is changed."""
+
+    def __init__(self, group: Any) -> None:
+        super().__init__()
+        self.group = group
+
+    def answer(self, request: Request) -> Any:
+        return adopt_stack.adopt(request, text("group", self.group))
 
 
 class Forget(FailoverAction):

@@ -27,7 +27,45 @@ _TOLD = {"wrong_before": "Wrong before, and not changed", "unchecked": "Not chec
 """What an answer of failover.define says of a group file that is accepted."""
 
 
-class _DefinitionCommand(ActionCommand, ShowOne):
+class _Bringing(ActionCommand, ShowOne):
+    """Change what is known of a group, and bring the group up by that."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser with the options of the command."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--no-activate",
+            action="store_true",
+            help="only record it: no goal is set, nothing is changed",
+        )
+        parser.add_argument("--because", metavar="TEXT", help="the reason, for the record")
+        parser.add_argument(
+            "--timeout",
+            type=float,
+            default=order.WAIT,
+            metavar="SECONDS",
+            help=f"how long to follow it (default {order.WAIT:.0f}); it continues after that",
+        )
+        return parser
+
+    def brought_up(
+        self, parsed_args: argparse.Namespace, name: str, because: str
+    ) -> dict[str, Any]:
+        """Converge the group to its definition; return the result."""
+        inputs = {"group": name, "because": parsed_args.because or because}
+        facts = order.follow(
+            self.app,
+            ACTIVATE,
+            inputs,
+            group=name,
+            wait=parsed_args.timeout,
+            people=for_people(parsed_args),
+        )
+        self.exit_code = order.exit_code(facts)
+        return facts
+
+
+class _DefinitionCommand(_Bringing):
     """Define a group from files, and converge it to the definition."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
@@ -49,26 +87,13 @@ class _DefinitionCommand(ActionCommand, ShowOne):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser with the options of the command."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser = super().get_parser(prog_name)
         files.add_files(parser)
         parser.add_argument("--name", help="the group's name (default: the stack's)")
         parser.add_argument(
             "--dry-run",
             action="store_true",
             help="check the file against the cloud, show what would change, and change nothing",
-        )
-        parser.add_argument(
-            "--no-activate",
-            action="store_true",
-            help="only define it: no goal is set, nothing is changed",
-        )
-        parser.add_argument("--because", metavar="TEXT", help="the reason, for the record")
-        parser.add_argument(
-            "--timeout",
-            type=float,
-            default=order.WAIT,
-            metavar="SECONDS",
-            help=f"how long to follow it (default {order.WAIT:.0f}); it continues after that",
         )
         return parser
 
@@ -112,29 +137,13 @@ class _DefinitionCommand(ActionCommand, ShowOne):
                 "failover workflows install FILE\n"
             )
 
-    def brought_up(
-        self, parsed_args: argparse.Namespace, name: str, because: str
-    ) -> dict[str, Any]:
-        """Converge the group to its definition; return the result."""
-        inputs = {"group": name, "because": parsed_args.because or because}
-        facts = order.follow(
-            self.app,
-            ACTIVATE,
-            inputs,
-            group=name,
-            wait=parsed_args.timeout,
-            people=for_people(parsed_args),
-        )
-        self.exit_code = order.exit_code(facts)
-        return facts
-
 
 class Create(_DefinitionCommand):
     """Define a group and bring it up: volumes are attached, the application runs.
 
-    Its stack must exist. The command follows the group to the end. If it is BLOCKED or FAILED,
-    correct the cause and run 'failover group activate'. Check the file first with 'failover group
-    validate'.
+    Its stack must exist. The command follows the group to the end, and shows what is missing for a
+    failover. If it is BLOCKED or FAILED, correct the cause and run 'failover group activate'. Check
+    the file first with --dry-run.
     """
 
     def carried_out(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
@@ -150,7 +159,40 @@ class Create(_DefinitionCommand):
         if not (parsed_args.dry_run or parsed_args.no_activate):
             facts |= self.brought_up(parsed_args, given.name, "the group was created")
             facts |= _left(given.name, facts)
+        if not parsed_args.dry_run:
+            missing = self._missing(given.name)
+            facts["missing"] = _missing_lines(missing) if for_people(parsed_args) else missing
         return facts
+
+    def _missing(self, name: str) -> list[dict[str, str]]:
+        """Return what the doctor finds missing for a failover of the group."""
+        try:
+            rows = self.run_action("failover.doctor", group=name)["findings"]
+        except CommandFailed as failed:  # the group itself exists
+            rows = [_not_checked(name, failed)]
+        keys = ("check", "level", "sentence", "remedy")
+        return [
+            {key: row[key] for key in keys}
+            for row in rows
+            if row["group"] == name and row["level"] != "ok"
+        ]
+
+
+def _not_checked(name: str, failed: CommandFailed) -> dict[str, str]:
+    sentence = f"not checked: {failed.wrong.rstrip('.')}"
+    remedy = f"failover doctor {shlex.quote(name)}"
+    return {
+        "check": "doctor",
+        "level": "warn",
+        "sentence": sentence,
+        "remedy": remedy,
+        "group": name,
+    }
+
+
+def _missing_lines(missing: list[dict[str, str]]) -> str:
+    """Return each thing that is missing, and what helps."""
+    return "\n".join(f"{row['sentence']}\n> {row['remedy']}" for row in missing) or "nothing"
 
 
 def _left(name: str, facts: dict[str, Any]) -> dict[str, Any]:
@@ -230,6 +272,35 @@ def _question(group: str, answer: dict[str, Any]) -> str:
         return f"It is not known what the update of {group} would do: {said}. Update it"
     taken = [step["what"] for step in answer["steps"] if step["interrupts"]]
     return f"The update interrupts {group} ({'; '.join(taken)}). Update it" if taken else ""
+
+
+class AdoptStack(_Bringing):
+    """Let a group take the stack that has its stack's name now, and bring it up.
+
+    For a stack that was deleted and made again. Servers and volumes of the former one count as gone
+    only if Nova and Cinder say so; what still runs is fenced. If a volume of the former stack still
+    exists, the group file has to name the volume to use.
+    """
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser with the options of the command."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("group", help="the group's name")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
+        """Take the stack, follow."""
+        name, people = parsed_args.group, for_people(parsed_args)
+        answer = self.run_action("failover.adopt_stack", group=name)
+        self.app.stderr.write(f"{clean(answer['sentence'])}\n")
+        facts = {key: answer[key] for key in ("group", "stack", "former", "kept")}
+        if people:
+            rows = [f"{each['name']}: {each['volume']}" for each in answer["kept"]]
+            facts |= {"former": answer["former"] or "the same", "kept": clean("\n".join(rows))}
+        if not parsed_args.no_activate:
+            facts |= self.brought_up(parsed_args, name, "its stack was made again")
+        shown = order.worded(facts) if people else facts
+        return list(shown), list(shown.values())
 
 
 class Validate(base.FittedOutput, Lister):

@@ -357,6 +357,8 @@ def advice(status: StatusReport) -> list[Advice]:
             return [Advice(f"failover group activate {group}")]
     if not in_service(status):
         return [Advice(f"failover group activate {group}")]
+    if status["service"]["another_stack"]:
+        return [Advice(f"failover group adopt-stack {group}", "if the group is to run there")]
     again, undoing = _serving_again(status, group), _undoing(status, group)
     if status["held"] and status["service"]["status"] != Service.DOWN:
         # An alarm waits, which is why it is not known to serve.

@@ -54,6 +54,8 @@ REMEDIES = {
         "Start nova-compute on the server's host again: until then Nova can neither detach nor "
         "stop anything there."
     ),
+    "STACK_REPLACED": "See what the new stack has. If the group is to run there: failover group "
+    "adopt-stack GROUP.",
     "VOLUME_IN_USE": "Detach the volume from its holder first.",
     "QUOTA": "Raise the project's quota, or free some of it.",
     "NOT_OFFERED": "Upgrade the service, or use nothing in the group file that needs it.",

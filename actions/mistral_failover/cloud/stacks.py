@@ -14,6 +14,7 @@ from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, translated
 from mistral_failover.cloud.fields import Field
 from mistral_failover.cloud.url_paths import stack_segments
+from mistral_failover.model.validation import nearest
 
 SERVER = "OS::Nova::Server"
 VOLUME = "OS::Cinder::Volume"
@@ -101,15 +102,24 @@ def find(resources: dict[str, StackResource], stack: str, name: str) -> StackRes
     return resources[name]
 
 
+def meant(name: str, known: Iterable[str]) -> str:
+    """Return the beginning of a remedy: the known name that is probably meant, or nothing."""
+    near = nearest(name, known)
+    return f'Did you mean "{near}"? ' if near and near != name else ""
+
+
 def no_such_resource(
     resources: Iterable[str], stack: str, name: str, more: str = "", remedy: str = ""
 ) -> CloudError:
-    """Return the error for a resource that a stack does not have. ``more``: a further sentence."""
+    """Return the error for a resource that a stack does not have, with the name that is probably
+    meant. ``more``: a further sentence."""
+    resources = list(resources)
     known = ", ".join(sorted(resources)) or "none"
     return CloudError(
         "NOT_FOUND",
         f"Stack {stack} has no resource {name}; its resources are: {known}{more}",
-        remedy=remedy or "Name a resource of the stack in the group file.",
+        remedy=meant(name, resources)
+        + (remedy or "Name a resource of the stack in the group file."),
     )
 
 

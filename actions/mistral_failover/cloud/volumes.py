@@ -24,7 +24,7 @@ from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import REMEDIES, CloudError, if_there, translated
 from mistral_failover.cloud.fields import Field
 from mistral_failover.cloud.servers import ServerState, has_a_task, server_state
-from mistral_failover.cloud.stacks import VOLUME, StackResource, stack_map, wrong_type
+from mistral_failover.cloud.stacks import VOLUME, StackResource, meant, stack_map, wrong_type
 from mistral_failover.cloud.transport import LeaseLost
 from mistral_failover.cloud.url_paths import segment, url_path
 from mistral_failover.cloud.volume_holders import (
@@ -204,10 +204,11 @@ def _resolved(cloud: Cloud, stack: str, resources: Mapping[str, StackResource], 
                 "FORBIDDEN", f"Volume {name} belongs to another project.", remedy=ANOTHER
             )
         return str(volume.id)
+    mine = [each for each, resource in resources.items() if resource.type == VOLUME]
     raise CloudError(
         "NOT_FOUND",
         f"{name} is neither a volume of stack {stack} nor the id of a volume.",
-        remedy=ANOTHER,
+        remedy=meant(name, mine) + ANOTHER,
     )
 
 

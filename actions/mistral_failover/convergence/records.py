@@ -95,6 +95,7 @@ class JournalKind(StrEnum):
     BROKEN = "broken"
     CONFIRMED = "confirmed"
     FORGOTTEN = "forgotten"
+    ADOPTED = "adopted"
     ROLLING = "rolling"
     SWEEP = "sweep"
     ENDED = "ended"
@@ -220,7 +221,8 @@ class GroupState:
     ``definition_version`` is that of the current traversal, by which the engine works; before the
     first traversal it is ``defined``. ``defined`` is what the user gave last. ``in_force`` is that
     of the last traversal that reached its goal; None if there is none, or it took the group out of
-    service.
+    service. ``stack_id`` is the id of the stack ``stack_name`` from which the group has its
+    members; both are None until then.
     """
 
     id: str
@@ -231,6 +233,8 @@ class GroupState:
     last_complete_goal: str | None
     defined: str
     in_force: str | None
+    stack_name: str | None = None
+    stack_id: str | None = None
 
     @property
     def to_move(self) -> str:

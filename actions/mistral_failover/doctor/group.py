@@ -13,6 +13,7 @@ from mistral_failover.cloud.stacks import stack_map, stack_shown
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.doctor.checks import ExaminedGroup, Finding, error, ok, warn
 from mistral_failover.groups import candidates, refresh_members
+from mistral_failover.groups.refresh_members import adopt_command, another_stack
 from mistral_failover.groups.snapshot import with_definition
 from mistral_failover.model import assignment
 from mistral_failover.model.assignment import MemberFact
@@ -120,6 +121,13 @@ def stack(subject: ExaminedGroup) -> Iterable[Finding]:
         return
     name = subject.snapshot.group.stack
     found = stack_shown(subject.examination.cloud, name)
+    state = subject.snapshot.state
+    if state.stack_name == name and state.stack_id not in (None, str(found.id)):
+        yield error(
+            another_stack(name, str(state.stack_id), str(found.id)),
+            f"If {subject.name} is to run there: {adopt_command(subject.name)}",
+        )
+        return
     status = str(found.stack_status)
     if status.endswith("_COMPLETE") and not status.startswith(("DELETE", "SUSPEND")):
         yield ok(f"stack {name} is {status}")
@@ -148,7 +156,7 @@ def members(subject: ExaminedGroup) -> Iterable[Finding]:
     snapshot, examination = subject.snapshot, subject.examination
     if subject.out_of_service:
         return
-    seen = refresh_members.members_now(examination.cloud, snapshot.group)
+    seen = refresh_members.members_now(examination.cloud, snapshot)
     if not seen:
         named = snapshot.group.members.autoscaling_group or "members"
         yield error(
@@ -199,6 +207,8 @@ def members(subject: ExaminedGroup) -> Iterable[Finding]:
             yield warn(f"{fact.name} would be chosen last: {doubt}", _remedy(subject, fact))
     if able:
         yield ok(f"{len(seen)} members; {', '.join(able)} can take over")
+    elif holders and len(seen) == 1:
+        yield _alone(subject, seen[0].name)
     elif holders:
         yield error("no member can take over", f"failover member list {subject.name}")
     yield from _shared(subject, {m.server_id: m.name for m in seen})
@@ -210,6 +220,19 @@ def members(subject: ExaminedGroup) -> Iterable[Finding]:
             "all members are on one host and would fail together",
             "Give the servers an anti-affinity server group.",
         )
+
+
+def _alone(subject: ExaminedGroup, name: str) -> Finding:
+    """Return what the only member means: it has no standby, and may need none."""
+    sentence = f"{name} is the only member"
+    if subject.snapshot.group.members.cold:
+        return ok(f"{sentence}: if it is lost, it is brought back")
+    return error(
+        f"{sentence}, so no member can take over",
+        "Add a server to the stack and to members in the group file, or set "
+        "members.when_no_standby: replace there. Then: failover group update FILE --name "
+        f"{quote(subject.name)}",
+    )
 
 
 def _remedy(subject: ExaminedGroup, member: MemberFact) -> str:

@@ -43,7 +43,8 @@ def _examined(
         return
     cloud = subject.examination.cloud
     members = {
-        member.server_id: member.name for member in refresh_members.members_now(cloud, group)
+        member.server_id: member.name
+        for member in refresh_members.members_now(cloud, subject.snapshot)
     }
     for spec in specs:
         resource = ExaminedResource(cloud, group.name, group.stack, spec, members, group.resources)

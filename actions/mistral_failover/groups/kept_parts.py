@@ -78,7 +78,7 @@ def volumes_of(records: Iterable[Record], known: Mapping[str, AttachedVolume]) -
             continue
         if record.physical_id and record.properties:
             found[record.physical_id] = str(record.properties["volume"])
-        elif record.name in known:
+        elif record.name in known and not known[record.name].of_former_stack:
             found[known[record.name].volume_id] = known[record.name].name
     return found
 

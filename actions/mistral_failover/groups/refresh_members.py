@@ -12,14 +12,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
+from shlex import quote
 
-from oslo_utils import timeutils
+from oslo_utils import timeutils, uuidutils
 
 from mistral_failover.agent.channel.interface import ChannelError
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.stack_members import members as stack_members
+from mistral_failover.cloud.stacks import stack_shown
 from mistral_failover.groups import candidates
 from mistral_failover.groups.candidates import HeatMember
 from mistral_failover.groups.snapshot import GroupSnapshot
@@ -37,14 +39,15 @@ _LOOKS = 5
 
 
 def remember_members(
-    request: Request, group_id: str, look: Callable[[], list[HeatMember]]
+    request: Request, cloud: Cloud, snapshot: GroupSnapshot, look: Callable[[], list[HeatMember]]
 ) -> tuple[list[HeatMember], list[ReplacedMember]]:
-    """Look at a group's members and record them and their replacements.
+    """Look at a group's members and record them and their replacements, and the stack's id.
 
     Raises ActionError CONTENDED if other processes record replacements all the time, and what
     ``look`` raises.
     """
-    database = request.store
+    remember_stack(request, cloud, snapshot)
+    database, group_id = request.store, snapshot.state.id
     for _ in range(_LOOKS):
         known = database.reading(lambda tx: groups.members_of(tx, group_id))
         seen = look()
@@ -61,6 +64,16 @@ def remember_members(
         why,
         "Check the group's status before you repeat the order: failover status GROUP",
     )
+
+
+def remember_stack(request: Request, cloud: Cloud, snapshot: GroupSnapshot) -> None:
+    """Record the id of the group's stack, unless it is known. Raises CloudError."""
+    state, stack = snapshot.state, snapshot.group.stack
+    if state.stack_name != stack:
+        known = stack_id(cloud, stack)
+        request.store.atomically(
+            lambda tx: groups.record_stack(tx, state.id, state.stack_name, stack, known)
+        )
 
 
 def record(
@@ -107,8 +120,44 @@ def depose(
                 return  # the channel is out of reach, for the others as well
 
 
-def members_now(cloud: Cloud, group: Group) -> list[candidates.HeatMember]:
-    """Return the members as Heat reports them. Raises CloudError."""
+def members_now(cloud: Cloud, snapshot: GroupSnapshot) -> list[candidates.HeatMember]:
+    """Return a group's members as Heat reports them. Raises CloudError; STACK_REPLACED if another
+    stack has the name now, because its servers are not the group's."""
+    state, group = snapshot.state, snapshot.group
+    if state.stack_id is not None and state.stack_name == group.stack:
+        refuse_another(group, state.stack_id, stack_id(cloud, group.stack))
+    return members_in_stack(cloud, group)
+
+
+def stack_id(cloud: Cloud, stack: str) -> str:
+    """Return the id of the stack that a group file names. Raises CloudError."""
+    return stack if uuidutils.is_uuid_like(stack) else str(stack_shown(cloud, stack).id)
+
+
+def refuse_another(group: Group, known: str, now: str) -> None:
+    """Refuse a stack with another id than the known one. Raises CloudError STACK_REPLACED."""
+    if known != now:
+        raise CloudError(
+            "STACK_REPLACED",
+            f"{another_stack(group.stack, known, now)}. Nothing was moved.",
+            remedy=f"See what it has: openstack stack resource list {quote(group.stack)}. If "
+            f"{group.name} is to run there: {adopt_command(group.name)}",
+            retryable=False,
+        )
+
+
+def another_stack(stack: str, known: str, now: str) -> str:
+    """Return the clause that says that a stack was made again."""
+    return f"stack {stack} was deleted and made again: it is {now} now, the group had {known}"
+
+
+def adopt_command(group: str) -> str:
+    """Return the command by which an operator lets a group take the stack that has the name now."""
+    return f"failover group adopt-stack {quote(group)}"
+
+
+def members_in_stack(cloud: Cloud, group: Group) -> list[candidates.HeatMember]:
+    """Return as `members_now` what the stack has that the group file names, whichever it is."""
     spec = group.members
     found = stack_members(
         cloud,

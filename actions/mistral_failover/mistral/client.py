@@ -44,6 +44,11 @@ _PAGES = 10
 _RESTS = ENDED | {"PAUSED"}
 _SILENT = 10.0  # seconds without an answer before a wait ends
 _AWAY = frozenset({502, 503, 504})  # what a proxy says of a Mistral that is away
+_FAILED = (
+    "see the log of Mistral's API and engine: the request itself may be right. If Mistral runs as "
+    "several processes (mistral-server --server all starts several), they need a broker as "
+    "transport_url"
+)
 _FAILURES = (requests.RequestException, keystone.ClientException)
 _UNANSWERED = (
     requests.RequestException,
@@ -537,7 +542,14 @@ class MistralClient:
             "input": json.dumps(dict(input or {})),
             "params": json.dumps({"save_result": save_result, "run_sync": run_sync}),
         }
-        answer: ActionExecutionBody = parsed(self.request("POST", "action_executions", json=body))
+        found = self.request("POST", "action_executions", json=body)
+        if not isinstance(found, Mapping) or not isinstance(found.get("state"), str):
+            raise MistralError(
+                "MISTRAL_REFUSED",
+                f"the action {name} was answered without its state: {json.dumps(found)[:300]}",
+                _FAILED,
+            )
+        answer: ActionExecutionBody = parsed(dict(found))
         if answer["state"] == "RUNNING":
             answer = self._wait_action(answer["id"], name)
         if forget and answer.get("id"):
@@ -625,7 +637,8 @@ def _refusal(answer: requests.Response) -> MistralError:
     if status == 401:
         remedy = "give the token of this Mistral, or authenticate with the cloud: --os-cloud"
         return MistralError("UNAUTHORISED", reason, remedy, status)
-    return MistralError("MISTRAL_REFUSED", reason, "correct the request", status)
+    remedy = _FAILED if status >= 500 else "correct the request"
+    return MistralError("MISTRAL_REFUSED", reason, remedy, status)
 
 
 def _reason(answer: requests.Response) -> str:

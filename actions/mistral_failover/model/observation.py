@@ -105,17 +105,19 @@ class ObservedMember:
 
 @dataclass(frozen=True)
 class Observation(Stored):
-    """What one observation of a group found, and the conclusion."""
+    """What one observation of a group found, and the conclusion. ``another_stack``: its stack was
+    deleted and made again, and an operator has not said yet whether the group takes the new one."""
 
     service: Service
     reasons: tuple[str, ...] = ()
     members: tuple[ObservedMember, ...] = ()
     resources: tuple[ObservedResource, ...] = ()
+    another_stack: bool = False
 
     def document(self) -> dict[str, Any]:
         """Return the observation as JSON: ``service``, ``reasons``, ``members`` (name, roles,
-        presence, why, why_not, condition) and ``resources`` (name, type, member, serves, presence,
-        why)."""
+        presence, why, why_not, condition), ``resources`` (name, type, member, serves, presence,
+        why) and ``another_stack``."""
         return {
             "service": str(self.service),
             "reasons": list(self.reasons),
@@ -139,6 +141,7 @@ class Observation(Stored):
                 }
                 for each in self.resources
             ],
+            "another_stack": self.another_stack,
         }
 
     @classmethod
@@ -167,6 +170,7 @@ class Observation(Stored):
                 )
                 for each in document["resources"]
             ),
+            document["another_stack"],
         )
 
 
@@ -203,17 +207,21 @@ def judged(
     vacant: Sequence[str] = (),
     *,
     cold: bool = False,
+    another_stack: str = "",
 ) -> Observation:
     """Judge whether a group serves, from the state of its members and resources. ``unguarded``: why
     an alarm would not notice a failure, in words; ``vacant``: the roles that no member can take;
     ``cold``: a lost member is brought back if no other can take its role, so the group needs no
-    standby. One that it has, it needs.
+    standby. One that it has, it needs. ``another_stack``: in words, that the group's stack was
+    deleted and made again, which explains what is gone.
 
     The worst finding decides: DOWN before UNKNOWN before DEGRADED.
     """
 
     def found(service: Service, reasons: Iterable[str]) -> Observation:
-        return Observation(service, tuple(reasons), tuple(members), tuple(resources))
+        return Observation(
+            service, tuple(reasons), tuple(members), tuple(resources), bool(another_stack)
+        )
 
     if not roles and not vacant:
         return found(Service.OUT_OF_SERVICE, ())
@@ -230,12 +238,13 @@ def judged(
     down += [_of(each) for each in serving if each.observed.presence is Presence.GONE]
     down += [_of(each) for each in serving if each.observed.presence is Presence.CHANGED]
     if down:
-        return found(Service.DOWN, down)
+        return found(Service.DOWN, [another_stack] if another_stack else down)
     unknown = [_of_member(each) for each in holders if each.observed.presence is Presence.UNKNOWN]
     unknown += [_of(each) for each in serving if each.observed.presence is Presence.UNKNOWN]
     if unknown:
         return found(Service.UNKNOWN, unknown)
-    flaws = [
+    flaws = [another_stack] if another_stack else []
+    flaws += [
         _of(each)
         for each in resources
         if each.observed.presence is not Presence.PRESENT or each.observed.why

@@ -283,12 +283,12 @@ def read_members(
     cloud = request.cloud(Unguarded())
     if remember:
         seen, replaced = remember_members(
-            request, snapshot.state.id, lambda: members_now(cloud, snapshot.group)
+            request, cloud, snapshot, lambda: members_now(cloud, snapshot)
         )
         reach("members.after")
         depose(request, cloud, snapshot, replaced)
     else:
-        seen = members_now(cloud, snapshot.group)
+        seen = members_now(cloud, snapshot)
     out = (snapshot.lost | set(lost)) - set(recovered)
     return candidates.member_facts(request, cloud, snapshot.group, snapshot.state.id, seen, out)
 

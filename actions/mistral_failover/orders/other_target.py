@@ -121,7 +121,7 @@ def _redirect(request: Request, found: _TargetDownSituation) -> _Refusal | None:
     member, snapshot = found.down.member, found.snapshot
     cloud = request.cloud(Unguarded())
     seen, replaced = remember_members(
-        request, snapshot.state.id, lambda: members_now(cloud, snapshot.group)
+        request, cloud, snapshot, lambda: members_now(cloud, snapshot)
     )
     depose(request, cloud, snapshot, replaced)
     facts = candidates.member_facts(

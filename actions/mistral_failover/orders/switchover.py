@@ -24,6 +24,7 @@ from mistral_failover.model.assignment import MemberFact, as_planned, assign_rol
 from mistral_failover.model.errors import NoEligibleMember
 from mistral_failover.model.goal import ATTACHMENT, Goal, goal_resources, render_goal
 from mistral_failover.model.order import Order
+from mistral_failover.model.validation import did_you_mean
 from mistral_failover.orders import failover
 from mistral_failover.orders.failover import Derive
 from mistral_failover.orders.operator_order import AlreadyThere
@@ -131,8 +132,8 @@ def _refuse_busy_volumes(
 def known_role(snapshot: GroupSnapshot, role: str) -> str:
     """Return a role of the group. Raises ActionError BAD_INPUT if the group does not have it."""
     if role not in snapshot.group.roles:
-        known = f"Roles: {', '.join(snapshot.group.roles)}."
-        raise ActionError("BAD_INPUT", f"role: {role} is not one of its roles", known)
+        meant = did_you_mean(role, snapshot.group.roles)
+        raise ActionError("BAD_INPUT", f"role: {role} is not one of its roles", meant)
     return role
 
 

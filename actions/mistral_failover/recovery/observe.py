@@ -37,6 +37,7 @@ from mistral_failover.groups.agent_health import (
     unready,
 )
 from mistral_failover.groups.project_view import REMEMBERED, ProjectView
+from mistral_failover.groups.refresh_members import adopt_command, another_stack
 from mistral_failover.groups.service import standing
 from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.model.errors import InvalidDocument
@@ -326,7 +327,32 @@ def _look(
     members = [_member(view, facts, each) for each in facts.members.values()]
     unguarded = [] if alarms is None else _unguarded(view, facts, alarms)
     serving, cold = list(_resources(view, facts)), facts.group.members.cold
-    return judged(facts.roles, members, serving, unguarded, facts.vacant, cold=cold)
+    return judged(
+        facts.roles,
+        members,
+        serving,
+        unguarded,
+        facts.vacant,
+        cold=cold,
+        another_stack=_another_stack(view, facts),
+    )
+
+
+def _another_stack(view: ProjectView, facts: _ObservedGroup) -> str:
+    """Return that the group's stack was deleted and made again, and what then; or an empty text."""
+    state, group = facts.state, facts.group
+    if state.stack_id is None or state.stack_name != group.stack:
+        return ""
+    try:
+        listed = view.listing.stack(group.stack)
+    except CloudError:
+        return ""
+    if listed is None or listed.id == state.stack_id:
+        return ""
+    return (
+        f"{another_stack(group.stack, state.stack_id, listed.id)}; if {group.name} is to run "
+        f"there: {adopt_command(group.name)}"
+    )
 
 
 def _alarms(view: ProjectView, facts: _ObservedGroup) -> Sequence[WatchingAlarm] | None:

@@ -78,7 +78,8 @@ class Confirmation(TypedDict):
 class ServiceState(TypedDict):
     """Whether a group serves. ``seen_at``: the time of the last look. ``gone``: the members that
     hold a role and whose server did not run then; ``standbys``: those that could take a role then;
-    ``cold``: whether a lost member is brought back where there is none."""
+    ``cold``: whether a lost member is brought back where there is none.
+    ``another_stack``: the group's stack had been deleted and made again then."""
 
     status: str
     since: float | None
@@ -87,6 +88,7 @@ class ServiceState(TypedDict):
     gone: list[str]
     standbys: list[str]
     cold: bool
+    another_stack: bool
 
 
 class ChainState(TypedDict):

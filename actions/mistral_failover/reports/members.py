@@ -44,7 +44,7 @@ def members(request: Request, name: str) -> list[ListedMember]:
     """
     snapshot = group_snapshot(request, name)
     cloud = request.cloud(Unguarded())
-    seen = refresh_members.members_now(cloud, snapshot.group)
+    seen = refresh_members.members_now(cloud, snapshot)
     facts = candidates.member_facts(
         request, cloud, snapshot.group, snapshot.state.id, seen, snapshot.lost, thorough=True
     )

@@ -492,6 +492,7 @@ def _service(
             if not each.roles and each.why_not is None
         ),
         "cold": snapshot.group.members.cold,
+        "another_stack": kept is not None and kept.seen.another_stack,
     }
     return state_now, kept.seen if kept else None
 

@@ -64,8 +64,9 @@ def _see(context: OperationContext, snapshot: GroupSnapshot, member: str, old: s
     request = context.request
     _, others = remember_members(
         request,
-        snapshot.state.id,
-        lambda: refresh_members.members_now(context.cloud, snapshot.group),
+        context.cloud,
+        snapshot,
+        lambda: refresh_members.members_now(context.cloud, snapshot),
     )
     rows = request.store.reading(lambda tx: groups.members_of(tx, snapshot.state.id))
     told = [one for one in others if one.name != member]

@@ -20,6 +20,7 @@ from mistral_failover.cloud.volume_holders import (
     in_state,
     in_use,
     state_of,
+    volume_if_there,
     volume_of,
 )
 from mistral_failover.cloud.volume_states import TAKEN, USABLE, state_named
@@ -53,8 +54,9 @@ def attach_volume(context: OperationContext, operation: OperationDocument) -> di
 
     If the name that the resource had before now refers to another volume, Heat has created a new,
     empty one. Only an operator can decide which one is meant, by another name for it in the group
-    file. Raises CloudError VOLUME_REPLACED; TARGET_DOWN if the attach makes no progress because the
-    server can take nothing now.
+    file; or by taking a new stack, if Cinder does not have the former volume any more. Raises
+    CloudError VOLUME_REPLACED; TARGET_DOWN if the attach makes no progress because the server can
+    take nothing now.
     """
     known = _formerly(context, operation)
     server_id = member_server(operation)
@@ -62,7 +64,14 @@ def attach_volume(context: OperationContext, operation: OperationDocument) -> di
     with alongside(lambda: server_state(context.cloud, server_id)) as server:
         volume_id = volumes.resolve_volume(context.cloud, operation["stack"], volume)
     with says_how_to_continue(operation["group"]):
-        if known is not None and known.name == volume and known.volume_id != volume_id:
+        if (
+            known is not None
+            and known.name == volume
+            and known.volume_id != volume_id
+            and not (
+                known.of_former_stack and volume_if_there(context.cloud, known.volume_id) is None
+            )
+        ):
             raise replaced_volume(operation["group"], volume, known.volume_id, volume_id)
         try:
             attributes = volumes.attach(
@@ -196,8 +205,8 @@ def examine(subject: ExaminedResource) -> str:
             volumes.refuse_root(found, held)
         if found.status not in USABLE:
             raise in_state(cloud, found, *subject.members)
-        holders = {str(SERVER_ID.of(held)) for held in found.attachments}
-        if holders - subject.members.keys() and not MULTIATTACH.of(found):
+        holders = [str(SERVER_ID.of(held)) for held in found.attachments]
+        if not all(map(subject.is_ours, holders)) and not MULTIATTACH.of(found):
             raise in_use(found)
     return f"volume {found.id}, {state_of(found)}"
 

@@ -252,6 +252,29 @@ class ReplacedMember:
     epoch: int
 
 
+def record_stack(
+    tx: ProjectSession, identity: str, before: str | None, name: str, stack_id: str
+) -> bool:
+    """Record the name and the id of a group's stack, unless it has another name than ``before`` by
+    now. Return whether that took effect."""
+    return tx.changed(
+        groups.update()
+        .where(groups.c.id == identity, groups.c.stack_name.is_not_distinct_from(before))
+        .values(stack_name=name, stack_id=stack_id)
+    )
+
+
+def adopt_stack(tx: ProjectTransaction, identity: str, before: str, stack_id: str) -> bool:
+    """Let a group take another stack of the same name. Return False if it has another one than
+    ``before`` by now. What was recorded until now was of the former stack
+    (:attr:`views.AttachedVolume.of_former_stack`)."""
+    return tx.changed(
+        groups.update()
+        .where(groups.c.id == identity, groups.c.stack_id == before)
+        .values(stack_id=stack_id, adopted=tx.number())
+    )
+
+
 class StaleObservation(Exception):  # noqa: N818 - no error: it is looked at again
     """A member's server changed after these observations of the members began."""
 

@@ -188,6 +188,11 @@ groups = _table(
     sa.Column("created_at", _Time, nullable=False),
     sa.Column("pause", PlainJson),
     sa.Column("maintenance", PlainJson),
+    # The stack that the group file names, its id since the group took members from it, and one of
+    # `numbers` since an operator let the group take another one of that name.
+    sa.Column("stack_name", sa.String(255)),
+    _id("stack_id"),
+    sa.Column("adopted", sa.BigInteger),
     # The user's workflow that receives events; the last row of the journal that it received; and
     # the event whose delivery failed, once that was recorded.
     sa.Column("hook", sa.String(255)),

@@ -612,7 +612,13 @@ def overview(
 
 
 _VOLUMES = (
-    sa.select(resources.c.name, resources.c.properties, resources.c.physical_id)
+    sa.select(
+        resources.c.name,
+        resources.c.properties,
+        resources.c.physical_id,
+        (resources.c.number < sa.func.coalesce(groups.c.adopted, 0)).label("of_former_stack"),
+    )
+    .join(groups, groups.c.id == resources.c.group_id)
     .where(
         resources.c.group_id == sa.bindparam("this_group"),
         resources.c.type == sa.bindparam("this_type"),
@@ -625,10 +631,12 @@ _VOLUMES_OF_ONE = _VOLUMES.where(resources.c.name == sa.bindparam("this_name"))
 
 @dataclass(frozen=True)
 class AttachedVolume:
-    """A volume by its id, and its ``name`` in the group file."""
+    """A volume by its id, and its ``name`` in the group file. ``of_former_stack``: it was recorded
+    before the group took the stack that it has now."""
 
     name: str
     volume_id: str
+    of_former_stack: bool = False
 
 
 def attached_volumes(
@@ -644,7 +652,9 @@ def attached_volumes(
         else tx.connection.execute(_VOLUMES_OF_ONE, {**here, "this_name": name})
     )
     return {
-        row.name: AttachedVolume(str(row.properties["volume"]), row.physical_id)
+        row.name: AttachedVolume(
+            str(row.properties["volume"]), row.physical_id, bool(row.of_former_stack)
+        )
         for row in rows
         if row.properties
     }

@@ -335,11 +335,21 @@ def _remove(emulation: Emulation, stack: Stack, resource: StackResource) -> None
     _set_resource(stack, resource, "DELETE", "IN_PROGRESS")
     if stack_backing.lingers(emulation, stack, resource):
         return
+    if _is_retained(stack, resource):
+        _drop(stack, resource)
+        return
     trouble = _unmake(emulation, resource.physical_id)
     if trouble:
         _set_resource(stack, resource, "DELETE", "FAILED", trouble)
     elif not _exists(emulation, resource.physical_id):
         _drop(stack, resource)
+
+
+def _is_retained(stack: Stack, resource: StackResource) -> bool:
+    """Whether what is behind a resource stays. Only of a stack that goes as a whole: of what an
+    update leaves out, the template does not say it any more."""
+    definition = (stack.template.get("resources") or {}).get(resource.name) or {}
+    return stack.action == "DELETE" and definition.get("deletion_policy") == "Retain"
 
 
 def _unmake(emulation: Emulation, physical_id: str) -> str:

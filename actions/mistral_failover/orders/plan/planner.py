@@ -161,6 +161,7 @@ def _remember(request: Request, kept: StoredPlan, drawn: _PlanDraft) -> None:
     """Record the members as the plan has them, which raises the epoch of a replaced one. Raises
     ActionError PLAN_STALE if another server was recorded in the meantime."""
     snapshot, found = drawn.snapshot, drawn.found
+    refresh_members.remember_stack(request, request.cloud(Unguarded()), snapshot)
     try:
         replaced = request.store.atomically(
             lambda tx: refresh_members.record(tx, snapshot.state.id, found.seen, found.noticed)

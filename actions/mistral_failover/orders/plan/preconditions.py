@@ -62,7 +62,7 @@ def read_preconditions(
     ids = resolve_volumes(cloud, snapshot.group.stack, volumes) if volumes else {}
     group, identity = snapshot.group, snapshot.state.id
     noticed = request.store.reading(lambda tx: groups.members_of(tx, identity))
-    seen = members_now(cloud, group)
+    seen = members_now(cloud, snapshot)
     facts = candidates.member_facts(request, cloud, group, identity, seen, lost, thorough=True)
 
     def read(tx: ProjectTransaction) -> Preconditions:
