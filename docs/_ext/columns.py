@@ -159,6 +159,8 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "next_try": "when its operation may be tried again",
         "tries": "the number of tries since then",
         "own_since": "since when each try has failed with an error that has a patience of its own",
+        "stopped_since": "when it first failed or was blocked; kept while a sweep tries it again",
+        "again_at": "when a sweep tries it again at the earliest",
     },
     "edges": {
         "node": "the node that waits",

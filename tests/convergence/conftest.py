@@ -189,6 +189,12 @@ An operation is concluded
   tests/store/test_sync_points.py::test_the_traversal_has_finished_when_every_root_has_reported
 - What does not depend on a failed node continues.
   tests/convergence/test_failures.py::test_a_failure_marks_the_traversal_and_independent_branches_go_on
+- What failed or is blocked is reopened in its traversal when what stopped it may be over. The
+  traversal keeps status, reason and time until the try succeeds. Then both follow from the nodes
+  that are still stopped, and a traversal that goes on has not ended.
+  tests/convergence/test_failures.py::test_a_try_that_fails_leaves_status_reason_and_time_as_they_were
+  tests/convergence/test_failures.py::test_the_reason_is_the_step_that_has_not_gone_on_yet
+  tests/convergence/test_failures.py::test_a_traversal_that_goes_on_has_not_ended
 
 A goal is replaced
 ------------------

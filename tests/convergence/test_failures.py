@@ -3,14 +3,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from mistral_failover.convergence import conclude
 from mistral_failover.convergence.errors import UnknownType
-from mistral_failover.convergence.records import Outcome, Started
+from mistral_failover.convergence.records import (
+    Operation,
+    Outcome,
+    Started,
+    StoppedNode,
+    Traversal,
+)
 from mistral_failover.store import views
+from mistral_failover.store.transaction import ProjectTransaction
 from support.samples import CHAIN, failing, sample_resource
 from support.simulation import Simulation, failure
 
@@ -81,6 +89,101 @@ def test_a_traversal_that_goes_on_names_no_step(simulation: Simulation) -> None:
     simulation.engine.resume(simulation.group_id)
 
     assert failed_step(simulation) is None
+
+
+# -- trying again
+
+
+def again(simulation: Simulation, name: str) -> None:
+    """Reopen a stopped step, as a sweep does."""
+    current = simulation.current or ""
+
+    def reopen(tx: ProjectTransaction) -> None:
+        for each in tx.stopped_nodes(current):
+            record = tx.record(each.node.resource_id)
+            if record is not None and record.name == name:
+                assert tx.reopen_node(current, each.node, once=True)
+
+    simulation.store.atomically(reopen)
+
+
+def facts(simulation: Simulation) -> tuple[Traversal | None, float | None, list[StoppedNode]]:
+    """The current traversal, when it ended, and what has stopped."""
+    current = simulation.current or ""
+    return simulation.store.reading(
+        lambda tx: (tx.traversal(current), views.ended_at(tx, current), tx.stopped_nodes(current))
+    )
+
+
+def outcomes(simulation: Simulation, stopped: dict[str, bool]) -> Callable[[Operation], Outcome]:
+    """The world, in which these come to nothing: blocked or not."""
+
+    def operate(operation: Operation) -> Outcome:
+        blocked = stopped.get(operation.record.name)
+        return simulation.world.operate(operation) if blocked is None else failure(blocked=blocked)
+
+    return operate
+
+
+def test_what_has_stopped_goes_on_in_the_same_traversal_when_a_try_succeeds(
+    simulation: Simulation,
+) -> None:
+    simulation.define(CHAIN)
+    goal = simulation.goal()
+    simulation.converge(goal, failing(simulation, "database"))
+    before = simulation.current
+
+    again(simulation, "database")
+    assert simulation.status() == "FAILED", "until the try has succeeded"
+    simulation.carry(simulation.sweep())
+
+    simulation.audit_at_rest(goal)
+    assert simulation.current == before
+
+
+@pytest.mark.parametrize("blocked", [True, False])
+def test_a_try_that_fails_leaves_status_reason_and_time_as_they_were(
+    simulation: Simulation, blocked: bool
+) -> None:
+    simulation.define(CHAIN)
+    simulation.converge(simulation.goal(), failing(simulation, "data", blocked=blocked))
+    before = facts(simulation)
+
+    simulation.clock.seconds += 100
+    again(simulation, "data")
+    simulation.carry(simulation.sweep(), failing(simulation, "data", blocked=blocked))
+
+    assert facts(simulation) == before
+
+
+def test_the_reason_is_the_step_that_has_not_gone_on_yet(simulation: Simulation) -> None:
+    simulation.define({"a": sample_resource(), "b": sample_resource(), "c": sample_resource()})
+    simulation.converge(simulation.goal(), outcomes(simulation, {"a": False, "b": True}))
+    assert (simulation.status(), failed_step(simulation)) == ("FAILED", "a")
+
+    again(simulation, "a")
+    simulation.carry(simulation.sweep())
+    assert (simulation.status(), failed_step(simulation)) == ("BLOCKED", "b")
+
+    again(simulation, "b")
+    simulation.carry(simulation.sweep(), outcomes(simulation, {"b": False}))
+    assert (simulation.status(), failed_step(simulation)) == ("FAILED", "b")
+
+    again(simulation, "b")
+    simulation.carry(simulation.sweep())
+    assert simulation.status() == "COMPLETE"
+
+
+def test_a_traversal_that_goes_on_has_not_ended(simulation: Simulation) -> None:
+    simulation.define(CHAIN)
+    simulation.converge(simulation.goal(), failing(simulation, "data"))
+    simulation.clock.seconds += 100
+
+    again(simulation, "data")
+    simulation.carry(simulation.sweep(), failing(simulation, "database"))
+    assert simulation.status() == "FAILED"
+    _, ended, _ = facts(simulation)
+    assert ended == simulation.clock.seconds
 
 
 def test_a_new_traversal_tries_again_what_failed(simulation: Simulation) -> None:

@@ -45,4 +45,4 @@ def test_it_sweeps_for_a_blocked_volume_once_in_a_while(
 
     looks = [sweeper.look() for _ in range(3)]
 
-    assert looks == ["thing of payments waits for a change of a volume or server", None, None]
+    assert looks == ["thing of payments may be able to continue", None, None]

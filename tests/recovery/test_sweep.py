@@ -362,7 +362,7 @@ def defective(*_args: Any, **_more: Any) -> Any:
     [
         ((sweeping, "retry_held"), "held alarms"),
         ((sweeping, "_incidents"), "admitted alarms"),
-        ((sweeping, "retry_blocked"), "blocked volumes and servers"),
+        ((sweeping, "retry_stopped"), "stopped steps"),
         ((sweeping, "mistral_of"), "The request to Mistral failed"),
         ((sweeping, "_reopened"), "confirmed fences"),
         ((sweeping, "chain_of"), "payments"),
@@ -399,7 +399,7 @@ def test_starts_that_take_long_leave_time_for_blocked_volumes(
 
     monkeypatch.setattr(sweeping, "_incidents", slow)
     monkeypatch.setattr(
-        sweeping, "retry_blocked", lambda _request, _group, end: ends.append(end) or []
+        sweeping, "retry_stopped", lambda _request, _group, end: ends.append(end) or []
     )
     before = time.monotonic()
 

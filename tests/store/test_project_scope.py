@@ -55,6 +55,7 @@ RECORD = Record(
 ALL = sa.true()
 NAMED: dict[str, Any] = {
     **ids("theirs"),
+    "again": NOW,
     "at": 0.0,
     "attachment": "volume_attachment",
     "because": "they say so",

@@ -18,6 +18,7 @@ from mistral_failover.convergence.records import (
     NodeStatus,
     Record,
     Reported,
+    StoppedNode,
     Traversal,
     TraversalStatus,
     Wanted,
@@ -31,6 +32,7 @@ from support.rows import only_these_change, rows
 
 FIRST, SECOND, OLD = Node("update", "r"), Node("update", "s"), Node("cleanup", "o")
 NONE = Reported((), finished=False)
+WHEN = {"since": 5.0, "again": 65.0}
 
 
 @pytest.fixture
@@ -93,8 +95,8 @@ def test_a_traversal_opens_with_a_sync_point_per_node_and_one_for_its_end(
     [
         lambda tx: tx.report("t", FIRST, data("r")),
         lambda tx: tx.report("t", SECOND, data("s")),
-        lambda tx: tx.fail_node("t", FIRST, blocked=False, reason="x"),
-        lambda tx: tx.fail_node("t", FIRST, blocked=True, reason="x"),
+        lambda tx: tx.stop_node("t", FIRST, blocked=False, reason="x", **WHEN),
+        lambda tx: tx.stop_node("t", FIRST, blocked=True, reason="x", **WHEN),
         lambda tx: tx.defer("t", FIRST, "o"),
         lambda tx: tx.drop_sync_points("t"),
         lambda tx: tx.schedule_retry("t", FIRST, waiting_for="Cinder", since=1.0, next_try=2.0),
@@ -182,7 +184,9 @@ def test_a_node_that_fails_keeps_the_reason_until_it_is_done(
         return row["status"], row["reason"]
 
     def fail(reason: str) -> None:
-        database.atomically(lambda tx: tx.fail_node("t", FIRST, blocked=blocked, reason=reason))
+        database.atomically(
+            lambda tx: tx.stop_node("t", FIRST, blocked=blocked, reason=reason, **WHEN)
+        )
 
     with only_these_change(database, nodes, ("traversal_id", "node"), ("t", FIRST.key)):
         fail("it broke")
@@ -195,27 +199,45 @@ def test_a_node_that_fails_keeps_the_reason_until_it_is_done(
     assert facts() == ("DONE", None)
 
 
-def test_only_what_is_blocked_is_opened_again(database: Database, twins: TraversalPlan) -> None:
+def test_only_what_has_stopped_is_opened_again(database: Database, twins: TraversalPlan) -> None:
     def reopen(node: Node) -> bool:
         return database.atomically(lambda tx: tx.reopen_node("t", node))
 
+    def stopped(traversal: str) -> dict[Node, StoppedNode]:
+        found = database.reading(lambda tx: tx.stopped_nodes(traversal))
+        return {each.node: each for each in found}
+
     for traversal in ("t", "u"):
         database.atomically(
-            lambda tx: tx.fail_node(traversal, FIRST, blocked=True, reason="x")  # noqa: B023
+            lambda tx: tx.stop_node(traversal, FIRST, blocked=True, reason="x", **WHEN)  # noqa: B023
         )
-    database.atomically(lambda tx: tx.fail_node("t", OLD, blocked=False, reason="x"))
-    assert database.reading(lambda tx: tx.stopped_nodes("t")) == [FIRST]
+    database.atomically(lambda tx: tx.stop_node("t", OLD, blocked=False, reason="x", **WHEN))
+    blocked = StoppedNode(FIRST, NodeStatus.BLOCKED, "x", 5.0)
+    failed = StoppedNode(OLD, NodeStatus.FAILED, "x", 5.0)
+    assert stopped("t") == {FIRST: blocked, OLD: failed}
 
-    with only_these_change(database, nodes, ("traversal_id", "node"), ("t", FIRST.key)):
-        assert not reopen(OLD)
+    changed = [("t", FIRST.key), ("t", OLD.key)]
+    with only_these_change(database, nodes, ("traversal_id", "node"), *changed):
         assert not reopen(SECOND)
-        assert reopen(FIRST)
-        assert not reopen(FIRST)
+        for node in (OLD, FIRST):
+            assert reopen(node)
+            assert not reopen(node)
 
     row = rows(database, nodes, "traversal_id", "node")["t", FIRST.key]
-    assert (row["status"], row["reason"]) == ("WAITING", None)
-    assert database.reading(lambda tx: tx.stopped_nodes("t")) == []
-    assert database.reading(lambda tx: tx.stopped_nodes("u")) == [FIRST]
+    assert (row["status"], row["reason"], row["again_at"]) == ("WAITING", None, None)
+    assert row["stopped_since"] == 5.0, "kept until it is done"
+    assert stopped("t") == {}
+    assert stopped("u") == {FIRST: blocked}
+
+
+def test_what_is_put_off_is_tried_again_later(database: Database, twins: TraversalPlan) -> None:
+    database.atomically(lambda tx: tx.stop_node("t", FIRST, blocked=False, reason="x", **WHEN))
+
+    with only_these_change(database, nodes, ("traversal_id", "node"), ("t", FIRST.key)):
+        for node in (FIRST, SECOND):
+            database.atomically(lambda tx: tx.put_off("t", node, 100.0))  # noqa: B023
+
+    assert rows(database, nodes, "traversal_id", "node")["t", FIRST.key]["again_at"] == 100.0
 
 
 def test_a_deferral_says_who_holds_the_lock_and_since_when(
@@ -262,8 +284,8 @@ def test_a_wait_keeps_its_beginning_and_counts_its_tries(
     "end",
     [
         lambda tx: tx.report("t", FIRST, data("r")),
-        lambda tx: tx.fail_node("t", FIRST, blocked=False, reason="x"),
-        lambda tx: tx.fail_node("t", FIRST, blocked=True, reason="x"),
+        lambda tx: tx.stop_node("t", FIRST, blocked=False, reason="x", **WHEN),
+        lambda tx: tx.stop_node("t", FIRST, blocked=True, reason="x", **WHEN),
     ],
     ids=["report", "fail", "block"],
 )

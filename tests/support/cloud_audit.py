@@ -83,18 +83,43 @@ def calls(log: str) -> Iterator[Event]:
 def attachments(rows: Iterable[Mapping[str, Any]]) -> Iterator[Event]:
     """What Cinder's rows of attachments, in UTC and whole seconds, say of the volumes. One that
     was never made belongs to no server."""
-    for row in rows:
-        if row["attach_time"] is None:
-            continue
+    for row in _without_moves(rows):
         who = {"volume": row["volume_id"], "server": row["instance_uuid"]}
         attached = _seconds(row["attach_time"]) + _WHOLE_SECOND
         yield {"kind": "attach_begin", "t": _seconds(row["created_at"]) + _WHOLE_SECOND, **who}
         yield {"kind": "attached", "t": attached, **who}
-        gone = row["detach_time"] or row["deleted_at"]
+        gone = _gone(row)
         if gone is not None:
             at = max(_seconds(gone), attached)
             yield {"kind": "detach_begin", "t": at, **who}
             yield {"kind": "detached", "t": at, **who}
+
+
+def _without_moves(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The rows of attachments that were made. When Nova moves a server to another host (a resize, a
+    migration), it makes a second attachment of each volume to the same server, and deletes the
+    first one: the server has had the volume all the time."""
+    found: list[Mapping[str, Any]] = []
+    for row in sorted(rows, key=lambda each: each["created_at"]):
+        if row["attach_time"] is None:
+            continue
+        who = (row["volume_id"], row["instance_uuid"])
+        for number, before in enumerate(found):
+            gone = _gone(before)
+            if (before["volume_id"], before["instance_uuid"]) != who:
+                continue
+            if gone is None or row["created_at"] < gone:
+                ends = {"detach_time": row["detach_time"], "deleted_at": row["deleted_at"]}
+                found[number] = {**before, **ends}
+                break
+        else:
+            found.append(row)
+    return found
+
+
+def _gone(row: Mapping[str, Any]) -> datetime.datetime | None:
+    gone: datetime.datetime | None = row["detach_time"] or row["deleted_at"]
+    return gone
 
 
 def _seconds(time: datetime.datetime) -> float:

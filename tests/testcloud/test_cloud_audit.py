@@ -99,6 +99,18 @@ def test_an_attachment_that_was_never_made_belongs_to_no_server() -> None:
     assert held(row("a", 1, None, 3)) == []
 
 
+def test_a_server_that_nova_moves_to_another_host_keeps_its_volume() -> None:
+    events = held(row("a", 1, 2, 9), row("a", 6, 7, None))
+
+    assert [event["kind"] for event in events] == ["attach_begin", "attached"]
+
+
+def test_a_server_that_gets_a_volume_back_has_it_a_second_time() -> None:
+    events = held(row("a", 1, 2, 5), row("a", 6, 7, None))
+
+    assert [event["kind"] for event in events].count("attach_begin") == 2
+
+
 def test_a_volume_that_goes_while_the_application_runs_on_is_found() -> None:
     running = {"kind": "application_started", "t": at(4), "application": "db", "server": "a"}
     moves = list(attachments([row("a", 1, 2, 9), row("b", 9, 10, None)]))

@@ -140,6 +140,13 @@ def awaited(status: StatusReport) -> Iterable[str]:
     if status["status"] == TraversalStatus.BLOCKED:
         for member in sorted({row["member"] for row in status["remedies"]}):
             yield f"the proof that {member} is off"
+    failure = status["failure"]
+    if failure and failure["resource"] not in {row["resource"] for row in status["remedies"]}:
+        yield (
+            f"the cause of this to be repaired, since {clock(failure['since'])}: {failure['what']} "
+            f"(next try after {clock(failure['again_at'])}; at once: "
+            f"failover sweep {shlex.quote(status['group'])})"
+        )
 
 
 def awaited_starts(status: StatusReport) -> Iterable[str]:

@@ -34,14 +34,17 @@ from mistral_failover.convergence.traversals import (
     automatic_rollback_goal,
     begin_successor,
     complete,
+    restate,
 )
-from mistral_failover.convergence.waiting import TARGET_DOWN, Wait, next_wait
+from mistral_failover.convergence.waiting import TARGET_DOWN, Wait, next_look, next_wait
 from mistral_failover.fault_points import reach
 from mistral_failover.model.goal import FENCE_PREFIX
 from mistral_failover.model.types import Verb
 
 HANDED_BACK = "HANDED_BACK"
 """The code of an operation that its process releases cleanly, for another process to continue."""
+
+STOPPED = (TraversalStatus.FAILED, TraversalStatus.BLOCKED)
 
 _NOT_REACHED: Mapping[JournalKind, str] = {
     JournalKind.BLOCKED: "Blocked: an operator must act before it can continue",
@@ -138,6 +141,8 @@ def _retry_later(
         own_since=wait.own_since,
         next_try=wait.next_try,
     )
+    if traversal.status in STOPPED:
+        restate(tx, traversal.id)
     sentence = f"{what}: waiting for {wait.what}"
     if not state.tries:
         write_journal(tx, traversal, record, JournalKind.WAITING, sentence)
@@ -215,6 +220,8 @@ def abandon(
 
 def report(tx: Transaction, traversal: Traversal, node: Node, record: Record) -> tuple[Ready, ...]:
     """Notify the dependents of a node of the current traversal. ``record``: as it is now."""
+    if traversal.status in STOPPED:  # this node was tried again
+        restate(tx, traversal.id)
     data = {
         "name": record.name,
         "id": record.physical_id,
@@ -243,8 +250,11 @@ def fail(
     goal = automatic_rollback_goal(tx, group, traversal, blocked=failed.blocked)
     blocked = failed.blocked and goal is None
     reason = failed.reason(remedy=goal is None)
-    tx.fail_node(traversal.id, node, blocked=blocked, reason=reason)
-    _stop(tx, traversal, node, reason, blocked=blocked)
+    state, now = tx.node(traversal.id, node), tx.now()
+    since = (state and (state.stopped_since or state.waiting_since)) or now
+    again = next_look(since, now)
+    tx.stop_node(traversal.id, node, blocked=blocked, reason=reason, since=since, again=again)
+    _tell_stop(tx, traversal)
     if goal is None:
         return ()
     cause = f"rolling back to the last reached goal ({where(goal)}): {reason}"
@@ -259,12 +269,12 @@ def fail(
     return started.ready
 
 
-def _stop(tx: Transaction, traversal: Traversal, node: Node, reason: str, *, blocked: bool) -> None:
-    """Mark the traversal FAILED or BLOCKED; the journal gets one entry for all of its nodes."""
+def _tell_stop(tx: Transaction, traversal: Traversal) -> None:
+    """Mark the traversal FAILED or BLOCKED; the journal gets one entry for all of its nodes, and
+    for all tries of one."""
     tx.lock_group(traversal.group_id, shared=False)  # so that two nodes do not both write an entry
     before = tx.traversal(traversal.id)
-    status = TraversalStatus.BLOCKED if blocked else TraversalStatus.FAILED
-    tx.mark_traversal(traversal.id, status, reason, node)
+    restate(tx, traversal.id)
     after = tx.traversal(traversal.id)
     if before is None or after is None or before.status == after.status:
         return

@@ -18,6 +18,7 @@ from mistral_failover.convergence.definitions import Definitions
 from mistral_failover.convergence.errors import UnknownGroup
 from mistral_failover.convergence.ports import Store, Transaction
 from mistral_failover.convergence.records import (
+    NodeStatus,
     Outcome,
     Ready,
     Started,
@@ -26,7 +27,7 @@ from mistral_failover.convergence.records import (
     Traversal,
     TraversalStatus,
 )
-from mistral_failover.convergence.traversals import begin, begin_successor
+from mistral_failover.convergence.traversals import begin, begin_successor, restate
 from mistral_failover.fault_points import reach
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.stages import Stage, rank
@@ -143,9 +144,13 @@ class Engine:
             if current is None:
                 return ()
             tx.retry_now(current)
-            nodes = [n for n in tx.stopped_nodes(current) if tx.reopen_node(current, n)]
+            nodes = [
+                each.node
+                for each in tx.stopped_nodes(current)
+                if each.status == NodeStatus.BLOCKED and tx.reopen_node(current, each.node)
+            ]
             if nodes:
-                tx.mark_traversal(current, TraversalStatus.IN_PROGRESS, "")
+                restate(tx, current)
             return tuple(Ready(current, node) for node in nodes)
 
         return self._store.atomically(reopen)

@@ -31,6 +31,7 @@ from mistral_failover.convergence.records import (
     Outcome,
     Record,
     Reported,
+    StoppedNode,
     Ticket,
     Traversal,
     TraversalStatus,
@@ -87,9 +88,8 @@ class Transaction(Protocol):
     def mark_traversal(
         self, traversal_id: str, status: TraversalStatus, reason: str, failed: Node | None = None
     ) -> None:
-        """Change a traversal's status unless the present one is stronger: COMPLETE stays, and
-        FAILED becomes neither BLOCKED nor IN_PROGRESS again. ``failed``: the node whose failure is
-        the reason."""
+        """Change a traversal's status; COMPLETE and SUPERSEDED stay. ``failed``: the node whose
+        failure is the reason. One that goes on after it FAILED has not ended."""
 
     def supersede(self, traversal_id: str, by: str) -> None:
         """Mark a traversal SUPERSEDED by another one, unless it has ended, and delete its sync
@@ -181,15 +181,28 @@ class Transaction(Protocol):
         """Report that a node is done to those that wait for it, once. Return which of them wait
         for nothing any more (also when repeated); none when the sync points are gone."""
 
-    def fail_node(self, traversal_id: str, node: Node, *, blocked: bool, reason: str) -> None:
-        """Record that a node failed, or waits for an operator."""
+    def stop_node(
+        self,
+        traversal_id: str,
+        node: Node,
+        *,
+        blocked: bool,
+        reason: str,
+        since: float,
+        again: float,
+    ) -> None:
+        """Record that a node failed, or waits for an operator: ``since`` when, and when a sweep
+        tries it ``again`` at the earliest."""
+
+    def put_off(self, traversal_id: str, node: Node, again: float) -> None:
+        """Let a sweep try a stopped node again at that time at the earliest."""
 
     def retry_now(self, traversal_id: str) -> None:
         """Let the nodes that wait for a service be retried at once."""
 
     def reopen_node(self, traversal_id: str, node: Node, *, once: bool = False) -> bool:
-        """Let a blocked node be retried; return False if it is not blocked. ``once``: an error with
-        a patience of its own is not retried again for that long."""
+        """Let a stopped node be retried; return False if it has not stopped. ``once``: an error
+        with a patience of its own is not retried again for that long."""
 
     def defer(self, traversal_id: str, node: Node, holder: str) -> None:
         """Record, for operators to see, which worker holds what this node needs."""
@@ -197,8 +210,8 @@ class Transaction(Protocol):
     def ready_nodes(self, traversal_id: str) -> list[Node]:
         """Return the nodes of a traversal that wait for nothing and are not done."""
 
-    def stopped_nodes(self, traversal_id: str) -> list[Node]:
-        """Return the nodes of a traversal that are blocked."""
+    def stopped_nodes(self, traversal_id: str) -> list[StoppedNode]:
+        """Return the nodes of a traversal that failed or are blocked, the first to stop first."""
 
     def schedule_retry(
         self,

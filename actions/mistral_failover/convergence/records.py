@@ -275,7 +275,8 @@ class NodeState:
     ``waiting_for`` names what it waits for, ``waiting_since`` and ``own_since`` are as in
     ``waiting.Wait``, ``tries`` counts the failures (0 while it waits
     for something else), and ``next_try`` is when the next try may
-    begin, in seconds of the database's clock.
+    begin, in seconds of the database's clock. ``stopped_since``: when it first failed or was
+    blocked; None if it never was.
     """
 
     node: Node
@@ -288,6 +289,18 @@ class NodeState:
     next_try: float | None = None
     tries: int = 0
     own_since: float | None = None
+    stopped_since: float | None = None
+
+
+@dataclass(frozen=True)
+class StoppedNode:
+    """A node that failed, or is blocked (``status``): why, and since when, in seconds of the
+    database's clock."""
+
+    node: Node
+    status: NodeStatus
+    reason: str
+    since: float
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from mistral_failover.convergence.ports import Transaction
 from mistral_failover.convergence.records import (
     GroupState,
     JournalKind,
+    NodeStatus,
     Ready,
     Started,
     Traversal,
@@ -117,6 +118,20 @@ def complete(tx: Transaction, traversal: Traversal) -> None:
     sentence = reached(goal, back=traversal.back)
     kind = JournalKind.RETURNED if traversal.back else JournalKind.COMPLETE
     tx.journal(traversal.group_id, sentence, kind=kind, traversal_id=traversal.id)
+
+
+def restate(tx: Transaction, traversal_id: str) -> None:
+    """Give a traversal the status and the reason that follow from its stopped nodes: FAILED if one
+    of them failed, BLOCKED if one is blocked, else IN_PROGRESS. While a sweep tries a stopped node
+    again, the status stays: only what the try comes to changes it."""
+    stopped = tx.stopped_nodes(traversal_id)
+    failed = [each for each in stopped if each.status == NodeStatus.FAILED]
+    if not stopped:
+        tx.mark_traversal(traversal_id, TraversalStatus.IN_PROGRESS, "")
+        return
+    first = (failed or stopped)[0]
+    status = TraversalStatus.FAILED if failed else TraversalStatus.BLOCKED
+    tx.mark_traversal(traversal_id, status, first.reason, first.node)
 
 
 def present_goal(tx: Transaction, group: GroupState) -> Goal | None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Retries after transient failures: for how long, when, and for which service. Pure."""
+"""Retries after failures: for how long, when, and for which service. Pure."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ _DOUBLINGS = 4  # after which a pause is the longest
 _WORKED = 60.0
 """Seconds without a failure after which a try counts as one that worked for a while."""
 _SHOWN = 200  # characters of a message
+_SOONEST, _LATEST = 60.0, 3600.0
+_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,12 @@ def next_wait(
     ):
         return None
     return Wait(named(error), since, now + backoff(state.tries + 1), own_since)
+
+
+def next_look(since: float, now: float) -> float:
+    """Return when a node that stopped ``since`` is tried again, because what stopped it may be
+    over: after half of the time that it has not gone on, at least a minute, at most an hour."""
+    return now + min(_LATEST, max(_SOONEST, (now - since) * _SHARE))
 
 
 def named(error: Mapping[str, Any]) -> str:

@@ -50,7 +50,7 @@ class BackgroundSweep:
         self._mistral = mistral
         self._stopped = threading.Event()
         self._look_for_hanging_at = 0.0
-        self._look_at_blocked_at = 0.0
+        self._look_at_stopped_at = 0.0
         self._look_at_alarms_at = 0.0
         self._stack = ExitStack()
 
@@ -78,12 +78,12 @@ class BackgroundSweep:
         return found or self._held_up(state) or self._guarded(state)
 
     def _held_up(self, state: Runtime) -> str | None:
-        """Only the cloud knows whether a volume or server that blocks a failover has changed."""
-        if time.monotonic() < self._look_at_blocked_at:
+        """Only a try shows whether what stopped a step is over, or a look at what it is about."""
+        if time.monotonic() < self._look_at_stopped_at:
             return None
-        if held := _store(state).reading(lambda tx: stalled_work.blocked_by_state(tx, None)):
-            self._look_at_blocked_at = time.monotonic() + state.settings.sweep_after
-            return f"{held[0].resource} of {held[0].group} waits for a change of a volume or server"
+        if stopped := _store(state).reading(lambda tx: stalled_work.stopped_steps(tx, None)):
+            self._look_at_stopped_at = time.monotonic() + state.settings.sweep_after
+            return f"{stopped[0].resource} of {stopped[0].group} may be able to continue"
         return None
 
     def _guarded(self, state: Runtime) -> str | None:

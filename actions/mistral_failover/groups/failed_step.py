@@ -14,7 +14,8 @@ from mistral_failover.store.transaction import ProjectTransaction
 
 class FailedStep(TypedDict):
     """The step whose failure is the reason of a traversal's status: ``what`` was done, the error,
-    and what was ``tried`` before it, in order."""
+    and what was ``tried`` before it, in order; ``since`` when it has failed, and when a sweep tries
+    it again at the earliest (``again_at``), in seconds of the database's clock."""
 
     resource: str
     what: str
@@ -22,6 +23,8 @@ class FailedStep(TypedDict):
     message: str
     remedy: str
     tried: list[Tried]
+    since: float
+    again_at: float
 
 
 def failed_step(tx: ProjectTransaction, group: Group, traversal_id: str) -> FailedStep | None:
@@ -39,4 +42,6 @@ def failed_step(tx: ProjectTransaction, group: Group, traversal_id: str) -> Fail
         "message": str(error.get("message", "")),
         "remedy": str(error.get("remedy", "")),
         "tried": list(error.get("tried", ())),
+        "since": found["since"],
+        "again_at": found["again_at"],
     }

@@ -16,12 +16,15 @@ from functools import partial
 from typing import TypeVar
 
 from mistral_failover.alarms.storm import Queued, in_order
+from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.servers import server_fingerprint
 from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.cloud.volume_holders import volume_fingerprint
 from mistral_failover.convergence.errors import UnknownGroup
-from mistral_failover.convergence.records import JournalKind, Ready, TraversalStatus
+from mistral_failover.convergence.records import JournalKind, NodeStatus, Ready
+from mistral_failover.convergence.traversals import restate
+from mistral_failover.convergence.waiting import next_look
 from mistral_failover.fault_points import reach
 from mistral_failover.groups.snapshot import group_snapshot, group_snapshot_in
 from mistral_failover.mistral import event_hooks
@@ -47,7 +50,7 @@ from mistral_failover.recovery.retry_held_alarms import retry_held
 from mistral_failover.runtime.errors import explained
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
-from mistral_failover.store import groups, incidents, stalled_work, views
+from mistral_failover.store import groups, incidents, stalled_work, suspensions, views
 from mistral_failover.store.counters import SWEEPS
 from mistral_failover.store.transaction import ProjectTransaction
 
@@ -60,7 +63,7 @@ BUSY = STALE / 2
 """Seconds for which a sweep leaves many admitted incidents to those who start them."""
 
 LASTS = 20.0
-"""Seconds that a sweep spends on held alarms, on the starts of failovers, and on blocked volumes,
+"""Seconds that a sweep spends on held alarms, on the starts of failovers, and on stopped steps,
 each; the next sweep continues. A service that hangs takes ten for one answer."""
 
 T = TypeVar("T", stalled_work.Stalled, stalled_work.ChainWait)
@@ -98,8 +101,8 @@ def sweep(request: Request, group: str | None) -> Swept:
     with part("admitted alarms"):
         admitted = _incidents(request, group, unable)
     taken_up: list[TakenUp] = []
-    with part("blocked volumes and servers"):
-        taken_up += retry_blocked(request, group_id, time.monotonic() + LASTS)
+    with part("stopped steps"):
+        taken_up += retry_stopped(request, group_id, time.monotonic() + LASTS)
     with part("chains"):
         again = partial(_waiting_again, waits)
         taken_up += _taken_up(request, undriven, _undriven_row, again, unable)
@@ -466,62 +469,94 @@ def _held_back(
     return request.store.atomically(hold)
 
 
-def retry_blocked(request: Request, group_id: str | None, end: float) -> Iterator[TakenUp]:
-    """Reopen the nodes whose volume or server has changed since they were blocked, and those that
-    are due for another try.
+def retry_stopped(request: Request, group_id: str | None, end: float) -> Iterator[TakenUp]:
+    """Reopen the nodes that failed or are blocked, if what stopped them may be over.
 
-    A node that was blocked by one has recorded the state that was seen
-    (``cloud.volume_holders.volume_fingerprint``, ``cloud.servers.server_fingerprint``). Only the
-    retry shows if a change was the right one. A project does not see whether a compute host is
-    back, so what waits for one is also retried from time to time, once: Nova's answer shows it.
+    A node that was blocked by a volume or a server has recorded the state that was seen
+    (``cloud.volume_holders.volume_fingerprint``, ``cloud.servers.server_fingerprint``): it is
+    reopened as soon as that has changed. Only the retry shows if the change was the right one. Of
+    everything else nothing shows that it is over, so it is tried from time to time
+    (``convergence.waiting.next_look``). Until such a try has helped, the traversal keeps its status
+    and its reason.
 
     Only one of two simultaneous sweeps does so. ``end``: when this must be over, on
     the monotonic clock. Raises CloudError."""
-    database = request.store
-    found = database.reading(lambda tx: stalled_work.blocked_by_state(tx, group_id))
+    database, asked_for = request.store, group_id is not None
+    find = partial(stalled_work.stopped_steps, group_id=group_id, asked_for=asked_for)
+    found = database.reading(find)
     if not found:
         return
     cloud = request.cloud(Unguarded())
     trouble: CloudError | None = None
     random.shuffle(found)  # if the time is not enough for all, each gets its turn
-    for held in found:
+    for stopped in found:
         if time.monotonic() > end:
             break
         try:
-            seen = (
-                volume_fingerprint(cloud, held.volume, held.server)
-                if held.volume is not None
-                else server_fingerprint(cloud, held.server)
-            )
+            change = _change(cloud, stopped)
         except CloudError as error:
             trouble = error  # raised after the other groups had their turn
             continue
-        if seen == held.sight and not held.due:
+        if change is None and not stopped.due:
             continue
-        once = seen == held.sight
-        why = "what it waits for may be back" if once else f"it has changed: {seen}"
-        sentence = f"{held.resource}: reopened by a sweep, because {why}"
-        if database.atomically(partial(_reopened_blocked, held, sentence, once)):
-            traversal = held.ready.traversal_id
-            yield {"traversal": traversal, "group": held.group, "sentence": sentence}
+        if (
+            change is None
+            and not asked_for
+            and database.atomically(partial(_held_off, request, stopped))
+        ):
+            continue
+        why = f"it has changed: {change}" if change else "what it waits for may be back"
+        sentence = f"{stopped.resource}: reopened by a sweep, because {why}"
+        if database.atomically(partial(_tried_again, stopped, sentence, change is None)):
+            traversal = stopped.ready.traversal_id
+            yield {"traversal": traversal, "group": stopped.group, "sentence": sentence}
     if trouble is not None:
         raise trouble
 
 
-def _reopened_blocked(
-    held: stalled_work.BlockedByState, sentence: str, once: bool, tx: ProjectTransaction
-) -> bool:
-    tx.lock_group(held.group_id, shared=False)
-    traversal = held.ready.traversal_id
-    if not tx.reopen_node(traversal, held.ready.node, once=once):
+def _change(cloud: Cloud, stopped: stalled_work.StoppedStep) -> str | None:
+    """Return the present state of what blocked a node, if it has changed; else None."""
+    about = stopped.about
+    if about is None:
+        return None
+    seen = (
+        server_fingerprint(cloud, about.server)
+        if about.volume is None
+        else volume_fingerprint(cloud, about.volume, about.server)
+    )
+    return None if seen == about.sight else seen
+
+
+def _held_off(request: Request, stopped: stalled_work.StoppedStep, tx: ProjectTransaction) -> bool:
+    """Put off what the group lets no sweep start: what failed has ended, so to try it again is to
+    heal the group. What is blocked goes on with an order that has not ended."""
+    if stopped.status != NodeStatus.FAILED:
         return False
-    if not tx.stopped_nodes(traversal):
-        tx.mark_traversal(traversal, TraversalStatus.IN_PROGRESS, "")
+    state = groups.get(tx, stopped.group_id)
+    if state is None:
+        return True
+    policy = request.runtime.definitions.group(tx, state, state.to_move).heal
+    if policy != "report" and not suspensions.is_suspended(tx, stopped.group_id):
+        return False
+    again = next_look(stopped.since, tx.now())
+    tx.put_off(stopped.ready.traversal_id, stopped.ready.node, again)
+    return True
+
+
+def _tried_again(
+    stopped: stalled_work.StoppedStep, sentence: str, once: bool, tx: ProjectTransaction
+) -> bool:
+    tx.lock_group(stopped.group_id, shared=False)
+    traversal = stopped.ready.traversal_id
+    if not tx.reopen_node(traversal, stopped.ready.node, once=once):
+        return False
+    if not once:
+        restate(tx, traversal)
     tx.journal(
-        held.group_id,
+        stopped.group_id,
         sentence,
         kind=JournalKind.SWEEP,
         traversal_id=traversal,
-        resource_id=held.ready.node.resource_id,
+        resource_id=stopped.ready.node.resource_id,
     )
     return True

@@ -11,6 +11,7 @@ from typing import Any
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import (
     GroupState,
+    NodeStatus,
     OperationStatus,
     Record,
     TraversalStatus,
@@ -501,7 +502,8 @@ def _remedies(
 ) -> list[Confirmation]:
     """Return the commands by which an operator releases blocked fences once the members are
     certainly off."""
-    blocked = {node.resource_id for node in tx.stopped_nodes(traversal_id)}
+    stopped = tx.stopped_nodes(traversal_id)
+    blocked = {each.node.resource_id for each in stopped if each.status == NodeStatus.BLOCKED}
     return [
         {
             "resource": record.name,

@@ -41,10 +41,6 @@ _MINE = groups.c.project_id == sa.bindparam("this_project")
 _ONE = groups.c.id == sa.bindparam("this_group")
 _QUIET: sa.BindParameter[float] = sa.bindparam("quiet", type_=sa.Double)
 
-_RETRY_AFTER = 60.0
-_RETRY_SHARE = 0.5
-"""What may pass by itself is tried again after this share of the time that the operation has
-lasted, and after `_RETRY_AFTER` seconds at the earliest."""
 _GUARDED = (
     sa.select(incidents.c.id)
     .where(
@@ -81,17 +77,27 @@ class ChainWait:
 
 
 @dataclass(frozen=True)
-class BlockedByState:
-    """A node that is blocked by the state of a server, or of a volume and a server. ``sight``: what
-    was seen of ``server`` and ``volume`` (ids) then. ``due``: its cause may have passed unseen, and
-    it is time for another try."""
+class BlockedBy:
+    """A server, or a volume and a server (ids), whose state blocked an operation. ``sight``: what
+    was seen of them then."""
+
+    server: str
+    sight: str
+    volume: str | None = None
+
+
+@dataclass(frozen=True)
+class StoppedStep:
+    """A node that failed, or is blocked: the ``status`` and ``since`` when. ``about``: that whose
+    change shows that it can go on; None: nothing shows it. ``due``: it is time to try."""
 
     ready: Ready
     group_id: str
     group: str
     resource: str
-    server: str
-    sight: str
+    status: NodeStatus
+    since: float
+    about: BlockedBy | None
     due: bool
     volume: str | None = None
 
@@ -314,31 +320,32 @@ def targets_down(tx: ProjectSession, traversal_id: str, now: float) -> list[Targ
     ]
 
 
-def blocked_by_state(tx: ProjectSession, group_id: str | None) -> list[BlockedByState]:
-    """Return the blocked nodes whose operation said what has to change about a volume or server."""
+def stopped_steps(
+    tx: ProjectSession, group_id: str | None, *, asked_for: bool = False
+) -> list[StoppedStep]:
+    """Return the nodes of current traversals that failed or are blocked, if it is time to try them
+    again, or if a change of a volume or server may show that earlier. ``asked_for``, by an
+    operator, it is time at once."""
     now = tx.now()
-    query, here = _errors_of_blocked(group_id is not None), _here(tx, group_id)
-    return [
-        BlockedByState(
-            Ready(row.traversal_id, Node.parse(row.node)),
-            row.group_id,
-            row.group,
-            row.resource,
-            **error["about"],
-            due=_is_due(row, error, now),
+    found = []
+    for row, error in _latest_errors(tx, _stopped(group_id is not None), _here(tx, group_id)):
+        about = error.get("about")
+        due = asked_for or row.again_at is None or row.again_at <= now
+        if about is None and not due:
+            continue
+        found.append(
+            StoppedStep(
+                Ready(row.traversal_id, Node.parse(row.node)),
+                row.group_id,
+                row.group,
+                row.resource,
+                NodeStatus(row.status),
+                row.stopped_since or now,
+                None if about is None else BlockedBy(**about),
+                due,
+            )
         )
-        for row, error in _latest_errors(tx, query, here)
-        if error.get("about") is not None
-    ]
-
-
-def _is_due(row: Any, error: Mapping[str, Any], now: float) -> bool:
-    """Return whether a blocked operation should be tried again although nothing has changed. An
-    error that was waited out for a while can pass later as well."""
-    if not error.get("transient") or row.ended_at is None:
-        return False
-    pause = max(_RETRY_AFTER, (row.ended_at - row.started_at) * _RETRY_SHARE)
-    return bool(now - row.ended_at >= pause)
+    return found
 
 
 def _latest_errors(
@@ -361,25 +368,29 @@ def _errors_of_waiting() -> sa.Select[Any]:
 
 
 @functools.cache
-def _errors_of_blocked(of_group: bool) -> sa.Select[Any]:
-    query = _errors_of(_MINE, nodes.c.status == NodeStatus.BLOCKED)
+def _stopped(of_group: bool) -> sa.Select[Any]:
+    query = _errors_of(
+        _MINE, nodes.c.status.in_((NodeStatus.FAILED, NodeStatus.BLOCKED)), with_operation=False
+    )
     return query.where(_ONE) if of_group else query
 
 
-def _errors_of(*which: sa.ColumnElement[bool]) -> sa.Select[Any]:
-    """Return the operations of nodes of current traversals, the latest last."""
+def _errors_of(*which: sa.ColumnElement[bool], with_operation: bool = True) -> sa.Select[Any]:
+    """Return the operations of nodes of current traversals, the latest last; without
+    ``with_operation`` also the nodes that had none."""
     return (
         sa.select(
             nodes.c.traversal_id,
             nodes.c.node,
+            nodes.c.status,
+            nodes.c.stopped_since,
+            nodes.c.again_at,
             groups.c.id.label("group_id"),
             groups.c.name.label("group"),
             resources.c.id.label("resource_id"),
             resources.c.name.label("resource"),
             resources.c.member,
             operations.c.result,
-            operations.c.started_at,
-            operations.c.ended_at,
         )
         .join(groups, groups.c.current_traversal == nodes.c.traversal_id)
         .join(resources, resources.c.id == nodes.c.resource_id)
@@ -389,6 +400,7 @@ def _errors_of(*which: sa.ColumnElement[bool]) -> sa.Select[Any]:
                 operations.c.resource_id == nodes.c.resource_id,
                 operations.c.traversal_id == nodes.c.traversal_id,
             ),
+            isouter=not with_operation,
         )
         .where(*which)
         .order_by(groups.c.name, nodes.c.node, operations.c.token)

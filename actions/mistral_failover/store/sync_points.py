@@ -22,6 +22,7 @@ from mistral_failover.convergence.records import (
     NodeState,
     NodeStatus,
     Reported,
+    StoppedNode,
     Wanted,
 )
 from mistral_failover.model.stages import rank
@@ -64,6 +65,7 @@ _WAITS_NO_MORE = {
     "tries": 0,
     "own_since": None,
 }
+_STOPPED = (NodeStatus.FAILED, NodeStatus.BLOCKED)
 _WAITING_FOR = sa.select(edges.c.node).where(
     edges.c.traversal_id == sa.bindparam("this_traversal"),
     edges.c.predecessor == sa.bindparam("this_node"),
@@ -77,7 +79,7 @@ _READY_AFTER = sa.select(nodes.c.node).where(
 _DONE = (
     nodes.update()
     .where(*_HERE, nodes.c.status != NodeStatus.DONE)
-    .values(status=NodeStatus.DONE, reason=None)
+    .values(status=NodeStatus.DONE, reason=None, stopped_since=None, again_at=None)
 )
 _COUNT_DOWN = (
     nodes.update()
@@ -172,15 +174,33 @@ class SyncPoints(Session):
         ready = tuple(Node.parse(key) for key in sorted(keys - {END}))
         return Reported(ready, finished=END in keys)
 
-    def fail_node(self, traversal_id: str, node: Node, *, blocked: bool, reason: str) -> None:
+    def stop_node(
+        self,
+        traversal_id: str,
+        node: Node,
+        *,
+        blocked: bool,
+        reason: str,
+        since: float,
+        again: float,
+    ) -> None:
         self.execute(
             nodes.update()
             .where(*_node_is(traversal_id, node.key), nodes.c.status == NodeStatus.WAITING)
             .values(
                 status=NodeStatus.BLOCKED if blocked else NodeStatus.FAILED,
                 reason=reason,
+                stopped_since=since,
+                again_at=again,
                 **_WAITS_NO_MORE,
             )
+        )
+
+    def put_off(self, traversal_id: str, node: Node, again: float) -> None:
+        self.execute(
+            nodes.update()
+            .where(*_node_is(traversal_id, node.key), nodes.c.status.in_(_STOPPED))
+            .values(again_at=again)
         )
 
     def retry_now(self, traversal_id: str) -> None:
@@ -193,8 +213,13 @@ class SyncPoints(Session):
     def reopen_node(self, traversal_id: str, node: Node, *, once: bool = False) -> bool:
         return self.changed(
             nodes.update()
-            .where(*_node_is(traversal_id, node.key), nodes.c.status == NodeStatus.BLOCKED)
-            .values(status=NodeStatus.WAITING, reason=None, own_since=0.0 if once else None)
+            .where(*_node_is(traversal_id, node.key), nodes.c.status.in_(_STOPPED))
+            .values(
+                status=NodeStatus.WAITING,
+                reason=None,
+                again_at=None,
+                own_since=0.0 if once else None,
+            )
         )
 
     def defer(self, traversal_id: str, node: Node, holder: str) -> None:
@@ -210,11 +235,16 @@ class SyncPoints(Session):
     def ready_nodes(self, traversal_id: str) -> list[Node]:
         return _parsed(self.connection.execute(_READY, {"this_traversal": traversal_id}))
 
-    def stopped_nodes(self, traversal_id: str) -> list[Node]:
-        query = sa.select(nodes.c.node).where(
-            nodes.c.traversal_id == traversal_id, nodes.c.status == NodeStatus.BLOCKED
+    def stopped_nodes(self, traversal_id: str) -> list[StoppedNode]:
+        query = (
+            sa.select(nodes.c.node, nodes.c.status, nodes.c.reason, nodes.c.stopped_since)
+            .where(nodes.c.traversal_id == traversal_id, nodes.c.status.in_(_STOPPED))
+            .order_by(nodes.c.stopped_since, nodes.c.node)
         )
-        return _parsed(self.connection.execute(query))
+        return [
+            StoppedNode(Node.parse(key), NodeStatus(status), reason or "", since or 0.0)
+            for key, status, reason, since in self.connection.execute(query)
+        ]
 
     def schedule_retry(
         self,

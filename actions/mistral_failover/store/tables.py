@@ -321,6 +321,8 @@ nodes = _table(
     sa.Column("next_try", _Time),
     sa.Column("tries", sa.Integer, nullable=False, server_default="0"),
     sa.Column("own_since", _Time),
+    sa.Column("stopped_since", _Time),
+    sa.Column("again_at", _Time),
 )
 
 edges = _table(

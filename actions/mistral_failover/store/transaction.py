@@ -296,10 +296,10 @@ class SqlTransaction(Records, SyncPoints):
             replaceable = traversals.c.status.in_(
                 (TraversalStatus.IN_PROGRESS, TraversalStatus.BLOCKED)
             )
-        elif status == TraversalStatus.IN_PROGRESS:  # a failure beside it is not repaired by this
-            replaceable = traversals.c.status == TraversalStatus.BLOCKED
-        elif status == TraversalStatus.BLOCKED:
-            replaceable = traversals.c.status == TraversalStatus.IN_PROGRESS
+        elif ended is None:
+            replaceable = traversals.c.status.in_(
+                (TraversalStatus.IN_PROGRESS, TraversalStatus.BLOCKED, TraversalStatus.FAILED)
+            )
         query = _ENDING.add_columns(self.clock()).where(traversals.c.id == traversal_id)
         before = self.connection.execute(query).one_or_none() if ended is not None else None
         changed = self.changed(

@@ -162,6 +162,8 @@ class FailedOperation(TypedDict):
     resource_id: str
     verb: Verb
     error: Mapping[str, Any]
+    since: float
+    again_at: float
 
 
 class JournalRow(TypedDict):
@@ -443,7 +445,13 @@ def failed_step(tx: ProjectSession, traversal_id: str) -> FailedOperation | None
     """Return the operation whose failure is the reason of a traversal's status. None if no
     operation failed, or if the traversal was superseded."""
     query = (
-        sa.select(operations.c.resource_id, operations.c.verb, operations.c.result)
+        sa.select(
+            operations.c.resource_id,
+            operations.c.verb,
+            operations.c.result,
+            nodes.c.stopped_since.label("since"),
+            nodes.c.again_at,
+        )
         .join(traversals, traversals.c.id == operations.c.traversal_id)
         .join(
             nodes,
@@ -464,7 +472,13 @@ def failed_step(tx: ProjectSession, traversal_id: str) -> FailedOperation | None
     error = (row.result or {}).get("error") if row else None
     if row is None or not error:
         return None
-    return {"resource_id": row.resource_id, "verb": row.verb, "error": error}
+    return {
+        "resource_id": row.resource_id,
+        "verb": row.verb,
+        "error": error,
+        "since": row.since,
+        "again_at": row.again_at,
+    }
 
 
 def graph(tx: ProjectSession, traversal_id: str) -> dict[str, Any] | None:

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from mistral_failover.lab.drill.audit import State, effects_once
 
@@ -23,3 +26,18 @@ def test_a_command_that_ran_twice_is_found() -> None:
 def test_a_command_that_died_may_run_again() -> None:
     """Its guest crashed, or its agent killed it when it learned of a newer epoch."""
     assert found(STARTED, DIED, STARTED) == []
+
+
+ATTACHMENT = {"id": "r", "type": "volume_attachment", "physical_id": "v"}
+
+
+@pytest.mark.parametrize(("verb", "does"), [("create", "attach"), ("delete", "detach")])
+def test_what_nova_begins_and_gives_up_has_no_effect(verb: str, does: str) -> None:
+    state = replace(
+        NOTHING, resources=[ATTACHMENT], operations=[{"resource_id": "r", "verb": verb}]
+    )
+    begun = {"kind": f"{does}_begin", "volume": "v", "server": "s"}
+    failed = {**begun, "kind": f"{does}_failed"}
+
+    assert list(effects_once([begun, failed, begun], state)) == []
+    assert len(list(effects_once([begun, begun], state))) == 1

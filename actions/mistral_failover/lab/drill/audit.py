@@ -249,9 +249,9 @@ def _stolen(row: Mapping[str, Any]) -> bool:
 
 
 def effects_once(events: Sequence[Mapping[str, Any]], state: State) -> Iterator[Violation]:
-    """4. No operation takes effect twice. A detach that Nova gives up, because the guest keeps the
-    device, has no effect. Nor has a command that died with its guest, or that the agent killed when
-    it learned of a newer epoch: under the same id it runs again."""
+    """4. No operation takes effect twice. An attach or detach that Nova gives up has no effect. Nor
+    has a command that died with its guest, or that the agent killed when it learned of a newer
+    epoch: under the same id it runs again."""
     by_id = {row["id"]: row for row in state.resources}
     wanted: Counter[tuple[str, str | None]] = Counter()
     for row in state.operations:
@@ -263,8 +263,9 @@ def effects_once(events: Sequence[Mapping[str, Any]], state: State) -> Iterator[
     for event in events:
         if event["kind"] in ("attach_begin", "detach_begin"):
             seen[event["kind"], event["volume"]] += 1
-        elif event["kind"] == "detach_failed":
-            seen["detach_begin", event["volume"]] -= 1
+        elif event["kind"] in ("attach_failed", "detach_failed"):
+            begun = event["kind"].replace("failed", "begin")
+            seen[begun, event["volume"]] -= 1
     for effect, count in seen.items():
         if count > wanted[effect] + wanted[effect[0], None]:
             yield Violation(4, f"{effect} happened {count} times for {wanted[effect]} operations")

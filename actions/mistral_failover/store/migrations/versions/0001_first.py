@@ -427,6 +427,8 @@ def upgrade() -> None:
         sa.Column("next_try", sa.Double(), nullable=True),
         sa.Column("tries", sa.Integer(), server_default="0", nullable=False),
         sa.Column("own_since", sa.Double(), nullable=True),
+        sa.Column("stopped_since", sa.Double(), nullable=True),
+        sa.Column("again_at", sa.Double(), nullable=True),
         sa.ForeignKeyConstraint(
             ["resource_id"],
             ["failover_resources.id"],

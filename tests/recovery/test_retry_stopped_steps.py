@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a sweep tries again what a volume has blocked."""
+"""When a sweep tries again what has stopped: what a volume has blocked once that has changed, and
+all else from time to time."""
 
 from __future__ import annotations
 
@@ -12,11 +13,12 @@ from mistral_failover.actions import recovery
 from mistral_failover.actions import reports as report_actions
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import Ready
+from mistral_failover.convergence.waiting import next_look
 from mistral_failover.mistral.operation_documents import outcome_of
 from mistral_failover.recovery import sweep
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
-from mistral_failover.store.tables import operations
+from mistral_failover.store.tables import nodes
 from support.driving import ready_nodes
 from support.no_cloud import NoCloud
 from support.together import together
@@ -53,8 +55,10 @@ def block(state: Runtime, ready: Ready, **more: Any) -> None:
     state.engine.conclude(step.operation.ticket, outcome_of(None, {**ERROR, **more}))
 
 
-def swept(context: ActionContext) -> tuple[list[dict[str, Any]], list[str]]:
-    report = recovery.Sweep("payments").run(context)
+def swept(
+    context: ActionContext, group: str | None = None
+) -> tuple[list[dict[str, Any]], list[str]]:
+    report = recovery.Sweep(group).run(context)
     others = ("Mistral", "observation: ")
     told = [each for each in report["unable"] if not any(other in each for other in others)]
     return report["restarted"], told
@@ -123,7 +127,7 @@ def test_what_blocks_it_now_counts_and_not_what_did_before(
     assert swept(context) == ([], [])
 
 
-def test_what_waits_for_something_else_is_none_of_its_business(
+def test_what_waits_for_something_else_is_left_until_it_is_due(
     state: Runtime, begun: Ready, context: ActionContext, sight: dict[str, Any]
 ) -> None:
     block(state, begun)
@@ -139,7 +143,7 @@ def test_a_cloud_that_can_not_be_asked_does_not_keep_a_sweep_from_the_rest(
     block(state, begun, about=ABOUT)
     sight["now"] = CloudError("UNREACHABLE", "Cinder is away")
 
-    assert swept(context) == ([], ["blocked volumes and servers: Cinder is away"])
+    assert swept(context) == ([], ["stopped steps: Cinder is away"])
 
 
 # -- a compute host that is out of reach, of which the project sees nothing
@@ -155,13 +159,12 @@ HOST_DOWN = {
 
 
 def lasted(state: Runtime, seconds: float, *, ended: float) -> None:
-    """Let the operations of the store have lasted for so long, and have ended so long ago."""
+    """Let the nodes of the store have waited for so long, and have stopped so long ago."""
 
     def write(tx: Any) -> None:
-        now = tx.now()
-        tx.execute(
-            operations.update().values(started_at=now - ended - seconds, ended_at=now - ended)
-        )
+        since, stopped = tx.now() - ended - seconds, tx.now() - ended
+        again = next_look(since, stopped)
+        tx.execute(nodes.update().values(stopped_since=since, again_at=again))
 
     state.database.atomically(write)
 
@@ -211,10 +214,41 @@ def test_a_service_that_is_away_at_the_retry_is_waited_for(
     assert report_actions.Status("payments").run(context)["status"] == "IN_PROGRESS"
 
 
-def test_what_only_an_operator_can_change_is_not_tried_again(
+def test_what_only_an_operator_can_change_is_tried_again_as_well(
     state: Runtime, begun: Ready, context: ActionContext, sight: dict[str, Any]
 ) -> None:
+    """He may have changed something that shows nowhere."""
     block(state, begun, about=ABOUT)
-    lasted(state, 600, ended=100_000)
-
+    lasted(state, 600, ended=290)
     assert swept(context) == ([], [])
+
+    lasted(state, 600, ended=310)
+    assert len(swept(context)[0]) == 1
+
+
+@pytest.mark.parametrize("about", [ABOUT, None])
+@pytest.mark.parametrize("blocked", [True, False])
+def test_an_operator_who_names_the_group_need_not_wait(
+    state: Runtime,
+    begun: Ready,
+    context: ActionContext,
+    sight: dict[str, Any],
+    about: dict[str, str] | None,
+    blocked: bool,
+) -> None:
+    block(state, begun, about=about, blocked=blocked)
+
+    assert len(swept(context, "payments")[0]) == 1
+
+    assert ready_nodes(state, begun.traversal_id) == [begun]
+
+
+def test_what_fails_ever_again_is_tried_ever_less_often_and_at_least_once_an_hour(
+    state: Runtime, begun: Ready, context: ActionContext, sight: dict[str, Any]
+) -> None:
+    block(state, begun, blocked=False)
+    lasted(state, 86_400, ended=3590)
+    assert swept(context) == ([], [])
+
+    lasted(state, 86_400, ended=3610)
+    assert len(swept(context)[0]) == 1
