@@ -112,6 +112,19 @@ def test_a_program_gets_each_mistake_with_its_place_code_and_remedy(
     assert all(each["field"] and each["message"] and each["remedy"] for each in found["problems"])
 
 
+def test_a_new_group_ends_with_what_it_lacks_and_what_helps(deployment: Any) -> None:
+    file = deployment.file("unnoticed")
+
+    done = deployment.failover("group", "create", str(file))
+    deployment.shown("group", "delete", "unnoticed", "--yes")
+    told = deployment.shown("group", "create", str(file))
+
+    assert "no alarm that leads to it is known" in done.stdout
+    assert "> Create an alarm for the server of each member" in done.stdout
+    assert "noticed" in {each["check"] for each in told["missing"]}
+    assert all(each["sentence"] and each["remedy"] for each in told["missing"])
+
+
 def test_a_dry_run_of_a_new_group_checks_it_and_makes_none(deployment: Any) -> None:
     file = deployment.file("checked")
 

@@ -461,6 +461,64 @@ EVIDENCE = {
 }
 
 
+def move(**more: Any) -> dict[str, Any]:
+    """A row of failover.moves."""
+    return {
+        "group": "payments",
+        "traversal": TRAVERSAL,
+        "incident": INCIDENT,
+        "cause": "db_a is lost",
+        "by": "aodh",
+        "outcome": "COMPLETE",
+        "reason": "",
+        "roles": {"active": "db_b"},
+        "before": {"active": "db_a"},
+        "moved": True,
+        "began_at": NOW - 150,
+        "ended_at": NOW - 30,
+        "to_service": 110.0,
+        "seconds": 120.0,
+        "waited": {"alarm": 60.0, "person": 0.0, "lock": 0.0},
+        **more,
+    }
+
+
+def availability(
+    group: str | None = None, seconds: int = 86400, down: float = 90.0
+) -> dict[str, Any]:
+    """An answer of failover.availability: it was DOWN once, and at first it is not known."""
+    size = 3600.0 if seconds <= 86400 else 86400.0
+    slots: list[dict[str, Any]] = []
+    for number in range(round(seconds / size)):
+        since = NOW - seconds + number * size
+        words = dict.fromkeys(("SERVING", "DEGRADED", "DOWN", "UNKNOWN", "OUT_OF_SERVICE"), 0.0)
+        words |= {"UNKNOWN": size} if number < 3 else {"SERVING": size}
+        if number == 20:
+            words |= {"SERVING": size - down, "DOWN": down}
+        worst = next(each for each in ("DOWN", "UNKNOWN", "SERVING") if words[each])
+        slots.append({"since": since, "until": since + size, "worst": worst, "seconds": words})
+    total = {word: sum(slot["seconds"][word] for slot in slots) for word in slots[0]["seconds"]}
+    outage = slots[20]["since"] + 10
+    return {
+        "group": group,
+        "since": NOW - seconds,
+        "until": NOW,
+        "availability": total["SERVING"] / (total["SERVING"] + total["DOWN"]),
+        "seconds": total,
+        "slots": slots,
+        "not_served": [{"service": "DOWN", "since": outage, "until": outage + down}],
+        "moves": [
+            {
+                "group": group or "payments",
+                "traversal": TRAVERSAL,
+                "began_at": outage,
+                "outcome": "COMPLETE",
+            }
+        ],
+        "groups": [],
+    }
+
+
 class Answers:
     """An `ActionClient` with prepared answers: a value, an ActionFailed, or a function of the
     inputs. ``groups`` is that of failover.status without a group. ``asked`` and ``started`` have
@@ -478,6 +536,8 @@ class Answers:
             | {"lines": ["~ roles.active: db_b -> db_a"]},
             "held": {"held": [held()], "total": 1},
             "evidence": EVIDENCE,
+            "moves": [move()],
+            "availability": availability,
             "pause": {"sentence": "payments is paused"},
             "maintenance": {"sentence": "payments is in maintenance"},
             "resume": {"sentence": "payments is resumed"},

@@ -21,9 +21,11 @@ from support.ui_answers import (
     TRAVERSAL,
     WAIT,
     Answers,
+    availability,
     held,
     history,
     host_event,
+    move,
     overview,
     plan,
     status,
@@ -59,7 +61,9 @@ AT_REST = {
 }
 """Groups at rest that do not serve well, by the page that shows each."""
 READ += AT_REST
-_WORDS = frozenset({"status", "kind", "type", "stage", "verb", "key", "id", "traversal_id"})
+_WORDS = frozenset(
+    {"status", "kind", "type", "stage", "verb", "key", "id", "traversal_id"} | {"worst"}
+)
 """Fields whose values are words of ours: the code decides by them. So is the service of a row of
 the groups; that of a group is an object."""
 _TAGS = frozenset(
@@ -144,6 +148,8 @@ _ANSWERS = {
     "goals": GOALS,
     "compare_goals": {"lines": ["~ roles.active: db_b -> db_a"]},
     "members_on_host": {"groups": [{"group": "books", "members": ["db_a"]}], "unsure": "why"},
+    "moves": [move()],
+    "availability": availability("payments"),
     "held": {"held": [held(), held(group=None, host="compute-1", children=2)], "total": 2},
 }
 _HOST_EVENT = host_event(

@@ -179,7 +179,7 @@ def test_a_thousand_groups_are_shown_in_less_than_a_second(tab: Opens) -> None:
     while min(took) >= 1000:  # milliseconds, of the best of several: the machine has other work
         assert len(took) < 8, took
         page.open("/")
-        assert page.page.locator("tbody tr").count() == 1000
+        assert page.page.locator(".fleet tbody tr").count() == 1000
         took.append(page.page.evaluate("performance.getEntriesByType('navigation')[0].duration"))
 
     page.look(360)

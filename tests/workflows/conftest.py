@@ -269,13 +269,16 @@ class Protected:
 
 @pytest.fixture
 def protect(pack: Workflows, state: Runtime, cloud: EmulatorClient) -> Callable[..., Protected]:
-    """Make a stack and define a group over it."""
+    """Make a stack and define a group over it. ``unresolved``: Heat does not answer at that moment,
+    so the file is accepted, whatever it names."""
 
     def make(
         resources: dict[str, Any] = RESOURCES,
         types: list[dict[str, Any]] | None = None,
         servers: tuple[str, ...] = ("db_a", "db_b"),
         template: Callable[[dict[str, Any]], dict[str, Any]] = lambda stack: stack,
+        *,
+        unresolved: bool = False,
         **more: Any,
     ) -> Protected:
         name = f"group{next(_numbers)}"
@@ -289,7 +292,11 @@ def protect(pack: Workflows, state: Runtime, cloud: EmulatorClient) -> Callable[
             "fence": FENCE,
             **more,
         }
+        if unresolved:
+            cloud.api_fault("resource_list", times=1000)
         done(groups.Define(definition, types=types).run(context()))
+        if unresolved:
+            cloud.clear_api_faults()
         return Protected(name, cloud, state, pack, servers)
 
     return make

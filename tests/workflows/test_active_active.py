@@ -74,6 +74,7 @@ def sides(protect: Callable[..., Any]) -> Callable[..., Sides]:
             {**side("left"), **side("right")},
             servers=servers,
             template=partial(template, hosts=hosts),
+            unresolved=True,  # its commands are made known below
             **{"roles": list(SIDES), **more},
         )
         names = {name: f"{name}-{group.name}" for name in SIDES}

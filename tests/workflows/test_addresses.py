@@ -53,8 +53,10 @@ def with_addresses(stack: dict[str, Any]) -> dict[str, Any]:
 def defined(protect: Callable[..., Any]) -> Callable[..., Any]:
     """Make a group whose resources include an address."""
 
-    def make(**resources: Any) -> Any:
-        group = protect({"database": DATABASE, **resources}, template=with_addresses)
+    def make(*, unresolved: bool = False, **resources: Any) -> Any:
+        group = protect(
+            {"database": DATABASE, **resources}, template=with_addresses, unresolved=unresolved
+        )
         group.cloud.add_application(f"{group.name}-ip", start="up", stop="down", stack=group.name)
         group.cloud.add_application(group.name, start="start", stop="stop", stack=group.name)
         return group
@@ -233,7 +235,7 @@ def test_a_wrong_name_of_an_address_is_corrected_in_the_group_file(
     """What was never made need not be found to be deleted."""
     right = KINDS[name]
     wrong = {**right, "properties": {**right["properties"], **WRONG[name]}}
-    group = defined(**{name: wrong})
+    group = defined(unresolved=True, **{name: wrong})
     group.run("activate_first", group=group.name).assert_failed_with("FAILED")
     assert "NOT_FOUND" in str(group.status()["traversal"])
 
@@ -249,7 +251,12 @@ def test_the_example_moves_both_of_its_addresses(
     text = (EXAMPLES / "addresses.yaml").read_text("utf-8")
     stack = yaml.safe_load((EXAMPLES / "addresses-stack.yaml").read_text("utf-8"))
     definition = yaml.safe_load(text)
-    group = protect(definition["resources"], template=lambda _: stack, fence=definition["fence"])
+    group = protect(
+        definition["resources"],
+        template=lambda _: stack,
+        fence=definition["fence"],
+        unresolved=True,  # its commands are made known below
+    )
     for name, (start, stop) in COMMANDS.items():
         cloud.add_application(f"{group.name}{name}", start=start, stop=stop, stack=group.name)
     assert group.activate()["status"] == "COMPLETE"
@@ -275,7 +282,8 @@ def test_the_doctor_names_an_address_that_could_not_move(
 ) -> None:
     well, ill = KINDS[name], {**KINDS[name]}
     ill["properties"] = {**well["properties"], property: value}
-    group = protect({"database": DATABASE, "well": well, "ill": ill}, template=with_addresses)
+    resources = {"database": DATABASE, "well": well, "ill": ill}
+    group = protect(resources, template=with_addresses, unresolved=True)
 
     found = {row["sentence"].split(":")[0]: row for row in examined(group)}
 

@@ -57,9 +57,10 @@ def balanced(stack: dict[str, Any]) -> dict[str, Any]:
 def defined(protect: Callable[..., Any]) -> Callable[..., Any]:
     """Make a group behind a load balancer; ``properties``: more of the pool's member."""
 
-    def make(**properties: Any) -> Any:
+    def make(*, unresolved: bool = False, **properties: Any) -> Any:
         entry = {**ENTRY, "properties": {**ENTRY["properties"], **properties}}
-        group = protect({"database": DATABASE, "entry": entry}, template=balanced)
+        resources = {"database": DATABASE, "entry": entry}
+        group = protect(resources, template=balanced, unresolved=unresolved)
         group.cloud.add_application(group.name, start="start", stop="stop", stack=group.name)
         return group
 
@@ -239,7 +240,7 @@ def test_a_load_balancer_in_error_is_named(moving: Callable[..., Any]) -> None:
 
 def test_a_wrong_pool_is_corrected_in_the_group_file(defined: Callable[..., Any]) -> None:
     """What was never made need not be found to be deleted."""
-    group = defined(pool="poool")
+    group = defined(pool="poool", unresolved=True)
     assert "NOT_FOUND" in group.examined("addresses")["sentence"]
     group.run("activate_first", group=group.name).assert_failed_with("FAILED")
     assert "NOT_FOUND" in str(group.status()["traversal"])

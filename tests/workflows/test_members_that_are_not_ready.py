@@ -38,6 +38,10 @@ def test_another_standby_takes_over_and_it_is_said_why(
     row = group.member_list()["db_b"]
     assert not row["eligible"]
     assert why in row["why_not"]
+    assert why in str([row["sentence"] for row in group.plan(lost=["db_a"])["risks"]])
+    (found,) = [row for row in group.examined_all("members") if row["sentence"].startswith("db_b")]
+    assert found["level"] == "warn"
+    assert why in found["sentence"]
 
     group.fails("crash")
     group.run("failover", group=group.name, lost=["db_a"]).assert_succeeded()

@@ -69,14 +69,16 @@ class Named:
 
 @pytest.fixture
 def defined(protect: Callable[..., Any], cloud: Any) -> Callable[..., Named]:
-    """Make a group with a name; ``properties``: more of the resource."""
+    """Make a group with a name; ``properties``: more of the resource; ``unresolved``: as of
+    ``protect``."""
 
-    def make(**properties: Any) -> Named:
+    def make(*, unresolved: bool = False, **properties: Any) -> Named:
         operator, zone = Operator(cloud), f"zone{next(_numbers)}.example.org."
         resources = {"database": DATABASE, "name": entry(zone, **properties)}
-        group = protect(resources, template=on_a_network)
+        zone_id = operator.make_zone(zone)
+        group = protect(resources, template=on_a_network, unresolved=unresolved)
         group.cloud.add_application(group.name, start="start", stop="stop", stack=group.name)
-        return Named(group, operator, zone, operator.make_zone(zone))
+        return Named(group, operator, zone, zone_id)
 
     return make
 
@@ -195,7 +197,7 @@ def test_another_target_and_another_time_to_live_change_it_in_place(named: Named
 
 def test_a_zone_that_does_not_exist_is_named(defined: Callable[..., Named]) -> None:
     """What was never made need not be found to be deleted."""
-    named = defined(zone="nowhere.example.org")
+    named = defined(unresolved=True, zone="nowhere.example.org")
     group = named.group
     assert "no zone nowhere.example.org." in group.examined("addresses")["sentence"]
     with pytest.raises(AssertionError, match="NOT_FOUND"):

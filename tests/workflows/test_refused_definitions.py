@@ -139,6 +139,13 @@ def test_a_volume_of_another_server_is_refused(serving: Any, protect: Any) -> No
     assert fields(refused["problems"]) == [("resources.data.properties.volume", "VOLUME_IN_USE")]
 
 
+def test_a_volume_of_a_member_that_leaves_the_group_is_not_refused(serving: Any) -> None:
+    document = given(serving) | {"members": {"servers": ["db_b"]}}
+    document["resources"]["data"]["properties"]["when_host_is_down"] = "delete_server"
+
+    assert "created" in answer(serving, document)
+
+
 def test_a_stack_that_does_not_exist_is_refused_for_a_group_that_serves(serving: Any) -> None:
     refused = answer(serving, given(serving) | {"stack": "paymnts"})
 

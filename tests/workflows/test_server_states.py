@@ -166,6 +166,48 @@ def test_a_state_that_begins_before_the_attach_ends_no_failover(
     it.settled("db_b")
 
 
+# -- the doctor
+
+
+def member_findings(it: Case, member: str) -> list[tuple[str, str]]:
+    """Level and sentence of what the doctor finds about a member, with the remedy."""
+    return [
+        (row["level"], f"{row['sentence']} {row['remedy']}")
+        for row in it.group.examined_all("members")
+        if row["sentence"].startswith(member)
+    ]
+
+
+@pytest.mark.parametrize("name", [name for name in STATES if STATES[name].end])
+def test_the_doctor_warns_of_a_standby_in_the_state_and_names_what_ends_it(
+    case: Callable[..., Case], name: str
+) -> None:
+    it = case(name)
+    assert member_findings(it, "db_b") == []
+    it.enter()
+
+    ((level, said),) = member_findings(it, "db_b")
+
+    assert level == "warn"
+    assert ("cannot take a role" if name in ASLEEP else "would be chosen last") in said
+    assert it.state.says in said
+    it.leave()
+    assert member_findings(it, "db_b") == []
+
+
+def test_the_doctor_warns_of_a_holder_that_could_not_give_its_volumes_away(
+    case: Callable[..., Case],
+) -> None:
+    it = case("locked")
+    it.enter("db_a")
+
+    ((level, said),) = member_findings(it, "db_a")
+
+    assert level == "warn"
+    assert "could not give its volumes away" in said
+    assert it.state.says in said
+
+
 # -- the lost member
 
 

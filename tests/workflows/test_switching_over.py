@@ -285,7 +285,7 @@ def test_whatever_fails_on_the_way_takes_the_group_back_by_itself(
 
 
 def test_a_stop_that_is_refused_changes_nothing(protect: Callable[..., Any]) -> None:
-    group = protect({"data": DATA, "database": database(stop="unheard-of")})
+    group = protect({"data": DATA, "database": database(stop="unheard-of")}, unresolved=True)
     group.activate()
 
     run = switch(group).assert_failed_with("CANNOT_QUIESCE")

@@ -45,9 +45,18 @@ def change(group: Any, resource: str, **properties: str) -> None:
     assert not isinstance(changed, Result), changed.error
 
 
+def mistype(group: Any, **names: str) -> None:
+    """Give the group file commands that no agent offers: they did when the file was given."""
+    name = f"former-{group.name}"
+    offered = {"start": "former-start", "stop": "former-stop"}
+    group.cloud.add_application(name, **(offered | names), stack=group.name)
+    change(group, "database", **names)
+    group.cloud.add_application(name, **offered, stack=group.name)
+
+
 def test_a_mistyped_stop_command_is_seen_and_its_correction_leads_on(group: Any) -> None:
     group.activate()
-    change(group, "database", stop="stpo")
+    mistype(group, stop="stpo")
     group.run("activate_first", group=group.name).assert_succeeded()
 
     unknown = "its agent does not know the command stpo"
@@ -75,7 +84,7 @@ def test_what_was_started_with_a_mistyped_stop_command_is_fenced_by_the_correcte
 ) -> None:
     group = protect(fence=["quiesce"])
     group.activate()
-    change(group, "database", stop="stpo")
+    mistype(group, stop="stpo")
     group.run("activate_first", group=group.name).assert_succeeded()
     blocked = group.run("failover", group=group.name, lost=["db_a"])
     assert blocked.state == "ERROR"
@@ -95,7 +104,7 @@ def mistyped(protect: Any) -> Callable[..., Any]:
 
     def make(**names: str) -> Any:
         group = protect()
-        change(group, "database", **names)
+        mistype(group, **names)
         return group
 
     return make

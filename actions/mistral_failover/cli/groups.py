@@ -141,9 +141,9 @@ class _DefinitionCommand(_Bringing):
 class Create(_DefinitionCommand):
     """Define a group and bring it up: volumes are attached, the application runs.
 
-    Its stack must exist. The command follows the group to the end. If it is BLOCKED or FAILED,
-    correct the cause and run 'failover group activate'. Check the file first with 'failover group
-    validate'.
+    Its stack must exist. The command follows the group to the end, and shows what is missing for a
+    failover. If it is BLOCKED or FAILED, correct the cause and run 'failover group activate'. Check
+    the file first with --dry-run.
     """
 
     def carried_out(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
@@ -159,7 +159,40 @@ class Create(_DefinitionCommand):
         if not (parsed_args.dry_run or parsed_args.no_activate):
             facts |= self.brought_up(parsed_args, given.name, "the group was created")
             facts |= _left(given.name, facts)
+        if not parsed_args.dry_run:
+            missing = self._missing(given.name)
+            facts["missing"] = _missing_lines(missing) if for_people(parsed_args) else missing
         return facts
+
+    def _missing(self, name: str) -> list[dict[str, str]]:
+        """Return what the doctor finds missing for a failover of the group."""
+        try:
+            rows = self.run_action("failover.doctor", group=name)["findings"]
+        except CommandFailed as failed:  # the group itself exists
+            rows = [_not_checked(name, failed)]
+        keys = ("check", "level", "sentence", "remedy")
+        return [
+            {key: row[key] for key in keys}
+            for row in rows
+            if row["group"] == name and row["level"] != "ok"
+        ]
+
+
+def _not_checked(name: str, failed: CommandFailed) -> dict[str, str]:
+    sentence = f"not checked: {failed.wrong.rstrip('.')}"
+    remedy = f"failover doctor {shlex.quote(name)}"
+    return {
+        "check": "doctor",
+        "level": "warn",
+        "sentence": sentence,
+        "remedy": remedy,
+        "group": name,
+    }
+
+
+def _missing_lines(missing: list[dict[str, str]]) -> str:
+    """Return each thing that is missing, and what helps."""
+    return "\n".join(f"{row['sentence']}\n> {row['remedy']}" for row in missing) or "nothing"
 
 
 def _left(name: str, facts: dict[str, Any]) -> dict[str, Any]:

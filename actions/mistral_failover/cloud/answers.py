@@ -64,6 +64,8 @@ _READ = (
     ("/servers/[^/]+/os-instance-actions/[^/]+", "instanceAction", _ROW, ()),
     ("/os-services", "services", _ROWS, ("id",)),
     ("/os-migrations", "migrations", _ROWS, ("id",)),
+    ("/os-availability-zone", "availabilityZoneInfo", _ROWS, ("zoneName",)),
+    ("/limits", "limits", _ROW, ("absolute",)),
     # Cinder
     ("/volumes(/detail)?", "volumes", _ROWS, ("id",)),
     ("/volumes/(?P<id>[^/]+)", "volume", _ROW, ("id", "status", "attachments")),

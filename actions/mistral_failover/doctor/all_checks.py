@@ -13,6 +13,7 @@ from mistral_failover.doctor import (
     alarms,
     fences,
     mistral,
+    protection,
     resources,
     rights,
     store,
@@ -91,6 +92,9 @@ GROUP_CHECKS: tuple[tuple[str, GroupCheck], ...] = (
     ("agents", agents.agents),
     ("alarms", group_checks.alarms),
     ("alarms", alarms.declared),
+    ("noticed", protection.noticed),
+    ("spread", protection.spread),
+    ("quota", protection.quota),
 )
 
 

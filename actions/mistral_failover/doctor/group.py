@@ -207,6 +207,8 @@ def members(subject: ExaminedGroup) -> Iterable[Finding]:
             yield warn(f"{fact.name} would be chosen last: {doubt}", _remedy(subject, fact))
     if able:
         yield ok(f"{len(seen)} members; {', '.join(able)} can take over")
+    elif holders and len(seen) == 1:
+        yield _alone(subject, seen[0].name)
     elif holders:
         yield error("no member can take over", f"failover member list {subject.name}")
     yield from _shared(subject, {m.server_id: m.name for m in seen})
@@ -218,6 +220,19 @@ def members(subject: ExaminedGroup) -> Iterable[Finding]:
             "all members are on one host and would fail together",
             "Give the servers an anti-affinity server group.",
         )
+
+
+def _alone(subject: ExaminedGroup, name: str) -> Finding:
+    """Return what the only member means: it has no standby, and may need none."""
+    sentence = f"{name} is the only member"
+    if subject.snapshot.group.members.cold:
+        return ok(f"{sentence}: if it is lost, it is brought back")
+    return error(
+        f"{sentence}, so no member can take over",
+        "Add a server to the stack and to members in the group file, or set "
+        "members.when_no_standby: replace there. Then: failover group update FILE --name "
+        f"{quote(subject.name)}",
+    )
 
 
 def _remedy(subject: ExaminedGroup, member: MemberFact) -> str:

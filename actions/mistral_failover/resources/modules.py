@@ -51,7 +51,7 @@ Observe = Callable[[ProjectView, Record, str], ObservedPresence]
 class ExaminedResource:
     """A resource of a group file. ``group`` and ``stack``: their names. ``members``: by the id of
     its server, the name of each member that may get the resource. ``beside``: all resources of the
-    group file, by name."""
+    group file, by name. ``recorded``: the servers that have something of the group."""
 
     cloud: Cloud
     group: str
@@ -59,6 +59,12 @@ class ExaminedResource:
     spec: ResourceSpec
     members: Mapping[str, str]
     beside: Mapping[str, ResourceSpec] = field(default_factory=dict)
+    recorded: frozenset[str] = frozenset()
+
+    def is_ours(self, server: str) -> bool:
+        """Return whether a server is a member's, or has something of the group by its records: a
+        member that was replaced, or that a changed group file no longer names."""
+        return server in self.members or server in self.recorded
 
 
 Examine = Callable[[ExaminedResource], str]

@@ -93,6 +93,6 @@ def examine(subject: ExaminedResource) -> str:
     cloud, named = subject.cloud, str(subject.spec.properties["port"])
     with about("port"):
         port = networks.port(cloud, networks.resolve_port(cloud, subject.stack, named))
-        if port.device_id and port.device_id not in subject.members:
+        if port.device_id and not subject.is_ours(port.device_id):
             raise networks.port_in_use(port)
     return f"port {port.id} is free or on a member"

@@ -80,7 +80,7 @@ def resolve(
         if servers is not None:
             agents = pool.submit(_commands, request, group, group_id, servers)
             members = {each.server_id: each.name for each in servers}
-            look = partial(_of_resource, cloud, group, members)
+            look = partial(_of_resource, cloud, group, members, _recorded(request, group_id))
             for each in pool.map(look, group.resources.values()):
                 found += each
             found += _services(cloud, group)
@@ -137,10 +137,23 @@ def _members(cloud: Cloud, group: Group) -> tuple[list[HeatMember], _Found]:
     return members, found
 
 
+def _recorded(request: Request, group_id: str) -> frozenset[str]:
+    """Return the servers that have something of a group by its records."""
+    records = request.store.reading(lambda tx: list(tx.records(group_id)))
+    found = (record.attributes.get("server_id") for record in records)
+    return frozenset(str(server) for server in found if server)
+
+
 def _of_resource(
-    cloud: Cloud, group: Group, members: Mapping[str, str], spec: ResourceSpec
+    cloud: Cloud,
+    group: Group,
+    members: Mapping[str, str],
+    recorded: frozenset[str],
+    spec: ResourceSpec,
 ) -> _Found:
-    resource = ExaminedResource(cloud, group.name, group.stack, spec, members, group.resources)
+    resource = ExaminedResource(
+        cloud, group.name, group.stack, spec, members, group.resources, recorded
+    )
     _, wrong = examined(resource, group.types[spec.type])
     path = f"resources.{spec.name}"
     return [(f"{path}.properties.{e.field}" if e.field else path, e) for e in wrong]

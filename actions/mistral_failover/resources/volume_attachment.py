@@ -205,8 +205,8 @@ def examine(subject: ExaminedResource) -> str:
             volumes.refuse_root(found, held)
         if found.status not in USABLE:
             raise in_state(cloud, found, *subject.members)
-        holders = {str(SERVER_ID.of(held)) for held in found.attachments}
-        if holders - subject.members.keys() and not MULTIATTACH.of(found):
+        holders = [str(SERVER_ID.of(held)) for held in found.attachments]
+        if not all(map(subject.is_ours, holders)) and not MULTIATTACH.of(found):
             raise in_use(found)
     return f"volume {found.id}, {state_of(found)}"
 

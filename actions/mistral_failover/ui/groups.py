@@ -21,14 +21,14 @@ if TYPE_CHECKING:  # the page starts without the code of the actions
 
 class State(StrEnum):
     """What a group needs, from what needs a person most. A group that is DOWN while its failover
-    runs needs none."""
+    runs needs none. RESTRICTED: it serves, and is paused, in maintenance, or a member is lost."""
 
     DOWN = "down"
     WAITS = "waits for a person"
     DEGRADED = "degraded"
     UNKNOWN = "not known"
     IN_PROGRESS = "in progress"
-    RESTRICTED = "paused, in maintenance, or a member is lost"
+    RESTRICTED = "restricted"
     SERVING = "serving"
     OUT_OF_SERVICE = "out of service"
 

@@ -1,13 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The view of a journal: what happened, the latest first, by traversal."""
+"""The view of a history: each alarm and order in a row, and the journal by traversal; the latest
+first."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mistral_failover.cli.base import lasted, when
+from mistral_failover.cli.status import waits
+from mistral_failover.ui.levels import Level, of_status
+
+if TYPE_CHECKING:  # the page starts without the code of the actions
+    from mistral_failover.reports.moves import Move
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,42 @@ class Episode:
     began: str
     lasted: str
     lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True)
+class MoveShown:
+    """What an alarm or an order led to. ``service``: after what time it served again, empty if it
+    does not; ``whole``: how long it took in all; ``waited``: for what it waited, and how long."""
+
+    group: str
+    traversal: str
+    began: str
+    by: str
+    cause: str
+    level: Level
+    outcome: str
+    service: str
+    whole: str
+    waited: tuple[str, ...]
+
+
+def move_rows(moves: Iterable[Move]) -> tuple[MoveShown, ...]:
+    """Return the rows of an answer of failover.moves."""
+    return tuple(
+        MoveShown(
+            move["group"],
+            move["traversal"],
+            when(move["began_at"]),
+            move["by"],
+            move["cause"],
+            of_status(move["outcome"]),
+            move["outcome"].replace("_", " "),
+            lasted(move["to_service"]),
+            lasted(move["seconds"]),
+            tuple(waits(move["waited"])),
+        )
+        for move in moves
+    )
 
 
 def episodes(rows: Iterable[Mapping[str, Any]]) -> tuple[Episode, ...]:

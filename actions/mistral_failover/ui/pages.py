@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,11 +17,12 @@ from mistral_failover.model.verbs import FAILOVER
 from mistral_failover.ui import drawing
 from mistral_failover.ui.action_client import ActionClient, ActionFailed
 from mistral_failover.ui.alarm import alarm_view
+from mistral_failover.ui.availability import TIMES, AvailabilityView, availability_view
 from mistral_failover.ui.evidence import EvidenceView, evidence_view
 from mistral_failover.ui.goals import GoalRow, goal_rows
 from mistral_failover.ui.group import group_view, held_alarm
 from mistral_failover.ui.groups import SORTS, GroupsView, Query, State, groups_view
-from mistral_failover.ui.history import episodes
+from mistral_failover.ui.history import episodes, move_rows
 from mistral_failover.ui.orders import AT_ONCE, Order
 from mistral_failover.ui.plan import GroupPlan, PlanView, on_page, plan_fields, plan_view
 from mistral_failover.ui.timeline import timeline
@@ -35,6 +37,8 @@ HISTORY = 5.0
 """Seconds between two looks at a journal."""
 GOALS = 5.0
 """Seconds between two looks at a group's goals."""
+AVAILABILITY = 60.0
+"""Seconds for which the bars of a day and a month count as the present ones."""
 SELDOM = 10.0
 """Seconds between two looks at many groups: that is a lot to send. A new step does not make it
 sooner."""
@@ -42,6 +46,7 @@ _HELD = 100
 _PAGE = 500  # groups in one answer
 _PAGES = 20
 _LATEST = 1000
+_MOVES = 100
 _MANY = 200  # groups
 _FINISHED = 64
 _CHECK = {
@@ -73,6 +78,7 @@ class Pages:
         self._client = client
         self._lock = threading.Lock()
         self._finished: OrderedDict[str, TraversalDetails] = OrderedDict()
+        self._available: OrderedDict[str | None, tuple[float, AvailabilityView]] = OrderedDict()
 
     def groups(self, given: Parameters) -> Page:
         """All groups, and the held alarms that no group's page shows."""
@@ -80,6 +86,7 @@ class Pages:
         held = self._client.run_action("failover.held", limit=_HELD)["held"]
         content = {
             "view": view,
+            "availability": self._availability(None) if view.total else None,
             "states": list(State),
             "sorts": list(SORTS),
             # Host events, and alarms of groups that are not known. The others are on their pages.
@@ -131,12 +138,37 @@ class Pages:
         chart = timeline(self._traversal(view.traversal)) if view.traversal else None
         content = {
             "view": view,
+            "availability": self._availability(name),
             "topology": topology(status),
             "timeline": chart,
             "timeline_svg": chart and drawing.draw_timeline(chart, f"Timeline of {name}"),
         }
         running = chart is not None and chart.running
         return Page("group.html", name, content, live=1.0 if running else 3.0)
+
+    def _availability(self, group: str | None) -> AvailabilityView:
+        """Return how much of the last day and month a group served, or all groups; at most
+        :data:`AVAILABILITY` seconds old."""
+        now = time.monotonic()
+        with self._lock:
+            at, known = self._available.get(group, (float("-inf"), AvailabilityView(())))
+            if now - at < AVAILABILITY:
+                return known
+        try:
+            view = availability_view(
+                (
+                    name,
+                    self._client.run_action("failover.availability", group=group, seconds=seconds),
+                )
+                for name, seconds in TIMES.items()
+            )
+        except ActionFailed as failure:  # the page has more to show
+            view = AvailabilityView((), f"It cannot be shown: {failure}")
+        with self._lock:
+            self._available[group] = (now, view)
+            while len(self._available) > _FINISHED:
+                self._available.popitem(last=False)
+        return view
 
     def timeline(self, given: Parameters) -> Page:
         """One traversal, whole or as it was after a step."""
@@ -207,7 +239,13 @@ class Pages:
         """The journal of a group, or of all."""
         group = given.get("group") or None
         rows = self._client.run_action("failover.history", group=group, limit=_LATEST)
-        content = {"group": group or "", "episodes": episodes(rows), "full": len(rows) >= _LATEST}
+        moves = self._client.run_action("failover.moves", group=group, limit=_MOVES)
+        content = {
+            "group": group or "",
+            "moves": move_rows(moves),
+            "episodes": episodes(rows),
+            "full": len(rows) >= _LATEST,
+        }
         title = f"History of {group}" if group else "History of all groups"
         return Page("history.html", title, content, live=HISTORY)
 

@@ -169,7 +169,7 @@ def _attach_done(emulation: Emulation, attachment_id: str, operation: str) -> No
     attachment = emulation.state.attachments[attachment_id]
     fault = take_fault(emulation, "attach", ("fail", "stuck"))
     locked = emulation.state.volumes[attachment.volume_id].encrypted
-    locked = locked and not emulation.state.config["keys_readable"]
+    locked = locked and not _reads_keys(emulation, attachment.server_id)
     if fault is None and not locked:
         settle(emulation, attachment)
         emulation.finish(operation)
@@ -180,6 +180,13 @@ def _attach_done(emulation: Emulation, attachment_id: str, operation: str) -> No
             "attach_failed", volume=attachment.volume_id, server=attachment.server_id
         )
         emulation.finish(operation, "failed")
+
+
+def _reads_keys(emulation: Emulation, server_id: str) -> bool:
+    readable = emulation.state.config["keys_readable"]
+    if isinstance(readable, list):
+        return emulation.state.servers[server_id].host in readable
+    return bool(readable)
 
 
 def settle(emulation: Emulation, attachment: Attachment) -> None:

@@ -446,6 +446,33 @@ def _update_service(call: Call) -> Any:
     raise refused(404, f"Service {call.path('service_id')} not found.")
 
 
+def _zones(call: Call) -> Any:
+    """GET /os-availability-zone, without hosts."""
+    names = call.emulation.state.config["availability_zones"]
+    available = {"available": True}
+    return {
+        "availabilityZoneInfo": [
+            {"zoneName": name, "zoneState": available, "hosts": None} for name in names
+        ]
+    }
+
+
+def _limits(call: Call) -> Any:
+    """GET /limits of the project, in which every flavor has one core and 512 MiB."""
+    quota = call.emulation.state.config["quota"]
+    every = call.emulation.state.servers.values()
+    used = sum(server.project_id == call.project_id for server in every)
+    absolute = {
+        "maxTotalInstances": quota["instances"],
+        "maxTotalCores": quota["cores"],
+        "maxTotalRAMSize": quota["ram"],
+        "totalInstancesUsed": used,
+        "totalCoresUsed": used,
+        "totalRAMUsed": 512 * used,
+    }
+    return {"limits": {"rate": [], "absolute": absolute}}
+
+
 def _version(call: Call) -> dict[str, Any]:
     return {
         "id": "v2.1",
@@ -480,6 +507,8 @@ def routes() -> list[Route]:
         (server, _show, "server_show", "GET", False),
         (server, _delete, "delete_server", "DELETE", False),
         (f"{server}/action", _action, _action_name, "POST", False),
+        (f"{base}/os-availability-zone", _zones, "zone_list", "GET", False),
+        (f"{base}/limits", _limits, "limits", "GET", False),
         (f"{base}/os-services", _services, "service_list", "GET", False),
         (f"{base}/os-services/{{service_id}}", _update_service, "service_update", "PUT", False),
     )

@@ -188,10 +188,14 @@ class ServerAction:
 CONFIG: dict[str, Any] = {
     "cross_az_attach": True,  # Nova's [cinder]: a volume may be in another zone than its server
     "max_disk_devices_to_attach": -1,  # Nova's [compute]: the root disk counts; -1: any number
-    "keys_readable": True,  # the key manager gives a compute service the keys of encrypted volumes
+    # The key manager gives a compute service the keys of encrypted volumes; a list: on these hosts.
+    "keys_readable": True,
+    "availability_zones": ["nova"],  # those that Nova lists
+    "quota": {"instances": -1, "cores": -1, "ram": -1},  # of each project; -1: any number
     "resource_registry": {},  # Heat's environment_dir: what is behind resource types
 }
-"""What the operator of the cloud has configured, with the services' own defaults."""
+"""What the operator of the cloud has configured, with the services' own defaults but for the quota,
+which is 10 servers there."""
 
 
 @dataclass

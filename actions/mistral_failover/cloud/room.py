@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What room the cloud has for a group: its availability zones, and what the project's quota still
+allows.
+
+Nova shows both to every user. What a quota allows now may be taken a moment later, so this is said
+to an operator, and nothing is decided by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.fields import Field
+from mistral_failover.cloud.url_paths import url_path
+
+_ZONES = Field("Nova", "availabilityZoneInfo")
+_NAME, _STATE = Field("Nova", "zoneName"), Field("Nova", "zoneState")
+_LIMITS, _ABSOLUTE = Field("Nova", "limits"), Field("Nova", "absolute")
+_FLAVOR = Field("Nova", "flavor")
+_SERVER = Field("Nova", "server")
+_VCPUS, _RAM = Field("Nova", "vcpus", since="2.47"), Field("Nova", "ram", since="2.47")
+_UNLIMITED = -1
+_KINDS = (
+    ("servers", Field("Nova", "maxTotalInstances"), Field("Nova", "totalInstancesUsed")),
+    ("cores", Field("Nova", "maxTotalCores"), Field("Nova", "totalCoresUsed")),
+    ("MiB of RAM", Field("Nova", "maxTotalRAMSize"), Field("Nova", "totalRAMUsed")),
+)
+
+
+def zones(cloud: Cloud) -> list[str]:
+    """Return the availability zones that take servers, sorted. Raises `CloudError`."""
+    found = _ZONES.of(cloud.read_nova("/os-availability-zone"))
+    return sorted(str(_NAME.of(each)) for each in found if _STATE.of(each).get("available"))
+
+
+def exhausted_by_one_more(cloud: Cloud, server_id: str) -> list[str]:
+    """Return in words the quotas of the project that do not allow one more server of the same
+    flavor, as in ``servers: 10 of 10 are used, and 1 more is needed``. Raises `CloudError`,
+    NOT_OFFERED if Nova does not show what the flavor takes."""
+    flavor = _FLAVOR.of(_SERVER.of(cloud.read_nova(url_path("servers", server_id))))
+    limits: Mapping[str, Any] = _ABSOLUTE.of(_LIMITS.of(cloud.read_nova("/limits")))
+    found = []
+    for (kind, most_field, used_field), needed in zip(
+        _KINDS, (1, int(_VCPUS.of(flavor)), int(_RAM.of(flavor))), strict=True
+    ):
+        most, used = int(most_field.of(limits)), int(used_field.of(limits))
+        if most != _UNLIMITED and used + needed > most:
+            found.append(f"{kind}: {used} of {most} are used, and {needed} more are needed")
+    return found

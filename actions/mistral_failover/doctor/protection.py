@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Check what protects a group beyond a failover that works: that its failure is noticed, that one
+zone does not take all members, and that a lost member can be made again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from shlex import quote
+
+from mistral_failover.cloud import room
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.servers import server_state
+from mistral_failover.doctor.checks import ExaminedGroup, Finding, error, ok, warn
+from mistral_failover.groups import refresh_members
+from mistral_failover.model.goal import ALARM
+from mistral_failover.model.restarts import ANOTHER_SERVER
+from mistral_failover.store import incidents
+from mistral_failover.store.transaction import ProjectTransaction
+
+
+def noticed(subject: ExaminedGroup) -> Iterable[Finding]:
+    """Check that something starts a failover: an alarm in the group file, one that came before, or
+    the observation. An alarm from outside is known only once it has come."""
+    group, identity = subject.snapshot.group, subject.snapshot.state.id
+
+    def came(tx: ProjectTransaction) -> bool:
+        admitted = incidents.admitted_alarms_since(tx, identity, 0.0)
+        return bool(admitted) or incidents.held_alarms(tx, identity, 1)[0] > 0
+
+    if group.heal == "failover":
+        yield ok("a look that finds the active server gone starts a failover (heal)")
+    elif any(spec.type == ALARM for spec in group.resources.values()):
+        yield ok("its file names an alarm")
+    elif subject.examination.reading(came):
+        yield ok("alarms about it have come")
+    else:
+        yield warn(
+            "no alarm that leads to it is known: its file names none, and none has come",
+            "Create an alarm for the server of each member (docs/alarms.md), and add it to the "
+            "group file as a resource of type alarm; or set heal: failover there. Then: failover "
+            f"group update FILE --name {quote(subject.name)}",
+        )
+
+
+def spread(subject: ExaminedGroup) -> Iterable[Finding]:
+    """Check that not all members are in one zone of several."""
+    if subject.out_of_service:
+        return
+    cloud = subject.examination.cloud
+    seen = refresh_members.members_now(cloud, subject.snapshot)
+    if len(seen) < 2:
+        return
+    found = {server_state(cloud, member.server_id).zone for member in seen}
+    others = [zone for zone in room.zones(cloud) if zone not in found]
+    if len(found) == 1 and None not in found and others:
+        yield warn(
+            f"all members are in the zone {next(iter(found))} and would fail with it",
+            f"Give a server of the stack another availability_zone ({', '.join(others)}), if the "
+            "volumes can be attached there.",
+        )
+
+
+def quota(subject: ExaminedGroup) -> Iterable[Finding]:
+    """Check, if a failover may make another server, that the project's quota allows one. Heat makes
+    the new server before it deletes the old one."""
+    members = subject.snapshot.group.members
+    brings_back = members.cold or members.replace == "lost"
+    if subject.out_of_service or not brings_back or ANOTHER_SERVER not in members.restart:
+        return
+    cloud = subject.examination.cloud
+    for member in refresh_members.members_now(cloud, subject.snapshot):
+        try:
+            lacking = room.exhausted_by_one_more(cloud, member.server_id)
+        except CloudError as problem:
+            if problem.code != "NOT_FOUND":
+                raise
+            continue  # `members` says that its server is gone
+        if lacking:
+            yield error(
+                f"the quota does not allow another server for {member.name}: {'; '.join(lacking)}",
+                "Ask an administrator of the cloud: openstack quota set --instances N --cores N "
+                f"--ram N {subject.examination.request.project_id}",
+            )
+        else:
+            yield ok(f"the quota allows another server for {member.name}")
+        return  # of the oldest: they are meant to be alike

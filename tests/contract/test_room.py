@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Nova says of availability zones and of the project's quota, to every user."""
+
+from __future__ import annotations
+
+from contract.rig import Made, Rig
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.room import exhausted_by_one_more, zones
+from mistral_failover.cloud.servers import server_state
+
+
+def test_the_zone_of_a_server_is_one_of_those_that_nova_lists(cloud: Cloud, pair: Made) -> None:
+    assert server_state(cloud, pair.ids["db_a"]).zone in zones(cloud)
+
+
+def test_nova_says_what_the_quota_allows_and_what_a_flavor_takes(
+    cloud: Cloud, rig: Rig, pair: Made
+) -> None:
+    shown = rig.api().nova("GET", "/limits").json()["limits"]["absolute"]
+    full = 0 <= shown["maxTotalInstances"] <= shown["totalInstancesUsed"]
+
+    found = exhausted_by_one_more(cloud, pair.ids["db_a"])
+
+    assert any(each.startswith("servers: ") for each in found) == full
+    assert shown["totalInstancesUsed"] >= 2
+    assert shown["totalCoresUsed"] >= 2
+    assert shown["totalRAMUsed"] > 0

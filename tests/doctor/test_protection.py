@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The doctor says what a group lacks to be protected, although a failover of it would work: what
+notices its failure, a second zone, a standby, quota for another server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from mistral_failover.actions.doctor import Doctor
+from mistral_failover.actions.orders import Begin
+from mistral_failover.lab.emulator.server import EmulatedCloud
+from support.planned_groups import PlannedGroup, emulated, group, protect, state
+
+__all__ = ["emulated", "group", "protect", "state"]
+
+
+def found(group: PlannedGroup, check: str) -> list[tuple[str, str]]:
+    """What a check says, and how bad it is; each has a remedy if it is not well."""
+    rows = [r for r in group.done(Doctor(group.name))["findings"] if r["check"] == check]
+    assert all(row["remedy"] for row in rows if row["level"] != "ok")
+    return [(row["level"], row["sentence"]) for row in rows]
+
+
+@pytest.fixture
+def configure(emulated: EmulatedCloud) -> Iterator[Callable[..., Any]]:
+    """Configures the cloud as its operator, until the end of the test."""
+    yield emulated.client.configure
+    emulated.client.configure(
+        availability_zones=["nova"], quota={"instances": -1, "cores": -1, "ram": -1}
+    )
+
+
+def test_a_group_to_which_no_known_alarm_leads_is_named(group: PlannedGroup) -> None:
+    assert [level for level, _ in found(group, "noticed")] == ["warn"]
+
+
+def test_a_group_whose_looks_start_failovers_needs_no_alarm(
+    protect: Callable[..., PlannedGroup],
+) -> None:
+    assert [level for level, _ in found(protect(heal="failover"), "noticed")] == ["ok"]
+
+
+def test_all_members_in_one_zone_of_several_are_named(
+    group: PlannedGroup, configure: Callable[..., Any]
+) -> None:
+    assert found(group, "spread") == [], "the cloud has one zone"
+    configure(availability_zones=["nova", "west"])
+
+    ((level, sentence),) = found(group, "spread")
+
+    assert (level, "nova" in sentence) == ("warn", True)
+
+
+def test_a_group_without_a_standby_is_named(protect: Callable[..., PlannedGroup]) -> None:
+    alone, replaced = (
+        protect(("db_a",)),
+        protect(("db_a",), members={"servers": ["db_a"], "when_no_standby": "replace"}),
+    )
+    for each in (alone, replaced):
+        each.order(Begin(each.name, lost=[]))
+
+    assert ("error", "db_a is the only member, so no member can take over") in found(
+        alone, "members"
+    )
+    assert {level for level, _ in found(replaced, "members")} == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("quota", "level"),
+    [
+        ({"instances": -1, "cores": -1, "ram": -1}, "ok"),
+        ({"instances": 1, "cores": -1, "ram": -1}, "error"),
+        ({"instances": -1, "cores": 1, "ram": -1}, "error"),
+        ({"instances": -1, "cores": -1, "ram": 512}, "error"),
+    ],
+)
+def test_a_failover_that_makes_a_server_needs_quota_for_it(
+    protect: Callable[..., PlannedGroup],
+    configure: Callable[..., Any],
+    quota: dict[str, int],
+    level: str,
+) -> None:
+    group = protect(members={"servers": ["db_a", "db_b"], "replace": "lost"})
+    configure(quota=quota)
+
+    ((found_level, _),) = found(group, "quota")
+
+    assert found_level == level
+
+
+def test_a_group_that_makes_no_servers_needs_no_quota(
+    group: PlannedGroup, configure: Callable[..., Any]
+) -> None:
+    configure(quota={"instances": 1, "cores": 1, "ram": 1})
+
+    assert found(group, "quota") == []
