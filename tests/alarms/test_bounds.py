@@ -143,7 +143,7 @@ def cleared(
         hear(number, group=name, member="db_a")
     runs = retry_held_alarms.Judgement(retry_held_alarms.HeldAlarmStep.DISMISS, "it runs")
     monkeypatch.setattr(retry_held_alarms, "is_of_server", lambda source, payload: True)
-    monkeypatch.setattr(retry_held_alarms, "_evidence", lambda request, held: None)
+    monkeypatch.setattr(retry_held_alarms, "gather", lambda request, wanted: None)
     monkeypatch.setattr(
         retry_held_alarms, "judge", lambda held, evidence: {each.id: runs for each in held}
     )

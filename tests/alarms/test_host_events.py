@@ -26,7 +26,7 @@ from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, incidents, observations, tables
 from mistral_failover.store.incidents import Incident
 from mistral_failover.store.transaction import SqlTransaction
-from support.alarm_bodies import HOST
+from support.alarm_bodies import ALERT, HOST, WEBHOOK
 from support.unreadable import unreadable
 
 CMP1, CMP2 = "cmp1", "cmp2"
@@ -613,3 +613,25 @@ def test_a_monitor_that_then_sees_the_host_off_starts_the_failover(
     _, child = hear(of_masakari(**{**UNSEEN, "host_status": "NORMAL"}))
 
     assert child["decision"] == "ADMITTED"
+
+
+def of_a_host(status: str) -> dict[str, Any]:
+    """An alert about a host, and that it ended."""
+    one = {**ALERT, "status": status, "labels": {"host": CMP1}}
+    one["endsAt"] = "2026-11-21T08:05:00Z" if status == "resolved" else "0001-01-01T00:00:00Z"
+    return {**WEBHOOK, "alerts": [one]}
+
+
+def test_the_failure_of_a_host_that_is_reported_after_its_end_is_held_for_each_group(
+    on_hosts: Any, hear: Any, context: ActionContext
+) -> None:
+    on_hosts("payments")
+    (end,) = hear(of_a_host("resolved"))
+    assert (end["decision"], listed(context)) == ("IGNORED", [])
+
+    _, child = hear(of_a_host("firing"))
+
+    assert child["decision"] == "HELD"
+    (held,) = listed(context, "payments")
+    assert held["rule"] == "over"
+    assert "its source says that it is over" in held["sentence"]

@@ -76,12 +76,21 @@ def test_who_admits_all_admits_nothing_that_is_over(
     assert [each["incident"] for each in answer["passed_over"]] == [held["id"]]
 
 
-def test_what_fires_again_is_not_over(held: Any, hear: Any, context: ActionContext) -> None:
-    hear(alert("resolved"))
+def test_what_fires_again_is_not_over(
+    started: Callable[..., Ready], hear: Any, context: ActionContext
+) -> None:
+    """By the order of arrival, where the source gives no times."""
+    started()
+    suspensions.Pause("payments", because="the network is being worked on").run(context)
+    hear(aodh(None), **THRESHOLD)
+    hear(aodh(None, previous="alarm", current="ok"), **THRESHOLD)
+    assert len(over(context)) == 1
 
-    hear(alert())
+    hear(aodh(None), **THRESHOLD)
 
-    assert over(context) == []
+    rows = alarms.Held("payments").run(context)["held"]
+    assert len(over(context)) == 1, "the first one still is"
+    assert len(rows) == 2
 
 
 def test_the_end_of_an_earlier_occasion_is_not_that_of_a_newer_one(
@@ -255,3 +264,75 @@ def test_alerts_that_were_cut_off_are_said_with_the_setting() -> None:
 
     assert "7 further alerts" in alarm.sentence
     assert "max_alerts" in alarm.sentence
+
+
+# -- what arrives after the report that it is over
+
+
+ENDED = "2026-11-20T10:05:00Z"
+
+
+def resolved(**more: Any) -> Any:
+    """The notification that the alert ended, which Alertmanager tells with the time."""
+    body = alert("resolved", **more)
+    body["alerts"][0]["endsAt"] = ENDED
+    return body
+
+
+def signal(state: str, at: str) -> dict[str, Any]:
+    return {"group": "payments", "member": "db_a", "id": "w-7", "state": state, "at": at}
+
+
+LATE = pytest.mark.parametrize(
+    ("end", "late"),
+    [
+        (resolved(), alert()),
+        (signal("ok", "2026-11-20T10:05:00Z"), signal("lost", "2026-11-20T10:00:00Z")),
+    ],
+    ids=["alertmanager", "signal"],
+)
+
+
+@LATE
+def test_an_alarm_that_comes_after_its_own_end_is_over_and_starts_nothing(
+    started: Callable[..., Ready], hear: Any, context: ActionContext, end: Any, late: Any
+) -> None:
+    started()
+    hear(end)
+
+    found = hear(late)
+
+    assert found["decision"] == "HELD"
+    assert rules(context) == {found["id"]: "over"}
+    assert over(context) == [found["id"]]
+    assert hear(late)["id"] == found["id"]
+    assert over(context) == [found["id"]], "by its repeat as well"
+    assert alarms.AdmitHeld(because="all of them").run(context)["admitted"] == []
+
+
+def test_what_its_source_reports_for_a_later_time_is_not_over(
+    started: Callable[..., Ready], hear: Any, context: ActionContext
+) -> None:
+    started()
+    hear(resolved())
+
+    assert hear(alert(began="2026-11-20T10:06:00Z"))["decision"] == "ADMITTED"
+
+
+def test_without_the_source_s_times_the_order_of_arrival_counts(
+    started: Callable[..., Ready], hear: Any, context: ActionContext
+) -> None:
+    """Aodh's bodies have none."""
+    started()
+    hear(aodh(None, previous="alarm", current="ok"), **THRESHOLD)
+
+    assert hear(aodh(None), **THRESHOLD)["decision"] == "ADMITTED"
+
+
+def test_what_an_operator_reports_is_not_over_by_an_earlier_end(
+    started: Callable[..., Ready], hear: Any
+) -> None:
+    started()
+    hear(resolved())
+
+    assert hear(alert(), because="I saw it burn")["decision"] == "ADMITTED"

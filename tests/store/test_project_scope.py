@@ -252,6 +252,7 @@ def test_what_a_function_answers_does_not_depend_on_another_project(database: Da
 
 UNSEEN = {
     "groups.define": "it answers with an id that follows from its arguments",
+    "incidents.ends_of_series": "it is for reports that an alarm has ended",
     "retention.purge_journal": "entries of the current traversal stay",
     "retention.purge_plans": "a plan stays for a day after it has expired",
     "stalled_work.chain_waits": "it is for groups in which nothing is ready",

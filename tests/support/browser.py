@@ -22,7 +22,9 @@ _AXE = ROOT / "tests" / "ui" / "vendor" / "axe-4.10.3.min.js"
 _FIND = """async (only) => {
   const options = only ? {runOnly: {type: "rule", values: only}} : {};
   const found = await axe.run(document, options);
-  return found.violations.filter((each) => ["serious", "critical"].includes(each.impact))
+  return found.violations
+    .filter((each) => ["serious", "critical"].includes(each.impact)
+      || each.tags.some((tag) => /^wcag[0-9]+a{1,2}$/.test(tag)))
     .map((each) => `${each.id}: ${each.nodes.map((node) => node.html).join(" | ")}`);
 }"""
 
@@ -101,8 +103,8 @@ class Tab:
         return file
 
     def violations(self, *rules: str) -> list[str]:
-        """Return the serious violations of accessibility that axe-core finds, of these rules or of
-        all."""
+        """Return the violations of WCAG, levels A and AA, and the other serious ones that axe-core
+        finds, of these rules or of all."""
         if not self.page.evaluate("typeof axe === 'object'"):
             self.page.evaluate(_AXE.read_text("utf-8"))
         return list(self.page.evaluate(_FIND, list(rules) or None))

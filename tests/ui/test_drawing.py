@@ -8,7 +8,15 @@ import xml.etree.ElementTree as ET  # noqa: S405 - of our own making
 import pytest
 from markupsafe import Markup
 
-from mistral_failover.ui.drawing import draw_plan, draw_timeline, node, shortened, ticks
+from mistral_failover.ui.drawing import (
+    NARROW,
+    WIDE,
+    draw_plan,
+    draw_timeline,
+    node,
+    shortened,
+    ticks,
+)
 from mistral_failover.ui.plan import plan_view
 from mistral_failover.ui.timeline import timeline
 from support.ui_answers import operation, plan, step_ahead, traversal
@@ -90,6 +98,13 @@ def test_ticks_are_at_round_seconds(whole: float) -> None:
     assert 1 <= len(found) <= 7
     assert found[-1] <= whole
     assert whole < 1 or all(float(at).is_integer() for at in found if whole >= 6)
+
+
+def test_a_telephone_gets_the_same_rows_on_a_narrow_sheet() -> None:
+    wide, narrow = (draw_timeline(timeline(RUNNING), "x", sheet) for sheet in (WIDE, NARROW))
+
+    assert outline(narrow) == outline(wide)
+    assert all(start >= 0 and end <= NARROW.width for start, end in bars(narrow))
 
 
 def test_what_is_drawn_is_also_said_without_colours() -> None:

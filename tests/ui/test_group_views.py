@@ -11,7 +11,7 @@ from mistral_failover.cli.status_screen import Advice
 from mistral_failover.ui.group import MOST, group_view, verdict
 from mistral_failover.ui.groups import Query, State, groups_view
 from mistral_failover.ui.levels import Level
-from support.ui_answers import NOW, held, overview, status
+from support.ui_answers import NOW, held, member, overview, status
 
 DIFFERENT = {"differs": True, "lines": ['+ limits: {"per_hour": 7}']}
 ALARM = {"at": NOW - 60, "sentence": "db_a is lost", "refusal": ""}
@@ -100,8 +100,24 @@ def test_what_is_too_long_for_the_sentence_is_beneath_it_as_a_whole(name: str) -
 def test_why_a_group_is_down_is_said_once() -> None:
     one = verdict(status(service=SERVICE | {"status": "DOWN", "gone": []}))
 
-    assert one.sentence == "its server is gone."
+    assert "its server is gone" in one.sentence
     assert one.findings == ()
+
+
+def test_a_group_whose_host_is_down_says_whose_host() -> None:
+    members = [member("db_a", "a"), member("db_b", "b", condition="unreachable", why="host DOWN")]
+    found = verdict(status(service=SERVICE | {"status": "UNKNOWN"}, members=members))
+
+    assert "the host of db_b is down" in found.sentence
+    assert [each.found for each in found.findings] == SERVICE["reasons"]
+
+
+def test_a_cold_group_says_that_it_has_no_standby() -> None:
+    cold = SERVICE | {"status": "SERVING", "reasons": [], "gone": [], "cold": True}
+
+    assert "without a standby" in verdict(status(service=cold)).sentence
+    warm = verdict(status(service=cold | {"standbys": ["db_a"]}))
+    assert "standby" not in warm.sentence
 
 
 def test_what_was_tried_for_a_proof_is_a_list_of_rungs_with_what_each_saw_and_when() -> None:

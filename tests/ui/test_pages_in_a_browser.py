@@ -222,32 +222,6 @@ def test_a_page_changes_without_a_reload(tab: Opens) -> None:
     assert page.wrong == []
 
 
-@pytest.mark.parametrize("name", ["serving", "blocked", "down"])
-def test_a_telephone_shows_all_that_matters_at_night_without_scrolling(
-    tab: Opens, name: str
-) -> None:
-    """Whether it serves, since when, why, and the command; what is secondary is folded."""
-    service = {"status": "DOWN", "since": NOW - 400, "seen_at": NOW - 5, "gone": ["db_b"]}
-    service |= {"reasons": [f"active is on db_b, but its server {'9f0c1b52-' * 8} is SHUTOFF"] * 3}
-    answer = {
-        "serving": status(),
-        "blocked": BLOCKED,
-        "down": status(service=service, lost=["db_a"]),
-    }[name]
-    page = tab(Answers(status=answer, held={"held": [], "total": 0}))
-    page.open("/group?name=payments")
-    page.look(390, height=844)
-
-    seen = ["h1 .badge", ".since", ".verdict"]
-    seen += [] if name == "serving" else [".command >> nth=0"]
-    for what in seen:
-        box = page.page.locator(what).bounding_box()
-        assert box["y"] + box["height"] <= 844, what
-    height = page.page.evaluate("document.documentElement.scrollHeight")
-    page.shot(f"phone-{name}")
-    assert height < 2 * 844, height
-
-
 def test_a_command_is_copied_with_a_button(tab: Opens) -> None:
     page = tab(Answers(status=BLOCKED))
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -258,6 +232,25 @@ def test_a_command_is_copied_with_a_button(tab: Opens) -> None:
     page.page.get_by_text("Copied").first.wait_for()
     copied = page.page.evaluate("navigator.clipboard.readText()")
     assert copied == page.page.locator(".command code").first.inner_text()
+
+
+def test_a_failover_that_begins_is_unfolded_and_stays_as_the_reader_leaves_it(
+    tab: Opens,
+) -> None:
+    answers = Answers()
+    page = tab(answers)
+    page.open("/group?name=payments")
+    assert page.page.locator("#last").get_attribute("open") is None
+
+    begun = status()["traversal"] | {"id": "a-newer-one", "ended_at": None}
+    moving = status("IN_PROGRESS", resources=MOVING, traversal=begun)
+    answers.answers |= {"status": moving, "show": RUNNING}
+    page.page.locator("#steps[open]").wait_for(timeout=10_000)
+    page.page.locator("#steps > summary").click()
+    answers.answers["status"] = moving | {"under_way": [under_way("Other words", 1.0)]}
+
+    page.page.get_by_text("Other words").first.wait_for(timeout=10_000)
+    assert page.page.locator("#steps").get_attribute("open") is None
 
 
 def test_an_entry_that_was_opened_stays_open_when_newer_ones_come(
@@ -328,7 +321,7 @@ def test_without_javascript_everything_can_be_read(tab: Opens) -> None:
     page.open("/")
     page.page.get_by_role("link", name="payments").click()
     assert page.page.locator("h1").inner_text().startswith("payments")
-    page.page.locator("#timeline > summary").click()
+    page.page.locator("#last > summary").click()
     page.page.get_by_text("The same as a table").click()
     assert page.page.get_by_role("rowheader", name="Attach data to db_b").is_visible()
 

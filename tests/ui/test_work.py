@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs now in all groups: each step with its limit, each wait with its reason, what is
-stuck."""
+"""What runs now in all groups: each step with its limit, each wait with its reason, what waits
+for an operator."""
 
 from __future__ import annotations
 
@@ -109,10 +109,10 @@ def test_groups_that_wait_for_an_operator_are_above_with_their_reason(opened: Op
 
     page = browser.get("/work").text
 
-    stuck, _, running = page.partition("<table")
-    assert stuck.index("no proof that db_a is off") < stuck.index("the volume is in error")
-    assert "10 min" in stuck
-    assert 'href="/group?name=ledger"' in stuck
+    waiting, _, running = page.partition("<table")
+    assert waiting.index("no proof that db_a is off") < waiting.index("the volume is in error")
+    assert "10 min" in waiting
+    assert 'href="/group?name=ledger"' in waiting
     assert ATTACH in running
     assert "sse-connect" in page
     assert 'href="/work" aria-current="page"' in page
@@ -122,7 +122,7 @@ def test_all_groups_are_looked_at_by_one_question(opened: Opened) -> None:
     answers = Answers()
     page = opened(answers).get("/work").text
 
-    assert "Nothing runs, and no group is stuck." in page
+    assert "Nothing runs, and no group waits for you." in page
     asked = {action for action, _ in answers.asked}
     assert asked <= {"failover.status", "failover.held", "failover.availability"}
     assert all("group" not in asked for _, asked in answers.asked)

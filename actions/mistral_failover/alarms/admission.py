@@ -188,6 +188,14 @@ def _maintenance(alarm: Alarm, situation: AdmissionContext) -> Found:
     return Decision.HELD, f"{until}: {work.because}"
 
 
+def _over(alarm: Alarm, situation: AdmissionContext) -> Found:
+    """It arrives after the report that it has ended. That does not prove that the member is well: a
+    source may have lost sight of it."""
+    if not alarm.over:
+        return None
+    return Decision.HELD, "its source has already reported that it is over"
+
+
 def _old_news(alarm: Alarm, situation: AdmissionContext) -> Found:
     """For example what our own fence did to a server, or a late repeat."""
     if alarm.at is None or alarm.level or not situation.old_news():
@@ -254,6 +262,7 @@ RULES: Mapping[AdmissionRule, Callable[[Alarm, AdmissionContext], Found]] = {
     AdmissionRule.KNOWN_FACT: _known_fact,
     AdmissionRule.PAUSED: _paused,
     AdmissionRule.MAINTENANCE: _maintenance,
+    AdmissionRule.OVER: _over,
     AdmissionRule.OLD_NEWS: _old_news,
     AdmissionRule.STILL_FIRING: _still_firing,
     AdmissionRule.DOUBTED: _doubted,

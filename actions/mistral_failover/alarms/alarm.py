@@ -38,13 +38,14 @@ class Alarm:
     epoch by the source's clock, None if unknown. ``series`` is the same whenever the same alarm
     fires or clears; empty if there is none. ``level``: the source reports it for as long as it
     fires, which may be longer than one failure: under one ``unique`` key, or else the series says
-    which reports belong together. ``over``: the
-    source says that what the series reported has ended; that it has no data any more says nothing.
-    ``doubt``: why the source is not certain of the failure, as a clause; empty if it is.
-    ``routine``: the source reports everything that happens, and this asks for nothing, so it is
-    answered and not recorded.
-    ``because``: the reason of the operator who reports it, empty if no operator does; then no
-    evidence takes it back. No body gives it: who has a sender's token is no operator.
+    which reports belong together. ``over``: the source says that what the series reported has
+    ended; that it has no data any more says nothing. An alarm that fires is over if that was
+    reported before it. ``ended``: when it ended, in seconds since the epoch by the source's clock,
+    None if it has not or if that is unknown. ``doubt``: why the source is not certain of the
+    failure, as a clause; empty if it is. ``routine``: the source reports everything that happens,
+    and this asks for nothing, so it is answered and not recorded. ``because``: the reason of
+    the operator who reports it, empty if no operator does; then no evidence takes it back. No body
+    gives it: who has a sender's token is no operator.
     """
 
     source: str
@@ -61,6 +62,7 @@ class Alarm:
     series: str = ""
     level: bool = False
     over: bool = False
+    ended: float | None = None
     doubt: str = ""
     routine: bool = False
     host: str | None = None

@@ -67,6 +67,7 @@ def _alert(reader: BodyReader, omitted: int) -> Alarm:
         series=digest(["alertmanager", fingerprint]),
         level=status == "firing",
         over=status == "resolved",
+        ended=parse_time(reader.text("endsAt")) if status == "resolved" else None,
     )
 
 

@@ -128,9 +128,10 @@ def take(request: Request, alarm: Alarm) -> list[RecordedAlarm]:
     """
     if alarm.routine or (alarm.is_host_event and not alarm.firing):
         if alarm.over:
-            request.store.atomically(partial(_mark_over, alarm))
+            request.store.atomically(partial(_end, request, alarm))
         return [RecordedAlarm(without_group(alarm, None))]
     if alarm.is_host_event:
+        alarm = request.store.reading(partial(_late, alarm))
         identity = incident_id(request, alarm)
         passed_on = request.store.reading(partial(_passed_on, identity))
         found = _members(request, alarm) if passed_on is None else passed_on
@@ -144,6 +145,7 @@ def take_in(request: Request, tx: ProjectTransaction, alarm: Alarm) -> RecordedA
     repeats = known(request, tx, [alarm])
     if repeats:
         return repeats[0]
+    alarm = _late(alarm, tx)
     subject = identify(request, tx, alarm)
     if (alarm.level or not alarm.unique) and (
         repeat := _repeat(tx, subject.alarm, subject.incident)
@@ -320,7 +322,43 @@ def _fact(alarm: Alarm, group: str | None, member: str | None) -> AlarmFact:
     """Return what an alarm says about a group and its member. No member is lost by an alarm about a
     server that no group has."""
     lost = () if member is None else (member, *alarm.also)
-    return AlarmFact(group, lost, reported=alarm.sentence, because=alarm.because).shortened()
+    return AlarmFact(
+        group,
+        lost,
+        reported=alarm.sentence,
+        because=alarm.because,
+        over=_ENDED if alarm.firing and alarm.over else "",
+        ended=alarm.ended,
+    ).shortened()
+
+
+_ENDED = "the report that it has ended came before it"
+
+
+def _late(alarm: Alarm, tx: ProjectTransaction) -> Alarm:
+    """Return a firing alarm as one that is over if its source reported that before: by its own
+    times this occasion ended no earlier than it happened, whatever arrived first. What an operator
+    reports is not over by it."""
+    if not (alarm.firing and alarm.series) or alarm.at is None or alarm.because:
+        return alarm
+    occasion = occasion_of(alarm.source, alarm.payload)
+    for each in incidents.ends_of_series(tx, alarm.series):
+        of_this = occasion_of(each.source, each.payload) == occasion
+        if of_this and each.fact.ended is not None and each.fact.ended >= alarm.at:
+            return replace(alarm, over=True)
+    return alarm
+
+
+def _end(request: Request, alarm: Alarm, tx: ProjectTransaction) -> None:
+    """Record that the failure of a host or a zone is over: with the held alarms of its series, and
+    by itself, because the report of the failure may come later."""
+    _mark_over(alarm, tx)
+    identity = incident_id(request, alarm)
+    if alarm.ended is None or not alarm.series or incidents.get(tx, identity) is not None:
+        return
+    verdict, subject = without_group(alarm, None), Subject(alarm, identity)
+    fact = replace(_fact(alarm, alarm.group, None), host=alarm.host, zone=alarm.zone).shortened()
+    incidents.add(tx, _new(request, Judged(subject, None, verdict, fact)))
 
 
 def _old_news(tx: ProjectTransaction, state: GroupState, member: str | None, alarm: Alarm) -> bool:
@@ -356,7 +394,7 @@ def record(request: Request, tx: ProjectTransaction, judged: Judged) -> Recorded
     """Record a decision: a new incident, or another decision on a held one. A final decision stays,
     and its repeat is counted. Another alarm about a known fact counts on the first one's."""
     before, verdict, fact = judged.before, judged.verdict, judged.fact
-    if judged.subject.alarm.over:
+    if judged.subject.alarm.over and not judged.subject.alarm.firing:
         _mark_over(judged.subject.alarm, tx)
     if before is None:
         if verdict.decision == Decision.IGNORED and judged.subject.state is None:
@@ -382,22 +420,29 @@ def record(request: Request, tx: ProjectTransaction, judged: Judged) -> Recorded
 
 
 def _mark_over(alarm: Alarm, tx: ProjectTransaction) -> None:
-    """Record with the held alarms of this one's series that they are over by their source's word:
-    who admits all of them must not fence a member that is well. They stay held, because a source
-    may have lost sight of a host that died. If an alarm fires again, that counts. What an operator
-    reported is not over by it, nor what a source says of an earlier occasion."""
+    """Record with the waiting alarms of this one's series that they are over by their source's
+    word: who admits all of the held ones must not fence a member that is well, and an admitted one
+    is judged again before it starts. They stay what they are, because a source may have lost sight
+    of a host that died. If an alarm fires again, that counts. What an operator reported or admitted
+    is not over by it, nor what a source says of an earlier occasion."""
     occasion = occasion_of(alarm.source, alarm.payload)
-    for each in incidents.held_of_series(tx, alarm.series) if alarm.series else ():
+    for each in incidents.waiting_of_series(tx, alarm.series) if alarm.series else ():
         reported = incidents.get(tx, each.parent) if each.parent else each
-        if reported is None or each.fact.because or each.fact.over:
+        if reported is None or each.fact.because or each.fact.over or each.order is not None:
             continue
         if occasion_of(reported.source, reported.payload) != occasion:
             continue
-        fact = replace(each.fact, over=alarm.sentence).shortened()
-        if incidents.replace_held_fact(tx, each.id, fact, said=each.said) and each.group_id:
+        if each.group_id is not None:  # as everything does that changes the fact
+            tx.lock_group(each.group_id, shared=False)
+        found = incidents.get(tx, each.id)
+        if found is None or (found.decision, found.said) != (each.decision, each.said):
+            continue
+        fact = replace(found.fact, over=alarm.sentence).shortened()
+        if incidents.replace_waiting_fact(tx, each.id, fact, said=each.said) and each.group_id:
+            state = "still held" if each.decision == Decision.HELD else "admitted, not started"
             tx.journal(
                 each.group_id,
-                f"still held, but over: {alarm.sentence}",
+                f"{state}, but over: {alarm.sentence}",
                 kind=JournalKind.HELD,
                 incident_id=each.id,
             )
@@ -575,6 +620,7 @@ def look_again(request: Request, event: Incident) -> None:
         host=fact.host,
         zone=fact.zone,
         doubt=fact.doubt,
+        over=bool(fact.over),
         because=fact.because,
     )
     found = _members(request, alarm)

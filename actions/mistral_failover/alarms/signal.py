@@ -25,8 +25,9 @@ def from_signal(body: Any) -> Alarm:
     ``group`` and ``member`` say what it is about, or ``host``, a compute host that failed, or
     ``zone``, an availability zone that failed; one of them is required. ``id`` identifies the
     occurrence; without it equal bodies are one occurrence. ``state`` is ``lost`` (the default) or
-    ``ok``; ``at`` a time in ISO 8601; ``reason`` is for people (``because`` means the
-    same). A body proves nothing about its sender: what an operator reports says so beside it.
+    ``ok`` (what the signal with the same ``id`` reported is over); ``at`` a time in ISO 8601;
+    ``reason`` is for people (``because`` means the same). A body proves nothing about its sender:
+    what an operator reports says so beside it.
 
     Raises InvalidDocument if the body has another form.
     """
@@ -43,18 +44,22 @@ def from_signal(body: Any) -> Alarm:
     kept = reader.kept(*_KEYS)
     place = (f"host {host}" if host else None) or (f"zone {zone}" if zone else None)
     target = member or server or place or group
+    at, ok = parse_time(reader.text("at")), state == "ok"
     said = f"a signal reports {target} as {state}"
     return Alarm(
         source="signal",
         key=digest(["signal", state, _about(reader, identity) if identity else kept]),
-        firing=state == "lost",
+        firing=not ok,
         unique=bool(identity),
         sentence=plain(f"{said} ({reason})" if reason else said),
         servers=(server,) if server else (),
         payload=kept,
         group=group,
         member=member,
-        at=parse_time(reader.text("at")),
+        at=at,
+        series=digest(["signal", _about(reader, identity)]) if identity else "",
+        over=ok and bool(identity),
+        ended=at if ok else None,
         host=None if server or member else host,
         zone=None if server or member else zone,
     )

@@ -36,6 +36,7 @@ RELEASABLE = frozenset(
         AdmissionRule.STORM,
         AdmissionRule.STILL_FIRING,
         AdmissionRule.DOUBTED,
+        AdmissionRule.OVER,
         AdmissionRule.TOO_LATE,
     }
 )
@@ -160,8 +161,8 @@ def judge(held: Collection[HeldAlarm], evidence: Evidence) -> dict[str, Judgemen
       alarm. Only alarms about a server or a host that no operator reports, whatever rule holds
       them.
     - RELEASE: each of its members died. Only alarms that the storm guard holds, that could not be
-      started in time, that never stopped firing, or that their source doubts; and only while
-      nothing points to the control plane.
+      started in time, that never stopped firing, that their source doubts or calls over; and only
+      while nothing points to the control plane.
     - HOLD: everything else.
     """
     suspicion = control_plane(held, evidence)
@@ -206,6 +207,12 @@ def _judged(
         why = f": {_ALSO_SILENT}" if others_silent else ""
         return Judgement(HeldAlarmStep.HOLD, f"it is not known that its server died{why}")
     return Judgement(HeldAlarmStep.RELEASE, " and ".join(dict.fromkeys(filter(None, deaths))))
+
+
+def seen_well(known: MemberEvidence, age: float) -> bool:
+    """Return whether a member is well, of which its source says that the alarm is over: its server
+    runs, and its agent was heard after the alarm, ``age`` seconds ago."""
+    return known.condition is ServerCondition.RUNNING and known.heard_since(age)
 
 
 def _cleared(known: MemberEvidence, age: float) -> bool:

@@ -57,8 +57,10 @@ class CommandLineWrong(CommandFailed):
 
 
 def with_full_stop(sentence: object) -> str:
-    """Return a sentence with its full stop; messages of other programs may have one already."""
-    return f"{str(sentence).rstrip('.')}."
+    """Return a sentence with its full stop; messages of other programs may have one already, and
+    one that was cut ends with an ellipsis."""
+    said = str(sentence).rstrip(".")
+    return said if said[-1:] == "\u2026" else f"{said}."
 
 
 def state_dir() -> Path:

@@ -26,6 +26,7 @@ class AlarmFact(Stored):
 
     ``evidence``: why the storm guard still holds it. ``refusal``: why the last attempt to start its
     failover failed. ``over``: its source's word that it is over. They are empty if there is none.
+    ``ended``: of a report that something is over, when it ended, in seconds; None if unknown.
     """
 
     group: str | None = None
@@ -40,6 +41,7 @@ class AlarmFact(Stored):
     evidence: str = ""
     refusal: str = ""
     over: str = ""
+    ended: float | None = None
 
     def shortened(self) -> Self:
         """Return it as it is stored: with names and words of bounded length."""

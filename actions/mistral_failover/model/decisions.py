@@ -30,6 +30,8 @@ class AdmissionRule(StrEnum):
     KNOWN_FACT = "known_fact"
     PAUSED = "paused"
     MAINTENANCE = "maintenance"
+    OVER = "over"
+    """By its source's word, what it reports has ended."""
     OLD_NEWS = "old_news"
     STILL_FIRING = "still_firing"
     DOUBTED = "doubted"

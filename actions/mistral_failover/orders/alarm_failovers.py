@@ -5,16 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from mistral_failover.alarms import intake
 from mistral_failover.alarms.admission import Verdict
 from mistral_failover.alarms.alarm import Alarm
+from mistral_failover.alarms.evidence import gather
 from mistral_failover.alarms.intake import RecordedAlarm
+from mistral_failover.alarms.storm import seen_well
+from mistral_failover.convergence.records import JournalKind
 from mistral_failover.fault_points import reach
 from mistral_failover.groups.snapshot import GroupSnapshot
-from mistral_failover.model.decisions import Decision
+from mistral_failover.model.decisions import AdmissionRule, Decision
 from mistral_failover.model.goal import Goal
 from mistral_failover.model.order import Order
 from mistral_failover.model.verbs import FAILOVER
@@ -166,14 +170,22 @@ def start(request: Request, incident: Incident) -> Started:
     reason is recorded with the incident: operators see it, and a sweep tries again.
 
     Raises what :func:`failover.begin` raises; ActionError NOT_IN_SERVICE if the group was taken out
-    of service after the alarm was admitted, NOT_ADMITTED if the alarm was dismissed or held.
+    of service after the alarm was admitted, NOT_ADMITTED if the alarm was dismissed or held, also
+    by this function: if its source says that it is over, and its members are seen well.
     """
     try:
         order = incident.order or with_lost(BY_ALARM, incident)
         derive = failover.goal_function(request, order)
         if incident.order is None:  # only an operator may activate the group
             derive = _in_service(derive)
-        return begin(request, str(incident.fact.group), derive, incident.id, incident.sentence)
+        started = partial(
+            begin, request, str(incident.fact.group), derive, incident.id, incident.sentence
+        )
+        try:
+            return started()
+        except _Over as over:
+            _hold_if_well(request, over.incident)
+            return started(looked=over.incident.fact.over)
     except Exception as error:
         refusal = explained(error)[:LONGEST_REFUSAL]
 
@@ -188,6 +200,50 @@ def start(request: Request, incident: Incident) -> Started:
         except SQLAlchemyError as not_kept:  # the reason to report is the first error
             request.caught(not_kept, "recording why a failover could not be started")
         raise
+
+
+class _Over(Exception):
+    """An ``incident`` that is to start is over by its source's word."""
+
+    def __init__(self, incident: Incident) -> None:
+        super().__init__(incident.fact.over)
+        self.incident = incident
+
+
+def _hold_if_well(request: Request, incident: Incident) -> None:
+    """Hold an admitted alarm that its source has called over if each of its members is seen well:
+    Nova and the agents decide. Raises ActionError NOT_ADMITTED then, or if another process decided
+    at the same time."""
+    keys = [(str(incident.group_id), member) for member in incident.lost]
+    evidence = gather(request, keys)
+    age = request.store.reading(lambda tx: tx.now()) - incident.last_at
+    if not keys or not all(seen_well(evidence.of(key), age) for key in keys):
+        return
+    lost = " and ".join(incident.lost)
+    why = (
+        f"its source says that it is over ({incident.fact.over}), and {lost} "
+        f"{'is' if len(keys) == 1 else 'are'} seen well"
+    )
+
+    def hold(tx: ProjectTransaction) -> None:
+        tx.lock_group(str(incident.group_id), shared=False)
+        found = incidents.get(tx, incident.id)
+        if found is None or (found.decision, found.said) != (incident.decision, incident.said):
+            return
+        if found.traversal_id is not None:
+            return
+        sentence = f"{found.fact.reported}: {why}"
+        incidents.decide(tx, found.id, Decision.HELD, sentence, rule=AdmissionRule.OVER)
+        tx.journal(
+            str(found.group_id), f"HELD: {sentence}", kind=JournalKind.HELD, incident_id=found.id
+        )
+
+    request.store.atomically(hold)
+    raise ActionError(
+        "NOT_ADMITTED",
+        f"its failover was not started: {why}",
+        f"To see the reason: failover show {incident.id}",
+    )
 
 
 def with_lost(order: Order, incident: Incident) -> Order:
@@ -205,10 +261,17 @@ def with_lost(order: Order, incident: Incident) -> Order:
 
 
 def begin(
-    request: Request, group: str, derive: failover.Derive, incident_id: str, cause: str
+    request: Request,
+    group: str,
+    derive: failover.Derive,
+    incident_id: str,
+    cause: str,
+    *,
+    looked: str = "",
 ) -> Started:
     """Start the traversal of an alarm if it is still admitted at that moment: since it was read, a
-    sweep may have dismissed or held it. Raises as :func:`start`."""
+    sweep may have dismissed or held it, or its source may have called it over. ``looked``: in which
+    words it did so, if its members have been looked at since. Raises as :func:`start`."""
 
     def confirm(tx: ProjectTransaction) -> None:
         found = incidents.get(tx, incident_id)
@@ -221,6 +284,9 @@ def begin(
                 if found
                 else "To list the held alarms: failover alarms.",
             )
+        by_operator = found.order is not None or found.fact.because
+        if found.fact.over not in ("", looked) and not by_operator:
+            raise _Over(found)
 
     return failover.begin(
         request, group, derive, incident_id=incident_id, cause=cause, confirm=confirm

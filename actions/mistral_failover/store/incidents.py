@@ -22,6 +22,8 @@ OPERATOR = "operator"
 LOOKS_FOR_MEMBERS = 3600.0
 """Seconds for which an open host event looks for members. Later the host may be up again, with
 members that did not fail."""
+ENDS = 20
+"""Reports that a series has ended that a late alarm is compared with. It is late by minutes."""
 PAGE = 500
 """Rows that one query of a long list reads at most."""
 
@@ -280,6 +282,15 @@ def replace_held_fact(tx: ProjectSession, incident_id: str, fact: AlarmFact, *, 
     )
 
 
+def replace_waiting_fact(
+    tx: ProjectSession, incident_id: str, fact: AlarmFact, *, said: int
+) -> bool:
+    """Replace the fact of an alarm that waits. Return False if it waits no longer, or if it was
+    reported again since ``said``."""
+    same = (incidents.c.id == incident_id, incidents.c.said == said)
+    return tx.changed(incidents.update().where(WAITING, *same).values(fact=fact))
+
+
 def replace_admitted(
     tx: ProjectSession, incident_id: str, fact: AlarmFact, order: Order | None
 ) -> None:
@@ -429,17 +440,34 @@ def fires_since(tx: ProjectSession, group_id: str, series: str) -> float | None:
     return None if since is None else float(since)
 
 
-def held_of_series(tx: ProjectSession, series: str) -> list[Incident]:
-    """Return the project's held incidents of a series, and the held children of its host events."""
+def ends_of_series(tx: ProjectSession, series: str) -> list[Incident]:
+    """Return the latest reports of the project that a series has ended, at most `ENDS`."""
+    query = (
+        sa.select(incidents)
+        .where(
+            incidents.c.project_id == tx.project_id,
+            incidents.c.series == series,
+            sa.not_(incidents.c.firing),
+        )
+        .order_by(incidents.c.said.desc())
+        .limit(ENDS)
+    )
+    return [_incident(row._mapping) for row in tx.connection.execute(query)]
+
+
+def waiting_of_series(tx: ProjectSession, series: str) -> list[Incident]:
+    """Return the project's waiting alarms of a series, and the waiting children of its host events,
+    in the order of their groups' ids."""
     events = sa.select(_other.c.id).where(
         _other.c.project_id == tx.project_id, _other.c.series == series
     )
     query = sa.select(incidents).where(
         incidents.c.project_id == tx.project_id,
-        incidents.c.decision == Decision.HELD,
+        WAITING,
         sa.or_(incidents.c.series == series, incidents.c.parent.in_(events)),
     )
-    return [_incident(row._mapping) for row in tx.connection.execute(query)]
+    rows = tx.connection.execute(query.order_by(incidents.c.group_id, incidents.c.number))
+    return [_incident(row._mapping) for row in rows]
 
 
 def failing_since(tx: ProjectSession, since: float, rules: Collection[AdmissionRule]) -> set[str]:

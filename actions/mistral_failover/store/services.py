@@ -97,7 +97,8 @@ def _look(row: Any) -> Look | None:
 
 
 def waiting_alarms(tx: Session, group_ids: Sequence[str] | None) -> dict[str, list[WaitingAlarm]]:
-    """Return by group the alarms that wait and that their source has not called over."""
+    """Return by group the alarms that wait, except the held ones that their source has called
+    over."""
     query = sa.select(
         incidents.c.group_id,
         incidents.c.decision,
@@ -107,8 +108,8 @@ def waiting_alarms(tx: Session, group_ids: Sequence[str] | None) -> dict[str, li
     ).where(WAITING, incidents.c.group_id.is_not(None))
     found: dict[str, list[WaitingAlarm]] = {}
     for row in _all(tx, query, incidents.c.group_id, group_ids):
-        if not row.fact.over:
-            admitted = row.decision == Decision.ADMITTED
+        admitted = row.decision == Decision.ADMITTED
+        if admitted or not row.fact.over:
             said = row.order.lost if row.order is not None else None  # the operator knows better
             lost = row.fact.lost if said is None else said
             waits = WaitingAlarm(lost, admitted, row.first_at)

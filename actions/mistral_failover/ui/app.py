@@ -67,7 +67,10 @@ def templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.globals["draw_plan"] = drawing.draw_plan  # imported macros see globals alone
+    # Imported macros see globals alone.
+    found.globals["draw_plan"] = drawing.draw_plan
+    found.globals["draw_timeline"] = drawing.draw_timeline
+    found.globals["sheets"] = (drawing.WIDE, drawing.NARROW)
     found.globals["lasted"] = lasted
     return found
 

@@ -25,9 +25,9 @@ _NEEDED = ("jinja2", "starlette", "uvicorn")
 class Ui(Command):
     """Serve a web page about your groups on this machine, until SIGTERM or Ctrl-C.
 
-    It shows what the command line shows, live: which group is stuck and which command helps, who
-    has which volume, the timeline of a failover, plans and the history. It uses the same Mistral as
-    every other command, with your rights.
+    It shows what the command line shows, live: which group waits for you and which command helps,
+    who has which volume, the timeline of a failover, plans and the history. It uses the same
+    Mistral as every other command, with your rights.
 
     It prints a link. Open it in a browser on this machine; the link works once, and then a new one
     is printed. It listens on loopback only. From another machine, use a tunnel: ssh -L

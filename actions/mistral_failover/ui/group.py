@@ -12,7 +12,7 @@ from mistral_failover.cli.base import lasted, when
 from mistral_failover.cli.connection import with_full_stop
 from mistral_failover.cli.status_screen import Advice, moment, place
 from mistral_failover.convergence.records import TraversalStatus
-from mistral_failover.model.observation import Service
+from mistral_failover.model.observation import Condition, Service
 from mistral_failover.model.text import counted, first_words
 from mistral_failover.ui.levels import Level, of_decision, of_service, serves
 
@@ -24,6 +24,11 @@ MOST = 15
 """Words of the sentence that says why; what needs more is a finding."""
 _ABOVE = frozenset({"service", "active", "volumes", "members", "held"})
 """Answers of the status screen that the page shows elsewhere."""
+_FOUND = {
+    Service.DOWN: "Nothing serves",
+    Service.UNKNOWN: "Not known",
+    Service.DEGRADED: "Not protected",
+}
 _NAMED = 3  # members in a sentence; of more it has the number
 
 
@@ -147,10 +152,9 @@ def verdict(status: StatusReport) -> Verdict:
     """Return why a group is as it is, and what helps."""
     why = _why(status)
     since, lasting = _since(why.since, status["now"])
-    sentence = first_words(why.sentence, MOST)
     return Verdict(
         level=why.level,
-        sentence=sentence if sentence.endswith("…") else with_full_stop(sentence),
+        sentence=with_full_stop(first_words(why.sentence, MOST)),
         since=since,
         lasting=lasting,
         findings=why.findings,
@@ -208,7 +212,15 @@ def _at_rest(status: StatusReport) -> _Why:
         waits = "alarm waits" if status["held"] == 1 else "alarms wait"
         said = f"{status['held']} {waits} for you: admit or dismiss"
         return _Why(Level.ATTENTION, said, None, _reasons(status))
-    if service["status"] in (Service.UNKNOWN, Service.DEGRADED):
+    if service["status"] == Service.UNKNOWN:
+        away = [
+            row["name"]
+            for row in status["members"]
+            if row["condition"] == Condition.UNREACHABLE and row["name"] in status["roles"].values()
+        ]
+        said = f"Not known: the host of {_names(away)} is down" if away else ""
+        return _seen(status, Level.ATTENTION, said)
+    if service["status"] == Service.DEGRADED:
         return _seen(status, Level.ATTENTION, "")
     if paused := status_screen.suspended(status):
         what = "in maintenance" if not status["pause"] else "paused"
@@ -222,7 +234,9 @@ def _at_rest(status: StatusReport) -> _Why:
         rows = (Finding("", line) for line in status["in_force"]["lines"])
         said = "The latest definition of the group is not in force"
         return _Why(Level.ATTENTION, said, None, tuple(rows))
-    return _Why(Level.GOOD, f"All is well: {status_screen.role_holders(status)}")
+    alone = service["cold"] and not service["standbys"]
+    cold = "; cold, without a standby" if alone else ""
+    return _Why(Level.GOOD, f"All is well: {status_screen.role_holders(status)}{cold}")
 
 
 def _seen(status: StatusReport, level: Level, said: str) -> _Why:
@@ -230,8 +244,9 @@ def _seen(status: StatusReport, level: Level, said: str) -> _Why:
     it is known without that."""
     rows = _reasons(status)
     first = rows[0].found if rows else status_screen.meaning(status)
-    told = not said and len(rows) < 2 and len(first.split()) <= MOST
-    return _Why(level, said or first, None, () if told else rows)
+    sentence = said or f"{_FOUND[Service(status['service']['status'])]}: {first}"
+    told = not said and len(rows) < 2 and first_words(sentence, MOST) == sentence
+    return _Why(level, sentence, None, () if told else rows)
 
 
 def _reasons(status: StatusReport) -> tuple[Finding, ...]:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from mistral_failover.model.text import counted
 from mistral_failover.model.verbs import FAILOVER
-from mistral_failover.ui import drawing
 from mistral_failover.ui.action_client import ActionClient, ActionFailed
 from mistral_failover.ui.alarm import alarm_view
 from mistral_failover.ui.availability import TIMES, AvailabilityView, availability_view
@@ -103,7 +102,7 @@ class Pages:
         return Page("alarm.html", view.title, {"alarm": view}, live=live)
 
     def work(self, given: Parameters) -> Page:  # noqa: ARG002 - as the other pages
-        """What runs now in all groups, and what is stuck."""
+        """What runs now in all groups, and what waits for an operator."""
         rows, now = self._rows()
         view = work_view(rows, now)
         at_rest = 3.0 if len(rows) <= _MANY else SELDOM
@@ -141,7 +140,6 @@ class Pages:
             "availability": self._availability(name),
             "topology": topology(status),
             "timeline": chart,
-            "timeline_svg": chart and drawing.draw_timeline(chart, f"Timeline of {name}"),
         }
         running = chart is not None and chart.running
         return Page("group.html", name, content, live=1.0 if running else 3.0)
@@ -178,7 +176,6 @@ class Pages:
         status = self._client.run_action("failover.status", group=found["group"])
         content: dict[str, Any] = {
             "timeline": chart,
-            "timeline_svg": drawing.draw_timeline(chart, f"Timeline of {chart.group}"),
             "topology": None,
         }
         if chart.shown is not None:

@@ -98,7 +98,9 @@ class TopologyItem:
             said += f" from {self.source}"
         if self.target:
             said += f", belongs on {self.target}"
-        return f"{said}: {self.detail}" if self.detail else said
+        if self.state is ItemState.ASTRAY:
+            return f"{said}: {self.detail}"
+        return f"{said} ({self.detail})" if self.detail else said
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,8 @@ class Member:
         """Its role and what is wrong with it: each a word with its level."""
         found: list[tuple[Level, str]] = []
         if self.active:
-            found.append((Level.GOOD, self.role))
+            sound = self.doubt is Doubt.NONE and not self.lost
+            found.append((Level.GOOD if sound else Level.NEUTRAL, self.role))
         elif self.role:
             found.append((Level.WORKING, f"to be {self.role}"))
         elif not self.lost and self.doubt is not Doubt.REPLACED:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The view of what runs now in all groups: each step with its limit, each wait, and what is
-stuck."""
+"""The view of what runs now in all groups: each step with its limit, each wait, and what
+waits for an operator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from mistral_failover.cli.base import lasted, when
 from mistral_failover.cli.status_screen import LONGEST, its_turn, ready_step
 from mistral_failover.convergence.records import OperationStatus, TraversalStatus
-from mistral_failover.model.text import counted
+from mistral_failover.model.text import counted, first_words
+from mistral_failover.ui.group import MOST
 from mistral_failover.ui.levels import Level, of_status
 
 if TYPE_CHECKING:  # the page starts without the code of the actions
@@ -19,7 +20,7 @@ if TYPE_CHECKING:  # the page starts without the code of the actions
 
 
 @dataclass(frozen=True)
-class StuckGroup:
+class StoppedGroup:
     """A group that does not continue without an operator."""
 
     group: str
@@ -49,31 +50,31 @@ class WorkRow:
 
 @dataclass(frozen=True)
 class WorkView:
-    """What is stuck, the longest first, and what runs, the longest step first."""
+    """What waits for an operator, the longest first, and what runs, the longest step first."""
 
-    stuck: tuple[StuckGroup, ...]
+    stopped: tuple[StoppedGroup, ...]
     rows: tuple[WorkRow, ...]
 
 
 def work_view(overview: Iterable[GroupOverview], now: float) -> WorkView:
     """Return the view; ``overview`` are the rows of ``overview`` in failover.status."""
     groups = list(overview)
-    stuck = [
+    stopped = [
         row for row in groups if row["status"] in (TraversalStatus.BLOCKED, TraversalStatus.FAILED)
     ]
-    stuck.sort(key=lambda row: row["since"] or now)
+    stopped.sort(key=lambda row: row["since"] or now)
     found = [each for row in groups for each in _steps(row, now)]
     found.sort(key=lambda each: each[0])
-    return WorkView(tuple(_stuck(row, now) for row in stuck), tuple(row for _, row in found))
+    return WorkView(tuple(_stopped(row, now) for row in stopped), tuple(row for _, row in found))
 
 
-def _stuck(row: GroupOverview, now: float) -> StuckGroup:
+def _stopped(row: GroupOverview, now: float) -> StoppedGroup:
     since = row["since"]
-    return StuckGroup(
+    return StoppedGroup(
         group=row["name"],
         level=of_status(row["status"]),
         status=row["status"],
-        reason=row["reason"] or row["cause"],
+        reason=first_words(row["reason"] or row["cause"], MOST),
         since=when(since),
         lasting=lasted(None if since is None else max(0.0, now - since)),
     )
