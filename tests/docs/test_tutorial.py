@@ -24,8 +24,20 @@ pytestmark = pytest.mark.drills
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder in which the page's server runs; the ports are whichever are free."""
+def empty_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home of somebody who has used none of these programs before."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    for name in [name for name in os.environ if name.startswith("XDG_")]:
+        monkeypatch.delenv(name)
+    return home
+
+
+@pytest.fixture
+def started(tmp_path: Path, empty_home: Path) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
+    """A folder in which the page's server runs, and that server; the ports are whichever are
+    free."""
     (command,) = _START.findall(PAGE)
     server = subprocess.Popen(
         [
@@ -42,14 +54,23 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         assert server.poll() is None, (tmp_path / "out").read_text()
         assert time.monotonic() < deadline, (tmp_path / "out").read_text()
         time.sleep(0.1)
-    yield tmp_path
+    yield tmp_path, server
+    end(server)
+
+
+def end(server: subprocess.Popen[bytes]) -> None:
+    """What Ctrl-C does."""
     server.send_signal(signal.SIGTERM)
     server.wait(30)
 
 
 @pytest.mark.timeout(600)
-def test_the_commands_of_the_tutorial_do_what_it_says(folder: Path) -> None:
-    told = played(blocks(PAGE, "sh"), folder)
+def test_the_commands_of_the_tutorial_do_what_it_says_and_leave_nothing(
+    started: tuple[Path, subprocess.Popen[bytes]], empty_home: Path
+) -> None:
+    folder, server = started
+    *commands, removal = blocks(PAGE, "sh")
+    told = played(commands, folder)
 
     looked, made, seen, planned, happened, home, unproven, proven, ended = told
     assert re.search(r"\d+ findings: 0 errors, 1 warning", looked), looked
@@ -69,6 +90,10 @@ def test_the_commands_of_the_tutorial_do_what_it_says(folder: Path) -> None:
     assert "failover confirm-fenced payments db_a --because" in unproven
     assert re.search(r"active +active on db_b", proven), proven
     assert "COMPLETE" in ended
+    end(server)
+    played([f"FAILOVER_STATE_DIR=$PWD/tutorial-state; {removal}"], folder)
+    assert [each.name for each in folder.iterdir() if each.name != "out"] == [empty_home.name]
+    assert [str(each.relative_to(empty_home)) for each in empty_home.rglob("*")] == []
 
 
 def played(commands: list[str], folder: Path) -> list[str]:
