@@ -142,7 +142,7 @@ def test_a_port_leaves_a_locked_server_once_it_is_unlocked(moving: Callable[...,
     operator, old = Operator(group.cloud), group.server("db_a")
     operator.act(old, "lock")
 
-    run = group.run("failover", group=group.name, lost=["db_a"]).assert_failed_with("BLOCKED")
+    run = group.run("failover", group=group.name, lost=[], to="db_b").assert_failed_with("BLOCKED")
 
     message = run.output["error"]["message"]
     assert "SERVER_BUSY" in message

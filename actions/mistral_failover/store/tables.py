@@ -254,7 +254,7 @@ traversals = _table(
     sa.Column("graph", PlainJson, nullable=False),
     sa.Column("started_at", _Time, nullable=False),
     sa.Column("ended_at", _Time),
-    sa.Column("back", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("back", sa.Boolean, nullable=False, server_default="0"),
     sa.Column("through", sa.SmallInteger),
     _id("follows", index=True),
     _id(

@@ -220,6 +220,7 @@ import kombu.transport.pyamqp
 code = main(["--config", {str(node.file)!r}, "check"])
 rooms = {{name.split(".")[1] for name in sys.modules if name.startswith("mistral_failover.")}}
 known = {{"agent", "model", "fault_points", "private_files", "defects", "errors", "redaction"}}
+known |= {{"lookups"}}
 assert rooms <= known, rooms
 sys.exit(code)
 """

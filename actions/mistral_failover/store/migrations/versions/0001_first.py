@@ -351,7 +351,7 @@ def upgrade() -> None:
         sa.Column("graph", _JSON, nullable=False),
         sa.Column("started_at", sa.Double(), nullable=False),
         sa.Column("ended_at", sa.Double(), nullable=True),
-        sa.Column("back", sa.Boolean(), server_default=sa.false(), nullable=False),
+        sa.Column("back", sa.Boolean(), server_default="0", nullable=False),
         sa.Column("through", sa.SmallInteger(), nullable=True),
         sa.Column("follows", sa.String(length=36), nullable=True),
         sa.Column("superseded_by", sa.String(length=36), nullable=True),
