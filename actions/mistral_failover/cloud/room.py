@@ -17,6 +17,7 @@ from mistral_failover.cloud.url_paths import url_path
 
 _ZONES = Field("Nova", "availabilityZoneInfo")
 _NAME, _STATE = Field("Nova", "zoneName"), Field("Nova", "zoneState")
+_AVAILABLE = Field("Nova", "available")
 _LIMITS, _ABSOLUTE = Field("Nova", "limits"), Field("Nova", "absolute")
 _FLAVOR = Field("Nova", "flavor")
 _SERVER = Field("Nova", "server")
@@ -32,7 +33,7 @@ _KINDS = (
 def zones(cloud: Cloud) -> list[str]:
     """Return the availability zones that take servers, sorted. Raises `CloudError`."""
     found = _ZONES.of(cloud.read_nova("/os-availability-zone"))
-    return sorted(str(_NAME.of(each)) for each in found if _STATE.of(each).get("available"))
+    return sorted(str(_NAME.of(each)) for each in found if _AVAILABLE.of(_STATE.of(each)))
 
 
 def exhausted_by_one_more(cloud: Cloud, server_id: str) -> list[str]:

@@ -101,6 +101,10 @@ def sweep(request: Request, group: str | None) -> Swept:
     with part("admitted alarms"):
         admitted = _incidents(request, group, unable)
     taken_up: list[TakenUp] = []
+    # Before the steps that failed: a standby that is well is better than another try of one that
+    # could not be brought back.
+    with part("vacant roles"):
+        taken_up += _filled(request, group_id)
     with part("stopped steps"):
         taken_up += retry_stopped(request, group_id, time.monotonic() + LASTS)
     with part("chains"):
@@ -111,8 +115,6 @@ def sweep(request: Request, group: str | None) -> Swept:
         taken_up += _stalled(request, group_id, known, unable)
     with part("confirmed fences"):
         taken_up += _reopened(request, group_id)
-    with part("vacant roles"):
-        taken_up += _filled(request, group_id)
     restarted = list(_with_chain(request, taken_up, unable))
     chains: dict[str | None, str | None] = {
         **{row["traversal"]: row["workflow"] for row in admitted["started"]},
