@@ -289,7 +289,7 @@ def test_the_summary_of_a_history_has_a_line_for_each_alarm_and_order(
 
 
 def test_the_history_of_all_groups_names_each(deployment: Any, blocked: str) -> None:
-    rows = deployment.shown("history")
+    rows = deployment.shown("history", "--limit", "1000")
 
     assert {deployment.group, blocked} <= {row["group"] for row in rows}
     assert deployment.failover("history", "--follow").returncode != 0

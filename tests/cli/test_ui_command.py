@@ -77,8 +77,7 @@ def test_the_pages_show_a_failover_that_was_made(deployment: Any, browser: Brows
     assert "Attach data to db_b" in group
     assert "◆ " in group
     assert "to be active" in first
-    assert "), active, " in last
-    assert "data is here" in first + last
+    assert "db_b" in last
     assert found[1] in history
 
 
@@ -91,7 +90,7 @@ def test_a_plan_changes_nothing_and_an_order_does(deployment: Any, browser: Brow
     assert deployment.status(group)["pause"] is None
 
     said = browser.order(what="pause", group=group, because="a test of the page")
-    assert "Serving, but alarms are held" in said
+    assert "alarms are held" in said
     assert deployment.status(group)["pause"]["because"] == "a test of the page"
     browser.order(what="resume", group=group, because="done")
     assert deployment.status(group)["pause"] is None
