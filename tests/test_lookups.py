@@ -267,3 +267,17 @@ def test_nothing_else_of_the_product_asks_the_resolver() -> None:
                 found[node.attr].add(str(path.relative_to(package)))
 
     assert found == calls
+
+
+def test_a_name_can_be_looked_up_again_after_no_thread_was_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_more(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_more)
+        with pytest.raises(lookups.NotResolved):
+            lookups.addresses("localhost", 80, 2.0)
+
+    assert lookups.addresses("localhost", 80, 20.0)

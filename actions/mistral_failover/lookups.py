@@ -43,7 +43,12 @@ def addresses(host: str, port: int | None, seconds: float | None) -> list[str]:
         if answer is None:
             answer = _running[host, port] = Future()
             asking = partial(_ask, (host, port), answer)
-            threading.Thread(target=asking, name="lookup", daemon=True).start()
+            try:
+                threading.Thread(target=asking, name="lookup", daemon=True).start()
+            except RuntimeError as error:  # no thread is left, so none would ever answer
+                del _running[host, port]
+                why = f"could not be looked up: {error}"
+                raise NotResolved(socket.EAI_AGAIN, host, why) from error
     if not wait([answer], seconds).done:
         raise NotResolved(socket.EAI_AGAIN, host, f"was not resolved within {seconds:.3g} s")
     try:

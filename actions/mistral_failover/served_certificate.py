@@ -9,6 +9,7 @@ import math
 import ssl
 import time
 from dataclasses import dataclass
+from itertools import cycle, islice
 from pathlib import Path
 
 from mistral_failover import private_files
@@ -184,18 +185,28 @@ def _examined(certificate: Path, context: ssl.SSLContext) -> tuple[float, float,
     trusting.load_verify_locations(certificate)
     trusting.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | _NO_CHECK_TIME
     client = trusting.wrap_bio(back, there)
-    for side in (client, server, client, server):
+    open_ends = [client, server]
+    for side in islice(cycle((client, server)), _TURNS):
         try:
             side.do_handshake()
         except ssl.SSLWantReadError:
             continue
         except ssl.SSLCertVerificationError as error:
             return 0.0, math.inf, error.verify_message
-        except ssl.SSLError:
-            break  # the client has said why
+        except ssl.SSLError as error:
+            return 0.0, math.inf, error.reason or "no client can use it"
+        open_ends = [each for each in open_ends if each is not side]
+        if not open_ends:
+            break
+    if client in open_ends:
+        return 0.0, math.inf, "the handshake with it does not end"
     dates = client.getpeercert() or {}
     begins, ends = (ssl.cert_time_to_seconds(str(dates[key])) for key in ("notBefore", "notAfter"))
     return float(begins), float(ends), None
+
+
+_TURNS = 12
+"""Turns of both sides within which a handshake ends, whatever version of TLS they agree on."""
 
 
 def _no_pair(certificate: Path, key: Path, error: OSError) -> CodedError:

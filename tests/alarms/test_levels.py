@@ -11,6 +11,7 @@ import pytest
 from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.actions import alarms, orders, reports, suspensions
+from mistral_failover.alarms import intake
 from mistral_failover.alarms.alarm import read
 from mistral_failover.convergence.records import Ready
 from mistral_failover.orders import held_alarms
@@ -336,3 +337,15 @@ def test_what_an_operator_reports_is_not_over_by_an_earlier_end(
     hear(resolved())
 
     assert hear(alert(), because="I saw it burn")["decision"] == "ADMITTED"
+
+
+def test_an_alert_that_its_source_had_lost_sight_of_fires_again_and_counts(
+    started: Callable[..., Ready], hear: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Alertmanager that hears nothing of an alert calls it over; when Prometheus is back, the alert
+    fires with the time at which it began."""
+    started()
+    hear(resolved())
+    monkeypatch.setattr(intake, "LATE", -1.0)
+
+    assert hear(alert())["decision"] == "ADMITTED"

@@ -252,3 +252,27 @@ def test_what_fails_ever_again_is_tried_ever_less_often_and_at_least_once_an_hou
 
     lasted(state, 86_400, ended=3610)
     assert len(swept(context)[0]) == 1
+
+
+def test_a_step_that_is_due_is_tried_though_nothing_is_to_be_seen(
+    state: Runtime, begun: Ready, context: ActionContext, sight: dict[str, Any]
+) -> None:
+    block(state, begun, about=ABOUT)
+    lasted(state, 86_400, ended=80_000)
+    sight["now"] = CloudError("NOT_OFFERED", "the cell of the server is down")
+
+    swept(context)
+
+    assert ready_nodes(state, begun.traversal_id) == [begun]
+
+
+def test_a_change_reopens_a_step_once_also_if_it_stops_again_without_an_operation(
+    state: Runtime, begun: Ready, context: ActionContext, sight: dict[str, Any]
+) -> None:
+    block(state, begun, about=ABOUT)
+    sight["now"] = "it is available"
+
+    for times in (1, 0, 0):
+        reopened, _ = swept(context)
+        assert len(reopened) == times
+        state.engine.give_up(begun, {"code": "X", "message": "its package is gone"})

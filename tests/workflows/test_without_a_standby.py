@@ -306,3 +306,32 @@ def test_the_advice_while_nothing_serves_is_no_deletion(single: Any) -> None:
 
     assert advised
     assert not any("delete" in each for each in advised)
+
+
+def test_who_heat_has_marked_is_not_started_again(pet: Any) -> None:
+    """A replacement that failed half-way leaves the mark: the next update removes the server."""
+    former = pet.server("db_a")
+    alarm = pet.fails("crash", "db_a")
+    pet.cloud.api_fault("start", "fail", times=2)
+    pet.cloud.api_fault("stack_patch", "fail", times=10_000)
+    patiently(pet, "on_alarm", **alarm).assert_failed_with("FAILED")
+    pet.cloud.clear_api_faults()
+
+    pet.run("sweep", group=pet.name)
+
+    until(lambda: pet.status()["status"] == "COMPLETE")
+    assert pet.server("db_a") != former
+    assert pet.runs_on() == pet.holders() == ["db_a"]
+    assert pet.cloud.violations() == []
+
+
+def test_a_server_is_not_started_long_after_its_fence(
+    pet: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its host may be dead by then."""
+    former = pet.server("db_a")
+    monkeypatch.setattr(start, "PROOF_LASTS", 0.0)
+
+    patiently(pet, "on_alarm", **pet.fails("crash", "db_a")).assert_succeeded()
+
+    assert pet.server("db_a") != former

@@ -131,7 +131,7 @@ def take(request: Request, alarm: Alarm) -> list[RecordedAlarm]:
             request.store.atomically(partial(_end, request, alarm))
         return [RecordedAlarm(without_group(alarm, None))]
     if alarm.is_host_event:
-        alarm = request.store.reading(partial(_late, alarm))
+        alarm = request.store.reading(partial(_late, request, alarm))
         identity = incident_id(request, alarm)
         passed_on = request.store.reading(partial(_passed_on, identity))
         found = _members(request, alarm) if passed_on is None else passed_on
@@ -145,7 +145,7 @@ def take_in(request: Request, tx: ProjectTransaction, alarm: Alarm) -> RecordedA
     repeats = known(request, tx, [alarm])
     if repeats:
         return repeats[0]
-    alarm = _late(alarm, tx)
+    alarm = _late(request, alarm, tx)
     subject = identify(request, tx, alarm)
     if (alarm.level or not alarm.unique) and (
         repeat := _repeat(tx, subject.alarm, subject.incident)
@@ -335,16 +335,27 @@ def _fact(alarm: Alarm, group: str | None, member: str | None) -> AlarmFact:
 _ENDED = "the report that it has ended came before it"
 
 
-def _late(alarm: Alarm, tx: ProjectTransaction) -> Alarm:
+LATE = 300.0
+"""Seconds after the report of an end within which a report of the failure may have been delayed.
+Alertmanager sends no state that is older than its ``group_interval``, five minutes by default."""
+
+
+def _late(request: Request, alarm: Alarm, tx: ProjectTransaction) -> Alarm:
     """Return a firing alarm as one that is over if its source reported that before: by its own
     times this occasion ended no earlier than it happened, whatever arrived first. What an operator
-    reports is not over by it."""
+    reports is not over by it.
+
+    A source that lost sight of an alert calls it over, and when it sees it again it fires with the
+    time at which it began: so a report that comes `LATE` after the end says that it fires now.
+    """
     if not (alarm.firing and alarm.series) or alarm.at is None or alarm.because:
         return alarm
     occasion = occasion_of(alarm.source, alarm.payload)
     for each in incidents.ends_of_series(tx, alarm.series):
         of_this = occasion_of(each.source, each.payload) == occasion
-        if of_this and each.fact.ended is not None and each.fact.ended >= alarm.at:
+        if not of_this or each.fact.ended is None or each.fact.ended < alarm.at:
+            continue
+        if tx.now() - each.last_at <= LATE:
             return replace(alarm, over=True)
     return alarm
 

@@ -498,14 +498,10 @@ def retry_stopped(request: Request, group_id: str | None, end: float) -> Iterato
             change = _change(cloud, stopped)
         except CloudError as error:
             trouble = error  # raised after the other groups had their turn
-            continue
+            change = None
         if change is None and not stopped.due:
             continue
-        if (
-            change is None
-            and not asked_for
-            and database.atomically(partial(_held_off, request, stopped))
-        ):
+        if not asked_for and database.atomically(partial(_held_off, request, stopped)):
             continue
         why = f"it has changed: {change}" if change else "what it waits for may be back"
         sentence = f"{stopped.resource}: reopened by a sweep, because {why}"
@@ -553,6 +549,8 @@ def _tried_again(
     if not tx.reopen_node(traversal, stopped.ready.node, once=once):
         return False
     if not once:
+        # The change counts once: a node may stop again without another operation.
+        stalled_work.forget_change(tx, stopped)
         restate(tx, traversal)
     tx.journal(
         stopped.group_id,

@@ -6,6 +6,7 @@ from __future__ import annotations
 from shlex import quote
 from typing import Any
 
+from mistral_failover.cloud.heat_replacements import MARKED
 from mistral_failover.fault_points import reach
 from mistral_failover.groups import refresh_members
 from mistral_failover.groups.refresh_members import remember_members
@@ -35,7 +36,12 @@ def bring_back(context: OperationContext, operation: OperationDocument) -> dict[
     fence = proof["attributes"] if proof else {}
     attempt = Attempt(context, operation, snapshot, member, old, wish, fence)
     tried = []
-    for name in wish.get("restart") or [ANOTHER_SERVER]:
+    ways = wish.get("restart") or [ANOTHER_SERVER]
+    if len(ways) > 1 and _is_marked(context, snapshot, member):
+        # Another server was begun: whatever else is done, the stack's next update removes this one.
+        tried.append(f"Heat has marked {member}, so its next update replaces the server")
+        ways = [name for name in ways if name == ANOTHER_SERVER]
+    for name in ways:
         kind = installed(RESTARTS).get(name)
         if kind is None:
             tried.append(f"{name}: no installed package provides it")
@@ -56,6 +62,12 @@ def bring_back(context: OperationContext, operation: OperationDocument) -> dict[
         f"{quote(member)}. Or repair server {old}, then: "
         f"{start_command(operation['group'])} --lost '' --recovered {quote(member)}",
     )
+
+
+def _is_marked(context: OperationContext, snapshot: GroupSnapshot, member: str) -> bool:
+    """Return whether Heat would replace a member's server at the next update of its stack."""
+    seen = refresh_members.members_now(context.cloud, snapshot)
+    return any(each.name == member and each.status == MARKED for each in seen)
 
 
 def _see(context: OperationContext, snapshot: GroupSnapshot, member: str, old: str) -> None:

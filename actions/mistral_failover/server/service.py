@@ -19,6 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 import mistral_failover.workflows
 from mistral_failover.agent.systemd import Notifier
+from mistral_failover.defects import defect
 from mistral_failover.embedded.background_sweep import BackgroundSweep
 from mistral_failover.embedded.server import EmbeddedMistral, known_to_actions
 from mistral_failover.embedded.settings import LOCAL_HTTP
@@ -124,7 +125,10 @@ def serve(
             if found.health.look():
                 notifier.alive()
             if found.certificate is not None:
-                found.certificate.look()
+                try:
+                    found.certificate.look()
+                except Exception as error:  # a renewal must not end the server
+                    defect(error, "looking at the certificate")
             if cloud is not None:
                 with contextlib.suppress(requests.RequestException, EmulatorError):
                     cloud.status()  # it ends when it gets no requests for long

@@ -69,8 +69,9 @@ lost connection, and nothing of the transaction was done."""
 # row that may not be. PyMySQL raises most of both as the same OperationalError.
 _AWAY = READ_ONLY | {
     *(1020, 1021, 1030, 1037, 1038, 1040, 1041, 1042, 1043, 1053, 1077, 1078, 1079, 1080, 1114),
-    *(1129, 1152, 1154, 1155, 1156, 1157, 1158, 1159, 1160, 1161, 1180, 1181, 1184, 1203, 1205),
-    *(1206, 1213, 1226, 1317, 1689, 1927, 1969, 3024, 3100, 3101, 3169, 4031),
+    *(1129, 1135, 1152, 1154, 1155, 1156, 1157, 1158, 1159, 1160, 1161, 1180, 1181, 1184, 1203),
+    *(1205, 1206, 1213, 1226, 1317, 1689, 1927, 1969, 3024, 3100, 3101, 3168),
+    *(3169, 4031),
     *range(2000, 3000),  # the client's: it cannot connect, or has lost the connection
     *range(9000, 9100),  # ProxySQL's, of the servers behind it
 }
@@ -390,14 +391,20 @@ def is_away(error: BaseException) -> bool:
         return True
     if (code := getattr(error.orig, "sqlite_errorcode", None)) is not None:
         return code & 0xFF in _SQLITE_AWAY
-    if not isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError):
+    # PyMySQL's InternalError without a number: what came is no packet, so the connection is broken.
+    if not isinstance(
+        error, sa.exc.OperationalError | sa.exc.InterfaceError | sa.exc.InternalError
+    ):
         return False
     return not (of_server := number(error)) or of_server in _AWAY
 
 
 def _leave_what_is_read_only(context: sa.engine.ExceptionContext) -> None:
     found = next(iter(getattr(context.original_exception, "args", ())), None)
-    if found in READ_ONLY:
+    broken = isinstance(context.sqlalchemy_exception, sa.exc.InternalError) and not isinstance(
+        found, int
+    )
+    if found in READ_ONLY or broken:
         # Of all connections of the pool, those that exist are not used again.
         context.is_disconnect = True
 

@@ -89,7 +89,8 @@ class BlockedBy:
 @dataclass(frozen=True)
 class StoppedStep:
     """A node that failed, or is blocked: the ``status`` and ``since`` when. ``about``: that whose
-    change shows that it can go on; None: nothing shows it. ``due``: it is time to try."""
+    change shows that it can go on; None: nothing shows it. ``due``: it is time to try.
+    ``operation``: the key of its last operation, None if it had none."""
 
     ready: Ready
     group_id: str
@@ -99,7 +100,7 @@ class StoppedStep:
     since: float
     about: BlockedBy | None
     due: bool
-    volume: str | None = None
+    operation: str | None = None
 
 
 def stalled(
@@ -343,9 +344,21 @@ def stopped_steps(
                 row.stopped_since or now,
                 None if about is None else BlockedBy(**about),
                 due,
+                row.operation,
             )
         )
     return found
+
+
+def forget_change(tx: ProjectSession, stopped: StoppedStep) -> None:
+    """Forget what the last operation of a node recorded of the thing that blocked it."""
+    own = operations.c.key == stopped.operation
+    result = tx.connection.execute(sa.select(operations.c.result).where(own)).scalar_one_or_none()
+    if result and "about" in (error := result.get("error") or {}):
+        kept = {key: value for key, value in error.items() if key != "about"}
+        tx.connection.execute(
+            sa.update(operations).where(own).values(result={**result, "error": kept})
+        )
 
 
 def _latest_errors(
@@ -390,6 +403,7 @@ def _errors_of(*which: sa.ColumnElement[bool], with_operation: bool = True) -> s
             resources.c.id.label("resource_id"),
             resources.c.name.label("resource"),
             resources.c.member,
+            operations.c.key.label("operation"),
             operations.c.result,
         )
         .join(groups, groups.c.current_traversal == nodes.c.traversal_id)

@@ -5,17 +5,19 @@ systems are real: one that is full, one that is read-only."""
 from __future__ import annotations
 
 import logging
+import sqlite3
 import subprocess
 import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mistral_failover.agent.channel.interface import ChannelError, Heartbeat
-from mistral_failover.agent.daemon import readiness
+from mistral_failover.agent.daemon import journal, readiness
 from mistral_failover.agent.daemon.journal import Journal
 from mistral_failover.agent.daemon.main import main
 from mistral_failover.agent.daemon.readiness import Readiness
@@ -193,3 +195,45 @@ def test_readiness_is_logged_when_it_changes_and_not_each_time(
             probes.look()
             probes.look()
     assert len([r for r in caplog.records if r.name == readiness.__name__]) == 1
+
+
+def test_a_journal_of_another_server_is_not_taken_over_by_halves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cloned server starts on a full disk. Then there is room for opening its journal, but not
+    for making it its own."""
+    tmp_path.chmod(0o700)
+    with closing(Journal(tmp_path)) as of_another:
+        of_another.belong_to("g/another")
+        of_another.raise_epoch(9)
+
+    def full(*_: Any) -> Any:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "open_file", full)
+        own = Journal(tmp_path)
+    own.belong_to("g/own")
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "_change_owner", full)
+        with pytest.raises(sqlite3.OperationalError):
+            own.probe()
+
+    own.probe()
+    assert own.epoch(1) == 1
+    own.close()
+
+
+def test_a_probe_that_fails_in_an_unknown_way_is_taken_back_by_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o700)
+    with closing(Journal(tmp_path)) as own:
+        watch = Readiness(own)
+        with monkeypatch.context() as patch:
+            patch.setattr(own, "probe", lambda: 1 / 0)
+            watch.look()
+        assert "ZeroDivisionError" in str(watch.why_not())
+
+        watch.look()
+        assert watch.why_not() is None

@@ -176,11 +176,16 @@ class Journal:
             self._set("probed_at", str(time.time()))
 
     def _replace_copy(self) -> None:
-        copy, self._db = self._db, open_file(self._folder)
-        self._is_copy = False
+        # It counts only once its owner is right: the next try begins again with the copy.
+        copy, self._db, self._is_copy = self._db, open_file(self._folder), False
+        try:
+            if self._owner is not None:
+                self.belong_to(self._owner)
+        except BaseException:
+            opened, self._db, self._is_copy = self._db, copy, True
+            opened.close()
+            raise
         copy.close()
-        if self._owner is not None:
-            self.belong_to(self._owner)
 
     def _change_owner(self, owner: str) -> bool:
         with self._db:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from mistral_failover.agent.daemon.dispatcher import elapsed
 from mistral_failover.agent.daemon.journal import Journal
+from mistral_failover.defects import defect
 from mistral_failover.errors import CodedError
 
 LOG = logging.getLogger(__name__)
@@ -48,7 +49,11 @@ class Readiness(threading.Thread):
             why = None
         except (OSError, sqlite3.Error, CodedError) as error:
             why = f"its journal cannot be written: {error}"
-        self._began = None
+        except Exception as error:  # this thread must go on: it alone can take the answer back
+            defect(error, "the agent probed its journal")
+            why = f"its journal cannot be probed: {type(error).__name__}"
+        finally:
+            self._began = None
         if why == self._why:
             return
         self._why = why

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mistral_failover.model.rungs import ServerAfter, rung_kind
+from mistral_failover.model.goal import FENCE_TYPE
+from mistral_failover.model.rungs import ServerAfter, rung_kinds
 from mistral_failover.resources.restart.way import Attempt, Result, Way
 
 if TYPE_CHECKING:
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
 
 LIMIT = 300.0
 """Seconds for the server to be ACTIVE and its agent to report; then the next way is tried."""
+PROOF_LASTS = 900.0
+"""Seconds after the fence in which its host is taken to live. A step that failed is tried again
+hours later, and a request to a dead host would be carried out when that comes back."""
 
 
 class Start(Way):
@@ -32,9 +36,11 @@ class Start(Way):
         from mistral_failover.groups.agent_health import sends_commands
         from mistral_failover.store.leases import elapsed
 
-        kind = attempt.fence.get("rung")
-        if kind is None or rung_kind(kind).server_after is ServerAfter.CUT_OFF:
+        kind = rung_kinds().get(attempt.fence.get("rung", ""))
+        if kind is None or kind.server_after is ServerAfter.CUT_OFF:
             return Result(None, "by the proof of its fence, its host may be dead")
+        if _fenced_ago(attempt) > PROOF_LASTS:
+            return Result(None, "its fence is long ago, so its host may be dead by now")
         began, cloud, server = elapsed(), attempt.tools.cloud, attempt.server
         started = servers.start(cloud, server, LIMIT)
         if not started.proven:
@@ -46,6 +52,16 @@ class Start(Way):
                 why = f"it is ACTIVE, but its agent did not report within {LIMIT:g} s"
                 return Result(None, f"{why}: openstack console log show {server}")
         return Result(server, started.observed)
+
+
+def _fenced_ago(attempt: Attempt) -> float:
+    """Return the seconds since the group's last fence."""
+    from mistral_failover.store import views
+
+    group_id = attempt.snapshot.state.id
+    return attempt.tools.request.store.reading(
+        lambda tx: tx.now() - (views.last_ended(tx, group_id, FENCE_TYPE) or 0.0)
+    )
 
 
 def _reports(attempt: Attempt, to: Address, began: float) -> bool:
