@@ -156,7 +156,9 @@ class Create(_DefinitionCommand):
             )
         answer = self.defined(given, dry_run=parsed_args.dry_run)
         facts = {key: answer[key] for key in ("group", "id", "stack", "roles", "resources")}
-        if not (parsed_args.dry_run or parsed_args.no_activate):
+        if parsed_args.dry_run:
+            self.app.stderr.write("Nothing was stored: this is a dry run.\n")
+        elif not parsed_args.no_activate:
             facts |= self.brought_up(parsed_args, given.name, "the group was created")
             facts |= _left(given.name, facts)
         if not parsed_args.dry_run:
@@ -298,6 +300,8 @@ class AdoptStack(_Bringing):
             rows = [f"{each['name']}: {each['volume']}" for each in answer["kept"]]
             facts |= {"former": answer["former"] or "the same", "kept": clean("\n".join(rows))}
         if not parsed_args.no_activate:
+            known = self.run_action("failover.status", group=name, definition=True)
+            emulator.teach(self.app, name, known["definition"]["document"])
             facts |= self.brought_up(parsed_args, name, "its stack was made again")
         shown = order.worded(facts) if people else facts
         return list(shown), list(shown.values())

@@ -9,6 +9,7 @@ from shlex import quote
 
 from mistral_failover.cloud import room
 from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.project_listing import ProjectListing
 from mistral_failover.cloud.servers import server_state
 from mistral_failover.doctor.checks import ExaminedGroup, Finding, error, ok, warn
 from mistral_failover.groups import refresh_members
@@ -33,6 +34,8 @@ def noticed(subject: ExaminedGroup) -> Iterable[Finding]:
         yield ok("its file names an alarm")
     elif subject.examination.reading(came):
         yield ok("alarms about it have come")
+    elif _signalled(subject):
+        yield ok(f"an alarm in Aodh signals stack {group.stack}")
     else:
         yield warn(
             "no alarm that leads to it is known: its file names none, and none has come",
@@ -40,6 +43,15 @@ def noticed(subject: ExaminedGroup) -> Iterable[Finding]:
             "group file as a resource of type alarm; or set heal: failover there. Then: failover "
             f"group update FILE --name {quote(subject.name)}",
         )
+
+
+def _signalled(subject: ExaminedGroup) -> bool:
+    """Return whether an alarm in Aodh signals the group's stack; False if Aodh cannot be asked."""
+    try:
+        stack = subject.snapshot.group.stack
+        return bool(ProjectListing(subject.examination.cloud).alarms(stack))
+    except CloudError:
+        return False
 
 
 def spread(subject: ExaminedGroup) -> Iterable[Finding]:
