@@ -86,6 +86,7 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
             "seen_at": NOW - 12,
             "gone": [],
             "another_stack": False,
+            "stack_gone": False,
             "standbys": [],
             "cold": False,
         },
@@ -104,6 +105,7 @@ def test_the_screen_says_first_whether_the_group_serves() -> None:
         "seen_at": NOW,
         "gone": ["db_a"],
         "another_stack": False,
+        "stack_gone": False,
         "standbys": [],
         "cold": False,
     }

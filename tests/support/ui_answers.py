@@ -169,6 +169,7 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
             "seen_at": NOW - 12,
             "gone": [],
             "another_stack": False,
+            "stack_gone": False,
             "standbys": [],
             "cold": False,
         },

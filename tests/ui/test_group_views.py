@@ -17,7 +17,13 @@ DIFFERENT = {"differs": True, "lines": ['+ limits: {"per_hour": 7}']}
 ALARM = {"at": NOW - 60, "sentence": "db_a is lost", "refusal": ""}
 PAUSE = {"by": "me", "because": "new disks", "since": NOW - 60}
 SERVICE: dict[str, Any] = {"since": NOW - 61, "reasons": ["its server is gone"], "gone": ["db_b"]}
-SERVICE |= {"seen_at": NOW, "standbys": [], "cold": False, "another_stack": False}
+SERVICE |= {
+    "seen_at": NOW,
+    "standbys": [],
+    "cold": False,
+    "another_stack": False,
+    "stack_gone": False,
+}
 CHAIN = {"workflow": "acme.failover", "stage": "activate", "remedy": "failover sweep payments"}
 CHAIN |= {"sentence": "its chain ended with ERROR before it opened the stage activate"}
 OPENING = CHAIN | {"sentence": "waits for its chain to open the stage activate", "remedy": ""}

@@ -53,6 +53,7 @@ AT_REST = {
             "seen_at": 2.0,
             "gone": ["db_b"],
             "another_stack": False,
+            "stack_gone": False,
             "standbys": [],
             "cold": False,
         }

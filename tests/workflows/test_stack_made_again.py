@@ -61,6 +61,22 @@ def test_the_status_says_it_in_one_sentence_and_names_the_command(made_again: An
     assert command == ADOPT.format(made_again.name)
 
 
+def test_a_stack_that_was_deleted_is_named_with_the_ways_out(
+    group: Any, operator: Operator
+) -> None:
+    group.activate()
+    operator.delete_stack(group.name)
+
+    service = group.observed()
+
+    (reason,) = service["reasons"]
+    assert (service["status"], service["stack_gone"]) == ("DOWN", True)
+    assert reason.startswith(f"stack {group.name} does not exist any more")
+    commands = [each.command for each in advice(group.status())]
+    assert commands[0] == f"failover group delete {group.name}"
+    group.run("remove", group=group.name).assert_succeeded()
+
+
 @pytest.mark.parametrize("order", ["failover", "activate_first", "switchover"])
 def test_no_order_moves_anything_until_then(made_again: Any, order: str) -> None:
     before = made_again.status()

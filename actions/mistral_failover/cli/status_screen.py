@@ -258,8 +258,8 @@ def _protection(status: StatusReport) -> str:
     service = status["service"]
     if not in_service(status) or service["seen_at"] is None:
         return ""
-    if service["standbys"]:
-        return ", ".join(service["standbys"])
+    if others := [each for each in service["standbys"] if each not in status["roles"].values()]:
+        return ", ".join(others)
     return "cold: a lost member is brought back" if service["cold"] else ""
 
 
@@ -359,6 +359,11 @@ def advice(status: StatusReport) -> list[Advice]:
         return [Advice(f"failover group activate {group}")]
     if status["service"]["another_stack"]:
         return [Advice(f"failover group adopt-stack {group}", "if the group is to run there")]
+    if status["service"]["stack_gone"]:
+        return [
+            Advice(f"failover group delete {group}", "to end the group"),
+            Advice(f"failover group adopt-stack {group}", "or once the stack is made again"),
+        ]
     again, undoing = _serving_again(status, group), _undoing(status, group)
     if status["held"] and status["service"]["status"] != Service.DOWN:
         # An alarm waits, which is why it is not known to serve.

@@ -120,7 +120,17 @@ def stack(subject: ExaminedGroup) -> Iterable[Finding]:
     if subject.out_of_service:
         return
     name = subject.snapshot.group.stack
-    found = stack_shown(subject.examination.cloud, name)
+    try:
+        found = stack_shown(subject.examination.cloud, name)
+    except CloudError as problem:
+        if problem.code != "NOT_FOUND":
+            raise
+        yield error(
+            f"stack {name} does not exist",
+            f"To end the group: failover group delete {quote(subject.name)}. Once it is made "
+            f"again: {adopt_command(subject.name)}",
+        )
+        return
     state = subject.snapshot.state
     if state.stack_name == name and state.stack_id not in (None, str(found.id)):
         yield error(

@@ -106,18 +106,20 @@ class ObservedMember:
 @dataclass(frozen=True)
 class Observation(Stored):
     """What one observation of a group found, and the conclusion. ``another_stack``: its stack was
-    deleted and made again, and an operator has not said yet whether the group takes the new one."""
+    deleted and made again, and an operator has not said yet whether the group takes the new one;
+    ``stack_gone``: it was deleted."""
 
     service: Service
     reasons: tuple[str, ...] = ()
     members: tuple[ObservedMember, ...] = ()
     resources: tuple[ObservedResource, ...] = ()
     another_stack: bool = False
+    stack_gone: bool = False
 
     def document(self) -> dict[str, Any]:
         """Return the observation as JSON: ``service``, ``reasons``, ``members`` (name, roles,
         presence, why, why_not, condition), ``resources`` (name, type, member, serves, presence,
-        why) and ``another_stack``."""
+        why), ``another_stack`` and ``stack_gone``."""
         return {
             "service": str(self.service),
             "reasons": list(self.reasons),
@@ -142,6 +144,7 @@ class Observation(Stored):
                 for each in self.resources
             ],
             "another_stack": self.another_stack,
+            "stack_gone": self.stack_gone,
         }
 
     @classmethod
@@ -171,6 +174,7 @@ class Observation(Stored):
                 for each in document["resources"]
             ),
             document["another_stack"],
+            document["stack_gone"],
         )
 
 
@@ -208,20 +212,23 @@ def judged(
     *,
     cold: bool = False,
     another_stack: str = "",
+    stack_gone: str = "",
 ) -> Observation:
     """Judge whether a group serves, from the state of its members and resources. ``unguarded``: why
     an alarm would not notice a failure, in words; ``vacant``: the roles that no member can take;
     ``cold``: a lost member is brought back if no other can take its role, so the group needs no
     standby. One that it has, it needs. ``another_stack``: in words, that the group's stack was
-    deleted and made again, which explains what is gone.
+    deleted and made again, which explains what is gone; ``stack_gone``: in words, that it was
+    deleted.
 
     The worst finding decides: DOWN before UNKNOWN before DEGRADED.
     """
 
     def found(service: Service, reasons: Iterable[str]) -> Observation:
-        return Observation(
-            service, tuple(reasons), tuple(members), tuple(resources), bool(another_stack)
-        )
+        parts = (tuple(reasons), tuple(members), tuple(resources))
+        return Observation(service, *parts, bool(another_stack), bool(stack_gone))
+
+    of_stack = another_stack or stack_gone
 
     if not roles and not vacant:
         return found(Service.OUT_OF_SERVICE, ())
@@ -238,12 +245,12 @@ def judged(
     down += [_of(each) for each in serving if each.observed.presence is Presence.GONE]
     down += [_of(each) for each in serving if each.observed.presence is Presence.CHANGED]
     if down:
-        return found(Service.DOWN, [another_stack] if another_stack else down)
+        return found(Service.DOWN, [of_stack] if of_stack else down)
     unknown = [_of_member(each) for each in holders if each.observed.presence is Presence.UNKNOWN]
     unknown += [_of(each) for each in serving if each.observed.presence is Presence.UNKNOWN]
     if unknown:
         return found(Service.UNKNOWN, unknown)
-    flaws = [another_stack] if another_stack else []
+    flaws = [of_stack] if of_stack else []
     flaws += [
         _of(each)
         for each in resources

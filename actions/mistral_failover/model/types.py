@@ -241,7 +241,8 @@ def check_properties(
     open_keys = properties.keys() - known.keys()
     schema = resource_type.schema
     if schema["additionalProperties"] is False:
-        for key in sorted(open_keys - schema["properties"].keys()):
+        # Before what is missing: it may be the same key, mistyped.
+        for key in sorted(properties.keys() - schema["properties"].keys()):
             raise InvalidDocument(
                 f"{path}.{key}", f'unknown key "{key}"', did_you_mean(key, schema["properties"])
             )

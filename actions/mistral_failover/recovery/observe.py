@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from shlex import quote
 
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.errors import CloudError
@@ -334,25 +335,27 @@ def _look(
         unguarded,
         facts.vacant,
         cold=cold,
-        another_stack=_another_stack(view, facts),
+        **_of_stack(view, facts),
     )
 
 
-def _another_stack(view: ProjectView, facts: _ObservedGroup) -> str:
-    """Return that the group's stack was deleted and made again, and what then; or an empty text."""
+def _of_stack(view: ProjectView, facts: _ObservedGroup) -> dict[str, str]:
+    """Return that the group's stack was deleted, or deleted and made again, and what then, as of
+    ``model.observation.judged``; empty if it is there."""
     state, group = facts.state, facts.group
-    if state.stack_id is None or state.stack_name != group.stack:
-        return ""
     try:
         listed = view.listing.stack(group.stack)
     except CloudError:
-        return ""
-    if listed is None or listed.id == state.stack_id:
-        return ""
-    return (
-        f"{another_stack(group.stack, state.stack_id, listed.id)}; if {group.name} is to run "
-        f"there: {adopt_command(group.name)}"
-    )
+        return {}
+    if listed is None:
+        left = f"to end the group: failover group delete {quote(group.name)}"
+        return {"stack_gone": f"stack {group.stack} does not exist any more; {left}"}
+    if state.stack_id in (None, listed.id) or state.stack_name != group.stack:
+        return {}
+    return {
+        "another_stack": f"{another_stack(group.stack, str(state.stack_id), listed.id)}; if "
+        f"{group.name} is to run there: {adopt_command(group.name)}"
+    }
 
 
 def _alarms(view: ProjectView, facts: _ObservedGroup) -> Sequence[WatchingAlarm] | None:

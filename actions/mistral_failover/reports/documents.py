@@ -79,7 +79,8 @@ class ServiceState(TypedDict):
     """Whether a group serves. ``seen_at``: the time of the last look. ``gone``: the members that
     hold a role and whose server did not run then; ``standbys``: those that could take a role then;
     ``cold``: whether a lost member is brought back where there is none.
-    ``another_stack``: the group's stack had been deleted and made again then."""
+    ``another_stack``: the group's stack had been deleted and made again then; ``stack_gone``: it
+    had been deleted."""
 
     status: str
     since: float | None
@@ -89,6 +90,7 @@ class ServiceState(TypedDict):
     standbys: list[str]
     cold: bool
     another_stack: bool
+    stack_gone: bool
 
 
 class ChainState(TypedDict):

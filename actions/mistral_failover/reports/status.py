@@ -493,6 +493,7 @@ def _service(
         ),
         "cold": snapshot.group.members.cold,
         "another_stack": kept is not None and kept.seen.another_stack,
+        "stack_gone": kept is not None and kept.seen.stack_gone,
     }
     return state_now, kept.seen if kept else None
 
