@@ -148,7 +148,7 @@ def another_volume(walk: Walk) -> None:
     definition["resources"]["data"]["properties"]["volume"] = walk.operator.make_volume()
     file = str(written(walk, definition))
     command = remedy[remedy.index("failover group update FILE") :].replace("FILE", file)
-    assert walk.types(*shlex.split(command)[1:]) == 0
+    assert walk.types(*shlex.split(command)[1:], "--yes") == 0
 
 
 def alarm_deleted(make: Callable[..., Walk]) -> Walk:
@@ -236,7 +236,7 @@ def volume_freed(walk: Walk) -> None:
 
 
 def removal_failed(make: Callable[..., Walk]) -> Walk:
-    walk = make()
+    walk = make(heal="report")  # so no sweep tries it again
     walk.deployment.cloud.api_fault("detach", status=400)
     assert walk.types("group", "delete", walk.group, "--yes") == 1
     return walk
@@ -249,7 +249,7 @@ def deleted(walk: Walk) -> None:
 
 
 def operation_failed(make: Callable[..., Walk]) -> Walk:
-    walk = make()
+    walk = make(heal="report")  # so no sweep tries it again
     walk.deployment.cloud.api_fault("command_start", "fail")
     assert walk.types("start", walk.group, "--lost", "", "--to", "db_b") == 1
     return walk
