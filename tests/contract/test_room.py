@@ -17,11 +17,12 @@ def test_nova_says_what_the_quota_allows_and_what_a_flavor_takes(
     cloud: Cloud, rig: Rig, pair: Made
 ) -> None:
     shown = rig.api().nova("GET", "/limits").json()["limits"]["absolute"]
+    counted = shown["maxTotalInstances"] != -1  # without quotas Nova counts nothing: -1
     full = 0 <= shown["maxTotalInstances"] <= shown["totalInstancesUsed"]
 
     found = exhausted_by_one_more(cloud, pair.ids["db_a"])
 
     assert any(each.startswith("servers: ") for each in found) == full
-    assert shown["totalInstancesUsed"] >= 2
-    assert shown["totalCoresUsed"] >= 2
-    assert shown["totalRAMUsed"] > 0
+    assert not counted or shown["totalInstancesUsed"] >= 2
+    assert not counted or shown["totalCoresUsed"] >= 2
+    assert not counted or shown["totalRAMUsed"] > 0

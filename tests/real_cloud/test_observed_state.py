@@ -26,6 +26,7 @@ from support.protected_stacks import (
     service,
 )
 from testcloud import templates
+from testcloud.errors import CloudError
 from testcloud.tenant import ProtectedStack, Tenant, until
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("spare")]
@@ -217,25 +218,21 @@ def test_the_doctor_leaves_a_volume_alone_that_the_group_attached(stack: Protect
     assert [row["level"] for row in findings(stack, "volumes")] == ["ok"]
 
 
-def test_a_mistyped_stop_command_is_seen_and_its_correction_leads_on(stack: ProtectedStack) -> None:
+def test_a_mistyped_command_is_refused_before_anything_is_stored(stack: ProtectedStack) -> None:
     active, standby = holders(stack)
-    change(stack, "database", stop=MISTYPED)
-    succeeds(stack, "failover", lost=[], definition="defined")
 
-    look(stack)
+    with pytest.raises(CloudError) as wrong:
+        change(stack, "database", stop=MISTYPED)
 
-    unknown = f"its agent does not know the command {MISTYPED}"
-    status, reasons = service(stack)
-    assert status == "DEGRADED"
-    assert any(unknown in reason for reason in reasons), reasons
-    assert any(unknown in row["sentence"] for row in findings(stack, "agents"))
-    assert refused(stack, "switchover")["code"] == "CANNOT_QUIESCE"
+    assert wrong.value.code == "INVALID_DOCUMENT"
+    assert MISTYPED in wrong.value.message
+    shown = stack.tenant.action("failover.status", group=stack.name, definition=True)
+    assert (
+        shown["definition"]["document"]["resources"]["database"]["properties"]["stop"] == "pg-stop"
+    )
     serves_on(stack, active)
-    change(stack, "database", stop="pg-stop")
-    succeeds(stack, "failover", lost=[], definition="defined")
     succeeds(stack, "switchover")
     serves_on(stack, standby)
-    assert stack.status()["lost"] == [], "no fence was needed"
 
 
 def test_without_an_alarm_a_deleted_server_is_seen_and_the_order_that_helps_is_named(
