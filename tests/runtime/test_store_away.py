@@ -154,10 +154,16 @@ def of_mysql(number: int, kind: type[Exception] = pymysql.OperationalError) -> E
         (of_mysql(1927), "connection lost"),
         (of_mysql(1040), "error 1040"),  # too many connections
         (of_mysql(1053), "error 1053"),  # it is shutting down
+        (of_mysql(1135), "error 1135"),  # it has no thread for the connection
+        (of_mysql(3168), "error 3168"),  # not all of it has started
         (of_mysql(1047), "it takes no changes"),  # its cluster has no majority
         (of_mysql(1213), "error 1213"),  # deadlocks without end
         (
             sa.exc.OperationalError(STATEMENT, {}, pymysql.OperationalError("words of the server")),
+            "connection lost",
+        ),
+        (
+            sa.exc.InternalError(STATEMENT, {}, pymysql.InternalError("words of the server")),
             "connection lost",
         ),
         (

@@ -21,7 +21,9 @@ from mistral_failover.convergence.records import (
     JournalKind,
     Lock,
     Node,
+    NodeStatus,
     Outcome,
+    Ready,
     Record,
     Ticket,
     Traversal,
@@ -41,6 +43,7 @@ from mistral_failover.store.host_fences import BlockedClient, Claim
 from mistral_failover.store.incidents import Incident
 from mistral_failover.store.plans import StoredPlan
 from mistral_failover.store.project_scope import OF_NO_PROJECT, OutOfProject
+from mistral_failover.store.stalled_work import StoppedStep
 from mistral_failover.store.transaction import ProjectTransaction, SqlTransaction
 from support.databases import Clock, empty, fresh_url
 from support.samples import no_nodes
@@ -127,6 +130,11 @@ NAMED: dict[str, Any] = {
     "shared": False,
     "stack_id": "x",
     "status": TraversalStatus.FAILED,
+    "stopped": StoppedStep(
+        Ready("theirs-traversal", NODE),
+        *(THEIRS, "theirs", "resource", NodeStatus.FAILED, 0.0, None, True),
+        operation="theirs-resource-started",
+    ),
     "through": None,
     "ticket": Ticket("new-key", Verb.CREATE, "theirs-traversal", NODE, LOCK, "theirs-goal"),
     "token": 1,

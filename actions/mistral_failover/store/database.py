@@ -154,7 +154,7 @@ class Database:
         self.url = supported(url)
         self.engine = self._connectable()
         project_scope.install(self.engine)
-        sa.event.listen(self.engine, "handle_error", _leave_what_is_read_only)
+        sa.event.listen(self.engine, "handle_error", _leave_what_is_lost)
         if self.url.get_driver_name() == "pymysql":
             sa.event.listen(self.engine, "do_connect", _connected)
         self._reader = self.engine.execution_options(failover_reads=True)
@@ -399,7 +399,8 @@ def is_away(error: BaseException) -> bool:
     return not (of_server := number(error)) or of_server in _AWAY
 
 
-def _leave_what_is_read_only(context: sa.engine.ExceptionContext) -> None:
+def _leave_what_is_lost(context: sa.engine.ExceptionContext) -> None:
+    """Count the connection as lost after a refusal of every change, or after what is no packet."""
     found = next(iter(getattr(context.original_exception, "args", ())), None)
     broken = isinstance(context.sqlalchemy_exception, sa.exc.InternalError) and not isinstance(
         found, int

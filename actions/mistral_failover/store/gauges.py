@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from mistral_failover.model.decisions import Decision
 from mistral_failover.store.counters import SWEEPS
-from mistral_failover.store.session import Session
+from mistral_failover.store.session import Session, chunks
 from mistral_failover.store.tables import (
     groups,
     incidents,
@@ -23,7 +23,6 @@ from mistral_failover.store.tables import (
 from mistral_failover.store.views import BLOCKED_SINCE
 
 HOUR = 3600.0
-_CHUNK = 500  # SQLite accepts only some thousand parameters
 
 
 @dataclass(frozen=True)
@@ -101,8 +100,7 @@ def last_sweeps(tx: Session) -> dict[str, float]:
 def with_servers(tx: Session, group_ids: Sequence[str]) -> list[tuple[str, str, str]]:
     """Return (group id, member, server id) for each member of these groups that has a server."""
     found: list[tuple[str, str, str]] = []
-    for first in range(0, len(group_ids), _CHUNK):
-        some = group_ids[first : first + _CHUNK]
+    for some in chunks(group_ids):
         query = sa.select(members.c.group_id, members.c.name, members.c.server_id).where(
             members.c.group_id.in_(some), members.c.server_id.is_not(None)
         )

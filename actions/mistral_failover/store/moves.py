@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from mistral_failover.convergence.records import JournalKind, OperationStatus
 from mistral_failover.model.types import Verb
-from mistral_failover.store.session import ProjectSession
+from mistral_failover.store.session import ProjectSession, chunks
 from mistral_failover.store.tables import (
     goals,
     groups,
@@ -23,7 +23,6 @@ from mistral_failover.store.tables import (
 )
 
 Row = TypeVar("Row")
-_CHUNK = 500  # SQLite accepts only some thousand parameters
 
 
 class MoveRow(TypedDict):
@@ -157,8 +156,7 @@ def _of(
     column: sa.ColumnElement[Any],
     ids: Collection[str],
 ) -> list[Row]:
-    known = list(ids)
     found: list[Row] = []
-    for first in range(0, len(known), _CHUNK):
-        found += tx.rows(kind, query.where(column.in_(known[first : first + _CHUNK])))
+    for some in chunks(list(ids)):
+        found += tx.rows(kind, query.where(column.in_(some)))
     return found

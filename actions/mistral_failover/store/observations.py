@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 import sqlalchemy as sa
 
 from mistral_failover.model.observation import Observation, ObservationMemory
-from mistral_failover.store.session import ProjectSession
+from mistral_failover.store.session import ProjectSession, chunks
 from mistral_failover.store.tables import groups, observations, traversals
 
-_CHUNK = 200  # SQLite takes some thousand parameters at most, and so deep conditions
+_DEEP = 200  # conditions: SQLite takes no deeper ones
 
 
 @dataclass(frozen=True)
@@ -124,9 +124,9 @@ def forget_alarms(tx: ProjectSession, group_id: str) -> None:
 def seen_again(tx: ProjectSession, known: Sequence[tuple[str, float]], at: float) -> None:
     """Note that these groups, each with the time of its last look, were seen at that time to be as
     they were then; not where another process has looked since."""
-    for begin in range(0, len(known), _CHUNK):
+    for these in chunks(known, _DEEP):
         some = [
             sa.and_(observations.c.group_id == group_id, observations.c.at == before)
-            for group_id, before in known[begin : begin + _CHUNK]
+            for group_id, before in these
         ]
         tx.execute(observations.update().where(sa.or_(*some), observations.c.at < at).values(at=at))

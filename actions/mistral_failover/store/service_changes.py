@@ -11,10 +11,9 @@ import sqlalchemy as sa
 
 from mistral_failover.model.availability import Change
 from mistral_failover.store.incidents import OPERATOR
-from mistral_failover.store.session import ProjectSession
+from mistral_failover.store.session import ProjectSession, chunks
 from mistral_failover.store.tables import groups, incidents, service_changes, traversals
 
-_CHUNK = 500  # SQLite accepts only some thousand parameters
 _older = service_changes.alias()
 
 
@@ -24,9 +23,9 @@ def last(tx: ProjectSession, group_ids: Sequence[str]) -> dict[str, Change]:
         _older.c.group_id == service_changes.c.group_id
     )
     found: dict[str, Change] = {}
-    for first in range(0, len(group_ids), _CHUNK):
-        some = service_changes.c.group_id.in_(group_ids[first : first + _CHUNK])
-        query = _CHANGES.where(some, service_changes.c.at == latest.scalar_subquery())
+    for some in chunks(group_ids):
+        of_these = service_changes.c.group_id.in_(some)
+        query = _CHANGES.where(of_these, service_changes.c.at == latest.scalar_subquery())
         for row in tx.connection.execute(query):
             found[row.group_id] = Change(row.at, row.service)
     return found

@@ -19,7 +19,7 @@ from mistral_failover.model.observation import Look, WaitingAlarm
 from mistral_failover.model.types import Verb
 from mistral_failover.store.incidents import WAITING
 from mistral_failover.store.records import ALIVE, BIRTH, COLUMNS, read_record
-from mistral_failover.store.session import Session
+from mistral_failover.store.session import Session, chunks
 from mistral_failover.store.tables import (
     goals,
     groups,
@@ -31,7 +31,6 @@ from mistral_failover.store.tables import (
     traversals,
 )
 
-_CHUNK = 500  # SQLite accepts only some thousand parameters
 _STATE = tuple(each.name for each in fields(GroupState))
 
 
@@ -158,6 +157,5 @@ def _all(
     if group_ids is None:
         yield from tx.connection.execute(query)
         return
-    for first in range(0, len(group_ids), _CHUNK):
-        some = group_ids[first : first + _CHUNK]
+    for some in chunks(group_ids):
         yield from tx.connection.execute(query.where(of.in_(some)))

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 import sqlalchemy as sa
 
 from mistral_failover.store.tables import numbers
 
+Item = TypeVar("Item")
 Row = TypeVar("Row")
 
 # Building a statement takes longer than running it. The database's clock is always the same
@@ -18,6 +19,11 @@ Row = TypeVar("Row")
 _BUILT = 256
 _insertion = functools.cache(sa.insert)
 _NUMBERED = numbers.delete().where(numbers.c.id == sa.bindparam("made"))
+
+
+def chunks(items: Sequence[Item], size: int = 500) -> Iterator[Sequence[Item]]:
+    """Split the items: SQLite takes some thousand parameters in a statement at most."""
+    return (items[first : first + size] for first in range(0, len(items), size))
 
 
 @functools.lru_cache(_BUILT)

@@ -28,7 +28,7 @@ from mistral_failover.store import goals as kept_goals
 from mistral_failover.store.counters import KINDS, count_time
 from mistral_failover.store.hooks import EVENTS
 from mistral_failover.store.records import COLUMNS, Records, read_record
-from mistral_failover.store.session import ProjectSession
+from mistral_failover.store.session import ProjectSession, chunks
 from mistral_failover.store.sync_points import STATE_COLUMNS, SyncPoints, read_state
 from mistral_failover.store.tables import (
     GROUP_STATE,
@@ -42,8 +42,6 @@ from mistral_failover.store.tables import (
     resources,
     traversals,
 )
-
-_CHUNK = 500  # SQLite accepts only some thousand parameters
 
 # Building a statement takes longer than running it, so the statements of every check are built
 # once.
@@ -250,11 +248,11 @@ class SqlTransaction(Records, SyncPoints):
         )
         self.count(traversal.group_id, "traversals_started")
         self.insert_records(plan.new, now)
-        for record_ids in _chunks(plan.kept):
+        for record_ids in chunks(plan.kept):
             self.execute(
                 resources.update().where(resources.c.id.in_(record_ids)).values(replaced_by=None)
             )
-        for old_ids in _chunks(list(plan.replaced)):
+        for old_ids in chunks(list(plan.replaced)):
             heirs = sa.case({old: plan.replaced[old] for old in old_ids}, value=resources.c.id)
             self.execute(
                 resources.update().where(resources.c.id.in_(old_ids)).values(replaced_by=heirs)
@@ -401,8 +399,3 @@ def _traversal(row: Sequence[Any]) -> Traversal:
     values = list(row)
     values[_STATUS] = TraversalStatus(values[_STATUS])
     return Traversal(*values)
-
-
-def _chunks(items: Sequence[str]) -> Iterable[Sequence[str]]:
-    """Split the items."""
-    return (items[i : i + _CHUNK] for i in range(0, len(items), _CHUNK))

@@ -314,13 +314,18 @@ def traversals_since(tx: ProjectSession, group_id: str, at: float) -> int:
     return int(tx.connection.execute(query).scalar_one())
 
 
-def last_ended(tx: ProjectSession, group_id: str, type_name: str) -> float | None:
-    """Return when the last operation on a resource of this type ended; None: never."""
+def last_ended(
+    tx: ProjectSession, group_id: str, type_name: str, name: str | None = None
+) -> float | None:
+    """Return when the last operation on a resource of this type, or on the one of this ``name``,
+    ended; None: never."""
     query = (
         sa.select(sa.func.max(operations.c.ended_at))
         .join(resources, resources.c.id == operations.c.resource_id)
         .where(operations.c.group_id == group_id, resources.c.type == type_name)
     )
+    if name is not None:
+        query = query.where(resources.c.name == name)
     ended: float | None = tx.connection.execute(query).scalar_one()
     return ended
 

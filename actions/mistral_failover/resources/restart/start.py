@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mistral_failover.model.goal import FENCE_TYPE
+from mistral_failover.model.goal import FENCE_TYPE, fence_name
 from mistral_failover.model.rungs import ServerAfter, rung_kinds
 from mistral_failover.resources.restart.way import Attempt, Result, Way
 
@@ -55,13 +55,16 @@ class Start(Way):
 
 
 def _fenced_ago(attempt: Attempt) -> float:
-    """Return the seconds since the group's last fence."""
+    """Return the seconds since the member's last fence ended."""
     from mistral_failover.store import views
+    from mistral_failover.store.transaction import ProjectTransaction
 
-    group_id = attempt.snapshot.state.id
-    return attempt.tools.request.store.reading(
-        lambda tx: tx.now() - (views.last_ended(tx, group_id, FENCE_TYPE) or 0.0)
-    )
+    group_id, fence = attempt.snapshot.state.id, fence_name(attempt.member)
+
+    def ago(tx: ProjectTransaction) -> float:
+        return tx.now() - (views.last_ended(tx, group_id, FENCE_TYPE, fence) or 0.0)
+
+    return attempt.tools.request.store.reading(ago)
 
 
 def _reports(attempt: Attempt, to: Address, began: float) -> bool:
