@@ -67,7 +67,7 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
         "last_complete_goal": "fedcba9876543210",
         "in_force": {"differs": False, "lines": []},
         "traversal": traversal,
-        "members": [{"name": "db_a", "server": "s-a", "epoch": 1}],
+        "members": [{"name": "db_a", "server": "s-a", "epoch": 1, "condition": None}],
         "resources": [],
         "remedies": [],
         "under_way": [],
@@ -210,6 +210,9 @@ def test_a_step_that_a_service_does_not_answer_says_so() -> None:
     )
 
 
+DELETED = {"name": "db_b", "server": "s-b", "epoch": 2, "condition": "deleted"}
+
+
 @pytest.mark.parametrize(
     ("answer", "commands"),
     [
@@ -248,6 +251,10 @@ def test_a_step_that_a_service_does_not_answer_says_so() -> None:
         (
             status("COMPLETE", lost=["db_b"]),
             ["once db_b is healthy: failover recover payments db_b"],
+        ),
+        (
+            status("COMPLETE", lost=["db_b"], members=[DELETED]),
+            ["to give db_b a new server: failover replace payments db_b"],
         ),
         (status("COMPLETE", roles={}), ["failover group activate payments"]),
         (
