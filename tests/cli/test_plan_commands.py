@@ -252,6 +252,10 @@ def test_a_member_that_is_healthy_again_may_take_over_and_no_role_moves(deployme
         ["start"],
         ["start", "payments", "--plan", "some-id"],
         ["start", "payments", "--fact", "db_a dwn"],
+        ["history", "--follow"],
+        ["history", "payments", "--summary", "--follow"],
+        ["history", "payments", "--summary", "--traversal", "0a1b2c3d"],
+        ["history", "payments", "--summary", "--after", "0"],
     ],
 )
 def test_a_wrong_command_line_is_refused_without_asking_mistral(words: list[str]) -> None:

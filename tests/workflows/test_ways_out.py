@@ -116,6 +116,22 @@ def fails_to_start(group: Any) -> None:
     assert group.status()["status"] == "FAILED"
 
 
+def test_a_group_serves_as_soon_as_what_a_look_missed_was_made(mistyped: Any) -> None:
+    """The volume was attached before that look, which saw it."""
+    group = mistyped(start="strt")
+    fails_to_start(group)
+    assert group.observed()["status"] == "DOWN"
+
+    change(group, "database", start="start")
+    group.run("activate_first", group=group.name).assert_succeeded()
+
+    assert group.runs_on() == ["db_a"]
+    service = group.status()["service"]
+    assert (service["status"], service["seen_at"]) == ("SERVING", None)
+    overview = {row["name"]: row for row in reports.Status().run(CONTEXT)["overview"]}
+    assert overview[group.name]["service"] == "SERVING", "it says the same of all groups"
+
+
 def test_both_names_of_what_never_started_can_be_corrected(mistyped: Any) -> None:
     group = mistyped(start="strt", stop="stpo")
     fails_to_start(group)

@@ -142,9 +142,9 @@ def _engine(
 ) -> EngineView:
     roles = held.roles or goal.document["roles"]
     lost = _lost(goal, records)
-    at: dict[str | None, tuple[float, ...]] = {}
+    at: dict[str | None, dict[str, float]] = {}
     for each in held.records:
-        at[each.member] = (*at.get(each.member, ()), made.get(each.id, 0.0))
+        at.setdefault(each.member, {})[each.name] = made.get(each.id, 0.0)
     in_maintenance = row.in_maintenance if now < row.until else ()
     return EngineView(
         roles,
