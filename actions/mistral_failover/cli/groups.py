@@ -13,7 +13,7 @@ from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from mistral_failover.cli import base, emulator, files, order
-from mistral_failover.cli.base import ActionCommand, for_people, when
+from mistral_failover.cli.base import ActionCommand, GroupCommand, for_people, when
 from mistral_failover.cli.connection import CommandFailed
 from mistral_failover.cli.order import Order
 from mistral_failover.cli.plan import step_lines
@@ -382,19 +382,13 @@ def overview(answer: dict[str, Any], *, people: bool) -> tuple[list[str], list[l
     ]
 
 
-class Show(ActionCommand, ShowOne):
+class Show(GroupCommand, ShowOne):
     """Show a group's definition and status.
 
     It shows how what is defined differs from what is in force, too.
 
     Only its file, for editing: failover group show GROUP -f value -c definition > group.yaml
     """
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of the command."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("group", help="the group's name")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
         """Query and format: as text for people and as values alone, as a whole for machines."""
@@ -474,7 +468,7 @@ class Delete(Order):
         return list(facts), list(facts.values())
 
 
-class Release(ActionCommand, ShowOne):
+class Release(GroupCommand, ShowOne):
     """End the protection of a group and leave everything as it is.
 
     The application keeps running, volumes stay attached, and nothing in the cloud is changed. The
@@ -488,7 +482,6 @@ class Release(ActionCommand, ShowOne):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser with the options of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("group", help="the group's name")
         parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
         return parser
 
