@@ -135,6 +135,14 @@ def test_a_node_that_knows_its_groups_key_learns_its_name(node):
     assert node.count() == 1
 
 
+def test_output_of_any_size_comes_back_in_part(node):
+    node.commands["flood"] = {"argv": shell("head -c 3000000 /dev/urandom; echo; echo end")}
+    with node.agent():
+        result = node.run("flood")
+    assert result.exit_code == 0
+    assert result.stdout.endswith("\nend\n")
+
+
 # -- the epoch
 
 
