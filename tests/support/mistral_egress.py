@@ -7,6 +7,7 @@ import http.server
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import pytest
 from oslo_config import cfg
@@ -53,9 +54,9 @@ def one_of_two(monkeypatch: pytest.MonkeyPatch, listening: socket.socket) -> Ite
     real = socket.getaddrinfo
     port = listening.getsockname()[1]
 
-    def look_up(host: str, *args: object, **named: object) -> object:
+    def look_up(host: str, *args: Any, **named: Any) -> Any:
         hosts = [DEAD, ALIVE] if host == TWO else [host]
-        return [row for each in hosts for row in real(each, *args, **named)]  # type: ignore[call-overload]
+        return [row for each in hosts for row in real(each, *args, **named)]
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     with ExitStack() as waiting:
