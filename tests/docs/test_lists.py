@@ -252,7 +252,7 @@ def fault_points_on_the_generated_page() -> tuple[Found, Found]:
 
 @both_ways
 def invariants_of_the_audit() -> tuple[Found, Found]:
-    shown = re.findall(r"^(\d)\. ", section(page("architecture"), "Invariants"), re.M)
+    shown = re.findall(r"^(\d)\. ", section(page("safety"), "Invariants"), re.M)
     existing = {
         found[1]
         for _, function in inspect.getmembers(audit, inspect.isfunction)
