@@ -14,6 +14,7 @@ from mistral_failover.cli.connection import CommandFailed
 from mistral_failover.cli.plan import facts_said
 from mistral_failover.cli.start import Start
 from support.commands import failover
+from support.operators import Operator
 
 
 @pytest.mark.parametrize(
@@ -231,6 +232,8 @@ def test_a_member_that_is_healthy_again_may_take_over_and_no_role_moves(deployme
     deployment.protect(group)
     deployment.run("on_alarm", group=None, **deployment.crash(group))
     assert deployment.status(group)["lost"] == ["db_a"]
+    server = deployment.cloud.resources(group)["db_a"]["physical_resource_id"]
+    Operator(deployment.cloud).start_server(server)
 
     why = "it was started again"
     done = deployment.failover("recover", group, "db_a", "--because", why, "-f", "json")
@@ -243,6 +246,37 @@ def test_a_member_that_is_healthy_again_may_take_over_and_no_role_moves(deployme
     assert deployment.status(group)["traversal"]["cause"] == "declared healthy: db_a"
 
 
+@pytest.mark.parametrize("fault", ["crash", "delete"])
+@pytest.mark.parametrize("words", [("recover",), ("start", "--recovered")])
+def test_a_member_that_is_not_seen_well_is_healthy_only_if_a_person_is_sure(
+    deployment: Any, fault: str, words: tuple[str, ...]
+) -> None:
+    """And even then it is no standby before something has seen it."""
+    group = f"not-well-{fault}-{len(words)}"
+    deployment.protect(group)
+    server = deployment.cloud.resources(group)["db_a"]["physical_resource_id"]
+    if fault == "delete":
+        Operator(deployment.cloud).delete_server(server)
+        deployment.run("failover", group=group, lost=["db_a"])
+    else:
+        deployment.run("on_alarm", group=None, **deployment.crash(group))
+    verb, *option = words
+    order = (verb, group, *option, "db_a")
+
+    unasked = deployment.failover(*order)
+    doubted = deployment.failover(*order, typed="n\n")
+
+    assert "give --yes" in unasked.stderr
+    assert [unasked.returncode, doubted.returncode] == [1, 1]
+    assert "server: Nova" in doubted.stderr
+    assert f"failover replace {group} db_a" in doubted.stderr
+    assert deployment.status(group)["lost"] == ["db_a"]
+    sure = deployment.failover(*order, "--yes")
+    assert sure.returncode == 0, sure.stderr
+    after = deployment.status(group)
+    assert (after["lost"], after["service"]["status"]) == ([], "DEGRADED")
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -252,6 +286,10 @@ def test_a_member_that_is_healthy_again_may_take_over_and_no_role_moves(deployme
         ["start"],
         ["start", "payments", "--plan", "some-id"],
         ["start", "payments", "--fact", "db_a dwn"],
+        ["history", "--follow"],
+        ["history", "payments", "--summary", "--follow"],
+        ["history", "payments", "--summary", "--traversal", "0a1b2c3d"],
+        ["history", "payments", "--summary", "--after", "0"],
     ],
 )
 def test_a_wrong_command_line_is_refused_without_asking_mistral(words: list[str]) -> None:

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -121,15 +122,20 @@ def test_what_was_seen_and_what_the_next_look_needs_are_kept_whole() -> None:
 # -- together with what the engine knows, and the alarms that wait
 
 LOST = [member("db_a"), member("db_b", why_not="it was declared lost")]
-AT_REST = EngineView(
-    ROLES, tuple(WELL), started_at=90.0, ended_at=100.0, reached=True, made={"db_a": (98.0,)}
-)
+MADE = {"db_a": {"data": 98.0}}
+AT_REST = EngineView(ROLES, tuple(WELL), started_at=90.0, ended_at=100.0, reached=True, made=MADE)
 INTERVAL = 60.0
 PAGE = Path(__file__).parents[2] / "docs" / "states.md"
 
 
-def look(service: str, at: float, since: float = 10.0) -> Look:
-    return Look(Service(service), () if service == "SERVING" else ("because",), at, since)
+def look(service: str, at: float, since: float = 10.0, found: Observation | None = None) -> Look:
+    return Look(Service(service), () if service == "SERVING" else ("because",), at, since, found)
+
+
+def looked(at: float, *seen: ObservedResource, a: ObservedPresence = AS_RECORDED) -> Look:
+    """A look that found this of ``db_a`` and of what serves there."""
+    found = judged(ROLES, [member("db_a", a), member("db_b")], seen)
+    return Look(found.service, found.reasons, at, 10.0, found)
 
 
 def state(
@@ -208,7 +214,7 @@ def decides(row: tuple[str, ...], case: tuple[str, ...]) -> bool:
     ),
     made=st.dictionaries(
         st.sampled_from(["db_a", "db_b", None]),
-        st.lists(st.floats(0.0, NOW), min_size=1, max_size=3).map(tuple),
+        st.dictionaries(st.sampled_from(["data", "ip", "database"]), st.floats(0.0, NOW)),
     ),
     ended=st.one_of(st.none(), st.floats(0.0, NOW)),
     stopped=st.sampled_from(["", "FAILED", "BLOCKED"]),
@@ -224,7 +230,7 @@ def decides(row: tuple[str, ...], case: tuple[str, ...]) -> bool:
 )
 def test_nothing_makes_a_group_serve_whose_holders_were_not_all_seen_to_serve_lately(
     looked: Look | None,
-    made: dict[str | None, tuple[float, ...]],
+    made: dict[str | None, dict[str, float]],
     ended: float | None,
     stopped: str,
     alarms: list[WaitingAlarm],
@@ -239,9 +245,8 @@ def test_nothing_makes_a_group_serve_whose_holders_were_not_all_seen_to_serve_la
         return
     by_look = looked.at if looked and looked.service in ("SERVING", "DEGRADED") else 0.0
     for holder in roles.values():
-        own = made.get(holder, (0.0,))
-        seen_whole = by_look if by_look >= max(own) else 0.0
-        assert NOW - max(seen_whole, min(own)) <= 2 * INTERVAL + SLACK
+        for at in (made.get(holder) or {"": 0.0}).values():
+            assert NOW - max(by_look, at) <= 2 * INTERVAL + SLACK
     about = [each for each in alarms if not each.lost or set(each.lost) & set(roles.values())]
     assert not missing
     assert not [each for each in about if each.admitted and each.lost]
@@ -260,15 +265,94 @@ def test_a_look_from_before_what_serves_was_made_does_not() -> None:
     assert (found.service, found.since, found.seen_at) == (Service.SERVING, 100.0, None)
 
 
-def test_a_group_that_was_found_down_is_down_until_something_of_it_is_made() -> None:
-    found = state(replace(AT_REST, made={"db_a": (5.0,)}), look("DOWN", 95.0, 80.0))
-    assert (found.service, found.since) == (Service.DOWN, 80.0)
+DATA_GONE = ObservedResource("data", "volume_attachment", "db_a", serves=True, observed=GONE)
+IP_GONE = ObservedResource("ip", "virtual_ip", "db_a", serves=True, observed=GONE)
+IP_WELL = replace(IP_GONE, observed=AS_RECORDED)
+DATA_WELL = replace(DATA_GONE, observed=AS_RECORDED)
 
 
-def test_a_group_that_was_found_down_is_so_while_one_thing_of_it_is_as_it_was() -> None:
-    """An address was given anew; the volume, which the look missed, was not attached again."""
-    engine = replace(AT_REST, made={"db_a": (5.0, 98.0)})
-    assert state(engine, look("DOWN", 95.0, 80.0)).service is Service.DOWN
+@pytest.mark.parametrize(
+    ("seen", "made", "service", "left"),
+    [
+        # nothing was made since
+        ((DATA_GONE, IP_GONE), {"data": 5.0, "ip": 5.0}, "DOWN", ["data", "ip"]),
+        # all of it was
+        ((DATA_GONE, IP_GONE), {"data": 98.0, "ip": 98.0}, "SERVING", []),
+        # what was gone was made anew, and the rest was seen well
+        ((DATA_WELL, IP_GONE), {"data": 5.0, "ip": 98.0}, "SERVING", []),
+        # an address was given anew; the volume, which was gone too, was not attached again
+        ((DATA_GONE, IP_GONE), {"data": 5.0, "ip": 98.0}, "DOWN", ["data"]),
+        # what is not known stays so
+        (
+            (replace(DATA_GONE, observed=HIDDEN), IP_GONE),
+            {"data": 5.0, "ip": 98.0},
+            "UNKNOWN",
+            ["data"],
+        ),
+        ((replace(DATA_GONE, observed=HIDDEN), IP_WELL), {"data": 98.0, "ip": 5.0}, "SERVING", []),
+    ],
+)
+def test_what_a_look_saw_well_and_what_was_made_since_count_together(
+    seen: tuple[ObservedResource, ...], made: dict[str, float], service: str, left: list[str]
+) -> None:
+    found = state(replace(AT_REST, made={"db_a": made}), looked(95.0, *seen))
+
+    assert found.service == service
+    assert [reason.split()[0] for reason in found.reasons] == left
+
+
+@pytest.mark.parametrize(
+    ("made", "service"),
+    [({"data": 5.0, "ip": 98.0}, "DOWN"), ({"data": 97.0, "ip": 98.0}, "SERVING")],
+)
+def test_a_server_that_was_off_counts_until_all_that_it_serves_with_was_made_there(
+    made: dict[str, float], service: str
+) -> None:
+    """A volume can be attached to a server that is off, so one thing alone shows nothing."""
+    engine = replace(AT_REST, made={"db_a": made})
+    assert state(engine, looked(95.0, DATA_WELL, IP_GONE, a=GONE)).service == service
+
+
+def test_what_a_look_missed_where_the_role_was_then_says_nothing_of_where_it_is_now() -> None:
+    moved = (replace(member("db_a"), roles=()), replace(member("db_b"), roles=("active",)))
+    made = {"db_b": {"data": 98.0, "ip": 98.0}}
+    engine = replace(AT_REST, roles={"active": "db_b"}, members=moved, made=made)
+    found = state(engine, looked(95.0, DATA_GONE, IP_GONE, a=GONE))
+    assert (found.service, found.since, found.seen_at) == (Service.DEGRADED, 100.0, None)
+    assert found.reasons == ("no member can take over (db_a: its server is gone)",)
+
+
+@pytest.mark.parametrize(
+    ("change", "service"),
+    [
+        ({}, "SERVING"),
+        ({"lost_until": {"db_b": 97.0}}, "DEGRADED"),  # "healthy", says an operator
+        ({"lost_until": {"db_b": 94.0}}, "SERVING"),  # the look saw it since
+        ({"lost_until": {"db_b": 97.0}, "renewed": {"db_b": 96.0}}, "SERVING"),
+        # who has a role, and all that serves there, was proven by that
+        ({"lost_until": {"db_a": 97.0}}, "SERVING"),
+    ],
+)
+@pytest.mark.parametrize("before", ["SERVING", "DEGRADED"])
+def test_a_member_that_was_declared_lost_is_no_standby_until_it_is_seen_or_brought_back(
+    before: str, change: dict[str, Any], service: str
+) -> None:
+    assert state(replace(AT_REST, **change), look(before, 95.0)).service == service
+
+
+@pytest.mark.parametrize(("renewed", "service"), [(90.0, "DEGRADED"), (97.0, "SERVING")])
+def test_a_standby_that_was_off_is_so_until_it_is_seen_or_brought_back(
+    renewed: float, service: str
+) -> None:
+    found = judged(ROLES, [member("db_a"), member("db_b", GONE)], [])
+    before = Look(found.service, found.reasons, 95.0, 10.0, found)
+    engine = replace(AT_REST, renewed={"db_b": renewed})
+    assert state(engine, before).service == service
+
+
+def test_what_was_seen_well_counts_only_as_long_as_the_look_that_saw_it() -> None:
+    engine = replace(AT_REST, ended_at=290.0, made={"db_a": {"data": 5.0, "ip": 280.0}})
+    assert state(engine, looked(95.0, DATA_WELL, IP_GONE), now=300.0).service is Service.UNKNOWN
 
 
 def test_a_look_says_nothing_of_a_member_that_got_its_role_since() -> None:
@@ -320,7 +404,7 @@ def test_a_state_lasts_through_a_traversal_that_made_nothing_of_what_serves(
     word: str, made_at: float, since: float
 ) -> None:
     """A start of a group that is down, and in which all is as recorded, ends no outage."""
-    engine = replace(AT_REST, made={"db_a": (made_at,)})
+    engine = replace(AT_REST, made={"db_a": {"data": made_at}})
     assert state(engine, look(word, 150.0)).since == since
 
 
@@ -328,7 +412,7 @@ def test_a_state_lasts_through_a_traversal_that_made_nothing_of_what_serves(
 def test_once_a_running_failover_has_made_what_serves_an_earlier_look_says_nothing(
     before: str,
 ) -> None:
-    engine = EngineView(ROLES, tuple(LOST), started_at=90.0, made={"db_a": (98.0,)})
+    engine = EngineView(ROLES, tuple(LOST), started_at=90.0, made=MADE)
 
     found = state(engine, look(before, 85.0), now=110.0)
 
@@ -347,7 +431,7 @@ def test_a_group_that_was_seen_down_before_its_failover_is_down_since_then() -> 
 
 
 def test_during_a_planned_move_the_old_holder_serves_until_it_is_stopped() -> None:
-    engine = EngineView(ROLES, tuple(WELL), started_at=90.0, made={"db_a": (5.0,)})
+    engine = EngineView(ROLES, tuple(WELL), started_at=90.0, made={"db_a": {"data": 5.0}})
     assert state(engine, look("SERVING", 85.0)).service is Service.SERVING
 
 

@@ -15,12 +15,6 @@ from support.operators import Operator
 
 
 @pytest.fixture
-def operator(cloud: Any) -> Operator:
-    """An operator of the cloud, who does not know of the group."""
-    return Operator(cloud)
-
-
-@pytest.fixture
 def without_volume(group: Any, operator: Operator) -> Any:
     """A group that served on db_a, whose data volume was deleted."""
     group.activate()
@@ -38,8 +32,7 @@ CONTEXT = ActionContext(SecurityContext(), ExecutionContext())
 
 def change(group: Any, resource: str, **properties: str) -> None:
     """Give the group file other properties of a resource."""
-    shown = reports.Status(group.name, definition=True).run(CONTEXT)
-    definition = shown["definition"]["document"]
+    definition = group.document()
     definition["resources"][resource]["properties"] |= properties
     changed = groups.Define(definition, name=group.name).run(CONTEXT)
     assert not isinstance(changed, Result), changed.error
@@ -114,6 +107,22 @@ def fails_to_start(group: Any) -> None:
     """Start the group, which fails."""
     assert group.run("activate_first", group=group.name).state == "ERROR"
     assert group.status()["status"] == "FAILED"
+
+
+def test_a_group_serves_as_soon_as_what_a_look_missed_was_made(mistyped: Any) -> None:
+    """The volume was attached before that look, which saw it."""
+    group = mistyped(start="strt")
+    fails_to_start(group)
+    assert group.observed()["status"] == "DOWN"
+
+    change(group, "database", start="start")
+    group.run("activate_first", group=group.name).assert_succeeded()
+
+    assert group.runs_on() == ["db_a"]
+    service = group.status()["service"]
+    assert (service["status"], service["seen_at"]) == ("SERVING", None)
+    overview = {row["name"]: row for row in reports.Status().run(CONTEXT)["overview"]}
+    assert overview[group.name]["service"] == "SERVING", "it says the same of all groups"
 
 
 def test_both_names_of_what_never_started_can_be_corrected(mistyped: Any) -> None:

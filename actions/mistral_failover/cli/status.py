@@ -14,8 +14,8 @@ from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from mistral_failover.cli import base, status_screen
-from mistral_failover.cli.base import ActionCommand, for_people, lasted, when, wrapped
-from mistral_failover.cli.connection import CommandFailed
+from mistral_failover.cli.base import ActionCommand, GroupCommand, for_people, lasted, when, wrapped
+from mistral_failover.cli.connection import CommandFailed, CommandLineWrong
 from mistral_failover.cli.follow import PATIENCE, Journal, WatchUpdate, watch_updates
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.model.text import clean, counted
@@ -126,7 +126,7 @@ def _row(row: GroupOverview) -> str:
     return "\n".join(lines)
 
 
-class Watch(ActionCommand, Command):
+class Watch(GroupCommand, Command):
     """Watch a group: live on a terminal, elsewhere a line for each step.
 
     Elsewhere each change of its status has a line, too. Ctrl-C only ends the watching.
@@ -139,7 +139,6 @@ class Watch(ActionCommand, Command):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser with the options of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("group", help="the group's name")
         parser.add_argument(
             "--until-rest",
             action="store_true",
@@ -266,11 +265,12 @@ class History(ActionCommand, Lister):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
         """Query and format."""
         people, group = for_people(parsed_args), parsed_args.group
-        self._streamed = parsed_args.follow and not parsed_args.summary
+        self._streamed = parsed_args.follow
         if parsed_args.summary:
+            _refuse_options_of_steps(parsed_args)
             return self._summary(parsed_args, people=people)
         if parsed_args.follow and not group:
-            raise CommandFailed("--follow needs a group.", "Name it, or use: failover ui")
+            raise CommandLineWrong("--follow needs a group. Name it, or use: failover ui [USAGE]")
         columns = ["at", "sentence"] if people else ["id", "at", "kind", "sentence", "traversal_id"]
         columns = columns if group else ["group", *columns]
         rows: list[JournalRow] = self.run_action(
@@ -347,6 +347,19 @@ class History(ActionCommand, Lister):
             self.app.stderr.write(f"{stage['stage']:12} {how}{going}{many}\n")
         if found["stages"]:
             self.app.stderr.write(f"{'in all':12} {lasted(found['seconds'])}\n")
+
+
+def _refuse_options_of_steps(parsed_args: argparse.Namespace) -> None:
+    """Refuse with --summary what chooses among steps. Raises CommandLineWrong."""
+    given = {
+        "--follow": parsed_args.follow,
+        "--traversal": parsed_args.traversal is not None,
+        "--after": parsed_args.after is not None,
+    }
+    if said := " and ".join(name for name, is_given in given.items() if is_given):
+        raise CommandLineWrong(
+            f"--summary shows no steps, so {said} does not apply: omit it, or --summary. [USAGE]"
+        )
 
 
 def waits(waited: Waited) -> list[str]:

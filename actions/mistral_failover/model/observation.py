@@ -8,8 +8,9 @@ other modules make the observation.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from math import inf
 from typing import Any, Self
 
 from mistral_failover.model.stored import Stored
@@ -307,10 +308,11 @@ class EngineView:
     """What the engine knows about a group. ``roles``: where they serve now, which is not where the
     goal has them until the traversal has released anything. ``members``: as if their servers were
     well. ``ended_at`` None: its traversal is running. ``reached``: its goal is. ``stopped``: the
-    status of a traversal that ended otherwise, else empty. ``made``: by member (None: on none), for
-    each thing that serves there when it was made or changed last, 0 if that is not known.
+    status of a traversal that ended otherwise, else empty. ``made``: by member (None: on none) and
+    name, when each thing that serves there was made or changed last, 0 if that is not known.
     ``missing``: what the goal needs for service and does not exist, a clause for each. ``cold``: as
-    for :func:`judged`. Times are seconds."""
+    for :func:`judged`. By member, ``lost_until`` is the end of the last earlier traversal that had
+    it declared lost, and ``renewed`` when it was last brought back. Times are seconds."""
 
     roles: Mapping[str, str] = field(default_factory=dict)
     members: tuple[ObservedMember, ...] = ()
@@ -318,30 +320,49 @@ class EngineView:
     ended_at: float | None = None
     reached: bool = False
     stopped: str = ""
-    made: Mapping[str | None, tuple[float, ...]] = field(default_factory=dict)
+    made: Mapping[str | None, Mapping[str, float]] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     cold: bool = False
+    lost_until: Mapping[str, float] = field(default_factory=dict)
+    renewed: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def made_at(self) -> float | None:
         """When the last of what serves was made; None if that is not known."""
-        return max((at for each in self.made.values() for at in each if at), default=None)
-
-    @property
-    def all_made_at(self) -> float:
-        """Since when nothing is left of what served on a member before; 0 if that is not known."""
-        of_members = [at for member, each in self.made.items() if member for at in each]
-        return min(of_members or self.made.get(None, ()), default=0.0)
+        return max((at for each in self.made.values() for at in each.values() if at), default=None)
 
 
 @dataclass(frozen=True)
 class Look:
-    """The last look at a group: what it found, ``at``, and ``since`` when that has been so."""
+    """The last look at a group: its ``service``, ``at``, and ``since`` when that has been so.
+    ``found``: all that it found; None where that is not needed (:func:`service_state`)."""
 
     service: Service
     reasons: tuple[str, ...]
     at: float
     since: float
+    found: Observation | None = None
+
+    def saw(self, member: str, name: str) -> bool:
+        """Return whether it found a thing that serves, and the member on which it is, as they
+        should be. What it did not look at, it has found so unless it found a flaw."""
+        if self.service in _SERVES:
+            return True
+        if self.found is None:
+            return False
+        return any(
+            each.name == member and each.observed.presence is Presence.PRESENT
+            for each in self.found.members
+        ) and not any((each.member, each.name) == (member, name) for each in self.missed())
+
+    def missed(self) -> list[ObservedResource]:
+        """Return what serves and was not found as it should be."""
+        resources = self.found.resources if self.found is not None else ()
+        return [
+            each
+            for each in resources
+            if each.serves and each.observed.presence is not Presence.PRESENT
+        ]
 
 
 @dataclass(frozen=True)
@@ -369,6 +390,7 @@ class ServiceState:
 
 _SERVES = frozenset({Service.SERVING, Service.DEGRADED})
 """What only a fresh look, or work of the engine as fresh, can show."""
+_NOT_SEEN_SINCE = "it was declared lost, and not looked at since it was declared healthy"
 FRESH = 2
 """Intervals of observation for which a look counts."""
 SLACK = 30.0
@@ -389,14 +411,16 @@ def service_state(
 ) -> ServiceState:
     """Return whether a group serves: the one answer of status, overview, page and metrics.
 
-    ``interval``: seconds between two looks. The first row that applies decides:
+    ``interval``: seconds between two looks. ``look`` needs what it ``found`` unless that is all
+    well, or it is later than the engine's work. The first row that applies decides:
 
     - the goal gives no member a role: OUT_OF_SERVICE;
     - what serves does not exist, by the engine's records: DOWN;
     - an admitted alarm names a holder of a role, and its failover has not begun: DOWN;
-    - the last look found it so, and nothing that serves was made since: DOWN, UNKNOWN;
-    - a holder was not seen to serve within two intervals and `SLACK`, neither by a look nor because
-      the engine made there all that serves: UNKNOWN;
+    - the last look found it so, and the engine has not made since all that the look missed: DOWN,
+      UNKNOWN;
+    - of what serves on a holder, something was not seen within two intervals and `SLACK`, neither
+      by a look nor because the engine made it: UNKNOWN;
     - a held alarm is about a holder, and is younger than that evidence: UNKNOWN;
     - such an alarm is older, or the last traversal stopped, or no member could take over, or the
       look found another flaw: DEGRADED;
@@ -454,24 +478,55 @@ def _known(engine: EngineView, look: Look | None) -> tuple[Observation, float | 
     there was no look after the engine's last work.
 
     A look from before the end of a traversal knows nothing of a standby that was made or lost in
-    it; and of what serves only if nothing of that was made since.
+    it. What it missed of what serves counts until that was made anew.
     """
     if look is not None and look.at >= (engine.ended_at or engine.made_at or 0.0):
         return Observation(look.service, look.reasons), look.at
-    if look is not None and look.service not in _SERVES and look.at >= engine.all_made_at:
-        return Observation(look.service, look.reasons), look.at
-    return judged(engine.roles, engine.members, (), cold=engine.cold), None
+    members = [_since_look(each, engine, look) for each in engine.members]
+    missed = [
+        each
+        for each in (look.missed() if look is not None else ())
+        if look is not None and engine.made.get(each.member, {}).get(each.name, inf) <= look.at
+    ]
+    known = judged(engine.roles, members, missed, cold=engine.cold)
+    if look is None or known.service in _SERVES:
+        return known, None
+    return known, look.at
+
+
+def _since_look(member: ObservedMember, engine: EngineView, look: Look | None) -> ObservedMember:
+    """Return a member as the last look found it, unless that is over: one that has a role, once all
+    that serves there was made since, because a volume can be attached to a server that is off; any
+    other, once it was brought back. One that was declared lost later was not found well by it."""
+    seen_at = look.at if look is not None else 0.0
+    made = engine.made.get(member.name, {}).values()
+    if (member.roles and min(made, default=0.0) > seen_at) or member.why_not:
+        return member
+    if not member.roles and engine.renewed.get(member.name, 0.0) > seen_at:
+        return member
+    if not member.roles and engine.lost_until.get(member.name, 0.0) > seen_at:
+        return replace(member, why_not=_NOT_SEEN_SINCE)
+    seen = look.found.members if look is not None and look.found is not None else ()
+    observed = next((each.observed for each in seen if each.name == member.name), AS_RECORDED)
+    if member.roles:
+        well = observed.presence is Presence.PRESENT
+        return member if well else replace(member, observed=observed)
+    return replace(member, why_not=observed.why or None)
 
 
 def _evidence(engine: EngineView, look: Look | None) -> dict[str, float]:
-    """Return when each holder of a role was last seen to serve; 0 for never. A look saw a holder
-    if everything that serves there was there already."""
+    """Return when each holder of a role was last seen to serve, by all that serves there; 0 for
+    never. A look saw what was there already."""
+
+    def seen(holder: str, name: str, there: float) -> float:
+        saw = look is not None and look.at >= there and look.saw(holder, name)
+        return look.at if look is not None and saw else 0.0
+
     found = {}
     for holder in engine.roles.values():
-        own = engine.made.get(holder, ())
-        there = max(own, default=engine.started_at or 0.0)
-        saw = look is not None and look.service in _SERVES and look.at >= there
-        found[holder] = max(min(own, default=0.0), look.at if look is not None and saw else 0.0)
+        made = engine.made.get(holder, {})
+        each = [max(at, seen(holder, name, at)) for name, at in made.items()]
+        found[holder] = min(each, default=seen(holder, "", engine.started_at or 0.0))
     return found
 
 

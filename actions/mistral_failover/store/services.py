@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from mistral_failover.convergence.records import GroupState, OperationStatus, Record
 from mistral_failover.model.decisions import Decision
 from mistral_failover.model.goal import Goal
-from mistral_failover.model.observation import Look, WaitingAlarm
+from mistral_failover.model.observation import Look, Service, WaitingAlarm
 from mistral_failover.model.types import Verb
 from mistral_failover.store.incidents import WAITING
 from mistral_failover.store.records import ALIVE, BIRTH, COLUMNS, read_record
@@ -32,6 +32,17 @@ from mistral_failover.store.tables import (
 )
 
 _STATE = tuple(each.name for each in fields(GroupState))
+
+_MISSED = sa.case(
+    (
+        sa.and_(
+            observations.c.service != Service.SERVING,
+            sa.or_(traversals.c.ended_at.is_(None), observations.c.at < traversals.c.ended_at),
+        ),
+        observations.c.seen,
+    )
+)
+"""What a look found that the engine has worked after: its work may have ended a part of that."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +61,9 @@ class ServiceRow:
 
 
 def rows(tx: Session, group_ids: Sequence[str] | None) -> list[ServiceRow]:
-    """Return these groups, or all that the transaction sees."""
+    """Return these groups, or all that the transaction sees: a single one with all that its last
+    look found, because nothing that is asked of many shows the reasons."""
+    single = group_ids is not None and len(group_ids) == 1
     given = sa.and_(goals.c.group_id == groups.c.id, goals.c.version == traversals.c.goal_version)
     query = (
         sa.select(
@@ -63,8 +76,7 @@ def rows(tx: Session, group_ids: Sequence[str] | None) -> list[ServiceRow]:
             observations.c.service,
             observations.c.at,
             observations.c.since,
-            # The whole of it only for one group: nothing that is asked of many shows the reasons.
-            (observations.c.seen if group_ids and len(group_ids) == 1 else sa.null()).label("seen"),
+            (observations.c.seen if single else _MISSED).label("seen"),
         )
         .select_from(groups)
         .join(traversals, traversals.c.id == groups.c.current_traversal, isouter=True)
@@ -92,7 +104,8 @@ def rows(tx: Session, group_ids: Sequence[str] | None) -> list[ServiceRow]:
 def _look(row: Any) -> Look | None:
     if row.service is None:
         return None
-    return Look(row.service, row.seen.reasons if row.seen else (), row.at, row.since)
+    reasons = row.seen.reasons if row.seen else ()
+    return Look(row.service, reasons, row.at, row.since, row.seen)
 
 
 def waiting_alarms(tx: Session, group_ids: Sequence[str] | None) -> dict[str, list[WaitingAlarm]]:
@@ -136,6 +149,29 @@ def made_at(tx: Session, group_ids: Sequence[str]) -> dict[str, float]:
         .group_by(operations.c.resource_id)
     )
     return {row[0]: row[1] for row in _all(tx, query, operations.c.group_id, group_ids)}
+
+
+def lost_until(tx: Session, group_ids: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Return by group and member when the last earlier traversal ended that had the member declared
+    lost; not of one that ended before the group was last looked at."""
+    given = sa.and_(
+        goals.c.group_id == traversals.c.group_id, goals.c.version == traversals.c.goal_version
+    )
+    query = (
+        sa.select(traversals.c.group_id, traversals.c.ended_at, goals.c.document)
+        .join(groups, groups.c.id == traversals.c.group_id)
+        .join(goals, given)
+        .join(observations, observations.c.group_id == groups.c.id, isouter=True)
+        .where(
+            traversals.c.id != groups.c.current_traversal,
+            traversals.c.ended_at > sa.func.coalesce(observations.c.at, 0.0),
+        )
+        .order_by(traversals.c.ended_at)
+    )
+    found: dict[str, dict[str, float]] = {}
+    for row in _all(tx, query, traversals.c.group_id, group_ids):
+        found.setdefault(row.group_id, {}).update(dict.fromkeys(row.document["lost"], row.ended_at))
+    return found
 
 
 def member_names(tx: Session, group_ids: Sequence[str]) -> dict[str, list[str]]:

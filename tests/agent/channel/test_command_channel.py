@@ -46,15 +46,6 @@ def command(server_id, name="pg-start", **more):
     )
 
 
-@pytest.mark.parametrize("fault", ["crash", "hang"])
-def test_a_guest_that_does_not_answer_is_given_up_after_the_limit(channel, pair, emulator, fault):
-    emulator.fault("server", pair.a, fault)
-    with pytest.raises(ChannelError) as raised:
-        channel.run(command(pair.a, limit=0.2))
-    assert raised.value.code == "NO_ANSWER"
-    assert "db_a" in raised.value.message
-
-
 def test_a_command_longer_than_one_http_call_is_waited_for(
     connect, channel_of, channel, pair, emulator
 ):
