@@ -17,12 +17,6 @@ from support.operators import Operator
 CONTEXT = ActionContext(SecurityContext(), ExecutionContext())
 
 
-@pytest.fixture
-def operator(cloud: Any) -> Operator:
-    """An operator of the cloud, who does not know of the group."""
-    return Operator(cloud)
-
-
 def refused(group: Any, *, release: bool) -> str:
     answer = groups.Undefine(group.name, release=release).run(CONTEXT)
     assert isinstance(answer, Result)

@@ -15,12 +15,6 @@ from support.operators import Operator
 
 
 @pytest.fixture
-def operator(cloud: Any) -> Operator:
-    """An operator of the cloud, who does not know of the group."""
-    return Operator(cloud)
-
-
-@pytest.fixture
 def without_volume(group: Any, operator: Operator) -> Any:
     """A group that served on db_a, whose data volume was deleted."""
     group.activate()
@@ -38,8 +32,7 @@ CONTEXT = ActionContext(SecurityContext(), ExecutionContext())
 
 def change(group: Any, resource: str, **properties: str) -> None:
     """Give the group file other properties of a resource."""
-    shown = reports.Status(group.name, definition=True).run(CONTEXT)
-    definition = shown["definition"]["document"]
+    definition = group.document()
     definition["resources"][resource]["properties"] |= properties
     changed = groups.Define(definition, name=group.name).run(CONTEXT)
     assert not isinstance(changed, Result), changed.error
