@@ -250,14 +250,6 @@ def test_a_quiesce_stops_with_the_corrected_name_what_is_the_same_application(
     assert [command.name for command in channel.commands] == [stop]
 
 
-def test_a_quiesce_runs_the_stop_command() -> None:
-    channel = Obedient()
-
-    activation.quiesce(context(channel), OPERATION)
-
-    assert [command.name for command in channel.commands] == ["pg-stop"]
-
-
 @pytest.mark.parametrize(
     ("exists", "proven", "asked"),
     [(True, False, ["s-a"]), (False, False, ["s-a"]), (False, True, [])],
