@@ -64,6 +64,16 @@ def disassociate_floating_ip(
 OPERATIONS = (associate_floating_ip, disassociate_floating_ip)
 
 
+def holders(subject: ExaminedResource) -> list[str]:
+    """Return the server that a floating IP leads to."""
+    cloud, named = subject.cloud, str(subject.spec.properties["floating_ip"])
+    found = networks.floating_ip(cloud, networks.resolve_floating_ip(cloud, subject.stack, named))
+    if found.port_id is None:
+        return []
+    device = networks.port(cloud, found.port_id).device_id
+    return [device] if device else []
+
+
 def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
     """Return whether the floating IP still leads to the recorded port."""
     floating_ip, port_id = record.physical_id, record.attributes.get("port_id")

@@ -69,6 +69,13 @@ def detach_port(context: OperationContext, operation: OperationDocument) -> dict
 OPERATIONS = (attach_port, detach_port)
 
 
+def holders(subject: ExaminedResource) -> list[str]:
+    """Return the server that a port is attached to."""
+    cloud, named = subject.cloud, str(subject.spec.properties["port"])
+    found = networks.port(cloud, networks.resolve_port(cloud, subject.stack, named))
+    return [found.device_id] if found.device_id else []
+
+
 def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
     """Return whether the port is still attached to the same server."""
     port_id, server_id = record.physical_id, record.attributes.get("server_id")

@@ -184,6 +184,15 @@ def examine(subject: ExaminedResource) -> str:
     return f"volume {found.id}, {state_of(found)}"
 
 
+def holders(subject: ExaminedResource) -> list[str]:
+    """Return the server that has a volume. One that several may have does not tell whose turn it
+    is."""
+    named = str(subject.spec.properties["volume"])
+    found = volume_of(subject.cloud, volumes.resolve_volume(subject.cloud, subject.stack, named))
+    servers = [SERVER_ID.of(held) for held in found.attachments]
+    return [] if MULTIATTACH.of(found) else [str(each) for each in servers if each]
+
+
 def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
     """Return whether the volume is still attached to the same server."""
     volume_id, server_id = record.physical_id, record.attributes.get("server_id")
