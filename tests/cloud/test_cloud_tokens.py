@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from cloud.conftest import Reply, Request, ScriptedServer
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.session import session_for, why_refused
 from mistral_failover.cloud.stacks import stack_map
 from mistral_failover.cloud.transport import GuardedSession, Unguarded
 from mistral_failover.settings import Settings
+from support.scripted_http import Reply, Request, ScriptedServer
 
 TOKEN = "gAAAAABk-0123456789abcdefghijklmnopqrstuvwxyz"
 TRUST = "d46a4710faaa40aeaffdcc623f072781"

@@ -333,6 +333,15 @@ def in_service(status: GroupReport) -> bool:
 def advice(status: StatusReport) -> list[Advice]:
     """Return the commands that help, the most useful one first."""
     group = shlex.quote(status["group"])
+    if in_service(status) and status["traversal"] and status["traversal"]["ended_at"] is not None:
+        # Without its stack nothing else helps, whatever the last traversal came to.
+        if status["service"]["another_stack"]:
+            return [Advice(f"failover group adopt-stack {group}", "if the group is to run there")]
+        if status["service"]["stack_gone"]:
+            return [
+                Advice(f"failover group delete {group}", "to end the group"),
+                Advice(f"failover group adopt-stack {group}", "or once the stack is made again"),
+            ]
     match status["status"]:
         case "BLOCKED":
             return _unblocking(status) or [Advice(f"failover sweep {group}", _CORRECTED)]
@@ -357,13 +366,6 @@ def advice(status: StatusReport) -> list[Advice]:
             return [Advice(f"failover group activate {group}")]
     if not in_service(status):
         return [Advice(f"failover group activate {group}")]
-    if status["service"]["another_stack"]:
-        return [Advice(f"failover group adopt-stack {group}", "if the group is to run there")]
-    if status["service"]["stack_gone"]:
-        return [
-            Advice(f"failover group delete {group}", "to end the group"),
-            Advice(f"failover group adopt-stack {group}", "or once the stack is made again"),
-        ]
     again, undoing = _serving_again(status, group), _undoing(status, group)
     if status["held"] and status["service"]["status"] != Service.DOWN:
         # An alarm waits, which is why it is not known to serve.

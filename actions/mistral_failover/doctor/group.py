@@ -92,8 +92,9 @@ def service(subject: ExaminedGroup) -> Iterable[Finding]:
     if seen.service is Service.SERVING:
         yield ok("it serves and can fail over")
     elif seen.service is Service.DOWN:
+        plan, given_back = f"failover plan {quote(subject.name)}", seen.remedies
         for reason in seen.reasons:
-            yield error(f"it is DOWN: {reason}", f"failover plan {quote(subject.name)}")
+            yield error(f"it is DOWN: {reason}", given_back.get(reason, plan))
     elif seen.service is Service.DEGRADED:
         for reason in seen.reasons:
             yield warn(

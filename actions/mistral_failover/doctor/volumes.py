@@ -121,6 +121,6 @@ def _where(
         yield error(
             f"{name}: volume {volume} should be on {record.member} (server {server}), but is on "
             f"{actual}",
-            "Another client moved it. Move it back, or start a failover, which attaches the "
-            "volume where the goal wants it.",
+            "Another client moved it: what gives it back is said with the service. Or start a "
+            "failover, which attaches the volume where the goal wants it.",
         )

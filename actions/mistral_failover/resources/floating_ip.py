@@ -87,12 +87,12 @@ def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
         return ObservedPresence(Presence.GONE, f"floating IP {floating_ip} no longer exists")
     if found.port_id == port_id:
         return AS_RECORDED
+    back = f"openstack floating ip set --port {port_id} {floating_ip}"
     if found.port_id is None:
-        return ObservedPresence(
-            Presence.GONE, f"floating IP {found.address} is associated with no port"
-        )
+        words = f"floating IP {found.address} is associated with no port"
+        return ObservedPresence(Presence.GONE, words, back)
     words = f"floating IP {found.address} is associated with port {found.port_id}, not {port_id}"
-    return ObservedPresence(Presence.CHANGED, words)
+    return ObservedPresence(Presence.CHANGED, words, back)
 
 
 def examine(subject: ExaminedResource) -> str:

@@ -123,7 +123,9 @@ def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
         return ObservedPresence(Presence.GONE, f"port {port_id} no longer exists")
     if networks.allows(found, address):
         return AS_RECORDED
-    return ObservedPresence(Presence.GONE, f"port {port_id} is not allowed to use {address}")
+    words = f"port {port_id} is not allowed to use {address}"
+    back = f"openstack port set --allowed-address ip-address={address} {port_id}"
+    return ObservedPresence(Presence.GONE, words, back)
 
 
 def examine(subject: ExaminedResource) -> str:
