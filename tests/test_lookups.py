@@ -9,23 +9,30 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
+from concurrent.futures import wait
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 from keystoneauth1.adapter import Adapter
-from oslo_config import cfg
 
 import mistral_failover
 from mistral_failover import lookups
 from mistral_failover.agent.broker import Broker
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.transport import GuardedSession, Unguarded
-from mistral_failover.embedded import boot, egress
+from mistral_failover.embedded import egress
 from mistral_failover.runtime.errors import describe
 from mistral_failover.store.database import Database
+from support.mistral_egress import (
+    ALIVE,
+    TWO,
+    Answering,
+    connect_as_embedded,
+    limited,
+    one_of_two,
+    take_email,
+)
 
 HOST = "silent.example.org"
 LIMIT = 0.3
@@ -34,20 +41,9 @@ LIMIT = 0.3
 @pytest.fixture(autouse=True)
 def _embedded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A Mistral that connects as the embedded one does, to any address."""
-    boot.init()
-    import mistral.db.v2.api  # noqa: F401 - first, because Mistral imports in circles
-    from mistral.actions import std_actions
-    from mistral.notifiers.publishers import webhook
+    connect_as_embedded(monkeypatch)
     from mistral.utils import egress as of_mistral
 
-    for module, name in (
-        (of_mistral, "socket"),
-        (std_actions, "requests"),
-        (std_actions, "smtplib"),
-        (webhook, "requests"),
-    ):
-        monkeypatch.setattr(module, name, getattr(module, name))
-    egress.install()
     monkeypatch.setattr(of_mistral, "_denied_networks", list)
 
 
@@ -60,11 +56,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         names.append(host)
         if host == HOST:
             over.wait(60)
+            raise socket.gaierror(socket.EAI_AGAIN, "nothing answered")
         return real(host, *args, **named)  # type: ignore[call-overload]
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     yield names
     over.set()
+    wait(list(lookups._running.values()), 10)  # else the next test gets the answers of this one
 
 
 def of_a_service() -> None:
@@ -96,11 +94,8 @@ def of_a_workflow() -> None:
 
 
 def of_an_email() -> None:
-    cfg.CONF.set_override("default_timeout", 1, group="action_std_http")
-    try:
+    with limited(1):
         egress._SMTP(HOST)
-    finally:
-        cfg.CONF.clear_override("default_timeout", group="action_std_http")
 
 
 EVERY = [
@@ -184,46 +179,13 @@ def test_each_address_has_an_equal_share_of_what_is_left() -> None:
 # -- an address of several that does not answer
 
 
-DEAD, ALIVE = "127.0.0.3", "127.0.0.2"
-
-
-@contextmanager
-def one_of_two(monkeypatch: pytest.MonkeyPatch, listening: socket.socket) -> Iterator[int]:
-    """A name with two addresses: the first one takes connections no more, as one behind a
-    partition; at the second one something listens."""
-    real = socket.getaddrinfo
-    port = listening.getsockname()[1]
-
-    def look_up(host: str, *args: object, **named: object) -> object:
-        hosts = [DEAD, ALIVE] if host == "two.example.org" else [host]
-        return [row for each in hosts for row in real(each, *args, **named)]  # type: ignore[call-overload]
-
-    monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    with socket.socket() as full, socket.socket() as first, socket.socket() as second:
-        full.bind((DEAD, port))
-        full.listen(0)
-        for client in (first, second):
-            client.setblocking(False)
-            client.connect_ex((DEAD, port))
-        yield port
-
-
-class Answering(http.server.BaseHTTPRequestHandler):
-    def do_GET(self) -> None:  # noqa: N802 - the library's name
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, *args: object) -> None:
-        pass
-
-
 def by_egress(port: int) -> None:
-    egress._request("GET", f"http://two.example.org:{port}/", timeout=4)
+    egress._request("GET", f"http://{TWO}:{port}/", timeout=4)
 
 
 def by_the_transport(port: int) -> None:
     session = GuardedSession(guard=Unguarded(), timeout=4)
-    session.get(f"http://two.example.org:{port}/", authenticated=False)
+    session.get(f"http://{TWO}:{port}/", authenticated=False)
 
 
 @pytest.mark.parametrize("ask", [by_egress, by_the_transport])
@@ -239,20 +201,12 @@ def test_a_dead_address_does_not_use_up_the_time_of_the_next_one(
 
 
 def test_an_email_goes_to_the_address_that_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    cfg.CONF.set_override("default_timeout", 4, group="action_std_http")
-
-    def greet(listening: socket.socket) -> None:
-        with listening.accept()[0] as client:
-            client.sendall(b"220 ready\r\n")
-            client.recv(100)
-
     with socket.create_server((ALIVE, 0)) as listening:
-        serving = threading.Thread(target=partial(greet, listening), daemon=True)
+        serving = threading.Thread(target=take_email, args=(listening, []), daemon=True)
         serving.start()
-        with one_of_two(monkeypatch, listening) as port:
-            egress._SMTP("two.example.org", port).close()
+        with one_of_two(monkeypatch, listening) as port, limited(4):
+            egress._SMTP(TWO, port).close()
         serving.join(10)
-    cfg.CONF.clear_override("default_timeout", group="action_std_http")
 
 
 def test_nothing_else_of_the_product_asks_the_resolver() -> None:

@@ -7,18 +7,12 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from mistral_lib.actions import Action
 from mistral_lib.actions.context import ActionContext
 
 from mistral_failover.actions import (
-    alarms,
     groups,
-    operations,
-    orders,
-    recovery,
     reports,
 )
 from mistral_failover.cloud.errors import CloudError
@@ -27,104 +21,13 @@ from mistral_failover.mistral.operation_documents import read_ticket, ticket_doc
 from mistral_failover.orders import define_group
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import DEFAULT_PROJECT, Request
-from support.driving import handed_out, ready_nodes
 from support.group_fixtures import HOUSE
-
-NAMING_A_GROUP: list[Action] = [
-    orders.Begin("payments"),
-    orders.Begin("payments", lost=[]),
-    recovery.Report("payments", "t"),
-    recovery.Sweep("payments"),
-    orders.ConfirmFenced("payments", "db_a", "sure"),
-    orders.Plan("payments"),
-    reports.Status("payments"),
-    reports.History("payments"),
-]
 
 
 @pytest.fixture
 def stranger(context_of: Callable[..., ActionContext], project: str) -> ActionContext:
     """A request of another project."""
     return context_of(f"not-{project}")
-
-
-@pytest.mark.parametrize("action", NAMING_A_GROUP, ids=lambda a: type(a).__name__)
-def test_another_project_s_group_is_unknown(
-    begun: Ready, stranger: ActionContext, action: Action
-) -> None:
-    assert action.run(stranger).error["code"] == "UNKNOWN_GROUP"
-
-
-@pytest.mark.parametrize("action", NAMING_A_GROUP, ids=lambda a: type(a).__name__)
-def test_a_group_that_does_not_exist_reads_the_same(
-    state: Runtime, begun: Ready, context: ActionContext, stranger: ActionContext, action: Action
-) -> None:
-    other = type(action)(**{**inputs_of(action), "group": "unknown"})
-
-    mine, theirs = other.run(context).error, action.run(stranger).error
-    assert mine["message"].replace("unknown", "payments") == theirs["message"]
-
-
-def inputs_of(action: Action) -> dict[str, Any]:
-    return {k: v for k, v in vars(action).items() if not k.startswith("_")}
-
-
-def test_another_project_s_groups_are_not_listed(
-    begun: Ready, context: ActionContext, stranger: ActionContext
-) -> None:
-    mine, theirs = (reports.Status().run(each) for each in (context, stranger))
-
-    assert (mine["groups"], mine["total"]) == (["payments"], 1)
-    assert [row["name"] for row in mine["overview"]] == ["payments"]
-    assert (theirs["groups"], theirs["total"], theirs["overview"]) == ([], 0, [])
-
-
-def test_an_alarm_naming_another_project_s_group_or_server_concerns_no_group(
-    begun: Ready, context: ActionContext, stranger: ActionContext
-) -> None:
-    event = {"message_id": "m", "traits": [["instance_id", 1, "s-a"]]}
-    alarm = {"previous": "ok", "current": "alarm", "reason_data": {"event": event}}
-
-    by_group = alarms.Admit(alarm, group="payments").run(stranger)
-    by_server = alarms.Admit(alarm).run(stranger)
-
-    assert by_group["decision"] == by_server["decision"] == "HELD"
-    assert "this project has no group payments" in by_group["sentence"]
-    assert "no group of this project is known to have s-a" in by_server["sentence"]
-    assert by_server["traversal"] is None
-    assert alarms.Held().run(context)["held"] == []
-    assert {row["group"] for row in alarms.Held().run(stranger)["held"]} == {None}
-
-
-def test_another_project_s_traversals_are_not_swept(
-    begun: Ready, context: ActionContext, stranger: ActionContext
-) -> None:
-    theirs, mine = (recovery.Sweep().run(each) for each in (stranger, context))
-
-    assert (theirs["restarted"], theirs["chains"]) == ([], [])
-    assert mine["chains"] == [
-        {"traversal": begun.traversal_id, "workflow": "failover.converge"},
-    ]
-
-
-def test_another_project_s_traversal_can_not_be_advanced(
-    state: Runtime, begun: Ready, stranger: ActionContext
-) -> None:
-    refused = recovery.Advance(begun.traversal_id, "end").run(stranger)
-
-    assert refused.error["code"] == "UNKNOWN_TRAVERSAL"
-    assert refused.error["message"] == f"there is no traversal {begun.traversal_id}"
-    assert ready_nodes(state, begun.traversal_id) == [begun]
-    record = state.database.reading(lambda tx: tx.record(begun.node.resource_id))
-    assert (record.token, record.owner) == (0, None), "its node was not looked at"
-
-
-def test_another_project_s_operation_can_not_be_carried_out(
-    state: Runtime, begun: Ready, context: ActionContext, stranger: ActionContext
-) -> None:
-    document = handed_out(state, context, begun)
-
-    assert operations.AttachVolume(document).run(stranger).error["code"] == "UNKNOWN_OPERATION"
 
 
 def test_a_token_without_a_project_is_refused(

@@ -12,7 +12,6 @@ import pytest
 from mistral_failover.actions.reports import Show
 from mistral_failover.alarms import intake
 from mistral_failover.alarms.alarm import read
-from mistral_failover.lab.emulator.server import EmulatedCloud
 from mistral_failover.orders import alarm_failovers
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
@@ -74,9 +73,7 @@ def test_over_but_not_seen_well_it_starts(reported: Reported) -> None:
     assert answer["started"][0]["lost"] == [reported.member]
 
 
-def test_what_is_not_over_starts_without_a_look(
-    reported: Reported, emulated: EmulatedCloud
-) -> None:
+def test_what_is_not_over_starts(reported: Reported) -> None:
     assert len(reported.start()["started"]) == 1
 
 

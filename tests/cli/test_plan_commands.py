@@ -14,6 +14,7 @@ from mistral_failover.cli.connection import CommandFailed
 from mistral_failover.cli.plan import facts_said
 from mistral_failover.cli.start import Start
 from support.commands import failover
+from support.operators import Operator
 
 
 @pytest.mark.parametrize(
@@ -231,6 +232,8 @@ def test_a_member_that_is_healthy_again_may_take_over_and_no_role_moves(deployme
     deployment.protect(group)
     deployment.run("on_alarm", group=None, **deployment.crash(group))
     assert deployment.status(group)["lost"] == ["db_a"]
+    server = deployment.cloud.resources(group)["db_a"]["physical_resource_id"]
+    Operator(deployment.cloud).start_server(server)
 
     why = "it was started again"
     done = deployment.failover("recover", group, "db_a", "--because", why, "-f", "json")
@@ -241,6 +244,37 @@ def test_a_member_that_is_healthy_again_may_take_over_and_no_role_moves(deployme
     again = deployment.failover("recover", group, "db_a")
     assert (again.returncode, "COMPLETE" in again.stdout) == (0, True), "a repeat is harmless"
     assert deployment.status(group)["traversal"]["cause"] == "declared healthy: db_a"
+
+
+@pytest.mark.parametrize("fault", ["crash", "delete"])
+@pytest.mark.parametrize("words", [("recover",), ("start", "--recovered")])
+def test_a_member_that_is_not_seen_well_is_healthy_only_if_a_person_is_sure(
+    deployment: Any, fault: str, words: tuple[str, ...]
+) -> None:
+    """And even then it is no standby before something has seen it."""
+    group = f"not-well-{fault}-{len(words)}"
+    deployment.protect(group)
+    server = deployment.cloud.resources(group)["db_a"]["physical_resource_id"]
+    if fault == "delete":
+        Operator(deployment.cloud).delete_server(server)
+        deployment.run("failover", group=group, lost=["db_a"])
+    else:
+        deployment.run("on_alarm", group=None, **deployment.crash(group))
+    verb, *option = words
+    order = (verb, group, *option, "db_a")
+
+    unasked = deployment.failover(*order)
+    doubted = deployment.failover(*order, typed="n\n")
+
+    assert "give --yes" in unasked.stderr
+    assert [unasked.returncode, doubted.returncode] == [1, 1]
+    assert "server: Nova" in doubted.stderr
+    assert f"failover replace {group} db_a" in doubted.stderr
+    assert deployment.status(group)["lost"] == ["db_a"]
+    sure = deployment.failover(*order, "--yes")
+    assert sure.returncode == 0, sure.stderr
+    after = deployment.status(group)
+    assert (after["lost"], after["service"]["status"]) == ([], "DEGRADED")
 
 
 @pytest.mark.parametrize(

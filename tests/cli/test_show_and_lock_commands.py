@@ -8,12 +8,12 @@ import re
 import sqlite3
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import Thread
 from typing import Any
 
 import pytest
 import requests
+
+from support.scripted_http import scripted_server
 
 
 def machine(deployment: Any, *words: str, code: int = 0) -> Any:
@@ -159,28 +159,11 @@ def take_away(cloud: Any, server: str, volume: str) -> None:
         time.sleep(0.05)
 
 
-class Bare(BaseHTTPRequestHandler):
-    """A Mistral without the pack."""
-
-    def do_GET(self) -> None:
-        body = json.dumps({"actions": [], "workflows": []}).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture
 def bare() -> Iterator[str]:
-    server = HTTPServer(("127.0.0.1", 0), Bare)
-    Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/v2"
-    server.shutdown()
-    server.server_close()
+    """A Mistral without the pack."""
+    with scripted_server(lambda _: (200, {}, {"actions": [], "workflows": []})) as mistral:
+        yield f"{mistral.url}/v2"
 
 
 def test_the_doctor_says_how_to_install_the_package_where_mistral_lacks_it(

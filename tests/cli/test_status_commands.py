@@ -20,6 +20,7 @@ from mistral_failover.cli import follow
 from support.closable_address import ClosableProxy
 from support.commands import heeds_ctrl_c
 from support.operators import Operator
+from support.waiting import until
 
 
 @pytest.fixture(scope="session")
@@ -228,13 +229,6 @@ def test_a_watcher_sees_each_step_and_a_mistral_that_goes_away_for_a_while(
     assert code == 0, errors
     assert sum("Stop database on db_a: done" in line for line in told) == 1
     assert sum("retrying" in line for line in told) == 1
-
-
-def until(true: Any) -> None:
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @pytest.fixture(scope="session")

@@ -13,8 +13,8 @@ from mistral_failover.cli import status as status_commands
 from mistral_failover.cli.base import clock
 from mistral_failover.cli.follow import WatchUpdate
 from mistral_failover.cli.live import live
-
-NOW = 1_800_000_000.0
+from support import ui_answers
+from support.ui_answers import NOW, TRAVERSAL, member
 
 
 class App:
@@ -45,81 +45,30 @@ def screen(answer: dict[str, Any] | None = None, width: int = 100) -> str:
 
 
 def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
-    """The answer about a group that stands so."""
-    under_way = word in ("IN_PROGRESS", "BLOCKED")
-    traversal = {
-        "id": "7f0c-walk",
-        "started_at": NOW - 90,
-        "ended_at": None if under_way else NOW - 30,
-        "cause": "by hand",
-        "nodes": {"DONE": 2, "WAITING": 3},
-    }
-    return {
-        "group": "payments",
-        "stack": "payments",
-        "status": word,
-        "reason": "",
-        "failure": None,
-        "roles": {"active": "db_a"},
-        "lost": [],
-        "held": 0,
-        "goal": "0123456789abcdef",
-        "last_complete_goal": "fedcba9876543210",
-        "in_force": {"differs": False, "lines": []},
-        "traversal": traversal,
-        "members": [{"name": "db_a", "server": "s-a", "epoch": 1}],
-        "resources": [],
-        "remedies": [],
-        "under_way": [],
-        "deferred": [],
-        "ready": [],
-        "defects": [],
-        "unstarted": [],
-        "waiting": [],
-        "chain": None,
-        "agents": {},
-        "pause": None,
-        "service": {
-            "status": "SERVING",
-            "since": NOW - 30,
-            "reasons": [],
-            "seen_at": NOW - 12,
-            "gone": [],
-            "another_stack": False,
-            "stack_gone": False,
-            "standbys": [],
-            "cold": False,
-        },
-        "maintenance": None,
-        "vacant": [],
-        "now": NOW,
-        **more,
-    }
+    """The answer about a group that stands so, and nothing else of it: db_a has its role."""
+    there = {"roles": {"active": "db_a"}, "members": [member("db_a", "s-a")]}
+    nothing: dict[str, Any] = {"resources": [], "incidents": []}
+    return ui_answers.status(word, **there | nothing | more)
+
+
+def service(word: str = "SERVING", **more: Any) -> dict[str, Any]:
+    """Whether the group serves, in such an answer."""
+    return {**status()["service"], "status": word, **more}
 
 
 def test_the_screen_says_first_whether_the_group_serves() -> None:
-    down = {
-        "status": "DOWN",
-        "since": NOW - 61,
-        "reasons": ["its server is gone"],
-        "seen_at": NOW,
-        "gone": ["db_a"],
-        "another_stack": False,
-        "stack_gone": False,
-        "standbys": [],
-        "cold": False,
-    }
-    first, why, *_ = screen(status(service=down)).splitlines()
+    first, why, *_ = screen(
+        status(service=service("DOWN", reasons=["its server is gone"], gone=["db_a"]))
+    ).splitlines()
 
-    assert first == "payments is DOWN: nothing serves since 07:58:59 (1 min 01 s)"
+    assert first == "payments is DOWN: nothing serves since 07:59:30 (30.0 s)"
     assert why == "  - its server is gone"
     assert screen().startswith("payments is SERVING on db_a since 07:59:30 (30.0 s)\n")
 
 
 def test_the_details_say_who_would_take_over() -> None:
     def protection(**more: Any) -> str:
-        service = {**status()["service"], **more}
-        return status_screen.facts(status(service=service)).get("protected by", "")
+        return status_screen.facts(status(service=service(**more))).get("protected by", "")
 
     assert protection(standbys=["db_b"], cold=True) == "db_b"
     assert "brought back" in protection(cold=True)
@@ -160,16 +109,9 @@ def test_commands_are_numbered_and_say_when_to_type_them() -> None:
 
 
 def test_a_service_that_was_not_looked_at_says_so() -> None:
-    unseen = {
-        "status": "SERVING",
-        "since": NOW - 61,
-        "reasons": [],
-        "seen_at": None,
-        "gone": [],
-        "standbys": [],
-        "cold": False,
-    }
-    assert "not since" in status_screen.facts(status(service=unseen))["observed"]
+    facts = status_screen.facts(status(service=service(seen_at=None)))
+
+    assert "not since" in facts["observed"]
 
 
 def test_an_alarm_whose_failover_has_not_started_is_waited_for_and_can_be_swept() -> None:
@@ -210,6 +152,9 @@ def test_a_step_that_a_service_does_not_answer_says_so() -> None:
     )
 
 
+DELETED = {"name": "db_b", "server": "s-b", "epoch": 2, "condition": "deleted"}
+
+
 @pytest.mark.parametrize(
     ("answer", "commands"),
     [
@@ -248,6 +193,10 @@ def test_a_step_that_a_service_does_not_answer_says_so() -> None:
         (
             status("COMPLETE", lost=["db_b"]),
             ["once db_b is healthy: failover recover payments db_b"],
+        ),
+        (
+            status("COMPLETE", lost=["db_b"], members=[DELETED]),
+            ["to give db_b a new server: failover replace payments db_b"],
         ),
         (status("COMPLETE", roles={}), ["failover group activate payments"]),
         (
@@ -390,7 +339,7 @@ def test_the_outcome_of_an_order_says_who_is_wanted_until_its_goal_is_reached() 
 
 
 def test_the_current_traversal_is_named_to_be_shown() -> None:
-    assert status_screen.facts(status())["traversal"] == "7f0c-walk"
+    assert status_screen.facts(status())["traversal"] == TRAVERSAL
     assert "traversal" not in status_screen.facts(status("DEFINED", traversal=None))
 
 

@@ -77,7 +77,7 @@ def test_the_pages_show_a_failover_that_was_made(deployment: Any, browser: Brows
     assert "Attach data to db_b" in group
     assert "◆ " in group
     assert "to be active" in first
-    assert "db_b" in last
+    assert "volume is here" in last
     assert found[1] in history
 
 

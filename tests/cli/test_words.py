@@ -16,6 +16,7 @@ from mistral_failover.cli import base, connection, doctor, show_pages, status_sc
 from mistral_failover.cli.main import FailoverApp
 from mistral_failover.mistral.client import MistralError
 from mistral_failover.model.text import counted
+from support import ui_answers
 
 
 class One(base.ActionCommand, ShowOne):
@@ -84,80 +85,31 @@ def test_one_thing_is_told_in_the_singular() -> None:
     assert counted(2, "time") == "2 times"
 
 
-def test_how_often_an_alarm_was_heard_is_told_in_both_places() -> None:
-    alarm = {"sentence": "db_a is down", "heard": 1, "last_at": 0.0, "admit": "a", "dismiss": "d"}
-    status = {
-        **{"group": "g", "stack": "g", "status": "COMPLETE", "reason": "", "roles": {"a": "m"}},
-        **{"in_force": {"differs": False, "lines": []}},
-        **{"lost": [], "goal": "0", "traversal": None, "members": [], "resources": []},
-        **{
-            "remedies": [],
-            "under_way": [],
-            "deferred": [],
-            "waiting": [],
-            "agents": {},
-            "pause": None,
-            "failure": None,
-            "defects": [],
-            "unstarted": [],
-            "ready": [],
-        },
-        **{"maintenance": None, "vacant": [], "now": 0.0},
-        "service": {"status": "SERVING", "since": 0.0, "reasons": [], "seen_at": None},
-    }
-    incident = {
-        **{
-            "decision": "HELD",
-            "rule": "paused",
-            "source": "signal",
-            "fact": {},
-            "order": None,
-            "said": "",
-        },
-        **{"sentence": "db_a is down", "heard": 1, "first_at": 0.0, "last_at": 0.0},
-        **{"decided_at": 0.0, "counts_on": None, "traversals": [], "kind": "incident", "id": "0"},
-        **{"parent": None, "children": [], "admit": "a", "dismiss": "d"},
-        **{"group": "g", "executions": {"trees": [], "left_out": ""}},
-    }
+def shown(incident: dict[str, Any]) -> str:
+    """The page of ``failover show`` of an incident."""
     stream = io.StringIO()
+    found = {"executions": {"trees": [], "left_out": ""}, **incident}
+    Console(file=stream, width=200).print(show_pages.page(found))
+    return stream.getvalue()
 
-    Console(file=stream, width=200).print(show_pages.page(incident))
 
-    assert "heard 1 time, last" in status_screen.facts(status, [alarm])["held"]
-    assert "1 time, last" in stream.getvalue()
+def test_how_often_an_alarm_was_heard_is_told_in_both_places() -> None:
+    alarm = ui_answers.held(heard=1)
+    incident = ui_answers.host_event([], heard=1)
+
+    assert "heard 1 time, last" in status_screen.facts(ui_answers.status(), [alarm])["held"]
+    assert "1 time, last" in shown(incident)
 
 
 def test_the_alarm_of_a_host_says_of_each_group_why_it_is_held() -> None:
-    child = {"incident": "1", "group": "ledger", "decision": "HELD"}
-    more = {"sentence": "3 of 6 groups failed", "evidence": "Nova does not answer"}
-    other = {**child, "incident": "2", "group": "shop", "sentence": "", "evidence": None}
-    incident = {
-        **{
-            "decision": "ADMITTED",
-            "rule": "host",
-            "source": "signal",
-            "fact": {},
-            "order": None,
-            "said": "",
-        },
-        **{"sentence": "cmp1 failed", "heard": 1, "first_at": 0.0, "last_at": 0.0},
-        **{"decided_at": 0.0, "counts_on": None, "traversals": [], "kind": "incident", "id": "0"},
-        **{
-            "parent": None,
-            "children": [child | more, other],
-            "admit": "failover admit 0",
-            "dismiss": "d",
-        },
-        **{"group": None, "executions": {"trees": [], "left_out": ""}},
-    }
-    stream = io.StringIO()
+    reason = {"sentence": "3 of 6 groups failed", "evidence": "Nova does not answer"}
+    children = [ui_answers.child("ledger", **reason), ui_answers.child("shop", sentence="")]
 
-    Console(file=stream, width=200).print(show_pages.page(incident))
+    page = shown(ui_answers.host_event(children, admit="failover admit 0"))
 
-    shown = stream.getvalue()
-    assert "3 of 6 groups failed; the storm guard still holds it: Nova does not answer" in shown
-    assert "shop" in shown
-    assert "failover admit 0" in shown
+    assert "3 of 6 groups failed; the storm guard still holds it: Nova does not answer" in page
+    assert "shop" in page
+    assert "failover admit 0" in page
 
 
 @pytest.mark.parametrize("width", [80, 100, 200])

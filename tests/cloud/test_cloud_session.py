@@ -275,13 +275,6 @@ def test_a_token_is_validated_once_for_many_sessions(server):
     assert len(server.seen) == 1
 
 
-def test_two_tokens_are_two_identities(server):
-    server.reply = lambda request: (200, {}, token_body(server.url))
-    assert session_of(server, TOKEN + "a").get_token() == TOKEN + "a"
-    assert session_of(server, TOKEN + "b").get_token() == TOKEN + "b"
-    assert len(server.seen) == 2
-
-
 def test_what_a_catalog_says_is_not_known_of_the_next_token(server):
     catalogs = iter(["here", "there"])
     server.reply = lambda request: (200, {}, token_body(f"{server.url}/{next(catalogs)}"))
@@ -372,20 +365,6 @@ def test_shortly_before_its_expiry_a_token_is_validated_again(server):
     session_of(server)
     session_of(server)
     assert len(server.seen) == 2
-
-
-@pytest.mark.parametrize("status", [401, 404])
-def test_a_token_that_keystone_does_not_know_is_reported_as_expired(server, status):
-    server.reply = lambda request: (
-        status,
-        {},
-        {"error": {"code": status, "message": f"Could not find token: {TOKEN}"}},
-    )
-    with pytest.raises(CloudError) as raised:
-        session_of(server)
-    assert raised.value.code == "TOKEN_EXPIRED"
-    assert "trust" in raised.value.remedy
-    assert TOKEN not in str(raised.value)
 
 
 @pytest.mark.parametrize(

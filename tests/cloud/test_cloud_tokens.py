@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from cloud.conftest import Reply, Request, ScriptedServer
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.session import session_for, why_refused
 from mistral_failover.cloud.stacks import stack_map
 from mistral_failover.cloud.transport import GuardedSession, Unguarded
 from mistral_failover.settings import Settings
+from support.scripted_http import Reply, Request, ScriptedServer
 
 TOKEN = "gAAAAABk-0123456789abcdefghijklmnopqrstuvwxyz"
 TRUST = "d46a4710faaa40aeaffdcc623f072781"
@@ -126,13 +126,6 @@ def test_the_token_of_a_trust_may_not_validate_itself_and_is_good_all_the_same(
         "GET /v3/projects/p1",
     ]
     assert {request.headers["x-auth-token"] for request in server.seen} == {TOKEN}
-
-
-def test_the_token_of_a_trust_is_asked_about_once(server: ScriptedServer) -> None:
-    trusted(server)
-    for _ in range(3):
-        session_of(server)
-    assert len(server.calls) == 3
 
 
 def test_a_token_that_may_not_see_the_project_of_its_request_is_refused(
@@ -251,13 +244,6 @@ def test_a_keystone_that_can_not_be_asked_refuses_nothing(server: ScriptedServer
     assert why_refused(request_of(server), Settings()) is None
     assert why_refused(request_of(server, auth_token=None), Settings()) is None
     assert why_refused(request_of(server, auth_uri=None), Settings()) is None
-
-
-def test_a_token_is_never_exchanged_for_another(cloud: Any, pair: Any, emulated: Any) -> None:
-    known = set(emulated.emulation.state.tokens)
-    server_state(cloud, pair.a)
-    stack_map(cloud, pair.name)
-    assert set(emulated.emulation.state.tokens) == known
 
 
 def test_no_error_shows_the_token(connect: Any, pair: Any, emulator: Any) -> None:

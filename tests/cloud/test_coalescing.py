@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from mistral_failover.cloud.clients import RequestCoalescer
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.transport import Guard, LeaseLost, NoLongerNeeded, Unguarded
+from support.waiting import until
 
 
 class Service:
@@ -49,13 +49,6 @@ class Askers:
     def wait(self, asking: int, key: str = "volumes") -> None:
         """Wait until so many ask the question."""
         until(lambda: self.questions.asking(key) == asking)
-
-
-def until(state: Callable[[], bool]) -> None:
-    end = time.monotonic() + 10
-    while not state():
-        assert time.monotonic() < end
-        time.sleep(0.002)
 
 
 @pytest.fixture

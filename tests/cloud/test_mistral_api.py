@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from cloud.conftest import Reply, Request, ScriptedServer
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.transport import LeaseLost
 from mistral_failover.mistral.api import Mistral, Outcome, mistral_for
 from mistral_failover.mistral.client import PAGE
 from mistral_failover.settings import Settings
+from support.scripted_http import Reply, Request, ScriptedServer
 
 TOKEN = "gAAAAAmistral-api-test-token"
 

@@ -322,23 +322,3 @@ def test_a_volume_with_which_cinder_is_busy_stays_attached_and_is_not_called_fre
 
 
 # -- the disk that a server boots from
-
-
-def test_the_disk_that_a_server_boots_from_is_refused_wherever_it_is_to_go(
-    rig: Rig, cloud: Cloud, two: Two
-) -> None:
-    disk = rig.make_volume(bootable=True)
-    server = rig.boot(root=disk)
-    try:
-        rig.active(server)
-
-        for error in (
-            refused(attach, cloud, disk, two.a, limit(rig)),
-            refused(attach, cloud, disk, server, limit(rig)),
-            refused(detach, cloud, disk, server, limit(rig), OFF),
-        ):
-            assert error.code == "VOLUME_IS_ROOT"
-            assert not error.blocked
-    finally:
-        rig.remove_servers([server])
-        rig.remove_volume(disk)

@@ -39,7 +39,8 @@ from mistral_failover.cloud.stack_updates import (
 from mistral_failover.fault_points import arm, disarm
 
 LIMIT = 240
-"""Seconds that an update may take. A real Heat needs ten, and beside other work a minute and more."""
+"""Seconds that an update may take. A real Heat needs ten, and beside other work a minute and
+more."""
 
 _numbers = itertools.count(1)
 

@@ -430,7 +430,7 @@ def test_the_disk_that_a_server_boots_from_stays(rig, cloud, demo, two):
         for verb, where in ((detach, server), (attach, server), (attach, two.a)):
             with pytest.raises(CloudError) as raised:
                 verb(cloud, volume, where, 60)
-            assert raised.value.code == "VOLUME_IS_ROOT"
+            assert (raised.value.code, raised.value.blocked) == ("VOLUME_IS_ROOT", False)
         assert rig.holders(volume) == [server]
         mapping = {"boot_index": 0, "uuid": plain, "source_type": "volume"}
         asked = {

@@ -65,7 +65,7 @@ A node is checked
   tests/convergence/test_handing_out.py::test_an_update_after_one_that_failed_carries_what_was_applied_before_that
   tests/convergence/test_handing_out.py::test_an_update_after_one_of_which_nothing_is_known_says_so
 - The intent is in the ledger before the operation is handed out.
-  tests/store/test_locks.py::test_an_intent_that_stands_there_already_is_unknown_and_counted
+  tests/store/test_record_rows.py::test_an_operation_taken_up_again_belongs_to_its_new_owner
 
 An operation is carried out
 ---------------------------
@@ -121,7 +121,7 @@ An operation is carried out
   tests/orders/test_replace.py::test_a_rollback_goes_to_a_replaced_member_as_well
 - A worker that finds its lease lost gives the operation up and frees the lock, unless it was
   broken already. Nothing fails: the outcome is unknown, and the node is triggered again at once.
-  tests/convergence/test_crashes.py::test_who_gives_up_frees_the_lock_at_once_and_the_same_operation_is_handed_out_again
+  tests/convergence/test_giving_up.py::test_what_is_given_up_is_free_unknown_and_triggered_again
   tests/recovery/test_advance.py::test_an_operation_that_lost_its_lease_is_given_up_and_taken_up_again
 - What belongs to a member that was replaced in the middle is made again in the member's new
   epoch.

@@ -267,24 +267,6 @@ def test_an_exception_while_operating_leaves_a_lock_that_the_sweep_breaks(
 # -- owners that notice it themselves
 
 
-def test_who_gives_up_frees_the_lock_at_once_and_the_same_operation_is_handed_out_again(
-    simulation: Simulation,
-) -> None:
-    simulation.define(ONE)
-    (ready,) = simulation.start(simulation.goal()).ready
-    given_up = simulation.operation(ready, "one")
-
-    step = simulation.engine.abandon(given_up.ticket, "its lease was lost")
-
-    assert step.ready == (ready,)
-    assert simulation.status() == "IN_PROGRESS", "nothing failed by it"
-    again = simulation.operation(ready, "two")
-    assert again.unknown
-    assert again.ticket.key == given_up.ticket.key
-    simulation.carry(conclude(simulation, again))
-    simulation.audit_at_rest(simulation.goal())
-
-
 def test_who_gives_up_in_a_superseded_traversal_wakes_its_node_in_the_newer_one(
     simulation: Simulation,
 ) -> None:
@@ -298,30 +280,6 @@ def test_who_gives_up_in_a_superseded_traversal_wakes_its_node_in_the_newer_one(
 
     simulation.carry(step.ready)
     simulation.audit_at_rest(simulation.goal("b"))
-
-
-def test_who_gives_up_after_its_lock_was_broken_changes_nothing(
-    simulation: Simulation, crashed: Operation
-) -> None:
-    (ready,) = simulation.sweep()
-    successor = simulation.operation(ready, "another")
-
-    step = simulation.engine.abandon(crashed.ticket, "its lease was lost")
-
-    assert step.ready == ()
-    held = simulation.record(crashed.record.id)
-    assert held is not None
-    assert (held.owner, held.token) == ("another", successor.ticket.lock.token)
-    simulation.carry(conclude(simulation, successor))
-    simulation.audit_at_rest(simulation.goal())
-
-
-def test_to_give_up_what_never_was_does_nothing(simulation: Simulation, crashed: Operation) -> None:
-    unknown = replace(crashed.ticket, traversal_id="never")
-
-    step = simulation.engine.abandon(unknown, "its lease was lost")
-
-    assert "has no operation to abandon" in step.sentence
 
 
 def test_what_was_begun_on_a_member_that_was_replaced_since_is_made_anew_in_its_new_epoch(

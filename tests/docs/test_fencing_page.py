@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/fencing.md: its drills end as it says."""
+"""docs/tutorial.md: the drills of its faults end as it says."""
 
 from __future__ import annotations
 
@@ -63,6 +63,6 @@ def test_a_drill_tells_what_decides_and_ends_as_the_page_says(fault: str) -> Non
 
 
 def test_every_drill_that_is_played_is_on_the_page() -> None:
-    named = set(re.findall(r"`(\w+)` \(", section(page("fencing"), "Drills")))
+    named = set(re.findall(r"`(\w+)` \(", section(page("tutorial"), "Options of the drill")))
 
     assert set(OUTCOMES) <= named

@@ -21,7 +21,6 @@ from cliff.command import Command
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
-from bench.__main__ import PARTS
 from mistral_failover import settings, workflows
 from mistral_failover.alarms.admission import RULES
 from mistral_failover.alarms.alarm import sources
@@ -253,7 +252,7 @@ def fault_points_on_the_generated_page() -> tuple[Found, Found]:
 
 @both_ways
 def invariants_of_the_audit() -> tuple[Found, Found]:
-    shown = re.findall(r"^(\d)\. ", section(page("architecture"), "Invariants"), re.M)
+    shown = re.findall(r"^(\d)\. ", section(page("safety"), "Invariants"), re.M)
     existing = {
         found[1]
         for _, function in inspect.getmembers(audit, inspect.isfunction)
@@ -269,12 +268,6 @@ def modules_of_the_import_contract() -> tuple[Found, Found]:
     contracts = project["tool"]["importlinter"]["contracts"]
     layers = next(each["layers"] for each in contracts if each["type"] == "layers")
     return [re.split(r" {2,}", line)[0] for line in picture], layers
-
-
-@both_ways
-def parts_of_the_benchmark() -> tuple[Found, Found]:
-    text = section(page("developing"), "Benchmarks")
-    return set(re.findall(r"\*\*(\w+)\*\*:", text)), set(PARTS)
 
 
 @both_ways

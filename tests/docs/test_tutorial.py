@@ -25,7 +25,7 @@ pytestmark = pytest.mark.drills
 
 @pytest.fixture
 def empty_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The home of somebody who has used none of these programs before."""
+    """An empty home directory, as on a machine where none of these programs has run yet."""
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))

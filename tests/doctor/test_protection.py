@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from mistral_failover.actions.alarms import Admit
 from mistral_failover.actions.doctor import Doctor
 from mistral_failover.actions.orders import Begin
 from mistral_failover.lab.emulator.server import EmulatedCloud
+from support.operators import Operator
 from support.planned_groups import PlannedGroup, emulated, group, protect, state
 
 __all__ = ["emulated", "group", "protect", "state"]
@@ -41,6 +43,24 @@ def test_a_group_whose_looks_start_failovers_needs_no_alarm(
     protect: Callable[..., PlannedGroup],
 ) -> None:
     assert [level for level, _ in found(protect(heal="failover"), "noticed")] == ["ok"]
+
+
+def test_an_alarm_that_came_leads_to_it_whatever_was_decided(group: PlannedGroup) -> None:
+    group.done(Admit(group.cloud.alarm_body(group.server("db_a"))))
+
+    assert found(group, "noticed") == [("ok", "alarms about it have come")]
+
+
+def test_an_order_of_an_operator_is_no_alarm_that_came(group: PlannedGroup) -> None:
+    group.order(Begin(group.name, lost=[]))
+
+    assert [level for level, _ in found(group, "noticed")] == ["warn"]
+
+
+def test_an_alarm_in_aodh_that_signals_its_stack_leads_to_it(group: PlannedGroup) -> None:
+    Operator(group.cloud).make_alarm(group.name, group.name, group.server("db_a"))
+
+    assert found(group, "noticed") == [("ok", f"an alarm in Aodh signals stack {group.name}")]
 
 
 def test_all_members_in_one_zone_of_several_are_named(

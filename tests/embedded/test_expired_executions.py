@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from support.agents import until
 from support.mistral_process import MistralProcess
+from support.waiting import until
 
 pytestmark = pytest.mark.drills  # two processes
 GREET = """

@@ -3,15 +3,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +20,7 @@ from mistral_failover.lab.drill import examples
 from mistral_failover.mistral.event_hooks import event_id
 from support.deployments import create_example, deployed
 from support.mistral_process import MistralProcess
+from support.scripted_http import ScriptedServer, scripted_server
 from support.waiting import until
 
 pytestmark = pytest.mark.drills
@@ -40,46 +38,23 @@ house.late:
 """
 
 
-class Webhook:
+def told_of(webhook: ScriptedServer, group: str) -> dict[str, dict[str, Any]]:
+    """By event, what the example's workflow said of a group."""
+    mine = [asked.body for asked in webhook.seen if isinstance(asked.body["event"], dict)]
+    return {b["event"]["event"]: b for b in mine if b["event"]["group"] == group}
+
+
+@pytest.fixture(scope="module")
+def webhook() -> Iterator[ScriptedServer]:
     """A webhook of somebody's on this machine."""
-
-    def __init__(self) -> None:
-        heard: list[dict[str, Any]] = []
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:  # noqa: N802
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                heard.append(json.loads(body))
-                self.send_response(200)
-                self.end_headers()
-
-            def log_message(self, *args: Any) -> None:
-                """Say nothing."""
-
-        self.heard = heard
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._http.server_port}/hook"
-        threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True).start()
-
-    def told_of(self, group: str) -> dict[str, dict[str, Any]]:
-        """By event, what the example's workflow said of a group."""
-        mine = [body for body in self.heard if isinstance(body["event"], dict)]
-        return {b["event"]["event"]: b for b in mine if b["event"]["group"] == group}
-
-    def close(self) -> None:
-        self._http.shutdown()
-        self._http.server_close()
+    with scripted_server() as listening:
+        yield listening
 
 
 @pytest.fixture(scope="module")
-def webhook() -> Iterator[Webhook]:
-    found = Webhook()
-    yield found
-    found.close()
-
-
-@pytest.fixture(scope="module")
-def mistral(tmp_path_factory: pytest.TempPathFactory, webhook: Webhook) -> Iterator[MistralProcess]:
+def mistral(
+    tmp_path_factory: pytest.TempPathFactory, webhook: ScriptedServer
+) -> Iterator[MistralProcess]:
     with deployed(tmp_path_factory.mktemp("scene"), storm_groups="0") as (mistral, cloud):
         text = EXAMPLE.read_text("utf-8").replace(
             "https://chat.example.org/hooks/failover", webhook.url
@@ -113,11 +88,11 @@ def identity(mistral: MistralProcess, group: str) -> str:
 
 
 def test_a_webhook_is_told_of_the_events_that_were_asked_for(
-    mistral: MistralProcess, webhook: Webhook
+    mistral: MistralProcess, webhook: ScriptedServer
 ) -> None:
-    until(lambda: len(webhook.told_of("told")) >= 2, "told of both")
+    until(lambda: len(told_of(webhook, "told")) >= 2, "told of both")
 
-    by_event = webhook.told_of("told")
+    by_event = told_of(webhook, "told")
 
     assert set(by_event) == {"started", "complete"}
     (row,) = history(mistral, "told", "complete")
@@ -167,14 +142,16 @@ def test_what_could_not_be_told_is_told_by_a_sweep_once_the_workflow_is_there(
 
 
 def test_mistral_itself_tells_of_the_states_of_an_execution(
-    mistral: MistralProcess, webhook: Webhook
+    mistral: MistralProcess, webhook: ScriptedServer
 ) -> None:
     notify = [{"type": "webhook", "url": webhook.url, "headers": {}}]
     started = mistral.client.start("failover.sweep", {}, params={"notify": notify})
     mistral.client.wait(started["id"])
 
     def states() -> set[str]:
-        return {body["event"] for body in webhook.heard if body.get("id") == started["id"]}
+        return {
+            asked.body["event"] for asked in webhook.seen if asked.body.get("id") == started["id"]
+        }
 
     until(lambda: {"WORKFLOW_LAUNCHED", "WORKFLOW_SUCCEEDED"} <= states(), "notified")
 

@@ -23,8 +23,8 @@ from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.lab.emulator.server import EmulatedCloud
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
-from support.agents import until
 from support.scaled_groups import SERVER, ScaledGroup, definition, emulated, shared, stack, state
+from support.waiting import until
 
 __all__ = ["emulated", "shared", "state"]
 

@@ -23,7 +23,6 @@ from mistral_failover.lab.emulator.server import EmulatedCloud
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
 from mistral_failover.store.views import AttachedVolume
-from support.agents import until
 from support.scaled_groups import (
     ACTIVE,
     DATABASE,
@@ -35,6 +34,7 @@ from support.scaled_groups import (
     shared,
     state,
 )
+from support.waiting import until
 
 __all__ = ["emulated", "shared", "state"]
 

@@ -16,8 +16,9 @@ import pytest
 import yaml
 
 from deploy import agent_deb
-from support.agents import Node, shell, until
+from support.agents import Node, shell
 from support.pages import SOURCES
+from support.waiting import until
 from testbroker.broker import PrivateBroker
 
 pytestmark = [pytest.mark.package, pytest.mark.timeout(600)]

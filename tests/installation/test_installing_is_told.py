@@ -35,6 +35,28 @@ def test_each_package_is_told_with_the_reason_before_apt_is_called(
     assert any(str(tmp_path / "install.log") in line for line in update)
 
 
+def test_each_step_of_an_installer_is_told_while_it_runs(tmp_path: Path) -> None:
+    """The installer waits until its first step was told."""
+    told = tmp_path / "told"
+    script = f"""
+echo "Reading package lists..."
+echo "Unpacking fish (3.6.0-3) ..."
+for _ in $(seq 200); do [ -e {told} ] && break; sleep 0.05; done
+[ -e {told} ] && echo "Setting up fish (3.6.0-3) ..."
+"""
+    said: list[str] = []
+    folders: Any = SimpleNamespace(run=tmp_path, log=tmp_path)
+
+    def tell(line: str) -> None:
+        said.append(line.strip())
+        told.touch()
+
+    packages.run(["sh", "-c", script], folders, None, tell)
+
+    assert said == ["Unpacking fish (3.6.0-3)", "Setting up fish (3.6.0-3)"]
+    assert "Reading package lists" in (tmp_path / "install.log").read_text()
+
+
 def test_make_says_what_it_installs_before_it_does(tmp_path: Path) -> None:
     stamp = tmp_path / "venv" / ".installed"
     command = ["make", "-n", f"VENV={stamp.parent}", str(stamp)]

@@ -175,14 +175,6 @@ def test_sweeps_are_counted_and_the_last_one_is_remembered(
     assert value(found, "last_sweep_seconds", project=project) >= 0
 
 
-def test_nothing_of_another_project_is_told(
-    begun: Ready, context_of: Callable[..., ActionContext]
-) -> None:
-    found = families(context_of("somebody-else"))
-
-    assert values(found) == {0}
-
-
 def test_a_server_shows_its_own_project(
     state: Runtime, begun: Ready, project: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,8 +15,7 @@ import pytest
 import sqlalchemy as sa
 from mistral_lib.actions.context import ActionContext
 
-from cloud.conftest import Request as Asked
-from cloud.conftest import ScriptedServer, server
+from cloud.conftest import server
 from mistral_failover.actions import groups as group_actions
 from mistral_failover.actions import recovery
 from mistral_failover.convergence.records import JournalKind, Outcome, Ready
@@ -32,6 +31,8 @@ from mistral_failover.store import groups
 from mistral_failover.store import hooks as store
 from mistral_failover.store.tables import groups as group_table
 from mistral_failover.store.tables import journal
+from support.scripted_http import Request as Asked
+from support.scripted_http import ScriptedServer
 
 __all__ = ["server"]
 HOOK = {"workflow": "house.tell"}

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from mistral_lib.actions.context import ActionContext
 
-from cloud.conftest import Request as Asked
-from cloud.conftest import ScriptedServer, server
+from cloud.conftest import server
 from mistral_failover.mistral.executions import trees
 from mistral_failover.runtime.process import Runtime
 from mistral_failover.runtime.request import Request
+from support.scripted_http import Request as Asked
+from support.scripted_http import ScriptedServer
 
 __all__ = ["server"]
 WHEN = {"created_at": "2026-11-21 10:00:00", "updated_at": "2026-11-21 10:00:01"}

@@ -5,54 +5,37 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
-from email.message import Message
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 from keystoneauth1 import exceptions as keystone
 from keystoneauth1.plugin import BaseAuthPlugin
 from keystoneauth1.session import Session
+from requests.structures import CaseInsensitiveDict
 
 from mistral_failover.mistral.client import MistralClient, MistralError
+from support.scripted_http import Reply, Request, scripted_server
 
 Answer = tuple[int, Any]
-Answers = Callable[[str, str, Message], Answer]
+Answers = Callable[[str, str, CaseInsensitiveDict[str]], Answer]
 
 
 @pytest.fixture
 def served() -> Iterator[Callable[[Answers], str]]:
-    """Serve answers by method and path; the URL."""
-    servers: list[ThreadingHTTPServer] = []
+    """Serve answers by method, path and headers; the URL."""
+    with ExitStack() as stack:
 
-    def make(answers: Answers) -> str:
-        class Handler(BaseHTTPRequestHandler):
-            def _answer(self) -> None:
-                self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                status, body = answers(self.command, self.path, self.headers)
-                content = json.dumps(body).encode()
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
+        def make(answers: Answers) -> str:
+            def reply(asked: Request) -> Reply:
+                status, body = answers(asked.method, asked.path, asked.headers)
+                return status, {}, body
 
-            do_GET = do_POST = do_DELETE = _answer  # noqa: N815 - of the base class
+            return f"{stack.enter_context(scripted_server(reply)).url}/v2"
 
-            def log_message(self, *_args: object) -> None:
-                """Nothing."""
-
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        servers.append(server)
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        return f"http://127.0.0.1:{server.server_address[1]}/v2"
-
-    yield make
-    for server in servers:
-        server.shutdown()
-        server.server_close()
+        yield make
 
 
 @pytest.mark.parametrize("status", [502, 503, 504])
@@ -133,22 +116,10 @@ def test_a_mistral_that_does_not_answer_is_not_waited_for_longer_than_was_said()
 
 
 def test_another_service_at_the_url_is_not_taken_for_mistral() -> None:
-    class Page(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # noqa: N802 - of the base class
-            self.send_response(200)
-            self.send_header("Content-Length", "6")
-            self.end_headers()
-            self.wfile.write(b"<html>")
-
-        def log_message(self, *_args: object) -> None:
-            """Nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_address[1]}/%7Efoo/v2"
+    with scripted_server(lambda _: (200, {"Content-Type": "text/html"}, b"<html>")) as page:
+        url = f"{page.url}/%7Efoo/v2"
         with pytest.raises(MistralError) as other:
             MistralClient(url).actions()
-        server.shutdown()
     assert other.value.code == "MISTRAL_UNREACHABLE"
     assert f"{url} is not Mistral" in other.value.message
 
@@ -172,7 +143,7 @@ def test_a_token_that_ended_is_renewed_once(served: Callable[..., str]) -> None:
         def invalidate(self) -> bool:
             return bool(tokens.pop(0))
 
-    def answers(_method: str, _path: str, headers: Message) -> Answer:
+    def answers(_method: str, _path: str, headers: CaseInsensitiveDict[str]) -> Answer:
         if headers["X-Auth-Token"] == "old":
             return 401, {"faultstring": "the token has ended"}
         return 201, {"id": "e-1", "state": "RUNNING"}
@@ -192,7 +163,7 @@ def test_requests_are_sent_once_and_carry_token_and_project(
 
     asked: list[tuple[str, str | None, str | None]] = []
 
-    def answers(method: str, _path: str, headers: Message) -> Answer:
+    def answers(method: str, _path: str, headers: CaseInsensitiveDict[str]) -> Answer:
         asked.append((method, headers["X-Auth-Token"], headers["X-Project-Id"]))
         if method == "GET":
             return 200, {"workflows": []}
@@ -213,7 +184,7 @@ def test_an_action_without_an_executor_is_reported_as_still_running(
 ) -> None:
     asked: list[str] = []
 
-    def answers(method: str, _path: str, _headers: Message) -> Answer:
+    def answers(method: str, _path: str, _headers: CaseInsensitiveDict[str]) -> Answer:
         asked.append(method)
         return (201 if method == "POST" else 200), {"id": "a-1", "state": "RUNNING"}
 
@@ -232,7 +203,7 @@ def test_the_record_of_a_question_is_deleted_where_mistral_lets_one(
 ) -> None:
     asked: list[tuple[str, str]] = []
 
-    def answers(method: str, path: str, _headers: Message) -> Answer:
+    def answers(method: str, path: str, _headers: CaseInsensitiveDict[str]) -> Answer:
         asked.append((method, path))
         if method == "DELETE":
             return (200, {}) if allowed else (403, {"faultstring": "it is not allowed"})

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -317,7 +318,36 @@ def test_what_a_look_missed_where_the_role_was_then_says_nothing_of_where_it_is_
     made = {"db_b": {"data": 98.0, "ip": 98.0}}
     engine = replace(AT_REST, roles={"active": "db_b"}, members=moved, made=made)
     found = state(engine, looked(95.0, DATA_GONE, IP_GONE, a=GONE))
-    assert (found.service, found.since, found.seen_at) == (Service.SERVING, 100.0, None)
+    assert (found.service, found.since, found.seen_at) == (Service.DEGRADED, 100.0, None)
+    assert found.reasons == ("no member can take over (db_a: its server is gone)",)
+
+
+@pytest.mark.parametrize(
+    ("change", "service"),
+    [
+        ({}, "SERVING"),
+        ({"lost_until": {"db_b": 97.0}}, "DEGRADED"),  # "healthy", says an operator
+        ({"lost_until": {"db_b": 94.0}}, "SERVING"),  # the look saw it since
+        ({"lost_until": {"db_b": 97.0}, "renewed": {"db_b": 96.0}}, "SERVING"),
+        # who has a role, and all that serves there, was proven by that
+        ({"lost_until": {"db_a": 97.0}}, "SERVING"),
+    ],
+)
+@pytest.mark.parametrize("before", ["SERVING", "DEGRADED"])
+def test_a_member_that_was_declared_lost_is_no_standby_until_it_is_seen_or_brought_back(
+    before: str, change: dict[str, Any], service: str
+) -> None:
+    assert state(replace(AT_REST, **change), look(before, 95.0)).service == service
+
+
+@pytest.mark.parametrize(("renewed", "service"), [(90.0, "DEGRADED"), (97.0, "SERVING")])
+def test_a_standby_that_was_off_is_so_until_it_is_seen_or_brought_back(
+    renewed: float, service: str
+) -> None:
+    found = judged(ROLES, [member("db_a"), member("db_b", GONE)], [])
+    before = Look(found.service, found.reasons, 95.0, 10.0, found)
+    engine = replace(AT_REST, renewed={"db_b": renewed})
+    assert state(engine, before).service == service
 
 
 def test_what_was_seen_well_counts_only_as_long_as_the_look_that_saw_it() -> None:

@@ -366,12 +366,3 @@ def test_what_is_not_held_can_not_be_dismissed(begun: Ready, hear: Any, ann: Act
 
     assert refused.error["code"] == "NOT_HELD"
     assert reports.Status("payments").run(ann)["incidents"][0]["decision"] == "ADMITTED"
-
-
-def test_another_project_neither_sees_nor_dismisses_it(
-    held: str, context_of: Callable[..., ActionContext]
-) -> None:
-    stranger = context_of("another")
-
-    assert alarms.Held().run(stranger)["total"] == 0
-    assert alarms.Dismiss(held, "x").run(stranger).error["code"] == "UNKNOWN_ID"

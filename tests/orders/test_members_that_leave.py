@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.actions import alarms, orders, recovery, reports
+from mistral_failover.actions import alarms, orders, recovery
 from mistral_failover.actions import groups as group_actions
 from support.planned_groups import PlannedGroup, emulated, protect, state
 
@@ -32,8 +32,7 @@ def members(group: PlannedGroup) -> dict[str, int]:
 
 def give(group: PlannedGroup, *servers: str) -> None:
     """Give the group a file with these members."""
-    shown = group.done(reports.Status(group.name, definition=True))["definition"]["document"]
-    document = {**shown, "members": {"servers": list(servers)}}
+    document = {**group.document(), "members": {"servers": list(servers)}}
     group.done(group_actions.Define(document, name=group.name))
 
 

@@ -46,35 +46,6 @@ def test_who_failed_is_replaced_before_anybody_who_is_well(
     assert not any("Fence" in sentence for sentence in group.told()), "nothing was on it"
 
 
-def test_the_active_one_moves_first_wherever_the_policy_points_to_it(
-    of: Callable[..., ScaledGroup],
-) -> None:
-    group = of(2)
-    active = group.members[0]
-
-    begun = group.replace(active)
-
-    assert (begun["member"], group.active() == active) == (active, False)
-    assert group.epochs()[0] == 2
-    told = group.told()
-    assert f"Stop database on {active}: done" in told
-    assert not any("Fence" in sentence for sentence in told)
-    assert group.cloud.violations() == []
-
-
-def test_the_group_s_own_policy_decides_where_the_order_says_no_more(
-    of: Callable[..., ScaledGroup],
-) -> None:
-    group = of(2, members={"choose": "newest"})
-
-    begun = group.done(ReplaceMember(group.name))
-
-    assert (
-        begun["sentence"].endswith("it is the newest; its roles are moved first")
-        or begun["traversal"]
-    )
-
-
 def test_a_member_that_is_not_there_is_refused_by_name(of: Callable[..., ScaledGroup]) -> None:
     group = of(2)
 
@@ -86,28 +57,6 @@ def test_a_member_that_is_not_there_is_refused_by_name(of: Callable[..., ScaledG
 
 
 # -- one that failed in its role
-
-
-def test_who_failed_in_its_role_is_fenced_then_another_serves_then_it_is_replaced(
-    of: Callable[..., ScaledGroup],
-) -> None:
-    group = of(2)
-    first, second = group.members
-    group.breaks(first)
-
-    begun = group.replace()
-
-    done = [line.removesuffix(": done") for line in group.told() if line.endswith(": done")]
-    assert done[-5:] == [
-        f"Fence {first}",
-        f"Stop database on {first}",
-        f"Start database on {second}",
-        "Update the stack (routing)",
-        f"Bring back {first}",
-    ]
-    assert (begun["member"], group.active()) == (first, second)
-    assert group.status()["lost"] == [], "another server is there now, and that is well"
-    assert group.epochs()[0] == 3, "fenced, then replaced"
 
 
 def test_a_replaced_member_takes_the_role_again_without_an_order(

@@ -170,18 +170,6 @@ def test_a_block_is_refused_to_be_lifted_until_the_host_was_proven_off(
     assert unfence(because="again")["sentence"] == f"Nothing to lift on {stored.fencing.host}"
 
 
-def test_a_proof_from_before_the_block_lifts_nothing(stored: Stored, unfence: Run) -> None:
-    """The host was switched on again, and the client is a new one."""
-    fence(stored)
-    returns(stored)
-    stored.cluster(SUSPECT)
-    assert stored.prove().proven
-
-    assert unfence(because="it is on again")["code"] == "FENCE_UNPROVEN"
-    sweep(stored)
-    assert blocked(stored) == [SUSPECT]
-
-
 def test_the_word_of_the_operator_counts(stored: Stored, unfence: Run) -> None:
     stored.cluster(SUSPECT)
     stored.prove()
@@ -286,8 +274,9 @@ def test_nova_refuses_until_an_evacuated_host_has_tidied_up_and_is_told_later(
     assert not stored.fencing.forced_down()
 
 
+@pytest.mark.parametrize("away", [{}, {"nova_away": "service_list"}], ids=["asked", "away"])
 def test_a_host_that_is_fenced_again_before_nova_learned_of_its_return_stays_down(
-    stored: Stored,
+    stored: Stored, away: dict[str, str]
 ) -> None:
     """It reported in between, but that was before the second fence."""
     dies(stored)
@@ -295,7 +284,7 @@ def test_a_host_that_is_fenced_again_before_nova_learned_of_its_return_stays_dow
     sweep(stored)
     returns(stored)
     dies(stored, ago=0)
-    fence(stored)
+    fence(stored, **away)
 
     for _ in range(2):
         sweep(stored)
@@ -387,21 +376,6 @@ def test_a_host_that_is_back_before_nova_could_be_told_is_not_forced_down(
 
     kept = stored.fencing.runtime.database.reading(host_fences.not_back)
     assert kept == [], "there is nothing left to tell"
-
-
-def test_a_host_that_is_fenced_again_while_nova_is_away_stays_down(stored: Stored) -> None:
-    """Its reports from before the second fence are no return."""
-    dies(stored)
-    fence(stored)
-    sweep(stored)
-    returns(stored)
-    dies(stored, ago=0)
-    fence(stored, nova_away="service_list")
-
-    for _ in range(2):
-        sweep(stored)
-
-    assert stored.fencing.forced_down()
 
 
 def test_a_report_that_waited_in_the_broker_is_no_return(

@@ -129,7 +129,7 @@ def _tidy(tenant: Tenant, name: str) -> None:
 
 @pytest.fixture(autouse=True)
 def _audited(audited: CloudAudit) -> Iterator[None]:
-    """After each test every invariant holds (docs/architecture.md), by what the cloud, its guests
+    """After each test every invariant holds (docs/safety.md), by what the cloud, its guests
     and the state store have written down since the module began."""
     audited.look()
     yield

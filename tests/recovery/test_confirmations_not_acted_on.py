@@ -87,16 +87,3 @@ def test_a_word_of_an_earlier_epoch_counts_for_nothing(
     state.database.atomically(lambda tx: tx.raise_epochs(identity, ["db_a"]))
 
     assert swept(context) == []
-
-
-def test_another_project_reopens_nothing(
-    state: Runtime,
-    project: str,
-    blocked: Ready,
-    context_of: Callable[..., ActionContext],
-    context: ActionContext,
-) -> None:
-    say(state, project, "db_a")
-
-    assert swept(context_of("a stranger"), None) == []
-    assert reports.Status("payments").run(context)["status"] == "BLOCKED"

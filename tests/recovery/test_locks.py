@@ -140,20 +140,3 @@ def test_an_owner_that_lost_its_lock_makes_no_call_and_concludes_nothing(
     with state.database.engine.connect() as connection:
         query = sa.select(resources.c.physical_id).where(resources.c.id == begun.node.resource_id)
         assert connection.execute(query).scalar_one() is None
-
-
-def test_no_project_breaks_a_lock_of_another_one(
-    operation: dict[str, Any],
-    begun: Ready,
-    context: ActionContext,
-    context_of: Callable[..., ActionContext],
-    project: str,
-) -> None:
-    stranger = context_of(f"not-{project}")
-    owner = operation["ticket"]["lock"]["owner"]
-
-    error = broken(stranger, begun.node.resource_id, owner, force=True, because="mine")
-
-    assert error["code"] == "UNKNOWN_ID"
-    assert listed(stranger) == []
-    assert len(listed(context)) == 1

@@ -126,14 +126,6 @@ def test_an_id_that_fits_several_things_names_them(
     assert both[1] not in error["message"]
 
 
-def test_the_first_digits_of_another_project_s_id_find_nothing(
-    begun: Ready, context_of: Callable[..., ActionContext]
-) -> None:
-    stranger = context_of("somebody-else")
-
-    assert show(stranger, begun.traversal_id[:8])["code"] == "UNKNOWN_ID"
-
-
 def test_an_id_of_no_object_is_reported_as_unknown(state: Runtime, context: ActionContext) -> None:
     assert show(context, "0badc0de")["code"] == "UNKNOWN_ID"
     assert show(context, "%")["code"] == "UNKNOWN_ID"

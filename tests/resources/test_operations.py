@@ -32,6 +32,7 @@ MEMBER = {"name": "db_a", "server_id": "s-a", "epoch": 3}
 PROPERTIES = {"member": "db_a", "start": "pg-start", "stop": "pg-stop", "device": "/dev/vdb"}
 OPERATION: dict[str, Any] = {
     "key": "k",
+    "verb": "create",
     "group": "payments",
     "group_id": "g-1",
     "stack": "payments",
@@ -247,14 +248,6 @@ def test_a_quiesce_stops_with_the_corrected_name_what_is_the_same_application(
     activation.quiesce(context(channel), {**OPERATION, "properties": applied, "written": written})
 
     assert [command.name for command in channel.commands] == [stop]
-
-
-def test_a_quiesce_runs_the_stop_command() -> None:
-    channel = Obedient()
-
-    activation.quiesce(context(channel), OPERATION)
-
-    assert [command.name for command in channel.commands] == ["pg-stop"]
 
 
 @pytest.mark.parametrize(

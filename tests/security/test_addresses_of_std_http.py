@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,9 +21,18 @@ from typing import Any
 import pytest
 from oslo_config import cfg
 
-from mistral_failover.embedded import boot, egress, settings
+from mistral_failover.embedded import egress, settings
 from mistral_failover.server import credential, service
 from mistral_failover.server.options import Options
+from support.mistral_egress import (
+    ALIVE,
+    TWO,
+    Answering,
+    connect_as_embedded,
+    limited,
+    one_of_two,
+    take_email,
+)
 from support.trickling import trickling
 
 
@@ -45,7 +54,7 @@ def test_the_embedded_mistral_leaves_mistral_s_list_alone() -> None:
     assert "action_std_http" not in settings.DEFAULTS
 
 
-INSIDE, OUTSIDE, ANY = "127.0.0.1", "127.0.0.2", "0.0.0.0"  # noqa: S104 - nothing listens there
+INSIDE, OUTSIDE, ANY = "127.0.0.1", ALIVE, "0.0.0.0"  # noqa: S104 - nothing listens there
 """Where the services are that trust this machine, an address that may be called, and one that Linux
 takes for this machine."""
 
@@ -78,28 +87,10 @@ def inside() -> Iterator[Trusting]:
     made.close()
 
 
-class Outside(http.server.BaseHTTPRequestHandler):
-    """Answers, or redirects to what the query names."""
-
-    def do_GET(self) -> None:  # noqa: N802 - the library's name
-        target = self.path.partition("?")[2]
-        self.send_response(302 if target else 200)
-        if target:
-            self.send_header("Location", target)
-        self.send_header("Content-Length", "2")
-        self.end_headers()
-        self.wfile.write(b"{}")
-
-    do_POST = do_GET  # noqa: N815
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture
 def outside() -> Iterator[str]:
     """The URL of what a workflow may call."""
-    server = http.server.ThreadingHTTPServer((OUTSIDE, 0), Outside)
+    server = http.server.ThreadingHTTPServer((OUTSIDE, 0), Answering)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     yield f"http://{OUTSIDE}:{server.server_port}/"
@@ -111,22 +102,7 @@ def outside() -> Iterator[str]:
 @pytest.fixture(autouse=True)
 def _denied(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A Mistral that connects as the embedded one does, and may not connect to `INSIDE`."""
-    boot.init()
-    import mistral.db.v2.api  # noqa: F401 - first, because Mistral imports in circles
-    from mistral.actions import std_actions
-    from mistral.notifiers.publishers import webhook
-    from mistral.utils import egress as of_mistral
-
-    from mistral_failover.embedded import egress
-
-    for module, name in (
-        (of_mistral, "socket"),
-        (std_actions, "requests"),
-        (std_actions, "smtplib"),
-        (webhook, "requests"),
-    ):
-        monkeypatch.setattr(module, name, getattr(module, name))
-    egress.install()
+    connect_as_embedded(monkeypatch)
     denied = [f"{INSIDE}/32", "::1/128", "169.254.0.0/16", "fe80::/10"]
     cfg.CONF.set_override("denied_cidrs", denied, group="action_std_http")
     yield
@@ -254,39 +230,27 @@ def test_a_name_that_changes_its_address_is_connected_to_where_it_was_compared(
 def test_an_answer_in_drops_ends_with_the_time_of_the_action(
     action: str, given: Mapping[str, Any], begin: bytes, piece: bytes
 ) -> None:
-    cfg.CONF.set_override("default_timeout", 1, group="action_std_http")
     run = std_email if action == "SendEmailAction" else partial(_run, action)
     began = time.monotonic()
-    with trickling(begin, piece, OUTSIDE) as port, pytest.raises(Exception, match="time"):
+    with (
+        limited(1),
+        trickling(begin, piece, OUTSIDE) as port,
+        pytest.raises(Exception, match="time"),
+    ):
         run(url=f"http://{OUTSIDE}:{port}/", **given)
-    cfg.CONF.clear_override("default_timeout", group="action_std_http")
     assert time.monotonic() - began < 5
 
 
 def test_an_address_that_does_not_answer_leaves_time_for_the_next_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As of a name with an IPv6 address that leads nowhere. To connect has its own limit."""
-    look_up, silent = socket.getaddrinfo, "127.0.0.3"
-
-    def two(host: str, *args: Any, **named: Any) -> Any:
-        hosts = [silent, OUTSIDE] if host == "two.example.org" else [host]
-        return [row for each in hosts for row in look_up(each, *args, **named)]
-
-    monkeypatch.setattr(socket, "getaddrinfo", two)
-    with http.server.HTTPServer((OUTSIDE, 0), Outside) as there, socket.socket() as full:
-        port = there.server_address[1]
-        full.bind((silent, port))
-        full.listen(0)
-        with ExitStack() as waiting:
-            for _ in range(2):  # what more comes gets no answer
-                client = waiting.enter_context(socket.socket())
-                client.setblocking(False)
-                client.connect_ex((silent, port))
-            serving = threading.Thread(target=there.handle_request, daemon=True)
-            serving.start()
+    """To connect has its own limit."""
+    with http.server.HTTPServer((OUTSIDE, 0), Answering) as there:
+        serving = threading.Thread(target=there.handle_request, daemon=True)
+        serving.start()
+        with one_of_two(monkeypatch, there.socket) as port:
             answer = egress._request(
-                "GET", f"http://two.example.org:{port}/", timeout=(0.3, 5), allow_redirects=False
+                "GET", f"http://{TWO}:{port}/", timeout=(0.3, 5), allow_redirects=False
             )
         serving.join()
 
@@ -295,20 +259,8 @@ def test_an_address_that_does_not_answer_leaves_time_for_the_next_one(
 
 def test_an_email_goes_to_a_server_that_is_not_denied(inside: Trusting) -> None:
     said = list[bytes]()
-
-    def serve() -> None:
-        with listener.accept()[0] as client, client.makefile("rwb") as lines:
-            lines.write(b"220 ready\r\n")
-            lines.flush()
-            for line in lines:
-                said.append(line)
-                lines.write(b"354 go on\r\n" if line == b"data\r\n" else b"250 ok\r\n")
-                lines.flush()
-                if line == b".\r\n":
-                    return
-
     with socket.create_server((OUTSIDE, 0)) as listener:
-        thread = threading.Thread(target=serve)
+        thread = threading.Thread(target=take_email, args=(listener, said))
         thread.start()
         std_email(f"http://{OUTSIDE}:{listener.getsockname()[1]}/")
         thread.join(10)

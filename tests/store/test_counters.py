@@ -200,15 +200,6 @@ def test_sweeps_are_counted_by_whether_they_found_something(simulation: Simulati
     assert values(simulation, "sweeps") == {("sweeps", "no"): 2, ("sweeps", "yes"): 1}
 
 
-def test_nothing_of_another_project_is_counted(simulation: Simulation) -> None:
-    simulation.define(CHAIN)
-    simulation.converge(simulation.goal())
-    alarm(simulation, 1, AdmissionRule.STORM)
-
-    assert counters(simulation, "another") == {}
-    assert counters(simulation, None) == counters(simulation, PROJECT)
-
-
 def test_a_group_that_is_deleted_takes_nothing_from_the_counters(simulation: Simulation) -> None:
     simulation.define(CHAIN)
     simulation.converge(simulation.goal("a"))

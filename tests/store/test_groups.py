@@ -50,18 +50,6 @@ def group(database: Database) -> str:
     return define(database, "mine", "g", "x", "y")
 
 
-def test_a_group_is_found_by_its_project_alone(database: Database, group: str) -> None:
-    theirs = define(database, "theirs", "g")
-
-    found = database.for_project("mine").reading(lambda tx: groups.find(tx, "g"))
-    assert found is not None
-    assert (found.id, found.project_id, found.current_traversal) == (group, "mine", None)
-    assert theirs != group
-    assert database.for_project("mine").reading(groups.names) == ["g"]
-    assert database.for_project("unknown").reading(lambda tx: groups.find(tx, "g")) is None
-    assert database.for_project("unknown").reading(groups.names) == []
-
-
 def test_names_that_differ_in_case_alone_are_different(database: Database) -> None:
     small, capital = define(database, "mine", "db"), define(database, "mine", "DB")
 
@@ -292,17 +280,6 @@ def test_a_goal_that_names_a_member_that_left_brings_it_back_with_its_epoch(
     assert see(database, group) == {"a": ("s1", 1), "c": ("s3", 2)}
 
 
-def test_a_server_is_known_within_its_project_only(database: Database, group: str) -> None:
-    see(database, group, ("a", "s1"))
-
-    def behind(project: str, server: str) -> tuple[str, str] | None:
-        return database.for_project(project).reading(lambda tx: groups.member_of_server(tx, server))
-
-    assert behind("mine", "s1") == ("g", "a")
-    assert behind("theirs", "s1") is None
-    assert behind("mine", "unheard") is None
-
-
 def test_a_server_of_two_groups_is_found_in_the_one_that_is_named(
     database: Database, group: str
 ) -> None:
@@ -341,17 +318,6 @@ def add(database: Database, *several: Incident) -> None:
 
 def get(database: Database, identity: str, project: str = "mine") -> Incident | None:
     return database.for_project(project).reading(lambda tx: incidents.get(tx, identity))
-
-
-def test_an_incident_is_its_projects_own(database: Database) -> None:
-    add(database, incident("i"))
-
-    known = get(database, "i")
-    assert known is not None
-    assert known.fact == AlarmFact(lost=("a",))
-    assert known.first_at == known.last_at > 0
-    assert get(database, "i", "theirs") is None
-    assert database.for_project("theirs").reading(incidents.unstarted) == []
 
 
 def test_duplicates_that_come_at_once_are_all_counted(database: Database) -> None:

@@ -134,14 +134,6 @@ def test_no_lease_is_renewed_to_make_something_on_a_member_that_was_fenced_since
     assert not database.atomically(lambda tx: tx.renew(making))
 
 
-@pytest.mark.usefixtures("group")
-def test_what_takes_something_from_a_fenced_member_keeps_its_lease(database: Database) -> None:
-    removing = on_member(database, Action.DELETE)
-    database.atomically(lambda tx: tx.raise_epochs("g", ["a"]))
-
-    assert database.atomically(lambda tx: tx.renew(removing))
-
-
 def on_member(database: Database, action: Action) -> Lock:
     """The lock of an operation on a record that sits on member a, in its first epoch."""
     fresh = Record(id="r", group_id="g", name="r", type="held", member="a", epoch=1)
@@ -237,29 +229,6 @@ def entries(database: Database) -> dict[str, tuple[str, int]]:
         return {row["key"]: (row["status"], row["attempts"]) for row in rows}
 
 
-def test_an_intent_that_is_written_for_the_first_time_is_not_unknown(
-    database: Database, record: Record
-) -> None:
-    lock = take(database, record)
-
-    assert not database.atomically(lambda tx: tx.open_operation(ticket(lock), record, {}))
-    assert entries(database) == {"key": ("started", 1)}
-
-
-def test_an_intent_that_stands_there_already_is_unknown_and_counted(
-    database: Database, record: Record
-) -> None:
-    first = take(database, record, lease=OVER)
-    database.atomically(lambda tx: tx.open_operation(ticket(first), record, {}))
-    database.atomically(lambda tx: tx.break_dead_lock(now(database), "dead"))
-    assert entries(database) == {"key": ("unknown", 1)}
-    second = take(database, now(database))
-
-    assert database.atomically(lambda tx: tx.open_operation(ticket(second), record, {}))
-
-    assert entries(database) == {"key": ("started", 2)}
-
-
 def test_an_outcome_under_an_old_token_does_not_touch_the_ledger(
     database: Database, record: Record
 ) -> None:
@@ -272,23 +241,6 @@ def test_an_outcome_under_an_old_token_does_not_touch_the_ledger(
     database.atomically(lambda tx: tx.close_operation(ticket(first), Outcome()))
 
     assert entries(database) == {"key": ("started", 2)}
-
-
-def test_what_was_unknown_is_overtaken_by_the_next_success_and_not_by_a_failure(
-    database: Database, record: Record
-) -> None:
-    first = take(database, record, lease=OVER)
-    database.atomically(lambda tx: tx.open_operation(ticket(first), record, {}))
-    database.atomically(lambda tx: tx.break_dead_lock(now(database), "dead"))
-    second = take(database, now(database))
-    other = ticket(second, "other")
-    assert database.atomically(lambda tx: tx.open_operation(other, record, {}))
-
-    database.atomically(lambda tx: tx.close_operation(other, Outcome(error={"code": "X"})))
-    assert entries(database)["key"] == ("unknown", 1)
-    database.atomically(lambda tx: tx.close_operation(other, Outcome()))
-
-    assert entries(database) == {"key": ("overtaken", 1), "other": ("done", 1)}
 
 
 # -- transactions

@@ -108,12 +108,6 @@ def test_a_batch_is_small(database: Database) -> None:
     assert [incidents_of(database, keep=0, batch=4) for _ in range(4)] == [4, 4, 2, 0]
 
 
-def test_incidents_of_another_project_stay(database: Database) -> None:
-    add(database, "theirs", project_id="theirs")
-
-    assert incidents_of(database, keep=0, days=-1.0) == 0
-
-
 @pytest.mark.parametrize(
     "fields",
     [

@@ -284,13 +284,3 @@ def test_an_alarm_that_was_admitted_for_a_while_and_caused_nothing_is_unstarted(
     database.atomically(lambda tx: tx.execute(earlier))
     assert unstarted() is counts
     assert not database.for_project("another").reading(lambda tx: stalled_work.unstarted(tx, QUIET))
-
-
-def test_a_traversal_is_found_within_its_project_only(database: Database, ready: Ready) -> None:
-    def group(project: str) -> str | None:
-        return database.for_project(project).reading(
-            lambda tx: stalled_work.group_of(tx, ready.traversal_id)
-        )
-
-    assert group(PROJECT) == group_id(PROJECT, "g")
-    assert group("another") is None

@@ -8,8 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,17 +33,6 @@ SERVER = "6d1c9c3e-0b43-4c63-9c2e-3a1f0b9d7c01"
 OTHER_SERVER = "6d1c9c3e-0b43-4c63-9c2e-3a1f0b9d7c02"
 GROUP_KEY = wire.group_key(SECRET.encode(), GROUP_ID)
 MEMBER_KEY = wire.member_key(GROUP_KEY, "db_a")
-
-
-def until(holds: Callable[[], T], seconds: float = 20.0) -> T:
-    """What ``holds`` returns once it is true."""
-    deadline = time.monotonic() + seconds
-    while True:
-        found = holds()
-        if found:
-            return found
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.01)
 
 
 def shell(script: str) -> list[str]:

@@ -2,7 +2,6 @@
 """Channels over brokers that are none, and what is sent over them."""
 
 import threading
-import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -84,10 +83,3 @@ def failure(channel: Channel, sent: Command) -> ChannelError:
     with pytest.raises(ChannelError) as raised:
         channel.run(sent)
     return raised.value
-
-
-def until(happened: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 10
-    while not happened():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

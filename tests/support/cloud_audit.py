@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The audit of the invariants (docs/architecture.md) in the test cloud.
+"""The audit of the invariants (docs/safety.md) in the test cloud.
 
 The emulated cloud keeps one log of everything that happened. Here that log is put together from
 what each part of the real one leaves:

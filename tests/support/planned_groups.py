@@ -144,6 +144,11 @@ class PlannedGroup:
         """What failover.status says."""
         return dict(self.done(reports.Status(self.name)))
 
+    def document(self) -> dict[str, Any]:
+        """The group file that is defined."""
+        shown = self.done(reports.Status(self.name, definition=True))
+        return dict(shown["definition"]["document"])
+
     def journal(self, after: int = 0) -> list[dict[str, Any]]:
         """The group's journal, behind an entry."""
         found = self.done(reports.History(self.name, after=after, limit=1000))

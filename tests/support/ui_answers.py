@@ -179,13 +179,16 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
 
 
 def step_ahead(what: str, stage: str, *waits_for: str, **more: Any) -> dict[str, Any]:
-    """A step that has not begun, in an answer of failover.show."""
+    """A step that has not begun, in an answer of failover.show. Its key is what it does, unless
+    ``key`` is another."""
     return {
+        "key": what,
         "resource_id": what,
         "what": what,
         "verb": "create",
         "stage": stage,
         "certain": True,
+        "after": list(waits_for),
         "waits_for": list(waits_for),
         "expected": None,
         **more,

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from testcloud import hashes
 from testcloud.errors import CloudError
@@ -101,7 +104,7 @@ def install_services(settings: Settings, tell: Callable[[str], None]) -> None:
     stamp = settings.venv / ".installed"
     if hashes.stamped(stamp, key()):
         return
-    tell("installing the services")
+    tell(f"installing the services; to follow it: tail -f {settings.log / 'install.log'}")
     settings.state.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(settings.venv, ignore_errors=True)
     python = settings.venv / "bin" / "python"
@@ -113,12 +116,13 @@ def install_services(settings: Settings, tell: Callable[[str], None]) -> None:
         driver = shutil.copytree(DRIVER, folder / "driver")
         run(
             [
-                *(uv(), "pip", "install", "--quiet", "--compile-bytecode"),
+                *(uv(), "pip", "install", "--compile-bytecode"),
                 *("--python", str(python), "--constraint", str(CONSTRAINTS)),
                 *("--requirement", str(REQUIREMENTS), str(driver)),
             ],
             settings,
             here,
+            tell,
         )
     hashes.stamp_with(stamp, key())
 
@@ -165,25 +169,59 @@ def uv() -> str:
     return found
 
 
-def run(command: list[str], folders: Folders, environment: dict[str, str] | None = None) -> None:
-    """Run an installer to its end; its output goes to ``log/install.log``.
+_LOOK = 0.5
+"""Seconds between looks at what an installer has written."""
+_STEP = re.compile(rb"(?:Unpacking|Setting up|Building|Built|Prepared|Installed) \S.*")
+"""What apt and uv say of each package, or of all of them."""
+
+
+def run(
+    command: list[str],
+    folders: Folders,
+    environment: dict[str, str] | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> None:
+    """Run an installer to its end; its output goes to ``log/install.log``, and each step that it
+    writes there is told.
 
     :raises CloudError: INSTALL_FAILED.
     """
     folders.log.mkdir(parents=True, exist_ok=True)
     log = folders.log / "install.log"
-    with log.open("ab") as output:
-        done = subprocess.run(
+    with log.open("ab") as output, log.open("rb") as written:
+        written.seek(0, os.SEEK_END)
+        # Not through a pipe: a service that a package starts would hold it open.
+        done = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             env={**os.environ, **(environment or {})},
-            check=False,
         )
+        try:
+            _follow(done, written, tell or (lambda step: None))
+        except BaseException:
+            done.kill()
+            done.wait()
+            raise
     if done.returncode != 0:
         name = " ".join([Path(command[0]).name, *command[1:3]])
         raise CloudError("INSTALL_FAILED", f"{name} failed.", f"See {log}.")
+
+
+def _follow(
+    installer: subprocess.Popen[bytes], written: BinaryIO, tell: Callable[[str], None]
+) -> None:
+    """Tell each step that an installer writes, until it ends."""
+    rest, over = b"", False
+    while not over:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            installer.wait(_LOOK)
+        over = installer.returncode is not None
+        *lines, rest = (rest + written.read()).split(b"\n")
+        for line in lines:
+            if step := _STEP.match(line):
+                tell(f"  {step[0].decode(errors='replace').removesuffix(' ...')}")
 
 
 def install_debian(
@@ -222,4 +260,5 @@ def install_debian(
         tell("apt-get update ...")
         run([apt, "update", "-q"], folders, quiet)
         tell("apt-get install ...")
-        run([apt, *patient, "install", "-qy", "--no-install-recommends", *missing], folders, quiet)
+        install = [apt, *patient, "install", "-qy", "--no-install-recommends", *missing]
+        run(install, folders, quiet, tell)

@@ -8,13 +8,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
+from support.waiting import until
 from testcloud import pids, service_processes, status
 from testcloud.errors import CloudError
 from testcloud.machines import power
@@ -45,13 +45,6 @@ def start(processes: Processes, name: str, command: tuple[str, ...]) -> int:
     pid = processes.pid(name)
     assert pid is not None
     return pid
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.01)
 
 
 def says(settings: Settings, name: str) -> None:

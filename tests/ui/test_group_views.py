@@ -82,6 +82,19 @@ ANSWERS = {
 }
 
 
+@pytest.mark.parametrize(
+    ("state", "heading"),
+    [
+        ("blocked", "What was tried"),
+        ("blocked otherwise", "What was tried"),
+        ("failed", "What was tried"),
+        ("degraded", "What was seen"),
+    ],
+)
+def test_the_findings_are_headed_by_whether_something_was_tried(state: str, heading: str) -> None:
+    assert verdict(ANSWERS[state][0]).heading == heading
+
+
 @pytest.mark.parametrize("name", ANSWERS)
 def test_one_short_sentence_says_why(name: str) -> None:
     answer, level = ANSWERS[name]

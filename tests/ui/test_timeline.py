@@ -79,6 +79,16 @@ def test_a_step_to_come_says_what_it_waits_for_and_a_replay_has_none() -> None:
     assert not any(stage.ahead for stage in timeline(traversal(ahead=ahead), step=3).stages)
 
 
+def test_a_step_to_come_is_behind_what_it_comes_after_though_others_have_the_same_words() -> None:
+    first = step_ahead("Attach data", "move_volumes", key="a", expected=1.0)
+    other = step_ahead("Attach data", "move_volumes", key="b", expected=50.0)
+    last = step_ahead("Start database", "activate", "Attach data", after=["a"])
+    found = timeline(traversal(ahead=[first, other, last]))
+
+    starts = {step.label: step.start for stage in found.stages for step in stage.ahead}
+    assert starts["Start database"] == starts["Attach data"] + 1.0
+
+
 def test_failures_and_unknown_outcomes_are_told_apart() -> None:
     failed = operation(
         "create", "data", "volume_attachment", "db_b", "move_volumes", 5, 6, status="failed"

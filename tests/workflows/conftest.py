@@ -26,6 +26,7 @@ from mistral_failover.runtime import process
 from mistral_failover.runtime.process import Runtime
 from support.activation import activate, done
 from support.databases import new_store
+from support.operators import Operator
 from support.waiting import until
 
 _numbers = itertools.count(1)
@@ -133,6 +134,12 @@ def cloud(emulated: EmulatedCloud) -> Iterator[EmulatorClient]:
     assert [each for each in emulated.client.violations() if each["seq"] > since] == []
 
 
+@pytest.fixture
+def operator(cloud: EmulatorClient) -> Operator:
+    """An administrator of the cloud, who does not know of the group."""
+    return Operator(cloud)
+
+
 def context() -> ActionContext:
     """What an action gets from a Mistral whose authentication is off."""
     return ActionContext(SecurityContext(), ExecutionContext())
@@ -200,6 +207,11 @@ class Protected:
     def status(self) -> dict[str, Any]:
         """What failover.status says."""
         return done(reports.Status(self.name).run(context()))
+
+    def document(self) -> dict[str, Any]:
+        """The group file that is defined."""
+        shown = done(reports.Status(self.name, definition=True).run(context()))
+        return dict(shown["definition"]["document"])
 
     def shown(self) -> dict[str, Any]:
         """What failover.show says of the present traversal."""

@@ -22,12 +22,6 @@ DAY = 86400
 
 
 @pytest.fixture
-def operator(cloud: Any) -> Operator:
-    """An operator of the cloud, who does not know of the group."""
-    return Operator(cloud)
-
-
-@pytest.fixture
 def serving(group: Any) -> Any:
     """A group that serves on db_a, and was seen to."""
     group.activate()
@@ -65,16 +59,15 @@ def words(group: Any) -> list[str]:
 
 def age(group: Any, seconds: float) -> None:
     """Have everything happen that much earlier."""
-    tables_ = tables
     identity = group_id(DEFAULT_PROJECT, group.name)
 
     def earlier(tx: Any) -> None:
         for table, names in (
-            (tables_.service_changes, ("at",)),
-            (tables_.observations, ("at", "since")),
-            (tables_.traversals, ("started_at", "ended_at")),
-            (tables_.operations, ("started_at", "ended_at")),
-            (tables_.incidents, ("first_at", "decided_at", "last_at")),
+            (tables.service_changes, ("at",)),
+            (tables.observations, ("at", "since")),
+            (tables.traversals, ("started_at", "ended_at")),
+            (tables.operations, ("started_at", "ended_at")),
+            (tables.incidents, ("first_at", "decided_at", "last_at")),
         ):
             values = {name: table.c[name] - seconds for name in names}
             tx.execute(table.update().where(table.c.group_id == identity).values(**values))

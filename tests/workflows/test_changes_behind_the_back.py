@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.actions import groups, recovery, reports
+from mistral_failover.actions import groups, recovery
 from mistral_failover.lab.emulator.state import new_id
 from support.operators import Operator
 
@@ -97,8 +97,7 @@ class Behind:
         """What only a person can decide: the group gets its volume back, or another one."""
         if self.deleted:
             self.volume, self.deleted, self.size = self.operator.make_volume(), False, 1
-            shown = reports.Status(self.group.name, definition=True).run(CONTEXT)
-            definition = shown["definition"]["document"]
+            definition = self.group.document()
             definition["resources"]["data"]["properties"]["volume"] = self.volume
             groups.Define(definition, name=self.group.name).run(CONTEXT)
         elif self.servers[self.holder] not in self.attached():

@@ -16,15 +16,9 @@ CONTEXT = ActionContext(SecurityContext(), ExecutionContext())
 ACTIVE = {"get_param": "active"}
 
 
-def given(group: Any) -> dict[str, Any]:
-    """The group file that was given last."""
-    shown = done(reports.Status(group.name, definition=True).run(CONTEXT))
-    return dict(shown["definition"]["document"])
-
-
 def update(group: Any, **changes: Any) -> Any:
     """Define the group anew and converge to that, as ``failover group update`` does."""
-    document = given(group) | changes
+    document = group.document() | changes
     done(groups.Define(document, name=group.name).run(CONTEXT))
     return group.run("activate_first", group=group.name, because="an update")
 
@@ -36,7 +30,7 @@ def definition(group: Any) -> dict[str, Any]:
 
 def with_more(group: Any, volume: str) -> dict[str, Any]:
     """A group file with one more volume, by its id."""
-    document = given(group)
+    document = group.document()
     properties = {"volume": volume, "server": ACTIVE}
     document["resources"]["more"] = {"type": "volume_attachment", "properties": properties}
     return document
@@ -44,7 +38,7 @@ def with_more(group: Any, volume: str) -> dict[str, Any]:
 
 def with_change(group: Any) -> dict[str, Any]:
     """A group file by which the stack gets another parameter."""
-    document = given(group)
+    document = group.document()
     document["resources"]["routing"]["properties"] = {"parameters": {"active": "db_b"}}
     return document
 
@@ -117,7 +111,7 @@ def test_a_start_that_declares_no_member_lost_continues_the_update(group: Any) -
 def test_a_change_of_limits_alone_is_in_force_once_it_was_converged_to(group: Any) -> None:
     group.activate()
     goal = group.status()["goal"]
-    changed = given(group) | {"limits": {"per_hour": 7}}
+    changed = group.document() | {"limits": {"per_hour": 7}}
     done(groups.Define(changed, name=group.name).run(CONTEXT))
     assert definition(group)["lines"] == ['+ limits: {"per_hour": 7}']
 
@@ -130,7 +124,7 @@ def test_a_change_of_limits_alone_is_in_force_once_it_was_converged_to(group: An
 def test_a_definition_that_was_only_given_is_not_moved(group: Any) -> None:
     group.activate()
     group.cloud.add_application("another", start="begin", stop="end", stack=group.name)
-    document = given(group)
+    document = group.document()
     document["resources"]["database"]["properties"]["stop"] = "end"
     done(groups.Define(document, name=group.name).run(CONTEXT))
 
@@ -155,7 +149,7 @@ def test_a_plan_of_what_is_defined_shows_its_steps_and_starts_it(group: Any) -> 
 def test_the_doctor_examines_what_is_in_force_and_names_what_is_wrong_with_what_is_defined(
     updated: Any,
 ) -> None:
-    volume = given(updated)["resources"]["more"]["properties"]["volume"]
+    volume = updated.document()["resources"]["more"]["properties"]["volume"]
     in_force = updated.examined_all("volumes")
     difference, problem = updated.examined_all("definition")
 

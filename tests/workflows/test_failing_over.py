@@ -281,6 +281,9 @@ def test_a_failover_shows_the_steps_to_come_and_what_each_waits_for(protect: Any
     assert ahead["Detach data from db_a"]["waits_for"] == ["Stop database on db_a"]
     assert ahead["Attach data to db_b"]["waits_for"] == ["Detach data from db_a"]
     assert ahead["Attach data to db_b"]["expected"] is not None, "it was attached before"
+    keys = {row["what"]: row["key"] for row in (*found["operations"], *found["ahead"])}
+    for row in found["ahead"]:
+        assert sorted(keys[each] for each in row["waits_for"]) == sorted(row["after"])
     order = list(ahead)
     for row in found["ahead"]:
         for before in row["waits_for"]:

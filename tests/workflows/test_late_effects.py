@@ -43,12 +43,6 @@ def latency(cloud: Any) -> Iterator[None]:
     cloud.set_latency(rpc_timeout=before)
 
 
-@pytest.fixture
-def operator(cloud: Any) -> Operator:
-    """An administrator of the cloud."""
-    return Operator(cloud)
-
-
 @pytest.mark.parametrize(
     ("request_", "fault", "step", "then", "right"),
     [

@@ -35,12 +35,6 @@ CONTEXT = ActionContext(SecurityContext(), ExecutionContext())
 
 
 @pytest.fixture
-def operator(cloud: Any) -> Operator:
-    """An operator of the cloud, who does not know of the group."""
-    return Operator(cloud)
-
-
-@pytest.fixture
 def serving(group: Any) -> Any:
     """A group that serves on db_a, and was seen to."""
     group.activate()

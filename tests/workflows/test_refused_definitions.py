@@ -10,17 +10,11 @@ import pytest
 from mistral_lib.actions import Result
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.actions import groups, reports
+from mistral_failover.actions import groups
 from support.activation import done
 
 CONTEXT = ActionContext(SecurityContext(), ExecutionContext())
 ACTIVE = {"get_param": "active"}
-
-
-def given(group: Any) -> dict[str, Any]:
-    """The group file that is defined."""
-    shown = done(reports.Status(group.name, definition=True).run(CONTEXT))
-    return dict(shown["definition"]["document"])
 
 
 def answer(group: Any, document: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -31,7 +25,7 @@ def answer(group: Any, document: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 def with_typos(group: Any) -> dict[str, Any]:
     """Three of them: a volume, a parameter of the stack, a command."""
-    document = given(group)
+    document = group.document()
     parts = document["resources"]
     parts["data"]["properties"]["volume"] = "data_volum"
     parts["routing"]["properties"]["parameters"] = {"activ": ACTIVE}
@@ -61,14 +55,14 @@ def serving(group: Any) -> Any:
 def test_all_mistakes_of_an_update_are_said_at_once_and_nothing_is_stored(
     serving: Any, dry_run: bool
 ) -> None:
-    before = given(serving)
+    before = serving.document()
 
     refused = answer(serving, with_typos(serving), dry_run=dry_run)
 
     assert refused["code"] == "INVALID_DOCUMENT"
     assert fields(refused["problems"]) == TYPOS
     assert all(each["message"] and each["remedy"] for each in refused["problems"])
-    assert given(serving) == before
+    assert serving.document() == before
     serving.run("activate_first", group=serving.name).assert_succeeded()
     assert serving.status()["status"] == "COMPLETE"
     assert serving.observed()["status"] == "SERVING"
@@ -105,7 +99,7 @@ def test_what_is_wrong_already_does_not_keep_an_operator_from_correcting_another
     serving: Any,
 ) -> None:
     serving.cloud.add_application(serving.name, start="begin", stop="stop", stack=serving.name)
-    document = given(serving) | {"limits": {"per_hour": 7}}
+    document = serving.document() | {"limits": {"per_hour": 7}}
 
     accepted = answer(serving, document)
 
@@ -117,7 +111,7 @@ def test_what_is_wrong_already_does_not_keep_an_operator_from_correcting_another
 
 def test_a_service_that_does_not_answer_refuses_nothing_and_is_named(serving: Any) -> None:
     serving.cloud.api_fault("volume_show", times=100)
-    document = given(serving)
+    document = serving.document()
     document["resources"]["data"]["properties"]["when_host_is_down"] = "delete_server"
 
     accepted = answer(serving, document)
@@ -131,7 +125,7 @@ def test_a_volume_of_another_server_is_refused(serving: Any, protect: Any) -> No
     other = protect()
     other.activate()
     taken = other.cloud.resources(other.name)["data_volume"]["physical_resource_id"]
-    document = given(serving)
+    document = serving.document()
     document["resources"]["data"]["properties"]["volume"] = taken
 
     refused = answer(serving, document)
@@ -140,20 +134,20 @@ def test_a_volume_of_another_server_is_refused(serving: Any, protect: Any) -> No
 
 
 def test_a_volume_of_a_member_that_leaves_the_group_is_not_refused(serving: Any) -> None:
-    document = given(serving) | {"members": {"servers": ["db_b"]}}
+    document = serving.document() | {"members": {"servers": ["db_b"]}}
     document["resources"]["data"]["properties"]["when_host_is_down"] = "delete_server"
 
     assert "created" in answer(serving, document)
 
 
 def test_a_stack_that_does_not_exist_is_refused_for_a_group_that_serves(serving: Any) -> None:
-    refused = answer(serving, given(serving) | {"stack": "paymnts"})
+    refused = answer(serving, serving.document() | {"stack": "paymnts"})
 
     assert fields(refused["problems"]) == [("stack", "NOT_FOUND")]
 
 
 def test_a_group_may_be_defined_before_its_stack_exists(serving: Any) -> None:
-    document = given(serving) | {"stack": f"{serving.name}-later"}
+    document = serving.document() | {"stack": f"{serving.name}-later"}
 
     accepted = done(groups.Define(document).run(CONTEXT))
 

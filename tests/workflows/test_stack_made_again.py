@@ -12,7 +12,6 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 
 from mistral_failover.actions import groups
 from mistral_failover.cli.status_screen import advice
-from mistral_failover.lab.emulator.client import EmulatorClient
 from support.activation import done
 from support.operators import Operator
 
@@ -36,11 +35,6 @@ def make_again(group: Any, operator: Operator, application: str = "") -> None:
     group.cloud.add_application(
         application or group.name, start="start", stop="stop", needs_volume=True, stack=group.name
     )
-
-
-@pytest.fixture
-def operator(cloud: EmulatorClient) -> Operator:
-    return Operator(cloud)
 
 
 @pytest.fixture

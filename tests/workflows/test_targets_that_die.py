@@ -46,12 +46,6 @@ def slowly(cloud: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def operator(cloud: Any) -> Operator:
-    """An administrator of the cloud."""
-    return Operator(cloud)
-
-
-@pytest.fixture
 def active(protect: Callable[..., Any], cloud: Any) -> Callable[..., Any]:
     """Make a group that serves on db_a; db_b is alone on its host."""
 

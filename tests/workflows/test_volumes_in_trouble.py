@@ -43,12 +43,6 @@ def resources(**more: str) -> dict[str, Any]:
     }
 
 
-@pytest.fixture
-def operator(cloud: Any) -> Operator:
-    """An administrator of the cloud."""
-    return Operator(cloud)
-
-
 def volume_of(group: Any) -> str:
     return str(group.cloud.resources(group.name)["data_volume"]["physical_resource_id"])
 

@@ -15,12 +15,6 @@ from support.operators import Operator
 
 
 @pytest.fixture
-def operator(cloud: Any) -> Operator:
-    """An operator of the cloud, who does not know of the group."""
-    return Operator(cloud)
-
-
-@pytest.fixture
 def without_volume(group: Any, operator: Operator) -> Any:
     """A group that served on db_a, whose data volume was deleted."""
     group.activate()
@@ -38,8 +32,7 @@ CONTEXT = ActionContext(SecurityContext(), ExecutionContext())
 
 def change(group: Any, resource: str, **properties: str) -> None:
     """Give the group file other properties of a resource."""
-    shown = reports.Status(group.name, definition=True).run(CONTEXT)
-    definition = shown["definition"]["document"]
+    definition = group.document()
     definition["resources"][resource]["properties"] |= properties
     changed = groups.Define(definition, name=group.name).run(CONTEXT)
     assert not isinstance(changed, Result), changed.error
@@ -52,6 +45,22 @@ def mistype(group: Any, **names: str) -> None:
     group.cloud.add_application(name, **(offered | names), stack=group.name)
     change(group, "database", **names)
     group.cloud.add_application(name, **offered, stack=group.name)
+
+
+def test_the_volume_of_a_deleted_server_is_moved_by_a_failover(
+    group: Any, operator: Operator
+) -> None:
+    group.activate()
+    operator.delete_server(group.server("db_a"))
+
+    volume = group.examined("volumes")
+
+    assert (volume["level"], volume["remedy"]) == (
+        "error",
+        f"failover start {group.name} --lost db_a",
+    )
+    group.run("failover", group=group.name, lost=["db_a"]).assert_succeeded()
+    assert group.examined("volumes")["level"] == "ok"
 
 
 def test_a_mistyped_stop_command_is_seen_and_its_correction_leads_on(group: Any) -> None:

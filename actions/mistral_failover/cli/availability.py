@@ -63,7 +63,7 @@ class Show(ActionCommand, ShowOne):
         report: AvailabilityReport = self.run_action(
             "failover.availability", group=parsed_args.group, seconds=parsed_args.last
         )
-        facts = dict(_lines(report)) if for_people(parsed_args) else dict(report)
+        facts = dict(lines(report)) if for_people(parsed_args) else dict(report)
         return list(facts), list(facts.values())
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
@@ -75,16 +75,16 @@ class Show(ActionCommand, ShowOne):
         return 0
 
 
-def _lines(report: AvailabilityReport) -> Iterator[tuple[str, str]]:
-    whole = report["until"] - report["since"]
+def lines(report: AvailabilityReport) -> Iterator[tuple[str, str]]:
+    """Yield the lines for people: what each is about, and its text. Each is about something else,
+    however a group is named."""
+    whole = sum(report["seconds"].values()) or 1.0  # of all groups, though not all have a line
     yield "time", f"{when(report['since'])} to {when(report['until'])}"
     yield "availability", percent(report["availability"])
     yield "bar", "".join(_SIGNS[Service(slot["worst"])] for slot in report["slots"])
-    groups = max(1, len(report["groups"]))
     for service, word in WORDS.items():
         if seconds := report["seconds"][service]:
-            part = percent(seconds / (whole * groups))
-            yield word, f"{lasted(seconds)} ({part} of the time)"
+            yield word, f"{lasted(seconds)} ({percent(seconds / whole)} of the time)"
     if report["not_served"]:
         yield (
             "when",
@@ -98,7 +98,7 @@ def _lines(report: AvailabilityReport) -> Iterator[tuple[str, str]]:
         down, hidden = row["seconds"][Service.DOWN], row["seconds"][Service.UNKNOWN]
         more = [f"down {lasted(down)}"] if down else []
         more += [f"not known {lasted(hidden)}"] if hidden else []
-        yield row["name"], "; ".join([percent(row["availability"]), *more])
+        yield f"group {row['name']}", "; ".join([percent(row["availability"]), *more])
 
 
 def _seconds(text: str) -> int:

@@ -135,6 +135,16 @@ class ActionCommand(FittedOutput):
         return super().produce_output(parsed_args, column_names, shown)
 
 
+class GroupCommand(ActionCommand):
+    """A command about one group, which is its first argument."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser with the group."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument("group", help="the group's name")
+        return parser
+
+
 def width() -> int:
     """Return the characters of a line: of the terminal, or 100 without one."""
     return shutil.get_terminal_size((100, 24)).columns

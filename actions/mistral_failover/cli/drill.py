@@ -76,7 +76,8 @@ class Drill(ShowOne):
                 "confirmed: an operator confirms that it is off; returns: and then it comes back"
             ),
         )
-        parser.add_argument(
+        shape = parser.add_mutually_exclusive_group()
+        shape.add_argument(
             "--active-active",
             action="store_true",
             help=(
@@ -85,7 +86,7 @@ class Drill(ShowOne):
                 "hang and app, and without --agents)"
             ),
         )
-        parser.add_argument(
+        shape.add_argument(
             "--single",
             action="store_true",
             help=(
@@ -133,10 +134,6 @@ class Drill(ShowOne):
                     "and without --agents"
                 )
                 self.get_parser("failover drill").error(wrong)
-        if parsed_args.active_active and parsed_args.single:
-            self.get_parser("failover drill").error(
-                "--single and --active-active exclude each other"
-            )
         if parsed_args.broker is not None:
             self._check_broker(parsed_args.broker)
         # A signal that ends the drill must end the cloud as well.

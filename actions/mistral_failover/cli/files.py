@@ -13,6 +13,7 @@ from mistral_failover.cli.connection import CommandFailed, with_full_stop
 
 if TYPE_CHECKING:
     from mistral_failover.model.errors import InvalidDocument
+    from mistral_failover.runtime.errors import ProblemFacts
 
 GET_FILE = "get_file"
 
@@ -55,7 +56,7 @@ class Definition:
     file: str
     line: Callable[[str], int | None]
 
-    def placed(self, problems: Iterable[Mapping[str, str]]) -> list[Problem]:
+    def placed(self, problems: Iterable[Mapping[str, str] | ProblemFacts]) -> list[Problem]:
         """Return what an action says of the group file, with file and line."""
         return [Problem(self.file, self.line(each["field"]), **each) for each in problems]
 

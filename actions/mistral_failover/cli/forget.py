@@ -8,10 +8,10 @@ from typing import Any
 
 from cliff.show import ShowOne
 
-from mistral_failover.cli.base import ActionCommand, for_people
+from mistral_failover.cli.base import GroupCommand, for_people
 
 
-class Forget(ActionCommand, ShowOne):
+class Forget(GroupCommand, ShowOne):
     """Forget a resource that is gone for good: its record, never its data.
 
     For what the group cannot delete because it does not exist any more. What can be checked is
@@ -22,7 +22,6 @@ class Forget(ActionCommand, ShowOne):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser with the arguments: the resource and the reason."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("group", help="the group")
         parser.add_argument("resource", help="its name in the group file, or the id of a record")
         parser.add_argument(
             "--because", required=True, metavar="TEXT", help="how you know that it is gone"

@@ -9,7 +9,7 @@ from typing import Any
 
 from cliff.lister import Lister
 
-from mistral_failover.cli.base import ActionCommand, for_people, when, wrapped
+from mistral_failover.cli.base import GroupCommand, for_people, when, wrapped
 from mistral_failover.convergence.records import TraversalStatus
 
 SHOWN_DIGITS = 12
@@ -23,7 +23,7 @@ _TO_THE_MINUTE = 16  # characters of a time
 _CAUSE, _LINE = 40, 76  # characters of a line of a cause; of a difference, on 80 columns
 
 
-class List(ActionCommand, Lister):
+class List(GroupCommand, Lister):
     """List the goals that a group was given, the latest first.
 
     A rollback without a goal goes to the last one reached before the present one. 'failover
@@ -31,19 +31,13 @@ class List(ActionCommand, Lister):
     the time at which it was reached.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of the command."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("group", help="the group's name")
-        return parser
-
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
         """Query and format: shortened for people, complete for machines."""
         goals = self.run_action("failover.goals", group=parsed_args.group)
         return rows(goals, people=for_people(parsed_args))
 
 
-class Diff(ActionCommand, Lister):
+class Diff(GroupCommand, Lister):
     """Show what differs between two goals of a group.
 
     Each is given by the first digits of its version; + is only in the second, - only in the first,
@@ -53,7 +47,6 @@ class Diff(ActionCommand, Lister):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser with the options of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("group", help="the group's name")
         parser.add_argument("before", help="the first goal's version, at least 7 digits")
         parser.add_argument("after", help="the second goal's version")
         return parser

@@ -6,25 +6,25 @@ from __future__ import annotations
 import argparse
 import shlex
 from dataclasses import asdict, astuple
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from mistral_failover.cli import base, emulator, files, order
-from mistral_failover.cli.base import ActionCommand, for_people, when
-from mistral_failover.cli.connection import CommandFailed
+from mistral_failover.cli.base import ActionCommand, GroupCommand, for_people, when
+from mistral_failover.cli.connection import CommandFailed, with_full_stop
 from mistral_failover.cli.order import Order
 from mistral_failover.cli.plan import step_lines
 from mistral_failover.cli.status_screen import role_holders, suspended
 from mistral_failover.model.text import clean, clean_value, counted
 
+if TYPE_CHECKING:  # a command starts without the code of the actions
+    from mistral_failover.doctor.all_checks import DoctorReport, FindingDocument
+    from mistral_failover.orders.define_group import DefinedGroup
+
 ACTIVATE, REMOVE = "failover.activate_first", "failover.remove"
-
-
-_TOLD = {"wrong_before": "Wrong before, and not changed", "unchecked": "Not checked"}
-"""What an answer of failover.define says of a group file that is accepted."""
 
 
 class _Bringing(ActionCommand, ShowOne):
@@ -101,13 +101,13 @@ class _DefinitionCommand(_Bringing):
         """Return whether the project has a group of this name."""
         return name in self.run_action("failover.status")["groups"]
 
-    def defined(self, given: files.Definition, *, dry_run: bool = False) -> dict[str, Any]:
+    def defined(self, given: files.Definition, *, dry_run: bool = False) -> DefinedGroup:
         """Return the answer of failover.define; report on standard error what does not refuse it,
         once for each command. Raises DocumentRefused."""
         # Before the agents are asked what they offer.
         emulated, stored = emulator.teach(self.app, given.name, given.document), False
         try:
-            found: dict[str, Any] = self.run_action(
+            found: DefinedGroup = self.run_action(
                 "failover.define",
                 definition=given.document,
                 name=given.name,
@@ -127,9 +127,13 @@ class _DefinitionCommand(_Bringing):
             self._tell(given, found)
         return found
 
-    def _tell(self, given: files.Definition, found: dict[str, Any]) -> None:
-        for kind, meaning in _TOLD.items():
-            for each in given.placed(found[kind]):
+    def _tell(self, given: files.Definition, found: DefinedGroup) -> None:
+        """Tell what an answer of failover.define says of a group file that is accepted."""
+        for problems, meaning in (
+            (found["wrong_before"], "Wrong before, and not changed"),
+            (found["unchecked"], "Not checked"),
+        ):
+            for each in given.placed(problems):
                 self.app.stderr.write(f"{meaning}: {clean(str(each))}\n")
         for workflow in found["missing"]:
             self.app.stderr.write(
@@ -155,7 +159,9 @@ class Create(_DefinitionCommand):
                 "or choose another --name. [GROUP_EXISTS]"
             )
         answer = self.defined(given, dry_run=parsed_args.dry_run)
-        facts = {key: answer[key] for key in ("group", "id", "stack", "roles", "resources")}
+        facts: dict[str, Any] = {
+            key: answer[key] for key in ("group", "id", "stack", "roles", "resources")
+        }
         if parsed_args.dry_run:
             self.app.stderr.write("Nothing was stored: this is a dry run.\n")
         elif not parsed_args.no_activate:
@@ -169,18 +175,18 @@ class Create(_DefinitionCommand):
     def _missing(self, name: str) -> list[dict[str, str]]:
         """Return what the doctor finds missing for a failover of the group."""
         try:
-            rows = self.run_action("failover.doctor", group=name)["findings"]
+            report: DoctorReport = self.run_action("failover.doctor", group=name)
+            rows = report["findings"]
         except CommandFailed as failed:  # the group itself exists
             rows = [_not_checked(name, failed)]
-        keys = ("check", "level", "sentence", "remedy")
         return [
-            {key: row[key] for key in keys}
+            {key: row[key] for key in ("check", "level", "sentence", "remedy")}
             for row in rows
             if row["group"] == name and row["level"] != "ok"
         ]
 
 
-def _not_checked(name: str, failed: CommandFailed) -> dict[str, str]:
+def _not_checked(name: str, failed: CommandFailed) -> FindingDocument:
     sentence = f"not checked: {failed.wrong.rstrip('.')}"
     remedy = f"failover doctor {shlex.quote(name)}"
     return {
@@ -234,10 +240,10 @@ class Update(_DefinitionCommand):
             )
         answer = self.defined(given, dry_run=True)
         people = for_people(parsed_args)
-        changes = answer["lines"] if people else answer["differences"]
-        facts = {
+        changes = answer["lines"]
+        facts: dict[str, Any] = {
             "group": given.name,
-            "changes": ("\n".join(changes) or "none") if people else changes,
+            "changes": ("\n".join(changes) or "none") if people else answer["differences"],
         }
         if parsed_args.dry_run:
             return facts | _steps(answer, people=people)
@@ -253,26 +259,27 @@ class Update(_DefinitionCommand):
         return facts | self.brought_up(parsed_args, given.name, f"its definition was {how}")
 
 
-def _step_lines(answer: dict[str, Any]) -> list[str]:
+def _step_lines(answer: DefinedGroup) -> list[str]:
     return step_lines(answer["steps"] or [], interrupting=True)
 
 
-def _steps(answer: dict[str, Any], *, people: bool) -> dict[str, Any]:
+def _steps(answer: DefinedGroup, *, people: bool) -> dict[str, Any]:
     """Return the facts about the steps of an update."""
     why = answer["why_no_steps"]
     if not people:
         return {"steps": answer["steps"], "why_no_steps": why}
     if why is None:
         return {"steps": "\n".join(_step_lines(answer)) or "none"}
-    return {"steps": f"not known: {why['message'].rstrip('.')}. {why['remedy']} [{why['code']}]"}
+    told = f"{with_full_stop(why['message'])} {why['remedy']} [{why['code']}]"
+    return {"steps": f"not known: {told}"}
 
 
-def _question(group: str, answer: dict[str, Any]) -> str:
+def _question(group: str, answer: DefinedGroup) -> str:
     """Return what to ask before an update; empty if it does not interrupt the service."""
     if (why := answer["why_no_steps"]) is not None:
         said = f"{why['message'].rstrip('.')} [{why['code']}]"
         return f"It is not known what the update of {group} would do: {said}. Update it"
-    taken = [step["what"] for step in answer["steps"] if step["interrupts"]]
+    taken = [step["what"] for step in answer["steps"] or [] if step["interrupts"]]
     return f"The update interrupts {group} ({'; '.join(taken)}). Update it" if taken else ""
 
 
@@ -382,19 +389,13 @@ def overview(answer: dict[str, Any], *, people: bool) -> tuple[list[str], list[l
     ]
 
 
-class Show(ActionCommand, ShowOne):
+class Show(GroupCommand, ShowOne):
     """Show a group's definition and status.
 
     It shows how what is defined differs from what is in force, too.
 
     Only its file, for editing: failover group show GROUP -f value -c definition > group.yaml
     """
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of the command."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("group", help="the group's name")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
         """Query and format: as text for people and as values alone, as a whole for machines."""
@@ -442,7 +443,7 @@ class Delete(Order):
             metavar="MEMBER",
             help="a member to fence instead of quiescing it; may be repeated",
         )
-        parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+        base.add_yes(parser)
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         """Return the lost members."""
@@ -474,7 +475,7 @@ class Delete(Order):
         return list(facts), list(facts.values())
 
 
-class Release(ActionCommand, ShowOne):
+class Release(GroupCommand, ShowOne):
     """End the protection of a group and leave everything as it is.
 
     The application keeps running, volumes stay attached, and nothing in the cloud is changed. The
@@ -488,8 +489,7 @@ class Release(ActionCommand, ShowOne):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser with the options of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("group", help="the group's name")
-        parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+        base.add_yes(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:

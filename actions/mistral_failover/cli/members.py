@@ -10,7 +10,7 @@ from typing import Any
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
-from mistral_failover.cli.base import ActionCommand, for_people
+from mistral_failover.cli.base import GroupCommand, for_people
 
 _KEYS = (
     "member",
@@ -27,19 +27,13 @@ _KEYS = (
 _SHOWN = 8  # digits of a host's id: enough to tell which members share one
 
 
-class List(ActionCommand, Lister):
+class List(GroupCommand, Lister):
     """List the members of a group: their roles, and whether they may take one.
 
     The first one is the group's first choice. "no" comes with the reason; "rather not" means
     that the member is a last resort. The command changes nothing. Next: correct
     the cause under why, end a maintenance, or move a role with failover switchover.
     """
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of the command."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("group", help="the group's name")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
         """Query and format: in words for people, unabridged for machines."""
@@ -73,7 +67,7 @@ def _age(seconds: float | None) -> str:
     return f"{seconds:.0f} s"
 
 
-class AgentKey(ActionCommand, ShowOne):
+class AgentKey(GroupCommand, ShowOne):
     """Show the key of a member's agent, or that of all agents of a group.
 
     The key alone, for a file: failover agent key GROUP MEMBER -f value -c key
@@ -84,7 +78,6 @@ class AgentKey(ActionCommand, ShowOne):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser with the options of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("group", help="the group's name")
         parser.add_argument(
             "member", nargs="?", help="the member's name; without it, the key of the whole group"
         )
@@ -101,14 +94,8 @@ class AgentKey(ActionCommand, ShowOne):
         return list(found), list(found.values())
 
 
-class AgentList(ActionCommand, Lister):
+class AgentList(GroupCommand, Lister):
     """List the members of a group and the latest heartbeats of their agents."""
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of the command."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("group", help="the group's name")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
         """Query and format: in words for people, unabridged for machines."""

@@ -22,8 +22,9 @@ from mistral_failover.cli import base, connection, status_screen
 from mistral_failover.cli.progress import Progress
 from mistral_failover.convergence.records import JournalKind
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a command starts without the code of the actions
     from mistral_failover.mistral.client import ExecutionBody
+    from mistral_failover.orders.evidence import Evidence, Sign
 
 WAIT = 3600.0  # default seconds for which an order is followed
 _FIRST, _GROWTH, _LONGEST = 0.1, 1.5, 1.0  # seconds between two looks
@@ -99,6 +100,22 @@ class Order(base.ActionCommand, ShowOne):
             facts["next"] = rejoin(parsed_args.group)
         shown = worded(facts) if people else facts
         return list(shown), list(shown.values())
+
+
+def signs(found: Evidence) -> str:
+    """Return what is known of a member, as lines for the question that follows."""
+    lines = [
+        f"{found['member']} of {found['group']}, as far as it is known:",
+        *map(_sign, found["signs"]),
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _sign(sign: Sign) -> str:
+    """Return a sign as a line; "!" before one that the member is alive."""
+    mark = "!" if sign["alive"] else " "
+    ago = f" ({base.lasted(sign['ago'])} ago)" if sign["ago"] is not None else ""
+    return f"  {mark} {sign['about']}: {sign['says']}{ago}"
 
 
 def rejoin(group: str) -> str:

@@ -10,16 +10,15 @@ from cliff.show import ShowOne
 
 from mistral_failover.cli import status_screen
 from mistral_failover.cli.alarms import add_reason
-from mistral_failover.cli.base import ActionCommand, for_people
+from mistral_failover.cli.base import GroupCommand, for_people
 
 
-class _SuspensionCommand(ActionCommand, ShowOne):
+class _SuspensionCommand(GroupCommand, ShowOne):
     """Change whether a group's alarms are held."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser with the options of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("group", help="the group's name")
         self.add_arguments(parser)
         return parser
 

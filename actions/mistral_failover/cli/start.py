@@ -8,7 +8,7 @@ import argparse
 import shlex
 import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mistral_failover.cli import base, connection, order
 from mistral_failover.cli.base import lasted
@@ -16,9 +16,16 @@ from mistral_failover.cli.plan import add_facts, given_facts
 from mistral_failover.cli.status_screen import in_service
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.model.observation import Service
+from mistral_failover.model.text import clean
+
+if TYPE_CHECKING:  # a command starts without the code of the actions
+    from mistral_failover.orders.evidence import Evidence
+    from mistral_failover.reports.documents import StatusReport
 
 _SERVES = frozenset({Service.SERVING, Service.DEGRADED})
 _UNFINISHED = frozenset({"IN_PROGRESS", "BLOCKED", "FAILED"})
+_OF_HEALTH = frozenset({"server", "agent"})
+"""What the signs are about that tell whether a member is well."""
 
 
 class Start(order.Order):
@@ -50,7 +57,8 @@ class Start(order.Order):
         parser.add_argument(
             "--yes",
             action="store_true",
-            help="do not ask if a lost member looks healthy; needed without a terminal",
+            help="do not ask if a lost member looks healthy, or a recovered one does not; needed "
+            "without a terminal",
         )
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
@@ -78,6 +86,11 @@ class Start(order.Order):
                 parsed_args.lost = [""]  # no new member is lost, whatever the group's present goal
             elif facts["lost"] and not parsed_args.yes:
                 self._ask_for_the_healthy(parsed_args.group, facts["lost"])
+            if facts["recovered"] and not parsed_args.yes:
+                status = self.run_action("failover.status", group=parsed_args.group)
+                unwell = not_seen_well(self, status, facts["recovered"])
+                if unwell:
+                    base.confirm(f"Is {', '.join(unwell)} certainly healthy", yes=False)
         return super().take_action(parsed_args)
 
     def _ask_for_the_healthy(self, group: str, lost: Iterable[str]) -> None:
@@ -119,10 +132,28 @@ class Start(order.Order):
             )
 
 
+def not_seen_well(
+    command: base.ActionCommand, status: StatusReport, members: Iterable[str]
+) -> list[str]:
+    """Return those of these lost members whose server is not seen to run, or whose agent is not
+    heard, after writing what is known of each. Raises CommandFailed."""
+    group, unwell = status["group"], []
+    for member in sorted(set(members) & set(status["lost"])):
+        found: Evidence = command.run_action("failover.evidence", group=group, member=member)
+        if all(sign["alive"] for sign in found["signs"] if sign["about"] in _OF_HEALTH):
+            continue
+        words = f"{shlex.quote(group)} {shlex.quote(member)}"
+        sys.stderr.write(clean(order.signs(found)))
+        sys.stderr.write(f"To give it a new server instead: failover replace {words}\n")
+        unwell.append(member)
+    return unwell
+
+
 class Recover(order.Order):
     """Confirm that lost members are healthy again, so that they may take over.
 
-    No role moves. If a failover that treats a member as lost has not reached its goal, it asks,
+    No role moves. It asks if a member's server is not seen to run or its agent is not heard, and
+    shows what is known; and if a failover that treats a member as lost has not reached its goal,
     because the order takes that failover back. To move the roles home, see failover failback, which
     takes --recovered as well. A member that was replaced needs no confirmation.
     """
@@ -139,17 +170,24 @@ class Recover(order.Order):
         return {"lost": [], "recovered": parsed_args.member}
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
-        """Ask if a failover would be taken back, then start and follow."""
-        group = parsed_args.group
-        status = self.run_action("failover.status", group=group)
-        going = status["status"] in _UNFINISHED and set(parsed_args.member) & set(status["lost"])
-        if going and not parsed_args.yes:
-            lost = ", ".join(sorted(going))
-            sys.stderr.write(
-                f"{group} is {status['status']}: a failover that treats {lost} as lost has not "
-                "reached its goal. This order takes it back.\n"
-            )
-            base.confirm(f"Does {lost} certainly serve again", yes=False)
+        """Ask if that is in doubt, then start and follow."""
+        if not parsed_args.yes:
+            self._ask(parsed_args.group, parsed_args.member)
         if parsed_args.because is None:
             parsed_args.because = f"declared healthy: {', '.join(parsed_args.member)}"
         return super().take_action(parsed_args)
+
+    def _ask(self, group: str, members: Iterable[str]) -> None:
+        """Ask if a failover would be taken back, or a member is not seen well. Raises
+        CommandFailed."""
+        status: StatusReport = self.run_action("failover.status", group=group)
+        unwell = not_seen_well(self, status, members)
+        unfinished = status["status"] in _UNFINISHED
+        going = sorted(set(members) & set(status["lost"])) if unfinished else []
+        if going:
+            sys.stderr.write(
+                f"{group} is {status['status']}: a failover that treats {', '.join(going)} as lost "
+                "has not reached its goal. This order takes it back.\n"
+            )
+        if doubtful := sorted({*going, *unwell}):
+            base.confirm(f"Is {', '.join(doubtful)} certainly healthy", yes=False)

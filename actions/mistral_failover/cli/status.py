@@ -14,7 +14,7 @@ from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from mistral_failover.cli import base, status_screen
-from mistral_failover.cli.base import ActionCommand, for_people, lasted, when, wrapped
+from mistral_failover.cli.base import ActionCommand, GroupCommand, for_people, lasted, when, wrapped
 from mistral_failover.cli.connection import CommandFailed, CommandLineWrong
 from mistral_failover.cli.follow import PATIENCE, Journal, WatchUpdate, watch_updates
 from mistral_failover.convergence.records import TraversalStatus
@@ -126,7 +126,7 @@ def _row(row: GroupOverview) -> str:
     return "\n".join(lines)
 
 
-class Watch(ActionCommand, Command):
+class Watch(GroupCommand, Command):
     """Watch a group: live on a terminal, elsewhere a line for each step.
 
     Elsewhere each change of its status has a line, too. Ctrl-C only ends the watching.
@@ -139,7 +139,6 @@ class Watch(ActionCommand, Command):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser with the options of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("group", help="the group's name")
         parser.add_argument(
             "--until-rest",
             action="store_true",
@@ -229,7 +228,8 @@ class History(ActionCommand, Lister):
 
     With --summary it has a line for each alarm and order, the latest first: who or what it came
     from, its outcome, the time until the service was back, the whole time, and how much of that it
-    waited for a person, for the start after the alarm, or for a lock.
+    waited for a person, for the start after the alarm, or for a lock. Further orders that a single
+    outage needed are part of its line.
 
     With --follow it continues with new steps until Ctrl-C: a line for each step, with -f json one
     object per line.

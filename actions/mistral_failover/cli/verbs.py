@@ -6,15 +6,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from mistral_failover.cli import base, order, plan
 from mistral_failover.cli.connection import CommandLineWrong
 from mistral_failover.model.text import clean
 from mistral_failover.model.verbs import VerbKind, verb_kind, verb_kinds
-
-if TYPE_CHECKING:  # a command starts without the code of the actions
-    from mistral_failover.orders.evidence import Sign
 
 
 def __getattr__(name: str) -> Any:
@@ -159,13 +156,5 @@ class ConfirmFenced(VerbCommand):
         """Show what is known of the member, and ask. Raises CommandFailed."""
         group, member = parsed_args.group, parsed_args.member
         found = self.run_action("failover.evidence", group=group, member=member)
-        lines = [f"{member} of {group}, as far as it is known:", *map(_sign, found["signs"])]
-        sys.stderr.write(clean("\n".join((*lines, found["sentence"], ""))))
+        sys.stderr.write(clean(f"{order.signs(found)}{found['sentence']}\n"))
         base.confirm(f"Is {member} certainly off", yes=False)
-
-
-def _sign(sign: Sign) -> str:
-    """Return a sign as a line; "!" before one that speaks against the confirmation."""
-    mark = "!" if sign["alive"] else " "
-    ago = f" ({base.lasted(sign['ago'])} ago)" if sign["ago"] is not None else ""
-    return f"  {mark} {sign['about']}: {sign['says']}{ago}"

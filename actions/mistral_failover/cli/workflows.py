@@ -164,7 +164,7 @@ class Remove(_RegistryCommand):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add --yes."""
-        parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+        base.add_yes(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[str]]]:
         """Ask, and remove."""

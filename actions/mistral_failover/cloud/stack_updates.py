@@ -25,10 +25,11 @@ from __future__ import annotations
 import json
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from shlex import quote
-from typing import Any, Protocol
+from typing import Any
 
 from oslo_utils import strutils
 
@@ -287,30 +288,30 @@ Rows = Callable[[], list[ListedResource]]
 """Returns the resources of a stack, as of `rows_of`; raises `CloudError`."""
 
 
-class _StackChange(Protocol):
-    """What a stack is to be given. ``what``: its name in messages; ``body``: of the update."""
+class _StackChange(ABC):
+    """What a stack is to be given. ``what``: its name in the update and in messages; ``body``: of
+    the update."""
 
     what: str
-    body: Mapping[str, Any]
-
-    def carried_by(self, stack: Any) -> bool | None:
-        """Return whether the stack has it; None if Heat hides that."""
-        ...
-
-    def refuse(self, stack: str, rows: Rows | None) -> None:
-        """Raise `CloudError` if the update would take what is to be kept. ``rows``: reads those of
-        the stack; None: they are still to be asked for."""
-        ...
-
-
-class _ParametersChange:
-    what = "parameters"
 
     def __init__(
         self, cloud: Cloud, wanted: Mapping[str, Any], keep: Callable[[], KeptParts]
     ) -> None:
-        self.body: Mapping[str, Any] = {"parameters": wanted}
+        self.body: Mapping[str, Any] = {self.what: wanted}
         self._cloud, self._wanted, self._keep = cloud, wanted, keep
+
+    @abstractmethod
+    def carried_by(self, stack: Any) -> bool | None:
+        """Return whether the stack has it; None if Heat hides that."""
+
+    def refuse(self, stack: str, rows: Rows | None) -> None:
+        """Raise `CloudError` if the update would take what is to be kept. ``rows``: reads those of
+        the stack; None: they are still to be asked for."""
+        refuse_marked(self._cloud, stack, self._keep(), rows=rows and rows())
+
+
+class _ParametersChange(_StackChange):
+    what = "parameters"
 
     def carried_by(self, stack: Any) -> bool | None:
         current = stack.parameters
@@ -321,18 +322,9 @@ class _ParametersChange:
             return False
         return None if any(current[name] == _HIDDEN for name in self._wanted) else True
 
-    def refuse(self, stack: str, rows: Rows | None) -> None:
-        refuse_marked(self._cloud, stack, self._keep(), rows=rows and rows())
 
-
-class _TemplateChange:
+class _TemplateChange(_StackChange):
     what = "template"
-
-    def __init__(
-        self, cloud: Cloud, wanted: Mapping[str, Any], keep: Callable[[], KeptParts]
-    ) -> None:
-        self.body: Mapping[str, Any] = {"template": wanted}
-        self._cloud, self._wanted, self._keep = cloud, wanted, keep
 
     def carried_by(self, stack: Any) -> bool | None:
         return same_template(self._wanted, template_of(self._cloud, str(stack.identifier)))

@@ -15,23 +15,17 @@ from mistral_failover.doctor.checks import ExaminedGroup, Finding, error, ok, wa
 from mistral_failover.groups import refresh_members
 from mistral_failover.model.goal import ALARM
 from mistral_failover.store import incidents
-from mistral_failover.store.transaction import ProjectTransaction
 
 
 def noticed(subject: ExaminedGroup) -> Iterable[Finding]:
     """Check that something starts a failover: an alarm in the group file, one that came before, or
     the observation. An alarm from outside is known only once it has come."""
     group, identity = subject.snapshot.group, subject.snapshot.state.id
-
-    def came(tx: ProjectTransaction) -> bool:
-        admitted = incidents.admitted_alarms_since(tx, identity, 0.0)
-        return bool(admitted) or incidents.held_alarms(tx, identity, 1)[0] > 0
-
     if group.heal == "failover":
         yield ok("a look that finds the active server gone starts a failover (heal)")
     elif any(spec.type == ALARM for spec in group.resources.values()):
         yield ok("its file names an alarm")
-    elif subject.examination.reading(came):
+    elif subject.examination.reading(lambda tx: incidents.any_about(tx, identity)):
         yield ok("alarms about it have come")
     elif _signalled(subject):
         yield ok(f"an alarm in Aodh signals stack {group.stack}")

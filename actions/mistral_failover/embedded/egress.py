@@ -17,7 +17,7 @@ import socket
 from collections.abc import Iterator
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import requests
 from oslo_config import cfg
@@ -51,7 +51,7 @@ def install() -> None:
     std_actions.smtplib = SimpleNamespace(SMTP=_SMTP, SMTPException=smtplib.SMTPException)
 
 
-def _left_to_the_connection(*_: Any) -> None:
+def _left_to_the_connection(*_: Any) -> NoReturn:
     """Let ``validate_url`` look up no name: it would wait for the resolver without a limit, and
     what it compares is compared again for each connection."""
     raise socket.gaierror(socket.EAI_AGAIN, "the connection looks it up")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from mistral_failover.convergence.records import Action, GroupState, Record, Status, TraversalStatus
 from mistral_failover.groups import unfinished_replacements
 from mistral_failover.model.errors import InvalidDocument
-from mistral_failover.model.goal import Goal, goal_resources, vacant_roles
+from mistral_failover.model.goal import REPLACE_TYPE, Goal, goal_resources, vacant_roles
 from mistral_failover.model.group import Group
 from mistral_failover.model.observation import (
     AS_RECORDED,
@@ -67,7 +67,7 @@ def judged_services(
     single = ids is not None and len(ids) == 1
     read = [row.state.id for row in rows if row.goal and (single or not _was_seen(row))]
     records, made = stored.records(tx, read), stored.made_at(tx, read)
-    members = stored.member_names(tx, read)
+    members, lost_until = stored.member_names(tx, read), stored.lost_until(tx, read)
     found = {}
     for row in rows:
         identity = row.state.id
@@ -83,7 +83,8 @@ def judged_services(
             held = standing(group, row.goal, mine) if group is not None else Standing()
             known = members.get(identity, ())
             cold = group is not None and group.members.cold
-            engine = _engine(row, row.goal, mine, held, made, known, now, cold=cold)
+            lost = lost_until.get(identity, {})
+            engine = _engine(row, row.goal, mine, held, made, known, lost, now, cold=cold)
         state = service_state(engine, row.look, alarms.get(identity, ()), now, interval)
         found[identity] = JudgedService(
             row.state.name, state, engine, row.state.current_traversal, row.look
@@ -136,6 +137,7 @@ def _engine(
     held: Standing,
     made: Mapping[str, float],
     members: Iterable[str],
+    lost_until: Mapping[str, float],
     now: float,
     *,
     cold: bool,
@@ -145,6 +147,11 @@ def _engine(
     at: dict[str | None, dict[str, float]] = {}
     for each in held.records:
         at.setdefault(each.member, {})[each.name] = made.get(each.id, 0.0)
+    renewed = {
+        str(each.properties["member"]): made.get(each.id, 0.0)
+        for each in records
+        if each.type == REPLACE_TYPE and each.properties and _exists(each)
+    }
     in_maintenance = row.in_maintenance if now < row.until else ()
     return EngineView(
         roles,
@@ -164,6 +171,8 @@ def _engine(
         at,
         (*unheld(vacant_roles(goal)), *(() if _was_seen(row) else held.missing)),
         cold,
+        lost_until,
+        renewed,
     )
 
 

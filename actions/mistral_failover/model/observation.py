@@ -61,19 +61,21 @@ class Service(StrEnum):
 @dataclass(frozen=True)
 class ObservedPresence:
     """The result of one check. ``why``: a clause for people, empty if all is as recorded. With
-    PRESENT: what would hold a failover up."""
+    PRESENT: what would hold a failover up. ``remedy``: the commands that give back what somebody
+    took away; empty if that depends."""
 
     presence: Presence
     why: str = ""
+    remedy: str = ""
 
     def document(self) -> dict[str, str]:
         """Return it as JSON."""
-        return {"presence": str(self.presence), "why": self.why}
+        return {"presence": str(self.presence), "why": self.why, "remedy": self.remedy}
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Self:
         """Return it from an object that has the keys of a :meth:`document`."""
-        return cls(Presence(document["presence"]), document["why"])
+        return cls(Presence(document["presence"]), document["why"], document["remedy"])
 
 
 AS_RECORDED = ObservedPresence(Presence.PRESENT)
@@ -117,10 +119,21 @@ class Observation(Stored):
     another_stack: bool = False
     stack_gone: bool = False
 
+    @property
+    def remedies(self) -> Mapping[str, str]:
+        """The commands that give back what somebody took from a member whose server is there, by
+        the reason that says so."""
+        gone = {each.name for each in self.members if each.observed.presence is Presence.GONE}
+        return {
+            _of(each): each.observed.remedy
+            for each in self.resources
+            if each.observed.remedy and each.member not in gone
+        }
+
     def document(self) -> dict[str, Any]:
         """Return the observation as JSON: ``service``, ``reasons``, ``members`` (name, roles,
-        presence, why, why_not, condition), ``resources`` (name, type, member, serves, presence,
-        why), ``another_stack`` and ``stack_gone``."""
+        presence, why, remedy, why_not, condition), ``resources`` (name, type, member, serves,
+        presence, why, remedy), ``another_stack`` and ``stack_gone``."""
         return {
             "service": str(self.service),
             "reasons": list(self.reasons),
@@ -298,7 +311,8 @@ class EngineView:
     status of a traversal that ended otherwise, else empty. ``made``: by member (None: on none) and
     name, when each thing that serves there was made or changed last, 0 if that is not known.
     ``missing``: what the goal needs for service and does not exist, a clause for each. ``cold``: as
-    for :func:`judged`. Times are seconds."""
+    for :func:`judged`. By member, ``lost_until`` is the end of the last earlier traversal that had
+    it declared lost, and ``renewed`` when it was last brought back. Times are seconds."""
 
     roles: Mapping[str, str] = field(default_factory=dict)
     members: tuple[ObservedMember, ...] = ()
@@ -309,6 +323,8 @@ class EngineView:
     made: Mapping[str | None, Mapping[str, float]] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     cold: bool = False
+    lost_until: Mapping[str, float] = field(default_factory=dict)
+    renewed: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def made_at(self) -> float | None:
@@ -374,6 +390,7 @@ class ServiceState:
 
 _SERVES = frozenset({Service.SERVING, Service.DEGRADED})
 """What only a fresh look, or work of the engine as fresh, can show."""
+_NOT_SEEN_SINCE = "it was declared lost, and not looked at since it was declared healthy"
 FRESH = 2
 """Intervals of observation for which a look counts."""
 SLACK = 30.0
@@ -394,8 +411,8 @@ def service_state(
 ) -> ServiceState:
     """Return whether a group serves: the one answer of status, overview, page and metrics.
 
-    ``interval``: seconds between two looks. ``look`` needs what it ``found`` unless it found that
-    the group serves, or is later than the engine's work. The first row that applies decides:
+    ``interval``: seconds between two looks. ``look`` needs what it ``found`` unless that is all
+    well, or it is later than the engine's work. The first row that applies decides:
 
     - the goal gives no member a role: OUT_OF_SERVICE;
     - what serves does not exist, by the engine's records: DOWN;
@@ -463,29 +480,38 @@ def _known(engine: EngineView, look: Look | None) -> tuple[Observation, float | 
     A look from before the end of a traversal knows nothing of a standby that was made or lost in
     it. What it missed of what serves counts until that was made anew.
     """
-    if look is None:
-        return judged(engine.roles, engine.members, (), cold=engine.cold), None
-    if look.at >= (engine.ended_at or engine.made_at or 0.0):
+    if look is not None and look.at >= (engine.ended_at or engine.made_at or 0.0):
         return Observation(look.service, look.reasons), look.at
     members = [_since_look(each, engine, look) for each in engine.members]
     missed = [
         each
-        for each in look.missed()
-        if engine.made.get(each.member, {}).get(each.name, inf) <= look.at
+        for each in (look.missed() if look is not None else ())
+        if look is not None and engine.made.get(each.member, {}).get(each.name, inf) <= look.at
     ]
     known = judged(engine.roles, members, missed, cold=engine.cold)
-    return known, None if known.service in _SERVES else look.at
+    if look is None or known.service in _SERVES:
+        return known, None
+    return known, look.at
 
 
-def _since_look(member: ObservedMember, engine: EngineView, look: Look) -> ObservedMember:
-    """Return a member as a look found its server, until all that serves there was made since: a
-    volume can be attached to a server that is off."""
-    made = engine.made.get(member.name, {})
-    if made and min(made.values()) > look.at:
+def _since_look(member: ObservedMember, engine: EngineView, look: Look | None) -> ObservedMember:
+    """Return a member as the last look found it, unless that is over: one that has a role, once all
+    that serves there was made since, because a volume can be attached to a server that is off; any
+    other, once it was brought back. One that was declared lost later was not found well by it."""
+    seen_at = look.at if look is not None else 0.0
+    made = engine.made.get(member.name, {}).values()
+    if (member.roles and min(made, default=0.0) > seen_at) or member.why_not:
         return member
-    found = look.found.members if look.found is not None else ()
-    observed = next((each.observed for each in found if each.name == member.name), AS_RECORDED)
-    return member if observed.presence is Presence.PRESENT else replace(member, observed=observed)
+    if not member.roles and engine.renewed.get(member.name, 0.0) > seen_at:
+        return member
+    if not member.roles and engine.lost_until.get(member.name, 0.0) > seen_at:
+        return replace(member, why_not=_NOT_SEEN_SINCE)
+    seen = look.found.members if look is not None and look.found is not None else ()
+    observed = next((each.observed for each in seen if each.name == member.name), AS_RECORDED)
+    if member.roles:
+        well = observed.presence is Presence.PRESENT
+        return member if well else replace(member, observed=observed)
+    return replace(member, why_not=observed.why or None)
 
 
 def _evidence(engine: EngineView, look: Look | None) -> dict[str, float]:

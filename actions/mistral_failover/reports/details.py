@@ -262,20 +262,23 @@ def _ahead(
         key: operation_words_of(step.verb, step.record, types[step.record.type])
         for key, step in steps.items()
     }
-    running = {node_of(row) for row in operations if row["ended_at"] is None}
+    begun = {node_of(row): row for row in operations}  # the latest of each node
     lasted = plans.durations(tx, group_id)
     return [
         {
+            "key": key,
             "resource_id": step.node.resource_id,
             "what": words[key],
             "verb": step.verb,
             "stage": Stage(stage_by_node[key] or Stage.END).value,
             "certain": step.certain,
+            "after": [begun[each]["key"] if each in begun else each for each in sorted(step.after)],
             "waits_for": _waits_for(known[key], [words[each] for each in sorted(step.after)]),
             "expected": lasted.get((step.record.type, step.verb)),
         }
         for key, step in steps.items()
-        if known[key]["status"] == NodeStatus.WAITING and key not in running
+        if known[key]["status"] == NodeStatus.WAITING
+        and (key not in begun or begun[key]["ended_at"] is not None)
     ]
 
 

@@ -364,14 +364,17 @@ class LockWaits(TypedDict):
 
 class StepAhead(TypedDict):
     """A step of a traversal that has not begun. ``what``: in words; ``certain``: it will run, not
-    only if it is needed; ``waits_for``: the steps before it that are not done, or what else it
-    waits for, in words; ``expected``: seconds, None if it is not known."""
+    only if it is needed; ``after``: the keys of the operations and the steps ahead before it that
+    are not done; ``waits_for``: these, or what else it waits for, in words; ``expected``: seconds,
+    None if it is not known."""
 
+    key: str
     resource_id: str
     what: str
     verb: Verb
     stage: str
     certain: bool
+    after: list[str]
     waits_for: list[str]
     expected: float | None
 

@@ -392,6 +392,22 @@ def admitted_alarms_since(tx: ProjectSession, group_id: str, since: float) -> li
     return list(tx.connection.execute(query.order_by(incidents.c.decided_at)).scalars())
 
 
+def any_about(tx: ProjectSession, group_id: str) -> bool:
+    """Return whether an alarm about a group was ever admitted, or is held. Orders of operators do
+    not count."""
+    admitted = sa.and_(incidents.c.decision == Decision.ADMITTED, incidents.c.source != OPERATOR)
+    query = (
+        sa.select(incidents.c.id)
+        .where(
+            incidents.c.project_id == tx.project_id,
+            incidents.c.group_id == group_id,
+            sa.or_(admitted, incidents.c.decision == Decision.HELD),
+        )
+        .limit(1)
+    )
+    return tx.connection.execute(query).first() is not None
+
+
 def unstarted_of_group(tx: ProjectSession, group_id: str) -> list[Incident]:
     """Return the admitted alarms of a group that have no traversal yet, oldest first."""
     query = sa.select(incidents).where(incidents.c.group_id == group_id, _ABOUT_TO_BEGIN)

@@ -36,7 +36,7 @@ _STATE = tuple(each.name for each in fields(GroupState))
 _MISSED = sa.case(
     (
         sa.and_(
-            observations.c.service.in_((Service.DOWN, Service.UNKNOWN)),
+            observations.c.service != Service.SERVING,
             sa.or_(traversals.c.ended_at.is_(None), observations.c.at < traversals.c.ended_at),
         ),
         observations.c.seen,
@@ -149,6 +149,29 @@ def made_at(tx: Session, group_ids: Sequence[str]) -> dict[str, float]:
         .group_by(operations.c.resource_id)
     )
     return {row[0]: row[1] for row in _all(tx, query, operations.c.group_id, group_ids)}
+
+
+def lost_until(tx: Session, group_ids: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Return by group and member when the last earlier traversal ended that had the member declared
+    lost; not of one that ended before the group was last looked at."""
+    given = sa.and_(
+        goals.c.group_id == traversals.c.group_id, goals.c.version == traversals.c.goal_version
+    )
+    query = (
+        sa.select(traversals.c.group_id, traversals.c.ended_at, goals.c.document)
+        .join(groups, groups.c.id == traversals.c.group_id)
+        .join(goals, given)
+        .join(observations, observations.c.group_id == groups.c.id, isouter=True)
+        .where(
+            traversals.c.id != groups.c.current_traversal,
+            traversals.c.ended_at > sa.func.coalesce(observations.c.at, 0.0),
+        )
+        .order_by(traversals.c.ended_at)
+    )
+    found: dict[str, dict[str, float]] = {}
+    for row in _all(tx, query, traversals.c.group_id, group_ids):
+        found.setdefault(row.group_id, {}).update(dict.fromkeys(row.document["lost"], row.ended_at))
+    return found
 
 
 def member_names(tx: Session, group_ids: Sequence[str]) -> dict[str, list[str]]:

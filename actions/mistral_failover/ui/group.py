@@ -45,12 +45,14 @@ class Finding:
 @dataclass(frozen=True)
 class Verdict:
     """Why a group is as it is: one ``sentence`` of at most `MOST` words, since when (empty: not
-    known), what was tried or seen, and the commands that help, the most useful one first."""
+    known), the ``heading`` of the findings, and the commands that help, the most useful one
+    first."""
 
     level: Level
     sentence: str
     since: str
     lasting: str
+    heading: str
     findings: tuple[Finding, ...]
     commands: tuple[Advice, ...]
 
@@ -157,9 +159,13 @@ def verdict(status: StatusReport) -> Verdict:
         sentence=with_full_stop(first_words(why.sentence, MOST)),
         since=since,
         lasting=lasting,
+        heading=why.heading,
         findings=why.findings,
         commands=tuple(status_screen.advice(status)),
     )
+
+
+_TRIED = "What was tried"
 
 
 @dataclass(frozen=True)
@@ -168,6 +174,7 @@ class _Why:
     sentence: str
     since: float | None = None
     findings: tuple[Finding, ...] = ()
+    heading: str = "What was seen"
 
 
 def _since(at: float | None, now: float) -> tuple[str, str]:
@@ -179,11 +186,11 @@ def _why(status: StatusReport) -> _Why:
     since = status["since"]
     match status["status"]:
         case "BLOCKED":
-            return _Why(Level.TROUBLE, _needed(status), since, _tried(status))
+            return _Why(Level.TROUBLE, _needed(status), since, _tried(status), _TRIED)
         case "FAILED":
             failure = status["failure"]
             said = f"Failed: {failure['what']}" if failure else "What was asked for last failed"
-            return _Why(Level.TROUBLE, said, since, _tried(status))
+            return _Why(Level.TROUBLE, said, since, _tried(status), _TRIED)
         case "IN_PROGRESS":
             return _moving(status, since)
         case "DEFINED":
@@ -300,7 +307,7 @@ def _moving(status: StatusReport, since: float | None) -> _Why:
         first = status["waiting"][0]
         return _Why(Level.ATTENTION, f"Waiting for {first['waiting_for']}", first["since"], waits)
     traversal = status["traversal"]
-    at = f"{place(traversal['nodes'])}" if traversal else ""
+    at = place(traversal["nodes"]) if traversal else ""
     doing = next((row["sentence"] for row in status["under_way"]), status_screen.cause(status))
     return _Why(Level.WORKING, f"At work, {at}: {doing}", since)
 

@@ -247,14 +247,14 @@ def _ahead(
 ) -> dict[str, list[Ahead]]:
     """Return the steps to come by stage, each behind those that it waits for."""
     now = max(float(traversal["seconds"]), 0.0)
-    ends = {step.label: step.end for some in steps.values() for step in some}
+    ends = {step.key: step.end for some in steps.values() for step in some}
     found: dict[str, list[Ahead]] = {}
     for row in traversal["ahead"]:
-        start = max([now, *(ends.get(each, now) for each in row["waits_for"])])
-        ends[row["what"]] = start + (row["expected"] or 0.0)
+        start = max([now, *(ends.get(each, now) for each in row["after"])])
+        ends[row["key"]] = start + (row["expected"] or 0.0)
         label = row["what"] if row["certain"] else f"{row['what']} (if needed)"
         waits_for = _listed(row["waits_for"])
-        step = Ahead(label, start, ends[row["what"]], waits_for)
+        step = Ahead(label, start, ends[row["key"]], waits_for)
         found.setdefault(row["stage"], []).append(step)
     return found
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from mistral_failover.convergence.records import Action, OperationStatus, Status, TraversalStatus
 from mistral_failover.model.goal import (
@@ -192,7 +192,7 @@ def topology_at(traversal: TraversalDetails, status: StatusReport, moment: float
     servers = {row["name"]: row["server"] for row in status["members"]}
     names = [*servers, *(row["member"] for row in operations if row["member"])]
     # What a look found now says nothing of that time.
-    members = [
+    members: list[_Known] = [
         {"name": name, "server": servers.get(name), "condition": None, "why": ""}
         for name in dict.fromkeys(names)
     ]
@@ -262,8 +262,17 @@ def _at(operations: Iterable[OperationOfTraversal], moment: float) -> ItemState 
     return state
 
 
+class _Known(TypedDict):
+    """What is known of a member; see `MemberOfGroup`."""
+
+    name: str
+    server: str | None
+    condition: str | None
+    why: str
+
+
 def _drawn(
-    members: Sequence[Mapping[str, Any]],
+    members: Sequence[_Known],
     roles: Mapping[str, str],
     lost: Iterable[str],
     rows: list[_Row],
@@ -291,7 +300,7 @@ def _drawn(
             lost=each["name"] in gone,
             fenced=fences.get(each["name"], Fenced.NO),
             items=_sorted(items.pop((each["name"], present[each["name"]]), ())),
-            doubt=_DOUBTS.get(each["condition"], Doubt.NONE),
+            doubt=_DOUBTS.get(each["condition"] or "", Doubt.NONE),
             why=each["why"] if each["condition"] in _DOUBTS else "",
         )
         for each in members
@@ -356,7 +365,7 @@ _FENCED_LEVEL = {
     Fenced.FENCED: Level.NEUTRAL,
     Fenced.UNPROVEN: Level.TROUBLE,
 }
-_DOUBTS = {
+_DOUBTS: Mapping[str, Doubt] = {
     Condition.HUNG: Doubt.HUNG,
     Condition.STOPPED: Doubt.STOPPED,
     Condition.DELETED: Doubt.DELETED,

@@ -13,8 +13,9 @@ from mistral_failover.agent.channel import amqp, conversation
 from mistral_failover.agent.channel.interface import ChannelContext, ChannelError, channel_for
 from mistral_failover.agent.local import MemoryChannel
 from mistral_failover.cloud.transport import LeaseLost, Unguarded
-from support.channels import SECRET, Lease, command, failure, until
+from support.channels import SECRET, Lease, command, failure
 from support.scripted_agent import ScriptedAgent
+from support.waiting import until
 
 
 def test_a_command_reaches_the_agent_and_its_result_comes_back(url, channel_to, to):
@@ -38,28 +39,6 @@ def test_the_agent_is_told_the_epoch_with_every_command(url, channel_to, to):
         to.server_id,
         to.group_id,
     )
-
-
-def test_a_failed_and_a_replayed_command_are_results(memory, channel_to, to):
-    def script(_, say):
-        say(state="done", exit_code=32, stdout="", stderr="no such device", replayed=True)
-
-    with ScriptedAgent(memory, SECRET, to, 3, script):
-        result = channel_to(memory).run(command(to))
-    assert (result.exit_code, result.stderr, result.replayed) == (32, "no such device", True)
-
-
-def test_a_command_that_says_that_it_runs_is_waited_for_beyond_its_limit(url, channel_to, to):
-    def script(_, say):
-        say(state="accepted")
-        for step in range(8):
-            time.sleep(0.5)
-            say(state="running", seconds=step * 0.5)
-        say(state="done", exit_code=0, stdout="", stderr="", replayed=False)
-
-    with ScriptedAgent(url, SECRET, to, 3, script):
-        result = channel_to(url).run(command(to, limit=3.0, longest=60.0))
-    assert result.exit_code == 0
 
 
 def test_patience_ends_even_while_the_agent_says_that_the_command_runs(memory, channel_to, to):
@@ -223,31 +202,6 @@ def test_what_is_too_long_or_no_json_is_refused_before_anything_is_sent(memory, 
         wrong = failure(channel_to(memory, lease), command(to, arguments={"value": value}))
         assert (wrong.code, "JSON" in wrong.message) == ("REFUSED", True)
     assert lease.asked == []
-
-
-def test_two_executors_that_send_the_same_id_at_once_both_get_the_result(url, channel_to, to):
-    results = []
-
-    def script(sent, say):
-        say(
-            state="done",
-            exit_code=0,
-            stdout="",
-            stderr="",
-            replayed=agent.commands.index(sent) > 0,
-        )
-
-    def run():
-        results.append(channel_to(url).run(command(to)))
-
-    with ScriptedAgent(url, SECRET, to, 3, script) as agent:
-        threads = [threading.Thread(target=run) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(20)
-    assert sorted(result.replayed for result in results) == [False, True]
-    assert len({sent["reply_to"] for sent in agent.commands}) == 2
 
 
 def test_many_threads_share_a_channel(memory, channel_to, to):

@@ -6,8 +6,9 @@ import time
 import pytest
 
 from mistral_failover.agent.broker import Broker
-from support.channels import SECRET, command, failure, until
+from support.channels import SECRET, command, failure
 from support.scripted_agent import ScriptedAgent
+from support.waiting import until
 
 
 def test_a_deposed_epoch_has_no_queue_any_more_and_the_agent_is_told(url, channel_to, to):

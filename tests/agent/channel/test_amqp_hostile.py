@@ -16,8 +16,9 @@ from mistral_failover.agent.channel import amqp, conversation
 from mistral_failover.agent.channel.interface import ChannelError
 from mistral_failover.agent.channel.links import ANSWERS, Links
 from mistral_failover.agent.daemon.intake import Intake
-from support.channels import SECRET, command, failure, until
+from support.channels import SECRET, command, failure
 from support.scripted_agent import ScriptedAgent
+from support.waiting import until
 
 GOOD = {"state": "done", "exit_code": 0, "stdout": "", "stderr": "", "replayed": False}
 BOMBS = {

@@ -17,7 +17,8 @@ from mistral_failover.agent.channel.interface import (
 )
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud.transport import LeaseLost, Unguarded
-from support.agents import SECRET, Node, shell, until
+from support.agents import SECRET, Node, shell
+from support.waiting import until
 
 EPOCH = 3
 

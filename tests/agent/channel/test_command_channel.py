@@ -46,25 +46,6 @@ def command(server_id, name="pg-start", **more):
     )
 
 
-@pytest.mark.parametrize("fault", ["crash", "hang"])
-def test_a_guest_that_does_not_answer_is_given_up_after_the_limit(channel, pair, emulator, fault):
-    emulator.fault("server", pair.a, fault)
-    with pytest.raises(ChannelError) as raised:
-        channel.run(command(pair.a, limit=0.2))
-    assert raised.value.code == "NO_ANSWER"
-    assert "db_a" in raised.value.message
-
-
-def test_a_command_longer_than_one_http_call_is_waited_for(
-    connect, channel_of, channel, pair, emulator
-):
-    emulator.set_latency(command_start=0.9)
-    cloud = connect()
-    cloud.session.timeout = 0.5
-    assert channel_of(cloud).run(command(pair.a)).exit_code == 0
-    assert len(emulator.audit(kind="application_started")) == 1
-
-
 def test_one_that_falls_silent_at_work_is_given_up_after_the_limit(
     cloud, channel_of, channel, pair, emulator
 ):

@@ -11,7 +11,8 @@ import pytest
 
 from mistral_failover.agent.channel.interface import ChannelError
 from mistral_failover.agent.daemon.main import main
-from support.agents import Node, killed_at_the_end, shell, until
+from support.agents import Node, killed_at_the_end, shell
+from support.waiting import until
 
 pytestmark = pytest.mark.faults
 

@@ -12,20 +12,13 @@ import pytest
 
 from mistral_failover.agent.channel.interface import ChannelError
 from mistral_failover.agent.daemon import intake
-from support.agents import GROUP_KEY, OTHER_SERVER, Node, shell, until
+from support.agents import GROUP_KEY, OTHER_SERVER, Node, shell
+from support.waiting import until
 
 
 @pytest.fixture
 def node(tmp_path):
     return Node(tmp_path / "node", f"memory://{uuid.uuid4().hex}")
-
-
-def test_a_command_runs_and_its_result_comes_back(node):
-    node.commands["say"] = {"argv": shell("echo out; echo err >&2; exit 3")}
-    with node.agent():
-        result = node.run("say")
-    assert (result.exit_code, result.stdout, result.stderr) == (3, "out\n", "err\n")
-    assert not result.replayed
 
 
 def test_a_command_is_known_after_the_agent_began_anew(node):
@@ -118,14 +111,6 @@ def test_lanes_do_not_wait_for_each_other(node):
         wall.touch()
         thread.join(20)
     assert node.stops() == 1
-
-
-def test_a_command_is_killed_with_its_group_at_its_limit(node):
-    node.commands["long"] = {"argv": shell("sleep 60 & wait"), "limit": 0.3}
-    with node.agent():
-        result = node.run("long")
-    assert result.exit_code == 124
-    assert "0.3 s" in result.stderr
 
 
 def test_heartbeats_say_what_the_agent_does(node):

@@ -21,7 +21,8 @@ from mistral_failover.agent import systemd
 from mistral_failover.agent.daemon.journal import Journal
 from mistral_failover.agent.daemon.main import main
 from mistral_failover.agent.systemd import Notifier
-from support.agents import SERVER, Node, killed_at_the_end, until
+from support.agents import SERVER, Node, killed_at_the_end
+from support.waiting import until
 
 # What a node has: kombu with what it needs, and PyYAML.
 INSTALLED = ("kombu", "amqp", "vine", "packaging", "tzdata", "yaml", "_yaml")

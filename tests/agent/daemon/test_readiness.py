@@ -21,7 +21,8 @@ from mistral_failover.agent.daemon import journal, readiness
 from mistral_failover.agent.daemon.journal import Journal
 from mistral_failover.agent.daemon.main import main
 from mistral_failover.agent.daemon.readiness import Readiness
-from support.agents import Node, until
+from support.agents import Node
+from support.waiting import until
 
 SIZE = 4 * 2**20
 

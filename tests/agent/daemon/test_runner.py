@@ -19,7 +19,8 @@ from mistral_failover.agent.daemon import runner
 from mistral_failover.agent.daemon.journal import ProcessIdentity
 from mistral_failover.agent.daemon.settings import Account
 from mistral_failover.agent.wire import MAX_OUTPUT
-from support.agents import shell, until
+from support.agents import shell
+from support.waiting import until
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 

@@ -19,7 +19,8 @@ from mistral_failover.agent.daemon.journal import Journal
 from mistral_failover.agent.daemon.messages import OWN
 from mistral_failover.agent.daemon.worker import Lanes, Worker, drive, find_outcome
 from support.agent_dispatcher import Delivery, DispatcherRig, document, sealed
-from support.agents import Node, shell, until
+from support.agents import Node, shell
+from support.waiting import until
 
 
 @pytest.fixture

@@ -3,42 +3,21 @@
 
 from __future__ import annotations
 
-import http.server
-import json
-import threading
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from lab.emulator.emulated_clients import Pair
 from mistral_failover.lab.emulator.client import EmulatorClient, EmulatorError
+from support.scripted_http import ScriptedServer, scripted_server
 from support.waiting import until
 
 
 @pytest.fixture
-def hook() -> Iterator[tuple[str, list[tuple[dict[str, str], dict[str, Any]]]]]:
-    """A listener's url and what it was sent: (headers, body)."""
-    received: list[tuple[dict[str, str], dict[str, Any]]] = []
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            received.append((dict(self.headers), json.loads(body)))
-            self.send_response(201)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, *args: Any) -> None:
-            del args
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/hook", received
-    server.shutdown()
-    thread.join()
-    server.server_close()
+def hook() -> Iterator[ScriptedServer]:
+    """A listener."""
+    with scripted_server(lambda _: (201, {}, {})) as listening:
+        yield listening
 
 
 def test_the_same_fault_has_the_same_body_and_a_new_one_another(
@@ -66,13 +45,12 @@ def test_the_fault_of_a_host_is_a_fault_of_its_servers(
 
 
 def test_it_is_posted_as_often_as_asked_for(
-    emulator: EmulatorClient, pair: Pair, hook: tuple[str, list[Any]]
+    emulator: EmulatorClient, pair: Pair, hook: ScriptedServer
 ) -> None:
-    url, received = hook
-    emulator.alarm(url, pair.a, times=3, headers={"X-Extra": "yes"})
-    until(lambda: len(received) == 3)
-    assert all(body == emulator.alarm_body(pair.a) for _, body in received)
-    assert {headers["X-Extra"] for headers, _ in received} == {"yes"}
+    emulator.alarm(f"{hook.url}/hook", pair.a, times=3, headers={"X-Extra": "yes"})
+    until(lambda: len(hook.seen) == 3)
+    assert all(asked.body == emulator.alarm_body(pair.a) for asked in hook.seen)
+    assert {asked.headers["X-Extra"] for asked in hook.seen} == {"yes"}
     mine = [e for e in emulator.audit(kind="alarm_emitted") if e["server"] == pair.a]
     assert [event["number"] for event in mine] == [1, 2, 3]
     until(lambda: [e["status"] for e in emulator.audit(kind="alarm_answered")].count(201) >= 3)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import cinderclient.exceptions
 import pytest
 import requests
 from openstack import exceptions
@@ -37,13 +36,6 @@ def test_a_booted_server_becomes_active_on_a_host(
     assert compute.get_server(server.id).availability_zone == zone.partition(":")[0]
 
 
-def test_only_an_admin_names_a_host(demo: Clients) -> None:
-    with pytest.raises(exceptions.ForbiddenException, match="forced_host"):
-        demo.compute.create_server(
-            name="s", image_id="tiny", flavor_id="1", networks="none", availability_zone="nova:cmp2"
-        )
-
-
 def test_the_microversion_decides_the_shape(
     cloud: EmulatedCloud, demo: Clients, pair: Pair
 ) -> None:
@@ -61,70 +53,6 @@ def test_the_microversion_decides_the_shape(
     assert show("2.16").headers["OpenStack-API-Version"] == "compute 2.16"
     assert show("2.97").status_code == 406
     assert show("two").status_code == 400
-
-
-def test_a_volume_is_attached_seen_and_detached(demo: Clients, pair: Pair) -> None:
-    attach(demo, pair.a, pair.data)
-    (held,) = demo.volumes.volumes.get(pair.data).attachments
-    assert (held["server_id"], held["device"], held["host_name"]) == (pair.a, "/dev/vdb", None)
-    (seen,) = demo.compute.volume_attachments(pair.a)
-    assert (seen.volume_id, seen.device) == (pair.data, "/dev/vdb")
-    demo.compute.delete_volume_attachment(pair.a, pair.data)
-    volume = until(lambda: (v := demo.volumes.volumes.get(pair.data)).status == "available" and v)
-    assert volume.attachments == []
-    assert list(demo.compute.volume_attachments(pair.a)) == []
-
-
-def test_a_single_attach_volume_refuses_a_second_server(demo: Clients, pair: Pair) -> None:
-    attach(demo, pair.a, pair.data)
-    for server in (pair.a, pair.b):
-        with pytest.raises(exceptions.BadRequestException, match=f"instances: {pair.a}"):
-            demo.compute.create_volume_attachment(server, volume_id=pair.data)
-
-
-def test_a_multiattach_volume_takes_two_servers(demo: Clients, pair: Pair) -> None:
-    volume = demo.volumes.volumes.create(1, volume_type="multiattach")
-    until(lambda: demo.volumes.volumes.get(volume.id).status == "available")
-    for server in (pair.a, pair.b):
-        attach(demo, server, volume.id)
-    until(lambda: len(demo.volumes.volumes.get(volume.id).attachments) == 2)
-    demo.compute.delete_volume_attachment(pair.a, volume.id)
-    until(lambda: len(demo.volumes.volumes.get(volume.id).attachments) == 1)
-    assert demo.volumes.volumes.get(volume.id).status == "in-use"
-
-
-def test_what_does_not_exist_is_a_404_that_names_it(demo: Clients, pair: Pair) -> None:
-    nowhere = "00000000-0000-0000-0000-000000000000"
-    with pytest.raises(exceptions.NotFoundException, match="Instance .* could not be found"):
-        demo.compute.get_server(nowhere)
-    with pytest.raises(exceptions.NotFoundException, match="Volume .* could not be found"):
-        demo.compute.create_volume_attachment(pair.a, volume_id=nowhere)
-    with pytest.raises(cinderclient.exceptions.NotFound, match="could not be found"):
-        demo.volumes.volumes.get(nowhere)
-    with pytest.raises(exceptions.NotFoundException, match="not attached"):
-        demo.compute.delete_volume_attachment(pair.a, pair.data, ignore_missing=False)
-
-
-def test_another_project_sees_nothing(cloud: EmulatedCloud, pair: Pair) -> None:
-    other = clients_of(cloud.url, "other")
-    assert list(other.compute.servers()) == []
-    assert other.volumes.volumes.list() == []
-    with pytest.raises(exceptions.NotFoundException):
-        other.compute.get_server(pair.a)
-    with pytest.raises(exceptions.NotFoundException):
-        other.compute.stop_server(pair.a)
-    with pytest.raises(cinderclient.exceptions.NotFound):
-        other.volumes.volumes.get(pair.data)
-
-
-def test_only_an_admin_sees_the_compute_services(
-    cloud: EmulatedCloud, emulator: EmulatorClient, demo: Clients
-) -> None:
-    with pytest.raises(exceptions.ForbiddenException):
-        list(demo.compute.services())
-    emulator.fault("host", "cmp1", "compute_down")
-    rows = clients_of(cloud.url, "admin").compute.services()
-    assert {row.host: row.state for row in rows} == {"cmp1": "down", "cmp2": "up"}
 
 
 def test_a_compute_service_s_time_is_of_its_last_report_or_of_an_administrator_s_last_change(
@@ -159,107 +87,6 @@ def test_a_compute_service_s_time_is_of_its_last_report_or_of_an_administrator_s
     assert shown()[2] >= changed, "it reports"
     change(down=False)
     assert shown()[0] == "up"
-
-
-def test_stop_and_start_ask_for_the_right_state(demo: Clients, pair: Pair) -> None:
-    with pytest.raises(exceptions.ConflictException, match="vm_state active"):
-        demo.compute.start_server(pair.a)
-    demo.compute.stop_server(pair.a)
-    until(lambda: demo.compute.get_server(pair.a).status == "SHUTOFF")
-    with pytest.raises(exceptions.ConflictException, match="vm_state stopped"):
-        demo.compute.stop_server(pair.a)
-    demo.compute.start_server(pair.a)
-    until(lambda: demo.compute.get_server(pair.a).status == "ACTIVE")
-
-
-def test_deleting_a_server_frees_its_volumes(demo: Clients, pair: Pair) -> None:
-    attach(demo, pair.a, pair.data)
-    demo.compute.delete_server(pair.a)
-    until(lambda: demo.volumes.volumes.get(pair.data).status == "available")
-    with pytest.raises(exceptions.NotFoundException):
-        demo.compute.get_server(pair.a)
-
-
-def test_a_root_volume_cannot_be_detached(demo: Clients) -> None:
-    volume = demo.volumes.volumes.create(1, imageRef="tiny")
-    until(lambda: demo.volumes.volumes.get(volume.id).status == "available")
-    mapping = {
-        "uuid": volume.id,
-        "source_type": "volume",
-        "destination_type": "volume",
-        "boot_index": 0,
-        "delete_on_termination": True,
-    }
-    server = demo.compute.create_server(
-        name="r", flavor_id="1", networks="none", block_device_mapping=[mapping]
-    )
-    demo.compute.wait_for_server(server, interval=0.01)
-    assert demo.volumes.volumes.get(volume.id).attachments[0]["device"] == "/dev/vda"
-    with pytest.raises(exceptions.BadRequestException, match="root device"):
-        demo.compute.delete_volume_attachment(server, volume.id)
-    demo.compute.delete_server(server)
-    with pytest.raises(cinderclient.exceptions.NotFound):
-        until(lambda: demo.volumes.volumes.get(volume.id).status == "gone")
-
-
-def test_a_volume_in_use_cannot_be_deleted_nor_forced_off(
-    cloud: EmulatedCloud, demo: Clients, pair: Pair
-) -> None:
-    attach(demo, pair.a, pair.data)
-    with pytest.raises(cinderclient.exceptions.BadRequest, match="status must be available"):
-        demo.volumes.volumes.delete(pair.data)
-    admin = clients_of(cloud.url, "admin")
-    held = demo.volumes.volumes.get(pair.data).attachments[0]["attachment_id"]
-    with pytest.raises(cinderclient.exceptions.ClientException) as refused:
-        demo.volumes.attachments.delete(held)
-    assert refused.value.code == 409
-    endpoint = admin.session.get_endpoint(service_type="volumev3")
-    project = demo.session.get_project_id()
-    url = endpoint.rpartition("/")[0] + f"/{project}/volumes/{pair.data}/action"
-    body = {"os-force_detach": {"attachment_id": held}}
-    assert admin.session.post(url, json=body, raise_exc=False).status_code == 409
-    assert demo.session.post(url, json=body, raise_exc=False).status_code == 403
-
-
-def test_with_the_host_down_detach_is_refused_and_stop_never_ends(
-    cloud: EmulatedCloud, demo: Clients, emulator: EmulatorClient, pair: Pair
-) -> None:
-    attach(demo, pair.a, pair.data)
-    emulator.fault("host", "cmp1", "compute_down")
-    admin = clients_of(cloud.url, "admin")
-    assert admin.compute.get_server(pair.a).host_status == "UNKNOWN"
-    assert demo.compute.get_server(pair.a).host_status is None
-    with pytest.raises(exceptions.ConflictException, match="Service is unavailable"):
-        demo.compute.delete_volume_attachment(pair.a, pair.data)
-    demo.compute.stop_server(pair.a)
-    server = demo.compute.get_server(pair.a)
-    assert (server.status, server.task_state) == ("ACTIVE", "powering-off")
-    with pytest.raises(exceptions.ConflictException, match="task_state powering-off"):
-        demo.compute.stop_server(pair.a)
-    emulator.fault("host", "cmp1", "revive")
-    until(lambda: demo.compute.get_server(pair.a).status == "SHUTOFF")
-
-
-def test_with_the_host_down_attach_is_a_500_without_effect(
-    demo: Clients, emulator: EmulatorClient, pair: Pair
-) -> None:
-    emulator.fault("host", "cmp1", "power_off")
-    with pytest.raises(exceptions.HttpException, match="RemoteError") as refused:
-        demo.compute.create_volume_attachment(pair.a, volume_id=pair.data)
-    assert refused.value.status_code == 500
-    assert demo.volumes.volumes.get(pair.data).status == "available"
-
-
-def test_with_the_host_down_delete_is_local_and_at_once(
-    demo: Clients, emulator: EmulatorClient, pair: Pair
-) -> None:
-    attach(demo, pair.a, pair.data)
-    emulator.fault("host", "cmp1", "compute_down")
-    demo.compute.delete_server(pair.a)
-    assert demo.volumes.volumes.get(pair.data).status == "available"
-    assert emulator.guests()[pair.a]["running"], "a local delete is no fencing"
-    emulator.fault("host", "cmp1", "revive")
-    assert pair.a not in emulator.guests(), "the compute service removes what was deleted"
 
 
 def test_a_server_for_which_no_host_is_left_goes_to_error(

@@ -102,15 +102,6 @@ def test_a_guest_that_cannot_answer_is_a_504_after_the_limit(
     assert emulator.writers(serving.data) == ([serving.a] if fault == "hang" else [])
 
 
-def test_a_crashed_guest_is_still_active_for_nova_and_can_be_stopped(
-    demo: Clients, emulator: EmulatorClient, serving: Pair
-) -> None:
-    emulator.fault("server", serving.a, "crash")
-    assert demo.compute.get_server(serving.a).status == "ACTIVE"
-    demo.compute.stop_server(serving.a)
-    until(lambda: demo.compute.get_server(serving.a).status == "SHUTOFF")
-
-
 def test_a_hung_guest_writes_until_it_is_stopped(
     demo: Clients, emulator: EmulatorClient, serving: Pair
 ) -> None:

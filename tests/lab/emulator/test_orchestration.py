@@ -3,16 +3,14 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import heatclient.exc
 import pytest
 import yaml
 
-from lab.emulator.emulated_clients import GROUP, PAIR, SERVER, Clients, Pair, clients_of
+from lab.emulator.emulated_clients import GROUP, PAIR, SERVER, Clients, Pair
 from mistral_failover.lab.emulator.client import EmulatorClient, EmulatorError
-from mistral_failover.lab.emulator.server import EmulatedCloud
 from support.waiting import until
 
 
@@ -86,66 +84,6 @@ def test_the_servers_of_a_server_group_are_on_hosts_of_their_own(
     assert sorted(hosts) == ["cmp1", "cmp2", "cmp2"]
 
 
-def test_a_stack_is_found_by_name_by_id_and_by_both(demo: Clients, pair: Pair) -> None:
-    found = demo.heat.stacks.get(pair.stack)
-    assert demo.heat.stacks.get(found.id).stack_name == pair.stack
-    assert demo.heat.stacks.get(f"{pair.stack}/{found.id}").id == found.id
-    assert pair.stack in [stack.stack_name for stack in demo.heat.stacks.list()]
-
-
-def test_a_hidden_parameter_is_not_shown(demo: Clients, pair: Pair) -> None:
-    shown = demo.heat.stacks.get(pair.stack).parameters
-    assert (shown["active"], shown["password"]) == ("a", "******")
-
-
-def test_a_patch_of_parameters_keeps_the_others_and_the_servers(demo: Clients, pair: Pair) -> None:
-    before = demo.heat.stacks.get(pair.stack)
-    demo.heat.stacks.update(pair.stack, existing=True, parameters={"password": "new"})
-    demo.heat.stacks.update(pair.stack, existing=True, parameters={"active": "b"})
-    stack = settled(demo, pair.stack, "UPDATE_COMPLETE")
-    assert stack.parameters["active"] == "b"
-    assert before.updated_time is None
-    assert demo.compute.get_server(pair.a).id == pair.a
-    demo.heat.stacks.update(pair.stack, existing=True, parameters={"active": "a"})
-    again = settled(demo, pair.stack, "UPDATE_COMPLETE")
-    assert again.updated_time > stack.updated_time
-
-
-def test_a_patch_may_bring_a_template(demo: Clients, pair: Pair) -> None:
-    template = copy.deepcopy(PAIR)
-    template["resources"]["c"] = {**SERVER, "depends_on": ["a"]}  # type: ignore[index]
-    del template["resources"]["b"]  # type: ignore[attr-defined]
-    demo.heat.stacks.update(pair.stack, existing=True, template=template)
-    settled(demo, pair.stack, "UPDATE_COMPLETE")
-    rows = {row.resource_name for row in demo.heat.resources.list(pair.stack)}
-    assert rows == {"a", "c", "data"}
-    assert pair.b not in [server.id for server in demo.compute.servers()]
-
-
-def test_the_newest_of_overlapping_updates_wins(
-    demo: Clients, emulator: EmulatorClient, pair: Pair
-) -> None:
-    emulator.set_latency(stack_patch=60)  # the next one ends it
-    try:
-        for active in ("b", "a"):
-            demo.heat.stacks.update(pair.stack, existing=True, parameters={"active": active})
-            assert demo.heat.stacks.get(pair.stack).stack_status == "UPDATE_IN_PROGRESS"
-    finally:
-        emulator.set_latency(stack_patch=0)
-    demo.heat.stacks.update(pair.stack, existing=True, parameters={"active": "b"})
-    stack = settled(demo, pair.stack, "UPDATE_COMPLETE")
-    assert stack.parameters["active"] == "b"
-    patches = [row["outcome"] for row in emulator.critical() if row["ids"] == {"stack": stack.id}]
-    assert patches == ["done", "superseded", "superseded", "done"]
-
-
-def test_an_update_that_fails_says_so(demo: Clients, emulator: EmulatorClient, pair: Pair) -> None:
-    emulator.api_fault("stack_patch", "fail")
-    demo.heat.stacks.update(pair.stack, existing=True, parameters={"active": "b"})
-    stack = settled(demo, pair.stack, "UPDATE_FAILED")
-    assert "Injected failure" in stack.stack_status_reason
-
-
 @pytest.mark.parametrize(
     ("template", "parameters", "message"),
     [
@@ -170,45 +108,6 @@ def test_a_name_is_given_once(demo: Clients, pair: Pair) -> None:
         demo.heat.stacks.create(stack_name=pair.stack, template=PAIR)
 
 
-def test_what_does_not_exist_is_a_404_that_names_it(demo: Clients, pair: Pair) -> None:
-    with pytest.raises(heatclient.exc.HTTPNotFound, match=r"The Stack \(none\)"):
-        demo.heat.stacks.get("none")
-    with pytest.raises(heatclient.exc.HTTPNotFound, match=r"The Resource \(x\)"):
-        demo.heat.resources.get(pair.stack, "x")
-
-
-def test_another_project_does_not_see_the_stack(cloud: EmulatedCloud, pair: Pair) -> None:
-    other = clients_of(cloud.url, "other")
-    assert list(other.heat.stacks.list()) == []
-    with pytest.raises(heatclient.exc.HTTPNotFound):
-        other.heat.stacks.get(pair.stack)
-
-
-def test_a_group_is_a_nested_stack_of_members(demo: Clients, group: str) -> None:
-    inside = demo.heat.resources.list(group_id(demo, group))
-    ids = {row.physical_resource_id for row in inside}
-    assert ids == set(members(demo, group).values())
-    assert set(demo.heat.stacks.get(group).outputs[0]["output_value"]) == ids
-    assert {demo.compute.get_server(each).status for each in ids} == {"ACTIVE"}
-    assert group_id(demo, group) not in [stack.id for stack in demo.heat.stacks.list()]
-
-
-def test_only_the_unhealthy_member_of_a_group_is_replaced(demo: Clients, group: str) -> None:
-    before = members(demo, group)
-    victim = min(before)
-    demo.heat.resources.mark_unhealthy(group_id(demo, group), victim, True, "it is dead")
-    marked = demo.heat.resources.get(group_id(demo, group), victim)
-    assert marked.resource_status == "CHECK_FAILED"
-    assert marked.resource_status_reason == "it is dead"
-    demo.heat.stacks.update(group, existing=True)
-    settled(demo, group, "UPDATE_COMPLETE")
-    after = members(demo, group)
-    changed = {name for name in before if before[name] != after.get(name)}
-    assert changed == {victim}
-    assert before[victim] not in [server.id for server in demo.compute.servers()]
-    assert demo.compute.get_server(after[victim]).status == "ACTIVE"
-
-
 def test_a_group_shrinks_by_its_unhealthy_member_first(demo: Clients, group: str) -> None:
     newest = list(members(demo, group))[-1]
     demo.heat.resources.mark_unhealthy(group_id(demo, group), newest, True, "dead")
@@ -231,14 +130,6 @@ def test_a_member_on_a_dead_host_can_be_replaced(
     demo.heat.stacks.update(group, existing=True)
     settled(demo, group, "UPDATE_COMPLETE")
     assert emulator.guests()[members(demo, group)[victim]]["host"] != lost
-
-
-def test_a_plain_server_marked_unhealthy_is_replaced(demo: Clients, pair: Pair) -> None:
-    demo.heat.resources.mark_unhealthy(pair.stack, "a", True, "dead")
-    demo.heat.stacks.update(pair.stack, existing=True)
-    settled(demo, pair.stack, "UPDATE_COMPLETE")
-    assert demo.heat.resources.get(pair.stack, "a").physical_resource_id != pair.a
-    assert demo.heat.resources.get(pair.stack, "b").physical_resource_id == pair.b
 
 
 def test_a_boot_that_fails_fails_the_stack(demo: Clients, emulator: EmulatorClient) -> None:

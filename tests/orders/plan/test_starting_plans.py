@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from mistral_lib.actions import Result
-from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
 from mistral_failover.actions import groups as group_actions
 from mistral_failover.actions import orders, recovery, reports
@@ -281,19 +280,6 @@ def test_a_plan_that_was_started_in_time_may_be_run_again_after_it(
     monkeypatch.setattr(planner, "_late", lambda request, kept: now)
 
     assert group.done(orders.StartPlan(plan))["traversal"] == begun["traversal"]
-
-
-def test_a_plan_of_another_project_is_unknown(group: Any) -> None:
-    plan = group.plan()["plan"]
-    stranger = ActionContext(
-        SecurityContext(project_id="another", auth_token="t"),  # noqa: S106
-        ExecutionContext(workflow_execution_id="x"),
-    )
-
-    for action in (orders.StartPlan(plan), orders.Plan(plan=plan)):
-        assert refused(action.run(stranger)) == "UNKNOWN_ID"
-    assert refused(orders.Plan(plan=plan[:8]).run(stranger)) == "UNKNOWN_ID"
-    assert refused(group.ask(orders.StartPlan("no-such-plan"))) == "UNKNOWN_ID"
 
 
 def test_of_a_plan_s_id_the_first_digits_do(group: Any) -> None:

@@ -11,16 +11,10 @@ import pytest
 
 from mistral_failover.actions import orders
 from mistral_failover.actions.groups import Define
-from mistral_failover.actions.reports import Status
 from support.operators import Operator
 from support.planned_groups import PlannedGroup, emulated, group, protect, state
 
 __all__ = ["emulated", "group", "protect", "state"]
-
-
-def given(group: PlannedGroup) -> dict[str, Any]:
-    """The group file that is defined."""
-    return dict(group.done(Status(group.name, definition=True))["definition"]["document"])
 
 
 def dry_run(group: PlannedGroup, document: dict[str, Any]) -> dict[str, Any]:
@@ -63,7 +57,7 @@ def test_the_steps_of_an_update_say_which_of_them_interrupt_the_service(
 ) -> None:
     change, expected = CHANGES[what]
     group.cloud.add_application("other", start="begin", stop="end", stack=group.name)
-    document = given(group)
+    document = group.document()
     change(document)
     before, since = group.written(), group.seen()
 
@@ -78,7 +72,7 @@ def test_the_steps_of_an_update_say_which_of_them_interrupt_the_service(
 def test_nothing_is_interrupted_where_nothing_serves(protect: Callable[..., PlannedGroup]) -> None:
     group = protect()
 
-    steps = dry_run(group, given(group))["steps"]
+    steps = dry_run(group, group.document())["steps"]
 
     assert [step["verb"] for step in steps] == ["create"] * len(steps)
     assert steps
@@ -86,7 +80,7 @@ def test_nothing_is_interrupted_where_nothing_serves(protect: Callable[..., Plan
 
 
 def test_the_steps_are_those_that_the_update_then_carries_out(group: PlannedGroup) -> None:
-    document = given(group)
+    document = group.document()
     document["resources"]["active_application"]["properties"]["more"] = "x"
     planned = [step["what"] for step in dry_run(group, document)["steps"]]
     last = group.last()
@@ -100,7 +94,7 @@ def test_the_steps_are_those_that_the_update_then_carries_out(group: PlannedGrou
 def test_an_update_that_could_not_start_says_why(group: PlannedGroup) -> None:
     Operator(group.cloud).delete_server(group.server("db_a"))
 
-    found = dry_run(group, given(group))
+    found = dry_run(group, group.document())
 
     assert found["steps"] is None
     assert found["why_no_steps"]["code"] == "HOLDER_GONE"
@@ -110,7 +104,7 @@ def test_an_update_that_could_not_start_says_why(group: PlannedGroup) -> None:
 def test_an_update_that_takes_the_active_member_out_interrupts_the_service(
     group: PlannedGroup,
 ) -> None:
-    document = given(group) | {"members": {"servers": ["db_b"]}}
+    document = group.document() | {"members": {"servers": ["db_b"]}}
 
     steps = dry_run(group, document)["steps"]
 

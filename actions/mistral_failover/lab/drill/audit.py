@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The audit: did the failover keep the invariants, according to the cloud and the guests?
 
-Numbered as in docs/architecture.md. For number 3, the store's compare-and-swaps make sure that no
+Numbered as in docs/safety.md. For number 3, the store's compare-and-swaps make sure that no
 result is recorded under an old token, and the core's own tests show it; here its trace in the state
 is checked, and that no call to the cloud starts under an old token.
 """

@@ -126,7 +126,7 @@ def _queue(
         emulation.fire(f"{verb}.run", **args)
 
 
-def _finish(emulation: Emulation, operation: str, outcome: str = "done") -> None:
+def end_operation(emulation: Emulation, operation: str, outcome: str = "done") -> None:
     """Ends what the compute service did, and its own record of that."""
     for action in emulation.state.server_actions.values():
         if action.operation == operation:
@@ -139,7 +139,7 @@ def _reachable(emulation: Emulation, attachment_id: str, operation: str, name: s
     attachment."""
     attachment = emulation.state.attachments.get(attachment_id)
     if attachment is None:
-        _finish(emulation, operation, "gone")
+        end_operation(emulation, operation, "gone")
         return False
     if not emulation.state.host_up(attachment.host):
         emulation.defer(attachment.host, name, attachment_id=attachment_id, operation=operation)
@@ -229,10 +229,10 @@ def _detach_done(emulation: Emulation, attachment_id: str, operation: str) -> No
         emulation.audit.record(
             "detach_failed", volume=attachment.volume_id, server=attachment.server_id
         )
-        _finish(emulation, operation, "failed")
+        end_operation(emulation, operation, "failed")
     elif fault is None:
         release(emulation, attachment)
-        _finish(emulation, operation)
+        end_operation(emulation, operation)
     elif fault.fault == "torn":
         guests.unplug(emulation, attachment.server_id, attachment.volume_id)
         attachment.in_cinder = False

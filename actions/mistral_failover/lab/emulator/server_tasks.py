@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 
 from mistral_failover.lab.emulator import guests
+from mistral_failover.lab.emulator.attachments import end_operation as end
 from mistral_failover.lab.emulator.core import Emulation, transition
 from mistral_failover.lab.emulator.servers import (
     NOSTATE,
@@ -20,7 +21,6 @@ from mistral_failover.lab.emulator.servers import (
     set_state,
     step_of,
 )
-from mistral_failover.lab.emulator.servers import end_operation as end
 from mistral_failover.lab.emulator.state import Server
 
 _AWAKE = ("active", "stopped", "paused", "suspended")

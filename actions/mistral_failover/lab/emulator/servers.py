@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from mistral_failover.lab.emulator import attachments, faults, guests, ports
+from mistral_failover.lab.emulator.attachments import end_operation
 from mistral_failover.lab.emulator.core import Emulation, transition
 from mistral_failover.lab.emulator.state import DEFAULT_ZONE, Network, Port, Server, new_id
 from mistral_failover.lab.emulator.web import take_fault
@@ -252,14 +253,6 @@ def _evacuated(
             ports.bind(emulation, server)
             guests.boot(emulation, server)
         end_operation(emulation, operation)
-
-
-def end_operation(emulation: Emulation, operation: str, outcome: str = "done") -> None:
-    """Ends what a compute service did, and its own record of that."""
-    for action in emulation.state.server_actions.values():
-        if action.operation == operation:
-            action.finish("Success" if outcome == "done" else "Error")
-    emulation.finish(operation, outcome)
 
 
 def rebuild(emulation: Emulation, server: Server, request_id: str) -> None:
