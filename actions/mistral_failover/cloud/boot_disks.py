@@ -133,7 +133,7 @@ class _Release(VolumeMove):
 def _goes_along(cloud: Cloud, server_id: str, volumes: list[str]) -> CloudError:
     error = goes_along(server_id, volumes, newest=cloud.newest("Nova"))
     error.remedy += (
-        " And in the stack's template, for the servers that follow: delete_on_termination: false in "
-        "block_device_mapping_v2."
+        " And in the stack's template, for the servers that follow: "
+        "delete_on_termination: false in block_device_mapping_v2."
     )
     return error
