@@ -152,6 +152,9 @@ def test_a_step_that_a_service_does_not_answer_says_so() -> None:
     )
 
 
+DELETED = {"name": "db_b", "server": "s-b", "epoch": 2, "condition": "deleted"}
+
+
 @pytest.mark.parametrize(
     ("answer", "commands"),
     [
@@ -190,6 +193,10 @@ def test_a_step_that_a_service_does_not_answer_says_so() -> None:
         (
             status("COMPLETE", lost=["db_b"]),
             ["once db_b is healthy: failover recover payments db_b"],
+        ),
+        (
+            status("COMPLETE", lost=["db_b"], members=[DELETED]),
+            ["to give db_b a new server: failover replace payments db_b"],
         ),
         (status("COMPLETE", roles={}), ["failover group activate payments"]),
         (

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from mistral_failover.cloud.server_states import STATES, hindrance_of, keeps_volumes
+from mistral_failover.cloud.server_states import STATES, hindrance_of, keeps_ports, keeps_volumes
 
 NOVA_34 = (
     *("ACTIVE", "BUILD", "DELETED", "ERROR", "HARD_REBOOT", "MIGRATING", "PASSWORD", "PAUSED"),
@@ -28,6 +28,19 @@ def test_what_nova_detaches_from_keeps_nothing_unless_it_is_locked_or_has_a_task
     assert keeps_volumes(status, None) is None
     assert keeps_volumes(status, None, locked=True) is not None
     assert keeps_volumes(status, "image_uploading") is not None
+
+
+@pytest.mark.parametrize("status", ["VERIFY_RESIZE", "SHELVED", "SHELVED_OFFLOADED"])
+def test_what_gives_a_volume_away_may_still_keep_its_ports(status: str) -> None:
+    assert keeps_volumes(status, None) is None
+    assert keeps_ports(status, None) is not None
+
+
+@pytest.mark.parametrize("status", ["ACTIVE", "PAUSED", "SHUTOFF"])
+def test_where_nova_detaches_ports_only_a_lock_or_a_task_keeps_them(status: str) -> None:
+    assert keeps_ports(status, None) is None
+    assert keeps_ports(status, None, locked=True) is not None
+    assert keeps_ports(status, "image_uploading") is not None
 
 
 def test_a_paused_guest_takes_no_part_in_a_detach() -> None:

@@ -22,6 +22,8 @@ GOAL = {
     "CONTENDED",
     "HOLDER_GONE",
     "NO_ELIGIBLE_MEMBER",
+    "SERVES_ALREADY",
+    "SERVES_TWICE",
     "UNKNOWN_MEMBER",
     "VOLUME_IS_ROOT",
     "VOLUME_NOT_SHARED",
@@ -46,6 +48,8 @@ NOT_ENDED_WITH = {
         *("BAD_REQUEST", "NOT_FOUND", "VOLUME_IS_ROOT", "VOLUME_NOT_SHARED", "NOT_OFFERED"),
         *("VOLUME_BUSY", "VOLUME_ERROR", "STACK_REPLACED"),
     },
+    # What was to stop on a server that is gone has stopped.
+    **dict.fromkeys(("failover.forbid_address", "failover.quiesce"), {"TARGET_DOWN"}),
     # Nothing was enabled there.
     "failover.disable_pool_member": {"NO_POOL_MEMBER"},
     # Risks of the plan.

@@ -32,6 +32,7 @@ MEMBER = {"name": "db_a", "server_id": "s-a", "epoch": 3}
 PROPERTIES = {"member": "db_a", "start": "pg-start", "stop": "pg-stop", "device": "/dev/vdb"}
 OPERATION: dict[str, Any] = {
     "key": "k",
+    "verb": "create",
     "group": "payments",
     "group_id": "g-1",
     "stack": "payments",

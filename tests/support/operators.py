@@ -15,7 +15,12 @@ from support.waiting import until
 
 _LONG = ("createImage", "os-migrateLive")
 """Actions whose end is not waited for."""
-_WITH_BODY = ("createImage", "resize", "os-migrateLive")
+_BODIES: dict[str, dict[str, str]] = {
+    "createImage": {},
+    "resize": {},
+    "os-migrateLive": {},
+    "rebuild": {"imageRef": "tiny"},
+}
 
 
 class Operator:
@@ -110,7 +115,7 @@ class Operator:
     def act(self, server: str, action: str) -> None:
         """``openstack server VERB SERVER``, as Nova calls it, and the end of its task."""
         url = f"{self._url}/compute/v2.1/servers/{server}"
-        self._done("POST", f"{url}/action", {action: {} if action in _WITH_BODY else None})
+        self._done("POST", f"{url}/action", {action: _BODIES.get(action)})
         if action not in _LONG:
             until(lambda: not self._done("GET", url).json()["server"]["OS-EXT-STS:task_state"])
 
@@ -272,6 +277,17 @@ class Operator:
         body = {"interfaceAttachment": {"port_id": port}}
         url = f"{self._url}/compute/v2.1/servers/{server}/os-interface"
         self._done("POST", url, body, self._demo)
+
+    def free_port(self, port: str) -> None:
+        """``openstack port unset --device PORT``, whatever has it: as ``server remove port``."""
+        url = f"{self._url}/network/v2.0/ports/{port}"
+        self._done("PUT", url, {"port": {"device_id": ""}}, self._demo)
+
+    def server_of_port(self, port: str) -> str | None:
+        """The server that a port is on, by Neutron's word."""
+        url = f"{self._url}/network/v2.0/ports/{port}"
+        shown = self._done("GET", url, None, self._demo).json()["port"]
+        return str(shown["device_id"]) or None
 
     def load_balancer(self, identity: str) -> dict[str, Any]:
         """``openstack loadbalancer show``."""

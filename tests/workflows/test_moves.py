@@ -109,6 +109,54 @@ def test_a_move_that_came_back_has_returned_and_moved_nothing(serving: Any) -> N
     assert (moved["outcome"], moved["moved"], moved["by"]) == ("COMPLETE", True, "operator")
 
 
+def test_an_outage_that_needed_several_orders_has_one_row_until_it_served(
+    protect: Callable[..., Any],
+) -> None:
+    group = protect(fence=["quiesce"])
+    group.activate()
+    group.fails()
+    lost = {"group": group.name, "lost": ["db_a"]}
+    group.run("failover", **lost, because="it is silent").assert_failed_with("BLOCKED")
+    outage, _ = moves(group)
+    assert (outage["outcome"], outage["to_service"]) == ("BLOCKED", None)
+
+    group.run("failover", **lost, because="once more").assert_failed_with("BLOCKED")
+    for table, name in ((tables.journal, "at"), (tables.traversals, "started_at")):
+        earlier(group, table, 300, name)
+    group.run("confirm_fenced", group=group.name, member="db_a", because="I pulled the plug")
+
+    outage, activation = moves(group)
+    assert 300 < outage["waited"]["person"] < 360
+    assert (outage["cause"], outage["outcome"]) == ("it is silent", "COMPLETE")
+    assert (outage["before"], outage["roles"]) == ({"active": "db_a"}, {"active": "db_b"})
+    assert outage["to_service"] > 300
+    assert activation["outcome"] == "COMPLETE"
+
+
+def test_a_start_that_failed_and_its_repeat_are_one_outage(serving: Any) -> None:
+    serving.fails()
+    serving.cloud.api_fault("command_start", "fail", times=100)
+    serving.run("failover", group=serving.name, lost=["db_a"]).assert_failed_with("FAILED")
+    serving.cloud.clear_api_faults()
+    serving.run("failover", group=serving.name, lost=[]).assert_succeeded()
+
+    outage, _ = moves(serving)
+
+    assert (outage["outcome"], outage["moved"]) == ("COMPLETE", True)
+    assert outage["to_service"] is not None
+
+
+def test_an_order_after_a_failure_that_left_the_service_up_has_a_row_of_its_own(
+    serving: Any,
+) -> None:
+    serving.cloud.api_fault("stack_patch", "fail", times=100)
+    serving.run("switchover", group=serving.name, to="db_b")
+    serving.cloud.clear_api_faults()
+    serving.run("failover", group=serving.name, lost=[])
+
+    assert len(moves(serving)) == 3
+
+
 def test_the_moves_of_all_groups_name_each(serving: Any) -> None:
     found = reports.Moves(None, 1000).run(CONTEXT)
 

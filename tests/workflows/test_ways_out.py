@@ -47,6 +47,22 @@ def mistype(group: Any, **names: str) -> None:
     group.cloud.add_application(name, **offered, stack=group.name)
 
 
+def test_the_volume_of_a_deleted_server_is_moved_by_a_failover(
+    group: Any, operator: Operator
+) -> None:
+    group.activate()
+    operator.delete_server(group.server("db_a"))
+
+    volume = group.examined("volumes")
+
+    assert (volume["level"], volume["remedy"]) == (
+        "error",
+        f"failover start {group.name} --lost db_a",
+    )
+    group.run("failover", group=group.name, lost=["db_a"]).assert_succeeded()
+    assert group.examined("volumes")["level"] == "ok"
+
+
 def test_a_mistyped_stop_command_is_seen_and_its_correction_leads_on(group: Any) -> None:
     group.activate()
     mistype(group, stop="stpo")

@@ -228,7 +228,8 @@ class History(ActionCommand, Lister):
 
     With --summary it has a line for each alarm and order, the latest first: who or what it came
     from, its outcome, the time until the service was back, the whole time, and how much of that it
-    waited for a person, for the start after the alarm, or for a lock.
+    waited for a person, for the start after the alarm, or for a lock. Further orders that a single
+    outage needed are part of its line.
 
     With --follow it continues with new steps until Ctrl-C: a line for each step, with -f json one
     object per line.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from mistral_failover.cli.base import clock, lasted, when
 from mistral_failover.convergence.records import Action, OperationStatus, Status, TraversalStatus
-from mistral_failover.model.observation import Service
+from mistral_failover.model.observation import Condition, Service
 from mistral_failover.model.text import counted
 
 if TYPE_CHECKING:  # a command starts without the code of the actions
@@ -333,6 +333,15 @@ def in_service(status: GroupReport) -> bool:
 def advice(status: StatusReport) -> list[Advice]:
     """Return the commands that help, the most useful one first."""
     group = shlex.quote(status["group"])
+    if in_service(status) and status["traversal"] and status["traversal"]["ended_at"] is not None:
+        # Without its stack nothing else helps, whatever the last traversal came to.
+        if status["service"]["another_stack"]:
+            return [Advice(f"failover group adopt-stack {group}", "if the group is to run there")]
+        if status["service"]["stack_gone"]:
+            return [
+                Advice(f"failover group delete {group}", "to end the group"),
+                Advice(f"failover group adopt-stack {group}", "or once the stack is made again"),
+            ]
     match status["status"]:
         case "BLOCKED":
             return _unblocking(status) or [Advice(f"failover sweep {group}", _CORRECTED)]
@@ -357,13 +366,6 @@ def advice(status: StatusReport) -> list[Advice]:
             return [Advice(f"failover group activate {group}")]
     if not in_service(status):
         return [Advice(f"failover group activate {group}")]
-    if status["service"]["another_stack"]:
-        return [Advice(f"failover group adopt-stack {group}", "if the group is to run there")]
-    if status["service"]["stack_gone"]:
-        return [
-            Advice(f"failover group delete {group}", "to end the group"),
-            Advice(f"failover group adopt-stack {group}", "or once the stack is made again"),
-        ]
     again, undoing = _serving_again(status, group), _undoing(status, group)
     if status["held"] and status["service"]["status"] != Service.DOWN:
         # An alarm waits, which is why it is not known to serve.
@@ -395,14 +397,7 @@ def _serving_again(status: StatusReport, group: str) -> list[Advice]:
 
 def _undoing(status: StatusReport, group: str) -> list[Advice]:
     """Return the commands that end what keeps members or alarms away."""
-    healthy = [
-        Advice(
-            f"failover recover {group} {shlex.quote(member)}",
-            f"once {member} is healthy",
-            f"then failover failback {group}",
-        )
-        for member in status["lost"]
-    ]
+    healthy = [_bringing_back(status, group, member) for member in status["lost"]]
     paused = [Advice(f"failover resume {group}", note="alarms count again")]
     work = [Advice(f"failover maintenance off {group}")]
     held = [Advice(f"failover alarms {group}", note="lists the held ones, to admit or dismiss")]
@@ -412,6 +407,18 @@ def _undoing(status: StatusReport, group: str) -> list[Advice]:
         *(work if status["maintenance"] else []),
         *(held if status["held"] else []),
     ]
+
+
+def _bringing_back(status: StatusReport, group: str, member: str) -> Advice:
+    """Return the command by which a lost member may take roles again."""
+    name, seen = shlex.quote(member), {row["name"]: row["condition"] for row in status["members"]}
+    if seen.get(member) == Condition.DELETED:
+        return Advice(f"failover replace {group} {name}", f"to give {member} a new server")
+    return Advice(
+        f"failover recover {group} {name}",
+        f"once {member} is healthy",
+        f"then failover failback {group}",
+    )
 
 
 def _into_force(status: StatusReport, group: str) -> list[Advice]:

@@ -51,6 +51,10 @@ _DEVICE_OWNER = Field("Neutron", "device_owner")
 from another client."""
 
 
+_FREED = {"device_id": "", "device_owner": ""}
+"""What a port has that is on no server."""
+
+
 @dataclass(frozen=True, slots=True)
 class Port:
     """A port as Neutron shows it. ``device_id``: the server that has it, "" if none has;
@@ -326,8 +330,9 @@ def detach_port(
 
     ``off``: a fence proves that the server's guest does not run, and perhaps its host does not
     either. Then Neutron releases the port without Nova, whose request would stay in the queue of a
-    dead host and take effect after its return. ``limit``: seconds in total. A port or a server that
-    no longer exists is no error. Raises `CloudError` HOST_DOWN if Nova shows that the host is down;
+    dead host and take effect after its return. So it does for a server that is shelved and on no
+    host, whose ports Nova keeps: when it is unshelved, it gets those that are its own then.
+    ``limit``: seconds in total. A port or a server that no longer exists is no error. Raises `CloudError` HOST_DOWN if Nova shows that the host is down;
     blocked: SERVER_BUSY, SERVER_IN_ERROR while the server is in a state that a person must end.
     """
     repeats = ResendPolicy(cloud)
@@ -342,8 +347,7 @@ def detach_port(
             where = f" on server {now.device_id}" if now.device_id else ""
             return repeats.settled(f"it is {now.status}{where}")
         if off:
-            freed = {"device_id": "", "device_owner": ""}
-            return _put(repeats, _port(now), freed, "it is on a server that is off")
+            return _put(repeats, _port(now), _FREED, "it is on a server that is off")
         waited = f"it is {now.status} on the server"
         if asked_at is not None and time.monotonic() - asked_at < cloud.settings.repeat_after:
             return ProbeResult(f"{waited}, and Nova has accepted the request to detach it")
@@ -357,6 +361,8 @@ def detach_port(
         except CloudError as error:
             # The server has a task, or it is gone and Neutron will follow.
             if error.code in ("CONFLICT", "NOT_FOUND"):
+                if server_state(cloud, server_id).on_no_host:
+                    return _put(repeats, _port(now), _FREED, "its server is on no host")
                 _refuse_holder(cloud, port_id, server_id)
                 return ProbeResult(f"{waited}, and {error.message}")
             raise
@@ -382,7 +388,7 @@ def _refuse_holder(cloud: Cloud, port_id: str, server_id: str) -> None:
     """Raise `CloudError` SERVER_BUSY or SERVER_IN_ERROR, blocked, if Nova has just refused to
     detach a port because of a state of the server that does not end by itself."""
     seen, what = server_state(cloud, server_id), f"port {port_id}"
-    by = seen.keeping
+    by = seen.keeping_ports
     if by is None or by.passes:
         return
     if seen.status == "ERROR":

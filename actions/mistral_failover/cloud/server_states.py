@@ -19,6 +19,8 @@ PLUGS = frozenset(
     {"ACTIVE", "PAUSED", "SHUTOFF", "VERIFY_RESIZE", "SOFT_DELETED", "SHELVED", "SHELVED_OFFLOADED"}
 )
 """The statuses in which Nova attaches and detaches volumes."""
+PLUGS_PORTS = frozenset({"ACTIVE", "PAUSED", "SHUTOFF"})
+"""The statuses in which Nova attaches and detaches ports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +126,18 @@ def hindrance_of(status: str, task_state: str | None, *, locked: bool = False) -
 def keeps_volumes(status: str, task_state: str | None, *, locked: bool = False) -> Hindrance | None:
     """Return because of what a server gives no volume away; None if it does. Nova accepts a detach
     from a paused server, whose guest then does not take part."""
-    gives = status in PLUGS and status != "PAUSED"
-    return hindrance_of("ACTIVE" if gives else status, task_state, locked=locked)
+    return _hindrance_but_for(PLUGS - {"PAUSED"}, status, task_state, locked=locked)
+
+
+def keeps_ports(status: str, task_state: str | None, *, locked: bool = False) -> Hindrance | None:
+    """Return because of what a server gives no port away; None if it does."""
+    return _hindrance_but_for(PLUGS_PORTS, status, task_state, locked=locked)
+
+
+def _hindrance_but_for(
+    gives: frozenset[str], status: str, task_state: str | None, *, locked: bool
+) -> Hindrance | None:
+    return hindrance_of("ACTIVE" if status in gives else status, task_state, locked=locked)
 
 
 def _worst(*of: Hindrance | None) -> Hindrance | None:

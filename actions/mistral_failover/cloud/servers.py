@@ -28,7 +28,7 @@ from mistral_failover.cloud.absence import SERVER, unless_absent, volume_on
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, if_there
 from mistral_failover.cloud.fields import Field
-from mistral_failover.cloud.server_states import Hindrance, hindrance_of, keeps_volumes
+from mistral_failover.cloud.server_states import Hindrance, hindrance_of, keeps_ports, keeps_volumes
 from mistral_failover.cloud.url_paths import segment, url_path
 from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
 from mistral_failover.fault_points import reach
@@ -146,6 +146,18 @@ class ServerState:
         if not self.exists:
             return None
         return keeps_volumes(self.status, self.task_state, locked=self.locked)
+
+    @property
+    def on_no_host(self) -> bool:
+        """Return whether the server has no guest on any host until it is unshelved."""
+        return self.status == "SHELVED_OFFLOADED" and self.task_state is None
+
+    @property
+    def keeping_ports(self) -> Hindrance | None:
+        """Return because of what it gives no port away; None if it does, or does not exist."""
+        if not self.exists:
+            return None
+        return keeps_ports(self.status, self.task_state, locked=self.locked)
 
     @property
     def hindered(self) -> str | None:

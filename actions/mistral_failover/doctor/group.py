@@ -52,17 +52,10 @@ def goal(subject: ExaminedGroup) -> Iterable[Finding]:
         yield warn(f"a traversal is in progress{reason}", f"failover watch {name}")
     else:
         yield error(f"its last traversal is {status}{reason}", f"failover status {name}")
-    if snapshot.lost:
-        lost = sorted(snapshot.lost)
-        group = quote(name)
-        yield warn(
-            f"declared lost and not recovered yet: {', '.join(lost)}",
-            # No member is recovered before the goal that gave its roles away is reached.
-            f"Check them, then: failover recover {group} {' '.join(map(quote, lost))}. To move the "
-            f"roles home then: failover failback {group}"
-            if snapshot.reached
-            else f"failover status {group}",
-        )
+    if snapshot.lost and not snapshot.reached:
+        # No member is recovered before the goal that gave its roles away is reached.
+        lost = ", ".join(sorted(snapshot.lost))
+        yield warn(f"declared lost and not recovered yet: {lost}", f"failover status {quote(name)}")
     for lock in subject.examination.reading(lambda tx: details.locks(tx, snapshot.state.id)):
         if (lock["lease_left"] or 0.0) <= 0:
             yield warn(
@@ -99,8 +92,9 @@ def service(subject: ExaminedGroup) -> Iterable[Finding]:
     if seen.service is Service.SERVING:
         yield ok("it serves and can fail over")
     elif seen.service is Service.DOWN:
+        plan, given_back = f"failover plan {quote(subject.name)}", seen.remedies
         for reason in seen.reasons:
-            yield error(f"it is DOWN: {reason}", f"failover plan {quote(subject.name)}")
+            yield error(f"it is DOWN: {reason}", given_back.get(reason, plan))
     elif seen.service is Service.DEGRADED:
         for reason in seen.reasons:
             yield warn(
@@ -270,8 +264,8 @@ def _of_lost(subject: ExaminedGroup, member: MemberFact) -> Finding:
     recover = f"failover recover {quote(subject.name)} {quote(member.name)}"
     return warn(
         f"{sentence}, and {unfit}" if unfit else sentence,
-        f"{'Repair it' if unfit else 'Check it'}, then: {recover}. If it cannot be repaired: "
-        f"{replaced}",
+        f"{'Repair it' if unfit else 'Check it'}, then: {recover}. To move the roles home then: "
+        f"failover failback {quote(subject.name)}. If it cannot be repaired: {replaced}",
     )
 
 

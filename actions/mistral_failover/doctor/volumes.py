@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from shlex import quote
 from typing import Any
 
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.volume_holders import (
     SERVER_ID,
     holders_of,
@@ -73,7 +75,7 @@ def _volume(
         return
     holders = [str(SERVER_ID.of(held)) for held in found.attachments]
     if record is not None and subject.snapshot.reached:
-        yield from _where(name, identity, holders, record)
+        yield from _where(subject, name, identity, holders, record)
     elif holders and record is None:
         yield warn(
             f"{name}: volume {identity} is attached to server {', '.join(holders)}, but the group "
@@ -101,16 +103,24 @@ def _in_state(cloud: Cloud, name: str, volume: Any, record: Record | None) -> Fi
     return level(f"{name}: {trouble.message} [{trouble.code}]", trouble.remedy)
 
 
-def _where(name: str, volume: str, holders: list[str], record: Record) -> Iterable[Finding]:
+def _where(
+    subject: ExaminedGroup, name: str, volume: str, holders: list[str], record: Record
+) -> Iterable[Finding]:
     attributes: Mapping[str, Any] = record.attributes
     server = str(attributes.get("server_id"))
     if server in holders:
         yield ok(f"{name}: volume {volume} is on {record.member} (server {server})")
+    elif not holders and not server_state(subject.examination.cloud, server).exists:
+        yield error(
+            f"{name}: volume {volume} should be on {record.member}, whose server {server} does not "
+            "exist any more",
+            f"failover start {quote(subject.name)} --lost {quote(str(record.member))}",
+        )
     else:
         actual = f"server {', '.join(holders)}" if holders else "no server"
         yield error(
             f"{name}: volume {volume} should be on {record.member} (server {server}), but is on "
             f"{actual}",
-            "Another client moved it. Move it back, or start a failover, which attaches the "
-            "volume where the goal wants it.",
+            "Another client moved it: what gives it back is said with the service. Or start a "
+            "failover, which attaches the volume where the goal wants it.",
         )

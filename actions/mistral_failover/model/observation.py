@@ -61,19 +61,21 @@ class Service(StrEnum):
 @dataclass(frozen=True)
 class ObservedPresence:
     """The result of one check. ``why``: a clause for people, empty if all is as recorded. With
-    PRESENT: what would hold a failover up."""
+    PRESENT: what would hold a failover up. ``remedy``: the commands that give back what somebody
+    took away; empty if that depends."""
 
     presence: Presence
     why: str = ""
+    remedy: str = ""
 
     def document(self) -> dict[str, str]:
         """Return it as JSON."""
-        return {"presence": str(self.presence), "why": self.why}
+        return {"presence": str(self.presence), "why": self.why, "remedy": self.remedy}
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Self:
         """Return it from an object that has the keys of a :meth:`document`."""
-        return cls(Presence(document["presence"]), document["why"])
+        return cls(Presence(document["presence"]), document["why"], document["remedy"])
 
 
 AS_RECORDED = ObservedPresence(Presence.PRESENT)
@@ -117,10 +119,21 @@ class Observation(Stored):
     another_stack: bool = False
     stack_gone: bool = False
 
+    @property
+    def remedies(self) -> Mapping[str, str]:
+        """The commands that give back what somebody took from a member whose server is there, by
+        the reason that says so."""
+        gone = {each.name for each in self.members if each.observed.presence is Presence.GONE}
+        return {
+            _of(each): each.observed.remedy
+            for each in self.resources
+            if each.observed.remedy and each.member not in gone
+        }
+
     def document(self) -> dict[str, Any]:
         """Return the observation as JSON: ``service``, ``reasons``, ``members`` (name, roles,
-        presence, why, why_not, condition), ``resources`` (name, type, member, serves, presence,
-        why), ``another_stack`` and ``stack_gone``."""
+        presence, why, remedy, why_not, condition), ``resources`` (name, type, member, serves,
+        presence, why, remedy), ``another_stack`` and ``stack_gone``."""
         return {
             "service": str(self.service),
             "reasons": list(self.reasons),

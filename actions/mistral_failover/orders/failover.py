@@ -29,6 +29,7 @@ from mistral_failover.model.replacement import choose_member
 from mistral_failover.model.restarts import ANOTHER_SERVER
 from mistral_failover.model.stages import Stage
 from mistral_failover.model.validation import did_you_mean
+from mistral_failover.orders.already_serving import serving_members
 from mistral_failover.orders.answers import Started
 from mistral_failover.orders.old_goals import forget
 from mistral_failover.resources.worker import NodeWorker
@@ -304,7 +305,8 @@ def goal_function(
     only once. ``remember``: record members that were replaced. ``group``: a definition that is not
     stored; None: the one that the order asks for.
 
-    Raises as :func:`next_goal`, and CloudError; ActionError CONTENDED if the order says ``after``
+    Raises as :func:`next_goal` and `orders.already_serving.serving_members`, and CloudError;
+    ActionError CONTENDED if the order says ``after``
     which traversal it comes, and the group has a newer one.
     """
     seen: list[list[MemberFact]] = []
@@ -326,6 +328,8 @@ def goal_function(
             seen.append(
                 read_members(request, snapshot, lost=lost, recovered=recovered, remember=remember)
             )
+        if found := serving_members(request, snapshot, order, seen[0]):
+            snapshot = replace(snapshot, roles=found)
         goal = next_goal_or_room(snapshot, order, seen[0])
         refuse_unmovable_new_volumes(request, snapshot, goal)
         return goal

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The history of groups, a row for each alarm and order: its cause, its outcome, how long the
-service was away, and how much of that was waiting. Times and lengths in seconds."""
+service was away, and how much of that was waiting. Times and lengths in seconds.
+
+One outage is one row: what was ordered while an earlier order had left the service down belongs to
+that one.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
-from mistral_failover.convergence.records import JournalKind, TraversalStatus
+from mistral_failover.convergence.records import JournalKind, OperationStatus, TraversalStatus
 from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.model.errors import InvalidDocument
-from mistral_failover.model.types import installed_types
+from mistral_failover.model.types import Verb, installed_types
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups, moves
 from mistral_failover.store.incidents import OPERATOR
-from mistral_failover.store.moves import Blocking, LockWait, MadeRow, MoveRow
+from mistral_failover.store.moves import Blocking, LockWait, MadeRow, MoveRow, WorkRow
 from mistral_failover.store.transaction import ProjectTransaction
 
 RETURNED = "RETURNED"
@@ -36,12 +40,13 @@ class Waited(TypedDict):
 
 
 class Move(TypedDict):
-    """What one alarm or order led to. ``traversal``: its first one; ``outcome``: the status of its
-    last one, or RETURNED. ``by``: the alarm's source, ``operator``, or ``engine``. ``roles``: where
-    they were to be, ``before`` at the move before; ``moved``: whether they differ. ``began_at``:
-    when the alarm was heard, or the order's first traversal began. ``to_service``: from then until
-    all that serves was made again; None: nothing of it was made, or the goal is not reached.
-    ``seconds``: from then to its end, or to now while ``ended_at`` is None."""
+    """What one alarm or order led to, with those that ended its outage. ``traversal``: its first
+    one; ``outcome``: the status of its last one, or RETURNED. ``by``: the alarm's source,
+    ``operator``, or ``engine``. ``roles``: where they were to be, ``before`` at the move before;
+    ``moved``: whether they differ. ``began_at``: when the alarm was heard, or the order's first
+    traversal began. ``to_service``: from then until all that serves was made again; None: nothing
+    of it was made, or the goal is not reached. ``seconds``: from then to its end, or to now while
+    ``ended_at`` is None."""
 
     group: str
     traversal: str
@@ -74,6 +79,7 @@ def since(
     rows = moves.moves(tx, begin, limit, group_id)
     ids = [row["id"] for row in rows]
     facts = _Facts(
+        moves.work(tx, ids),
         moves.made(tx, ids),
         moves.blockings(tx, ids),
         moves.lock_waits(tx, ids),
@@ -82,10 +88,10 @@ def since(
     )
     found: list[Move] = []
     before: dict[str, dict[str, str]] = {}
-    for chain in _chains(rows):
-        move = _move(chain, before.get(chain[0]["group_id"]), facts)
-        before[chain[0]["group_id"]] = move["roles"]
-        found.append(move)
+    for outage in _outages(_chains(rows), facts):
+        group = outage[0]["group_id"]
+        found.append(_move(outage, before.get(group), facts))
+        before[group] = found[-1]["roles"]
     return found[::-1]
 
 
@@ -93,6 +99,7 @@ def since(
 class _Facts:
     """What is stored of the traversals. ``serving``: by group, the types of what serves."""
 
+    work: Sequence[WorkRow]
     made: Sequence[MadeRow]
     blockings: Sequence[Blocking]
     lock_waits: Sequence[LockWait]
@@ -121,6 +128,46 @@ def _chains(rows: Sequence[MoveRow]) -> list[list[MoveRow]]:
     for row in reversed(rows):
         found.setdefault(row["incident"] or row["id"], []).append(row)
     return list(found.values())
+
+
+def _outages(chains: Iterable[list[MoveRow]], facts: _Facts) -> list[list[MoveRow]]:
+    """Return the traversals of each outage together: those of the alarm or order with which it
+    began, and of all that followed until the group served again."""
+    found: list[list[MoveRow]] = []
+    down: dict[str, list[MoveRow]] = {}
+    roles: dict[str, Mapping[str, str]] = {}
+    for chain in chains:
+        group = chain[0]["group_id"]
+        outage = down.pop(group, None)
+        if outage is None:
+            found.append(outage := [])
+        outage += chain
+        if _left_down(outage, roles.get(group, {}), facts):
+            down[group] = outage
+        else:
+            roles[group] = outage[-1]["goal"]["roles"]
+    return found
+
+
+def _left_down(chain: Sequence[MoveRow], before: Mapping[str, str], facts: _Facts) -> bool:
+    """Return whether traversals ended, and the group served no more: not their goal was reached,
+    and something that serves was released or could not be made; or nothing was done for a member
+    that is lost, on which a role was ``before``."""
+    last = chain[-1]
+    if last["status"] == TraversalStatus.COMPLETE:
+        return False
+    ids, serving = {row["id"] for row in chain}, facts.serving.get(last["group_id"], frozenset())
+    latest = {
+        row["name"]: row
+        for row in facts.work
+        if row["traversal_id"] in ids and row["type"] in serving
+    }
+    if not latest:
+        return not set(before.values()).isdisjoint(last["goal"]["lost"])
+    return any(
+        row["verb"] == Verb.DELETE or row["status"] != OperationStatus.DONE
+        for row in latest.values()
+    )
 
 
 def _move(chain: Sequence[MoveRow], before: Mapping[str, str] | None, facts: _Facts) -> Move:
@@ -155,7 +202,7 @@ def _move(chain: Sequence[MoveRow], before: Mapping[str, str] | None, facts: _Fa
         "seconds": max(0.0, end - began),
         "waited": {
             "alarm": max(0.0, first["started_at"] - began),
-            "person": sum(_blocked(row, facts) for row in chain),
+            "person": _blocked(chain, facts),
             "lock": _union(
                 (wait["since"], end if wait["until"] is None else wait["until"])
                 for wait in facts.lock_waits
@@ -171,19 +218,22 @@ def _returned(chain: Sequence[MoveRow], before: Mapping[str, str] | None) -> boo
     return wanted[-1] == before and any(each != before for each in wanted)
 
 
-def _blocked(row: MoveRow, facts: _Facts) -> float:
-    """Return how long a traversal waited for an operator."""
-    spans, since_ = [], None
-    for entry in facts.blockings:
-        if entry["traversal_id"] != row["id"]:
-            continue
-        if entry["kind"] == JournalKind.BLOCKED:
-            since_ = entry["at"] if since_ is None else since_
-        elif since_ is not None:
-            spans.append((since_, entry["at"]))
-            since_ = None
-    if since_ is not None:
-        spans.append((since_, facts.now if row["ended_at"] is None else row["ended_at"]))
+def _blocked(chain: Sequence[MoveRow], facts: _Facts) -> float:
+    """Return how long traversals waited for an operator, each until the next one began."""
+    spans: list[tuple[float, float]] = []
+    nexts = [*(row["started_at"] for row in chain[1:]), facts.now]
+    for row, successor in zip(chain, nexts, strict=True):
+        ended, since_ = row["ended_at"], None
+        for entry in facts.blockings:
+            if entry["traversal_id"] != row["id"]:
+                continue
+            if entry["kind"] == JournalKind.BLOCKED:
+                since_ = entry["at"] if since_ is None else since_
+            elif since_ is not None:
+                spans.append((since_, entry["at"]))
+                since_ = None
+        if since_ is not None:
+            spans.append((since_, successor if ended is None else min(ended, successor)))
     return _union(spans)
 
 

@@ -5,6 +5,8 @@ observed if no result comes."""
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -17,10 +19,17 @@ from mistral_failover.agent.channel.interface import (
 )
 from mistral_failover.agent.wire import Address
 from mistral_failover.alongside import alongside
+from mistral_failover.cloud.servers import server_state
+from mistral_failover.cloud.volume_holders import GONE, target_down
 from mistral_failover.fault_points import reach
 from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.ids import derived_id
-from mistral_failover.resources.operation_context import OperationContext, member_of
+from mistral_failover.model.types import Verb
+from mistral_failover.resources.operation_context import (
+    OperationContext,
+    member_of,
+    say_how_to_go_on,
+)
 from mistral_failover.runtime.errors import ActionError, masked, start_command
 
 SILENCE = 30.0
@@ -39,8 +48,9 @@ def command_member(
     operation sends the same command id.
 
     A server whose agent was never heard may still be booting. So there NO_ANSWER is transient: the
-    operation waits for the agent as for an unavailable service. Errors otherwise as
-    :func:`run_command`.
+    operation waits for the agent as for an unavailable service. A server that does not exist any
+    more never answers: what was to start there is to start on another one, CloudError TARGET_DOWN.
+    Errors otherwise as :func:`run_command`.
     """
     member = member_of(operation)
     command = Command(
@@ -54,17 +64,42 @@ def command_member(
     )
     # What the record has on this server was made there by the agent, so that one was heard.
     known = operation["resource"]["attributes"].get("server_id") == server_id
+    with _unless_gone(context, operation, name, server_id):
+        return _run_heard(context.channel, command, known=known)
+
+
+def _run_heard(channel: Channel, command: Command, *, known: bool) -> CommandResult:
     if known:
-        return run_command(context.channel, command)
+        return run_command(channel, command)
     # The look is made while the command is sent: an agent may be heard in the end, too late to
     # answer.
-    with alongside(lambda: context.channel.heard(command.to)) as heard:
+    with alongside(lambda: channel.heard(command.to)) as heard:
         try:
-            return run_command(context.channel, command)
+            return run_command(channel, command)
         except ChannelError as error:
             if error.heard or error.transient or error.code != "NO_ANSWER" or heard() is not None:
                 raise
             raise _not_heard_yet(command, error) from None
+
+
+@contextmanager
+def _unless_gone(
+    context: OperationContext, operation: OperationDocument, name: str, server_id: str
+) -> Iterator[None]:
+    """Let the error of a command that was to start something say that its server is gone. While
+    Nova does not answer, the operation waits for Nova."""
+    try:
+        yield
+    except ChannelError as failure:
+        unanswered = failure.code == "NO_ANSWER" or failure.transient
+        starts = operation["verb"] != Verb.DELETE
+        if not (unanswered and starts) or server_state(context.cloud, server_id).exists:
+            raise
+        why = "its server does not exist"
+        error = target_down(name, server_id, why, GONE, host=None, held=False)
+        error.message = f"Could not run {name} on server {server_id}: {why}"
+        say_how_to_go_on(context, operation, server_id, error, gone=True)
+        raise error from failure
 
 
 def run_command(channel: Channel, command: Command) -> CommandResult:

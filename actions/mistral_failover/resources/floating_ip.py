@@ -64,6 +64,16 @@ def disassociate_floating_ip(
 OPERATIONS = (associate_floating_ip, disassociate_floating_ip)
 
 
+def holders(subject: ExaminedResource) -> list[str]:
+    """Return the server that a floating IP leads to."""
+    cloud, named = subject.cloud, str(subject.spec.properties["floating_ip"])
+    found = networks.floating_ip(cloud, networks.resolve_floating_ip(cloud, subject.stack, named))
+    if found.port_id is None:
+        return []
+    device = networks.port(cloud, found.port_id).device_id
+    return [device] if device else []
+
+
 def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
     """Return whether the floating IP still leads to the recorded port."""
     floating_ip, port_id = record.physical_id, record.attributes.get("port_id")
@@ -77,12 +87,12 @@ def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
         return ObservedPresence(Presence.GONE, f"floating IP {floating_ip} no longer exists")
     if found.port_id == port_id:
         return AS_RECORDED
+    back = f"openstack floating ip set --port {port_id} {floating_ip}"
     if found.port_id is None:
-        return ObservedPresence(
-            Presence.GONE, f"floating IP {found.address} is associated with no port"
-        )
+        words = f"floating IP {found.address} is associated with no port"
+        return ObservedPresence(Presence.GONE, words, back)
     words = f"floating IP {found.address} is associated with port {found.port_id}, not {port_id}"
-    return ObservedPresence(Presence.CHANGED, words)
+    return ObservedPresence(Presence.CHANGED, words, back)
 
 
 def examine(subject: ExaminedResource) -> str:

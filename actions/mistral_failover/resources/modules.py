@@ -18,11 +18,16 @@ type. It may have:
     only reads. Raise CloudError, or an ExceptionGroup of several, for what would make a failover
     fail: a group file with it is refused, and the doctor shows it. `about` says which property is
     wrong.
+
+``holders(resource)``
+    Return the ids of the servers that have an `ExaminedResource` now. It only reads. A type without
+    it does not tell where a group serves that has no records (``orders.already_serving``). Raises
+    CloudError.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -86,10 +91,7 @@ def examined(resource: ExaminedResource, kind: ResourceType) -> tuple[str, list[
     it. The clause is empty if something is wrong, or if nothing can be said: nothing examines the
     type, or a property of it is known only when the resource is carried out."""
     look = examiner(kind.name)
-    if look is None or any(
-        _comes_later(value, key == kind.member_property)
-        for key, value in resource.spec.properties.items()
-    ):
+    if look is None or _is_open(resource, kind):
         return "", []
     try:
         return look(resource), []
@@ -100,6 +102,30 @@ def examined(resource: ExaminedResource, kind: ResourceType) -> tuple[str, list[
         if others is not None or found is None:
             raise
         return "", [error for error in found.exceptions if isinstance(error, CloudError)]
+
+
+def holders(resource: ExaminedResource, kind: ResourceType) -> frozenset[str]:
+    """Return the ids of the servers that have a resource of a group file now; empty if its type
+    does not tell, or if what would be asked for cannot be found. Raises CloudError for a service
+    that does not answer."""
+    look: Callable[[ExaminedResource], Iterable[str]] | None
+    look = getattr(installed(RESOURCES).get(kind.name), "holders", None)
+    if look is None or _is_open(resource, kind):
+        return frozenset()
+    try:
+        return frozenset(look(resource))
+    except CloudError as error:
+        if error.transient:
+            raise
+        return frozenset()  # the operation itself tells it
+
+
+def _is_open(resource: ExaminedResource, kind: ResourceType) -> bool:
+    """Return whether a property of a resource is known only when it is carried out."""
+    return any(
+        _comes_later(value, key == kind.member_property)
+        for key, value in resource.spec.properties.items()
+    )
 
 
 def _comes_later(value: Any, of_member: bool) -> bool:

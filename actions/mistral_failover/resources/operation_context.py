@@ -18,6 +18,7 @@ from mistral_failover.agent.channel.interface import Channel
 from mistral_failover.cloud import servers
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.heat_replacements import replacement_commands
 from mistral_failover.convergence.records import Action, Record, Status
 from mistral_failover.mistral.api import Mistral, mistral_of
 from mistral_failover.mistral.operation_documents import MemberDocument, OperationDocument
@@ -167,6 +168,32 @@ def says_how_to_leave_a_dead_host(
                     f" Or make sure that the guest is off, then: {confirm_command(group, member)}."
                 )
         raise
+
+
+def say_how_to_go_on(
+    context: OperationContext,
+    operation: OperationDocument,
+    server_id: str,
+    error: CloudError,
+    *,
+    gone: bool,
+) -> None:
+    """Let an error about a server that can take nothing name the commands that help."""
+    member = member_of(operation)["name"]
+    if not gone:
+        fenced = start_command(operation["group"], lost=member)
+        error.remedy += f" Or, only if {member} is lost: {fenced}, which fences it first."
+        return
+    try:
+        commands = replacement_commands(context.cloud, operation["stack"], server_id)
+    except CloudError:
+        commands = ""  # what is known is said now; the next try asks Heat again
+    error.remedy = (
+        f"Let Heat make another server for {member}: {commands}."
+        if commands
+        else f"Stack {operation['stack']} has no such server any more: add a member, or repair one."
+    )
+    error.detail = f"{error.detail}. {error.remedy}"
 
 
 def refuse_started(context: OperationContext, operation: OperationDocument, server_id: str) -> None:

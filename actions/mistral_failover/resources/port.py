@@ -69,6 +69,13 @@ def detach_port(context: OperationContext, operation: OperationDocument) -> dict
 OPERATIONS = (attach_port, detach_port)
 
 
+def holders(subject: ExaminedResource) -> list[str]:
+    """Return the server that a port is attached to."""
+    cloud, named = subject.cloud, str(subject.spec.properties["port"])
+    found = networks.port(cloud, networks.resolve_port(cloud, subject.stack, named))
+    return [found.device_id] if found.device_id else []
+
+
 def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
     """Return whether the port is still attached to the same server."""
     port_id, server_id = record.physical_id, record.attributes.get("server_id")
@@ -82,10 +89,13 @@ def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
         return ObservedPresence(Presence.GONE, f"port {port_id} no longer exists")
     if found.device_id == server_id:
         return AS_RECORDED
+    back = f"openstack server add port {server_id} {port_id}"
     if not found.device_id:
-        return ObservedPresence(Presence.GONE, f"port {port_id} is attached to no server")
+        words = f"port {port_id} is attached to no server"
+        return ObservedPresence(Presence.GONE, words, back)
     words = f"port {port_id} is attached to {found.device_id}, not to {server_id}"
-    return ObservedPresence(Presence.CHANGED, words)
+    away = f"openstack server remove port {found.device_id} {port_id}"
+    return ObservedPresence(Presence.CHANGED, words, f"{away}; {back}")
 
 
 def examine(subject: ExaminedResource) -> str:

@@ -97,6 +97,19 @@ def _ports(
 OPERATIONS = (allow_address, forbid_address)
 
 
+def holders(subject: ExaminedResource) -> list[str]:
+    """Return the members whose port may use the address."""
+    cloud, named = subject.cloud, str(subject.spec.properties["port"])
+    reserved = networks.port(cloud, networks.resolve_port(cloud, subject.stack, named))
+    address = networks.address_of(cloud, reserved.id)
+    return [
+        server
+        for server in subject.members
+        for port in networks.ports_of(cloud, server, network_id=reserved.network_id)
+        if networks.allows(port, address)
+    ]
+
+
 def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
     """Return whether the member's port may still use the address."""
     port_id, address = record.attributes.get("port_id"), record.attributes.get("address")
@@ -110,7 +123,9 @@ def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
         return ObservedPresence(Presence.GONE, f"port {port_id} no longer exists")
     if networks.allows(found, address):
         return AS_RECORDED
-    return ObservedPresence(Presence.GONE, f"port {port_id} is not allowed to use {address}")
+    words = f"port {port_id} is not allowed to use {address}"
+    back = f"openstack port set --allowed-address ip-address={address} {port_id}"
+    return ObservedPresence(Presence.GONE, words, back)
 
 
 def examine(subject: ExaminedResource) -> str:

@@ -10,7 +10,7 @@ from mistral_failover.agent.wire import Address
 from mistral_failover.alongside import alongside
 from mistral_failover.cloud import volumes
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.heat_replacements import replaced_volume, replacement_commands
+from mistral_failover.cloud.heat_replacements import replaced_volume
 from mistral_failover.cloud.project_listing import ListedVolume
 from mistral_failover.cloud.servers import server_state
 from mistral_failover.cloud.volume_holders import (
@@ -42,9 +42,10 @@ from mistral_failover.resources.operation_context import (
     recorded_server,
     refuse_started,
     refuse_unproven,
+    say_how_to_go_on,
     says_how_to_leave_a_dead_host,
 )
-from mistral_failover.runtime.errors import ActionError, says_how_to_continue, start_command
+from mistral_failover.runtime.errors import ActionError, says_how_to_continue
 from mistral_failover.store import views
 from mistral_failover.store.views import AttachedVolume
 
@@ -86,7 +87,7 @@ def attach_volume(context: OperationContext, operation: OperationDocument) -> di
         except CloudError as error:
             if error.target is not None:
                 gone = error.target["evidence"] == GONE
-                _say_how_to_go_on(context, operation, server_id, error, gone=gone)
+                say_how_to_go_on(context, operation, server_id, error, gone=gone)
             raise
     return {"physical_id": volume_id, "attributes": attributes}
 
@@ -97,32 +98,6 @@ def _formerly(context: OperationContext, operation: OperationDocument) -> Attach
         lambda tx: views.attached_volumes(tx, group_id, resource["type"], resource["name"])
     )
     return known.get(resource["name"])
-
-
-def _say_how_to_go_on(
-    context: OperationContext,
-    operation: OperationDocument,
-    server_id: str,
-    error: CloudError,
-    *,
-    gone: bool,
-) -> None:
-    """Let an error about a server that can take no volume name the commands that help."""
-    member = member_of(operation)["name"]
-    if not gone:
-        fenced = start_command(operation["group"], lost=member)
-        error.remedy += f" Or, only if {member} is lost: {fenced}, which fences it first."
-        return
-    try:
-        commands = replacement_commands(context.cloud, operation["stack"], server_id)
-    except CloudError:
-        commands = ""  # what is known is said now; the next try asks Heat again
-    error.remedy = (
-        f"Let Heat make another server for {member}: {commands}."
-        if commands
-        else f"Stack {operation['stack']} has no such server any more: add a member, or repair one."
-    )
-    error.detail = f"{error.detail}. {error.remedy}"
 
 
 def _silence(context: OperationContext, operation: OperationDocument, server_id: str) -> str:
@@ -143,25 +118,24 @@ def detach_volume(context: OperationContext, operation: OperationDocument) -> di
     """
     if (kept := kept_for(context, operation)) is not None:
         return kept
+    volume_id = physical_id_of(context, operation, volumes.resolve_volume, "volume")
+    if volume_id is None:
+        return {}
     try:
-        return _detach(context, operation)
+        _detach(context, operation, volume_id)
     except (ActionError, CloudError):
-        volume_id = operation["resource"]["physical_id"]
-        if volume_id is None or not volumes.is_gone(context.cloud, volume_id):
+        if not volumes.is_gone(context.cloud, volume_id):
             raise
     return {}
 
 
-def _detach(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
+def _detach(context: OperationContext, operation: OperationDocument, volume_id: str) -> None:
     """As :func:`detach_volume`, for an existing volume.
 
     The server is the recorded one, not the member's present one. If its host is down, the server
     may be deleted, provided the user allowed it and a fence proves it off. An agent's confirmation
     that it quiesced is not enough, because the guest is alive.
     """
-    volume_id = physical_id_of(context, operation, volumes.resolve_volume, "volume")
-    if volume_id is None:
-        return {}
     server_id = recorded_server(operation)
     proof = fence_proof(operation)
     after = rung_kind(proof["rung"]).server_after if proof else None
@@ -187,7 +161,6 @@ def _detach(context: OperationContext, operation: OperationDocument) -> dict[str
             operation["timeout"],
             release,
         )
-    return {}
 
 
 OPERATIONS = (attach_volume, detach_volume)
@@ -211,6 +184,15 @@ def examine(subject: ExaminedResource) -> str:
     return f"volume {found.id}, {state_of(found)}"
 
 
+def holders(subject: ExaminedResource) -> list[str]:
+    """Return the server that has a volume. One that several may have does not tell whose turn it
+    is."""
+    named = str(subject.spec.properties["volume"])
+    found = volume_of(subject.cloud, volumes.resolve_volume(subject.cloud, subject.stack, named))
+    servers = [SERVER_ID.of(held) for held in found.attachments]
+    return [] if MULTIATTACH.of(found) else [str(each) for each in servers if each]
+
+
 def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
     """Return whether the volume is still attached to the same server."""
     volume_id, server_id = record.physical_id, record.attributes.get("server_id")
@@ -226,7 +208,17 @@ def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
         return _attached(volume)
     where = " and ".join(f"server {each}" for each in sorted(volume.servers)) or "no server"
     words = f"volume {volume_id} is {volume.status} and attached to {where}, not to {server_id}"
-    return ObservedPresence(Presence.CHANGED if volume.servers else Presence.GONE, words)
+    presence = Presence.CHANGED if volume.servers else Presence.GONE
+    return ObservedPresence(presence, words, _gives_back(volume, server_id))
+
+
+def _gives_back(volume: ListedVolume, server_id: str) -> str:
+    """Return the commands that attach a volume to this server and to no other; empty in a state in
+    which Nova does not attach it, where the doctor says what ends that."""
+    if state_named(volume.status) is not None:
+        return ""
+    away = [f"openstack server remove volume {each} {volume.id}" for each in sorted(volume.servers)]
+    return "; ".join([*away, f"openstack server add volume {server_id} {volume.id}"])
 
 
 def _attached(volume: ListedVolume) -> ObservedPresence:

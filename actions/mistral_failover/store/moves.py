@@ -50,6 +50,16 @@ class MadeRow(TypedDict):
     at: float
 
 
+class WorkRow(TypedDict):
+    """An operation of a traversal on a resource of this name and type."""
+
+    traversal_id: str
+    name: str
+    type: str
+    verb: str
+    status: str
+
+
 class Blocking(TypedDict):
     """An entry of the journal of the kind BLOCKED or CONFIRMED."""
 
@@ -120,6 +130,22 @@ def made(tx: ProjectSession, traversal_ids: Collection[str]) -> list[MadeRow]:
         .group_by(operations.c.traversal_id, resources.c.type)
     )
     return _of(tx, MadeRow, query, operations.c.traversal_id, traversal_ids)
+
+
+def work(tx: ProjectSession, traversal_ids: Collection[str]) -> list[WorkRow]:
+    """Return the operations of these traversals, in the order in which they began."""
+    query = (
+        sa.select(
+            operations.c.traversal_id,
+            resources.c.name,
+            resources.c.type,
+            operations.c.verb,
+            operations.c.status,
+        )
+        .join(resources, resources.c.id == operations.c.resource_id)
+        .order_by(operations.c.started_at)
+    )
+    return _of(tx, WorkRow, query, operations.c.traversal_id, traversal_ids)
 
 
 def blockings(tx: ProjectSession, traversal_ids: Collection[str]) -> list[Blocking]:
