@@ -95,7 +95,8 @@ def bodies(text: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    "name", ["postgresql", "autoscaling-group", "active-active", "single-server"]
+    "name",
+    ["postgresql", "autoscaling-group", "active-active", "single-server", "boots-from-a-volume"],
 )
 def test_the_stack_has_what_its_group_speaks_of(name: str) -> None:
     stack: dict[str, Any] = yaml.safe_load(FILES[f"{name}-stack.yaml"])

@@ -137,6 +137,14 @@ class Operator:
             assert time.monotonic() < end
             time.sleep(0.05)
 
+    def let_go_along(self, server: str, volume: str, *, kept: bool = False) -> None:
+        """``openstack server volume update SERVER VOLUME``, with ``--delete-on-termination`` or, if
+        it is ``kept``, ``--preserve-on-termination``."""
+        url = f"{self._url}/compute/v2.1/servers/{server}/os-volume_attachments/{volume}"
+        body = {"volumeAttachment": {"volumeId": volume, "delete_on_termination": not kept}}
+        version = {"OpenStack-API-Version": "compute 2.85"}
+        self._done("PUT", url, body, {**self._headers, **version})
+
     def detach(self, volume: str, server: str) -> None:
         """``openstack server remove volume SERVER VOLUME``; returns when it is available."""
         url = f"{self._url}/compute/v2.1/servers/{server}/os-volume_attachments/{volume}"

@@ -332,8 +332,9 @@ def detach_port(
     either. Then Neutron releases the port without Nova, whose request would stay in the queue of a
     dead host and take effect after its return. So it does for a server that is shelved and on no
     host, whose ports Nova keeps: when it is unshelved, it gets those that are its own then.
-    ``limit``: seconds in total. A port or a server that no longer exists is no error. Raises `CloudError` HOST_DOWN if Nova shows that the host is down;
-    blocked: SERVER_BUSY, SERVER_IN_ERROR while the server is in a state that a person must end.
+    ``limit``: seconds in total. A port or a server that no longer exists is no error. Raises
+    `CloudError` HOST_DOWN if Nova shows that the host is down; blocked: SERVER_BUSY,
+    SERVER_IN_ERROR while the server is in a state that a person must end.
     """
     repeats = ResendPolicy(cloud)
     asked_at: float | None = None

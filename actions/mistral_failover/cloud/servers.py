@@ -360,8 +360,9 @@ def may_be_elsewhere(cloud: Cloud, server_id: str) -> str | None:
     return _HIDDEN if actions is None else _left_behind(cloud, server_id, actions)
 
 
-def delete_server(cloud: Cloud, server_id: str, limit: float) -> Evidence:
-    """Delete the server, and return whether its guest is proven to be gone; ``limit``: seconds.
+def delete_server(cloud: Cloud, server_id: str, limit: float, *, root: bool = False) -> Evidence:
+    """Delete the server, and return whether its guest is proven to be gone; ``limit``: seconds;
+    ``root``: not if the disk that it boots from would go with it.
 
     The proof is the compute service's own record of the deletion. If the records are not readable,
     there is none. A deletion in Nova's database alone, as for a dead host, is no proof, and neither
@@ -386,7 +387,7 @@ def delete_server(cloud: Cloud, server_id: str, limit: float) -> Evidence:
         if not repeats.allow():
             return repeats.no_effect_yet(f"it is {seen}")
         if asked is None or time.monotonic() - asked >= _AGAIN:
-            if along := volumes_deleted_with(cloud, server_id):
+            if along := volumes_deleted_with(cloud, server_id, root=root):
                 words = f"deleting server {server_id} would delete {' and '.join(along)} with it"
                 return ProbeResult(words, done=True, result=Evidence(False, "delete", words))
             reach("delete.before")
@@ -400,9 +401,9 @@ def delete_server(cloud: Cloud, server_id: str, limit: float) -> Evidence:
     return _climb(cloud, step, "delete", server_id, f"server {server_id} to be deleted", limit)
 
 
-def volumes_deleted_with(cloud: Cloud, server_id: str) -> list[str]:
-    """Return the volumes that would be deleted with the server (delete_on_termination), except the
-    disk that it boots from.
+def volumes_deleted_with(cloud: Cloud, server_id: str, *, root: bool = False) -> list[str]:
+    """Return the volumes that would be deleted with the server (delete_on_termination); ``root``:
+    also the disk that it boots from.
 
     Raises `CloudError` when Nova cannot be asked, NOT_OFFERED if it does not show that;
     `LeaseLost`.
@@ -414,10 +415,10 @@ def volumes_deleted_with(cloud: Cloud, server_id: str) -> list[str]:
     # By the server, since a list of its attachments ends at Nova's ``[api] max_limit``.
     volumes = VOLUMES.of(shown["server"])
     along = [str(each["id"]) for each in volumes if DELETE_ON_TERMINATION.of(each)]
-    return [each for each in along if not _is_root(cloud, server_id, each)]
+    return [each for each in along if root or not is_root(cloud, server_id, each)]
 
 
-def _is_root(cloud: Cloud, server_id: str, volume_id: str) -> bool:
+def is_root(cloud: Cloud, server_id: str, volume_id: str) -> bool:
     """Return whether a volume is the disk that the server boots from."""
     shown = attachment_shown(cloud, server_id, volume_id)
     return shown is not None and _DEVICE.of(shown) in ROOT_DEVICES

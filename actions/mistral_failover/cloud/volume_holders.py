@@ -130,6 +130,14 @@ def holders_of(cloud: Cloud, volume_id: str) -> list[VolumeHolder]:
     return sorted(rows, key=lambda claim: claim.id)
 
 
+def volumes_of_server(cloud: Cloud, server_id: str) -> list[str]:
+    """Return the volumes that have an attachment to the server by Cinder's own records, also if the
+    server is gone; sorted. Raises `CloudError`."""
+    with translated(f"list the attachments to server {server_id}", "Cinder"):
+        found = cloud.volumes.attachments.list(search_opts={"instance_id": server_id})
+    return sorted({str(each.volume_id) for each in found})
+
+
 def listed_by_nova(cloud: Cloud, server_id: str, volume_id: str) -> bool:
     """Return whether Nova lists the volume on the server; Nova does so once it has accepted an
     attach. Nova is asked for all volumes of the server, so operations on several share an answer.

@@ -95,6 +95,7 @@ GROUP_CHECKS: tuple[tuple[str, GroupCheck], ...] = (
     ("noticed", protection.noticed),
     ("spread", protection.spread),
     ("quota", protection.quota),
+    ("boot", protection.boot),
 )
 
 

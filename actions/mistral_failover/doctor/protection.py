@@ -7,14 +7,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from shlex import quote
 
-from mistral_failover.cloud import room
+from mistral_failover.cloud import boot_disks, room
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.project_listing import ProjectListing
 from mistral_failover.cloud.servers import server_state
 from mistral_failover.doctor.checks import ExaminedGroup, Finding, error, ok, warn
 from mistral_failover.groups import refresh_members
 from mistral_failover.model.goal import ALARM
-from mistral_failover.model.restarts import ANOTHER_SERVER
 from mistral_failover.store import incidents
 
 
@@ -69,9 +68,7 @@ def spread(subject: ExaminedGroup) -> Iterable[Finding]:
 def quota(subject: ExaminedGroup) -> Iterable[Finding]:
     """Check, if a failover may make another server, that the project's quota allows one. Heat makes
     the new server before it deletes the old one."""
-    members = subject.snapshot.group.members
-    brings_back = members.cold or members.replace == "lost"
-    if subject.out_of_service or not brings_back or ANOTHER_SERVER not in members.restart:
+    if subject.out_of_service or not subject.snapshot.group.members.makes_servers:
         return
     cloud = subject.examination.cloud
     for member in refresh_members.members_now(cloud, subject.snapshot):
@@ -90,3 +87,22 @@ def quota(subject: ExaminedGroup) -> Iterable[Finding]:
         else:
             yield ok(f"the quota allows another server for {member.name}")
         return  # of the oldest: they are meant to be alike
+
+
+def boot(subject: ExaminedGroup) -> Iterable[Finding]:
+    """Check, if a failover may make another server, that no boot disk that it gets, too, would be
+    deleted with the present one."""
+    group = subject.snapshot.group
+    if subject.out_of_service or not group.members.makes_servers:
+        return
+    cloud = subject.examination.cloud
+    for member in refresh_members.members_now(cloud, subject.snapshot):
+        try:
+            disk = boot_disks.kept_boot_disk(cloud, group.stack, member.server_id)
+        except CloudError as problem:
+            if problem.code != "VOLUME_WOULD_GO":
+                raise
+            yield error(f"{member.name}: {problem.message}", problem.remedy)
+        else:
+            if disk is not None:
+                yield ok(f"the next server of {member.name} boots from the same volume, {disk}")

@@ -37,7 +37,7 @@ from typing import Any, Literal
 from mistral_failover.model.documents import read_document
 from mistral_failover.model.errors import InvalidDocument, UnknownResource
 from mistral_failover.model.references import Reference, find_references
-from mistral_failover.model.restarts import USUAL, read_restart
+from mistral_failover.model.restarts import ANOTHER_SERVER, USUAL, read_restart
 from mistral_failover.model.roles import RoleSpec, check_preferences, read_roles
 from mistral_failover.model.rungs import Rung, read_rung, rung_kind
 from mistral_failover.model.schemas import EVENTS, MAX_SECONDS
@@ -82,6 +82,11 @@ class MembersSpec:
     def cold(self) -> bool:
         """Whether a lost member is brought back if no other can take its role."""
         return self.when_no_standby == "replace"
+
+    @property
+    def makes_servers(self) -> bool:
+        """Whether a lost member may get another server without an order."""
+        return (self.cold or self.replace == "lost") and ANOTHER_SERVER in self.restart
 
 
 @dataclass(frozen=True)

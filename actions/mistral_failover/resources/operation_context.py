@@ -196,16 +196,19 @@ def say_how_to_go_on(
     error.detail = f"{error.detail}. {error.remedy}"
 
 
-def refuse_started(context: OperationContext, operation: OperationDocument, server_id: str) -> None:
+def refuse_started(
+    context: OperationContext, operation: OperationDocument, server_id: str, member: str = ""
+) -> None:
     """Refuse if the server was started again while the operation waited for an operator: Nova shows
-    it ACTIVE, or has evacuated it since from a host where it ran."""
+    it ACTIVE, or has evacuated it since from a host where it ran. ``member``: the one it belongs
+    to, unless that is the operation's."""
     if servers.server_state(context.cloud, server_id).status == "ACTIVE":
         why = "has been started again"
     elif (left := servers.left_behind(context.cloud, server_id)) is not None:
         why = left
     else:
         return
-    member = member_of(operation)["name"]
+    member = member or member_of(operation)["name"]
     raise ActionError(
         "FENCE_UNPROVEN",
         f"server {server_id} was stopped for the fence of {member}, but {why}",

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from mistral_failover.agent.wire import UNKNOWN_COMMAND
+from mistral_failover.cloud import boot_disks
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import NO_RIGHTS, CloudError
 from mistral_failover.cloud.stacks import stack_map, stack_shown
@@ -84,6 +85,7 @@ def resolve(
             for each in pool.map(look, group.resources.values()):
                 found += each
             found += _services(cloud, group)
+            found += _boot_disks(cloud, group, servers)
             unknown, silent = agents.result()
             wrong += unknown
             unchecked += silent
@@ -171,6 +173,20 @@ def _services(cloud: Cloud, group: Group) -> _Found:
                 asked[service] = offered.ask(cloud, service).error
             if (refused := asked[service]) is not None:
                 found.append((f"resources.{spec.name}", refused))
+    return found
+
+
+def _boot_disks(cloud: Cloud, group: Group, members: Iterable[HeatMember]) -> _Found:
+    """Return an error for each member whose next server would lack the disk it boots from."""
+    if not group.members.makes_servers:
+        return []
+    found: _Found = []
+    for member in members:
+        try:
+            boot_disks.kept_boot_disk(cloud, group.stack, member.server_id)
+        except CloudError as error:
+            if error.code != "NOT_FOUND":
+                found.append(("members", error))
     return found
 
 

@@ -187,6 +187,16 @@ def _show_attachment(call: Call) -> Any:
     return {"volumeAttachment": _attachment_view(call, _attachment(call, find_server(call)))}
 
 
+def _keep_or_not(call: Call) -> Any:
+    """Says, since 2.85, whether a volume is deleted with its server."""
+    server, asked = find_server(call), call.body.get("volumeAttachment") or {}
+    if asked_version(call) < (2, 85):
+        raise refused(400, "delete_on_termination cannot be changed before microversion 2.85.")
+    _attachment(call, server).delete_on_termination = bool(asked.get("delete_on_termination"))
+    call.emulation.changed()
+    return 202, None
+
+
 def _detach(call: Call) -> Any:
     server = find_server(call)
     volume = call.emulation.state.volumes.get(call.path("volume_id"))
@@ -294,5 +304,6 @@ def routes() -> list[Route]:
         endpoint(SERVICE, base, _list_attachments, "attachment_list"),
         endpoint(SERVICE, base, _attach, "attach", ["POST"]),
         endpoint(SERVICE, one, _show_attachment, "attachment_show"),
+        endpoint(SERVICE, one, _keep_or_not, "attachment_update", ["PUT"]),
         endpoint(SERVICE, one, _detach, "detach", ["DELETE"]),
     ]

@@ -42,12 +42,17 @@ def make(emulation: Emulation, stack: Stack, resource: StackResource) -> bool:
         "metadata": dict(asked.get("metadata") or {}),
         "user_id": stack.user_id,
     }
+    if resource.type == SERVER and (refusal := _refused_disk(emulation, asked)):
+        resource.physical_id, resource.refused = "", refusal
+        emulation.after(0, "stack.part_settled", stack_id=stack.id, name=resource.name)
+        return True
     if resource.type == SERVER:
         zone = str(asked.get("availability_zone") or "")
         resource.physical_id = servers.create(
             emulation,
             host=servers.host_of_zone(emulation, zone),
             zone=servers.zone_shown(emulation, zone),
+            root_volume=_boot_disk(asked),
             networks=_networks(emulation, asked),
             image=str(asked.get("image") or ""),
             flavor=str(asked["flavor"]),
@@ -73,6 +78,33 @@ def make(emulation: Emulation, stack: Stack, resource: StackResource) -> bool:
     made = _address(emulation, stack, resource) or _balanced(emulation, stack, resource)
     resource.physical_id = made or new_id()
     return False
+
+
+def _boot_disk(asked: dict[str, Any]) -> dict[str, Any] | None:
+    """The existing volume that a server is to boot from, as Nova is asked for it."""
+    for disk in asked.get("block_device_mapping_v2") or []:
+        if disk.get("volume_id") and str(disk.get("boot_index")) == "0":
+            delete = strutils.bool_from_string(disk.get("delete_on_termination"))
+            return {"id": str(disk["volume_id"]), "delete_on_termination": delete}
+    return None
+
+
+def _refused_disk(emulation: Emulation, asked: dict[str, Any]) -> str:
+    """Why Nova makes no server with that boot disk; empty if it does."""
+    disk = _boot_disk(asked)
+    if disk is None:
+        return ""
+    volume = emulation.state.volumes.get(disk["id"])
+    if volume is None:
+        words = f"Block Device Mapping is Invalid: failed to get volume {disk['id']}."
+    elif volume.status != "available":
+        words = (
+            f"Invalid volume: Volume {volume.id} status must be available or downloading to "
+            f"reserve, but the current status is {volume.status}."
+        )
+    else:
+        return ""
+    return f"BadRequest: {words} (HTTP 400)"
 
 
 def _networks(emulation: Emulation, asked: dict[str, Any]) -> list[Network | Port]:
@@ -186,6 +218,8 @@ def exists(emulation: Emulation, physical_id: str) -> bool:
 def state_of(emulation: Emulation, resource: StackResource) -> tuple[str, str]:
     """One of ready, failed, gone, busy, and the reason."""
     real: Any
+    if resource.type == SERVER and resource.refused and not resource.physical_id:
+        return "failed", resource.refused
     if resource.type == SERVER:
         real = emulation.state.servers.get(resource.physical_id)
         good, bad = "ACTIVE", "ERROR"

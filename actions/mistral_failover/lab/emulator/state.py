@@ -417,7 +417,7 @@ class StackResource:
 
     INIT COMPLETE: its turn to be made has not come. `retired_id` is what it replaced and is yet to
     be deleted, `retired_reason` why the latest update could not. `alias` is what the template calls
-    its `type`.
+    its `type`, `refused` why Nova has not even begun to make its server.
     """
 
     name: str
@@ -429,6 +429,7 @@ class StackResource:
     physical_id: str = ""
     retired_id: str = ""
     retired_reason: str = ""
+    refused: str = ""
     action: str = "CREATE"
     status: str = "IN_PROGRESS"
     reason: str = "state changed"

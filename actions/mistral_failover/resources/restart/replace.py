@@ -7,11 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from shlex import quote
 
+from mistral_failover.model.rungs import ServerAfter, rung_kinds
 from mistral_failover.resources.restart.way import Attempt, Result, Way
+
+STOP_LIMIT = 120.0
+"""Seconds for Nova to stop a server whose boot disk the next one gets."""
 
 
 class Replace(Way):
-    """Heat makes another server, and removes the former one when that is there.
+    """Heat makes another server, and removes the former one when that is there. A boot disk that
+    the stack has for the next server, too, is released first, by the deletion of the former one.
 
     Where it fails, it fails for good: Heat leaves the stack as it came to it, so nothing else is
     tried then. Safe to repeat, because it names the server to remove.
@@ -24,6 +29,7 @@ class Replace(Way):
         from mistral_failover.runtime.errors import says_how_to_continue
 
         operation, tools = attempt.operation, attempt.tools
+        _release_boot_disk(attempt)
         with says_how_to_continue(operation["group"]), _left(operation["group"], attempt.member):
             found = stack_updates.replace_member(
                 tools.cloud,
@@ -40,6 +46,67 @@ class Replace(Way):
                 ),
             )
         return Result(found.server, f"Heat made server {found.server}")
+
+
+def _release_boot_disk(attempt: Attempt) -> None:
+    """Free the boot disk that the next server gets, too: of the lost server, and of a new one that
+    did not come up, which Heat keeps until another one is there.
+
+    Raises `CloudError`; ActionError FENCE_UNPROVEN.
+    """
+    from mistral_failover.cloud import boot_disks
+    from mistral_failover.cloud.servers import server_state
+    from mistral_failover.cloud.stack_members import locate
+
+    cloud, stack = attempt.tools.cloud, attempt.operation["stack"]
+    limit = float(attempt.operation["timeout"])
+    if attempt.wish.get("resource") is not None:
+        return  # a part of the member's own stack
+    group = attempt.snapshot.group.members.autoscaling_group
+    server = locate(cloud, stack, attempt.member, autoscaling_group=group).server_id
+    if server in ("", attempt.server):
+        server = attempt.server
+    elif server_state(cloud, server).status != "ERROR":
+        return  # it is being replaced, or has been
+
+    def off() -> str:
+        lost = server == attempt.server
+        return (lost and _still_off(attempt)) or _proven_off(attempt, server)
+
+    if (disk := boot_disks.kept_boot_disk(cloud, stack, server)) is not None:
+        boot_disks.release_boot_disk(cloud, disk, server, off=off, limit=limit)
+    elif not server_state(cloud, server).exists and _still_off(attempt):
+        boot_disks.release_of_deleted(cloud, server, off=off, limit=limit)
+
+
+def _still_off(attempt: Attempt) -> str:
+    """Return the sentence that proves the lost server off; empty if its fence left it running, or
+    if it was not fenced for this. Raises ActionError FENCE_UNPROVEN if it was started since."""
+    from mistral_failover.resources.operation_context import refuse_started
+
+    kind = rung_kinds().get(attempt.fence.get("rung", ""))
+    if kind is None or kind.server_after is ServerAfter.RUNNING:
+        return ""
+    if kind.server_after is ServerAfter.SHUTOFF:
+        refuse_started(attempt.tools, attempt.operation, attempt.server, attempt.member)
+    return str(attempt.fence["observed"])
+
+
+def _proven_off(attempt: Attempt, server: str) -> str:
+    """Stop a server that no fence has stopped. Raises ActionError FENCE_UNPROVEN."""
+    from mistral_failover.cloud import servers
+    from mistral_failover.runtime.errors import ActionError, start_command
+
+    evidence = servers.stop(attempt.tools.cloud, server, STOP_LIMIT)
+    if not evidence.proven:
+        raise ActionError(
+            "FENCE_UNPROVEN",
+            f"server {server} boots from the disk that the next one gets, and is not proven off: "
+            f"{evidence.observed.rstrip('.')}",
+            f"Make sure that it is off and delete it: openstack server delete {server}. Then: "
+            f"{start_command(attempt.operation['group'])}",
+        )
+    return evidence.observed
 
 
 @contextmanager

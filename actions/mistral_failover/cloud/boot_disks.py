@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The volume that a member boots from and that its stack gives to the member's next server, too.
+
+It belongs to the member, not to one server. Nova detaches no boot disk, so only the deletion of the
+server releases it, and Heat makes the new server before it deletes the old one: so the old one has
+to be deleted before Heat is asked. That fences nothing. It needs a proof, and a boot disk that
+Nova would delete with the server (``delete_on_termination``) must be kept first.
+
+A disk that Nova makes from an image or a snapshot for each server is none of these: the next
+server gets a new one, as the template says.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mistral_failover.cloud import servers
+from mistral_failover.cloud.absence import SERVER, unless_absent
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.fields import Field
+from mistral_failover.cloud.heat_replacements import definitions, rows_of
+from mistral_failover.cloud.stacks import template_of
+from mistral_failover.cloud.url_paths import url_path
+from mistral_failover.cloud.volume_holders import goes_along, volumes_of_server
+from mistral_failover.cloud.volumes import VolumeMove
+from mistral_failover.cloud.waits import ProbeResult
+
+LOG = logging.getLogger(__name__)
+_SERVER = Field("Nova", "server")
+_MADE_ANEW = ("image", "image_id", "snapshot_id")
+"""The properties of a ``block_device_mapping_v2`` from which Nova makes a volume per server."""
+
+
+def kept_boot_disk(cloud: Cloud, stack: str, server_id: str) -> str | None:
+    """Return the volume that a server of the stack boots from and that the next server gets, too.
+
+    None if it boots from a disk of its own, or does not exist. Raises `CloudError` VOLUME_WOULD_GO,
+    blocked, if Nova would delete the volume with the server; NOT_OFFERED if Nova does not show
+    that.
+    """
+    path = url_path("servers", server_id)
+    shown = unless_absent(cloud, SERVER, server_id, lambda: cloud.read("Nova", path))
+    if shown is None:
+        return None
+    volumes = servers.VOLUMES.of(_SERVER.of(shown))
+    root = next((v for v in volumes if servers.is_root(cloud, server_id, str(v["id"]))), None)
+    if root is None or _is_made_anew(cloud, stack, server_id):
+        return None
+    volume_id = str(root["id"])
+    if servers.DELETE_ON_TERMINATION.of(root):
+        raise _goes_along(cloud, server_id, [volume_id])
+    return volume_id
+
+
+def _is_made_anew(cloud: Cloud, stack: str, server_id: str) -> bool:
+    """Return whether the template certainly gives the next server a boot disk of its own."""
+    for row in rows_of(cloud, stack):
+        if row.resource.physical_id == server_id and not row.retired:
+            _, properties = definitions(template_of(cloud, row.stack)).get(row.name, ("", {}))
+            return _makes_disks(properties)
+    return False
+
+
+def _makes_disks(properties: Mapping[str, Any]) -> bool:
+    """Return whether none of the volumes with which a server is made exists before it."""
+    if "block_device_mapping" in properties:
+        return False
+    disks = properties.get("block_device_mapping_v2", [])
+    return isinstance(disks, list) and all(
+        isinstance(disk, Mapping) and any(key in disk for key in _MADE_ANEW) for disk in disks
+    )
+
+
+def release_boot_disk(
+    cloud: Cloud, volume_id: str, server_id: str, *, off: Callable[[], str], limit: float
+) -> None:
+    """Delete the server, so that its boot disk is free for the next one. ``off``: returns what
+    proves that the server is off, as a sentence, and raises if nothing does; it is called right
+    before each request. ``limit``: seconds in total.
+
+    Safe to repeat. Raises `CloudError`, VOLUME_WOULD_GO if Nova would delete any volume with the
+    server; TIMEOUT; VOLUME_DISPUTED if Cinder does not let go of the volume.
+    """
+    step = _Release(cloud, volume_id, server_id, off)
+    step.carry_out(f"boot disk {volume_id} to be free of server {server_id}", limit)
+
+
+def release_of_deleted(
+    cloud: Cloud, server_id: str, *, off: Callable[[], str], limit: float
+) -> None:
+    """Free what Cinder still shows on a server that is gone, as a deletion that was interrupted
+    leaves it. Arguments and errors as for `release_boot_disk`."""
+    until = time.monotonic() + limit
+    for volume_id in volumes_of_server(cloud, server_id):
+        left = max(until - time.monotonic(), 1.0)
+        release_boot_disk(cloud, volume_id, server_id, off=off, limit=left)
+
+
+class _Release(VolumeMove):
+    """Continue until the server is gone and its boot disk free."""
+
+    def __init__(
+        self, cloud: Cloud, volume_id: str, server_id: str, off: Callable[[], str]
+    ) -> None:
+        super().__init__(cloud, volume_id, server_id)
+        self._off = off
+
+    def step(self) -> ProbeResult:
+        """See :meth:`VolumeMove.step`."""
+        volume, mine, state = self.look()
+        if servers.server_state(self.cloud, self.server_id).exists:
+            return self._delete()
+        if mine is None and volume.status == "available":
+            return ProbeResult(state, done=True)
+        if not self.is_time_to_ask_why():
+            return ProbeResult(state)
+        return ProbeResult(self.give_back_orphans(self.server_id, self._off()) or state)
+
+    def _delete(self) -> ProbeResult:
+        if along := servers.volumes_deleted_with(self.cloud, self.server_id, root=True):
+            raise _goes_along(self.cloud, self.server_id, along)
+        self._off()
+        LOG.warning("Deleting server %s: the next one boots from its disk", self.server_id)
+        left = max(self.deadline - time.monotonic(), 1.0)
+        evidence = servers.delete_server(self.cloud, self.server_id, left, root=True)
+        return ProbeResult(evidence.observed)
+
+
+def _goes_along(cloud: Cloud, server_id: str, volumes: list[str]) -> CloudError:
+    error = goes_along(server_id, volumes, newest=cloud.newest("Nova"))
+    error.remedy += (
+        " And in the stack's template, for the servers that follow: "
+        "delete_on_termination: false in block_device_mapping_v2."
+    )
+    return error

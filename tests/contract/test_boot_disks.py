@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A server that boots from a volume of its stack: Heat makes the next one from it once the deletion
+of the former one has released it, and not before.
+
+By the source of Nova 34 and Heat 27: Nova's API refuses a boot disk that is not available (400),
+and Heat unplugs no port of a server that is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from contract.conftest import of
+from contract.rig import Made, Rig
+from mistral_failover.cloud.boot_disks import kept_boot_disk, release_boot_disk
+from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import CloudError
+from mistral_failover.cloud.stack_updates import replace_member
+
+TEMPLATE = """
+heat_template_version: 2021-04-16
+resources:
+  system: {type: OS::Cinder::Volume, properties: {size: 1, image: tiny}}
+  pet:
+    type: OS::Nova::Server
+    properties:
+      flavor: FLAVOR
+      networks: [{allocate_network: none}]
+      block_device_mapping_v2:
+        - {volume_id: {get_resource: system}, boot_index: 0, delete_on_termination: false}
+"""
+
+
+@pytest.fixture
+def stack(rig: Rig) -> Iterator[Made]:
+    """A stack of one server that boots from a volume of the stack."""
+    made = rig.make_stack(of(TEMPLATE, rig))
+    yield made
+    rig.remove_stack(made)
+
+
+def replaced(cloud: Cloud, stack: Made, why: str) -> str:
+    """The server that Heat makes in place of the present one."""
+    found = replace_member(
+        cloud,
+        stack.name,
+        "pet",
+        autoscaling_group=None,
+        resource=None,
+        server_id=stack.ids["pet"],
+        reason=why,
+        limit=90,
+    )
+    return found.server
+
+
+def off() -> str:
+    return "It is only a test."
+
+
+def test_heat_makes_the_next_server_from_the_boot_disk_that_was_released(
+    rig: Rig, cloud: Cloud, stack: Made
+) -> None:
+    former, disk = stack.ids["pet"], stack.ids["system"]
+    assert kept_boot_disk(cloud, stack.name, former) == disk
+    with pytest.raises(CloudError) as raised:
+        replaced(cloud, stack, "too early")
+    assert raised.value.code == "STACK_FAILED"
+    assert rig.holders(disk) == [former]
+
+    for _ in range(2):
+        release_boot_disk(cloud, disk, former, off=off, limit=90)
+    now = replaced(cloud, stack, "in time")
+
+    assert now != former
+    assert rig.holders(disk) == [now]
+    assert kept_boot_disk(cloud, stack.name, former) is None
+
+
+def test_a_boot_disk_that_nova_would_delete_is_not_released(
+    rig: Rig, cloud: Cloud, stack: Made
+) -> None:
+    server, disk = stack.ids["pet"], stack.ids["system"]
+    path = f"/servers/{server}/os-volume_attachments/{disk}"
+
+    def delete_with_it(wanted: bool) -> None:
+        body = {"volumeAttachment": {"volumeId": disk, "delete_on_termination": wanted}}
+        cloud.send("Nova", "PUT", path, body)
+
+    delete_with_it(True)
+
+    for call in (
+        lambda: kept_boot_disk(cloud, stack.name, server),
+        lambda: release_boot_disk(cloud, disk, server, off=off, limit=90),
+    ):
+        with pytest.raises(CloudError) as raised:
+            call()
+        assert raised.value.code == "VOLUME_WOULD_GO"
+        assert raised.value.blocked
+    assert rig.holders(disk) == [server]
+    delete_with_it(False)
+    assert kept_boot_disk(cloud, stack.name, server) == disk

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A server that boots from a volume of its stack, with a port of its stack: the next server gets
+both. Nothing releases a boot disk but the deletion of its server, and that needs a proof.
+
+On the real engine with an emulated cloud, whose Heat refuses a boot disk that is in use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from support.operators import Operator
+from support.waiting import patiently, until
+
+
+def boots_from_a_volume(
+    stack: dict[str, Any], *, goes: bool = False, new: bool = False
+) -> dict[str, Any]:
+    """The template, in which db_a boots from the volume ``system`` and has the port ``front``.
+    ``goes``: Nova deletes the disk with the server; ``new``: it makes one for each server."""
+    given = {"volume_id": {"get_resource": "system"}}
+    made = {"image": "tiny", "volume_size": 1}
+    disk = {**(made if new else given), "boot_index": 0, "delete_on_termination": goes}
+    system = {"type": "OS::Cinder::Volume", "properties": {"size": 1, "image": "tiny"}}
+    front = {"type": "OS::Neutron::Port", "properties": {"network": "net1"}}
+    server = {
+        "type": "OS::Nova::Server",
+        "properties": {
+            "flavor": "m1.tiny",
+            "networks": [{"port": {"get_resource": "front"}}],
+            "block_device_mapping_v2": [disk],
+        },
+    }
+    more = {"db_a": server, "system": system, "front": front}
+    return {**stack, "resources": {**stack["resources"], **more}}
+
+
+MEMBERS = {"servers": ["db_a"], "replace": "lost", "restart": ["replace"]}
+FENCE = [{"kind": "stop", "limit": 1}, "confirm"]
+
+
+@pytest.fixture
+def pet(protect: Callable[..., Any]) -> Any:
+    """A single server, up, whose lost host Heat leaves for another one."""
+    group = protect(servers=("db_a",), template=boots_from_a_volume, members=MEMBERS, fence=FENCE)
+    group.activate()
+    return group
+
+
+def boot_disk(group: Any) -> list[Any]:
+    """The servers that have the boot disk, by the cloud's own word."""
+    volume = group.cloud.resources(group.name)["system"]["physical_resource_id"]
+    return [s for s, node in group.cloud.guests().items() if volume in node["volumes"]]
+
+
+def port(group: Any) -> str:
+    return str(group.cloud.resources(group.name)["front"]["physical_resource_id"])
+
+
+def test_the_next_server_boots_from_the_same_disk_with_the_same_port(pet: Any) -> None:
+    former, address = pet.server("db_a"), port(pet)
+    assert boot_disk(pet) == [former]
+
+    patiently(pet, "on_alarm", **pet.fails("crash")).assert_succeeded()
+
+    now = pet.server("db_a")
+    assert now != former
+    assert (boot_disk(pet), port(pet)) == ([now], address)
+    assert (pet.holders(), pet.runs_on()) == (["db_a"], ["db_a"])
+    assert pet.cloud.violations() == []
+
+
+def test_the_old_server_is_deleted_after_the_proof_and_before_heat_is_asked(pet: Any) -> None:
+    former = pet.server("db_a")
+    since = max(each["seq"] for each in pet.cloud.audit())
+
+    patiently(pet, "on_alarm", **pet.fails("crash")).assert_succeeded()
+
+    seen = [e for e in pet.cloud.audit(since) if e.get("server") == former]
+    kinds = [e["kind"] for e in seen if e["kind"] in ("server_stopped", "server_deleted")]
+    assert kinds == ["server_stopped", "server_deleted"]
+    assert pet.cloud.violations() == []
+
+
+def test_a_dead_host_needs_a_person_s_word_before_anything_is_deleted(
+    protect: Callable[..., Any],
+) -> None:
+    on = {"server": {"get_param": "active"}, "when_host_is_down": "delete_server"}
+    data = {"type": "volume_attachment", "properties": {"volume": "data_volume", **on}}
+    more = {"template": boots_from_a_volume, "members": MEMBERS, "fence": FENCE}
+    group = protect({"data": data}, servers=("db_a",), **more)
+    group.activate()
+    former, address = group.server("db_a"), port(group)
+    group.run("on_alarm", **group.fails("power_off")).assert_failed_with("BLOCKED")
+    assert boot_disk(group) == [former]
+
+    said = {"group": group.name, "member": "db_a", "because": "its power is off"}
+    patiently(group, "confirm_fenced", **said).assert_succeeded()
+
+    now = group.server("db_a")
+    assert now != former
+    assert now in boot_disk(group)
+    assert (group.holders(), port(group)) == (["db_a"], address)
+    assert group.cloud.violations() == []
+
+
+def test_a_disk_that_would_go_with_its_server_is_refused_by_the_definition(
+    protect: Callable[..., Any],
+) -> None:
+    def goes(stack: dict[str, Any]) -> dict[str, Any]:
+        return boots_from_a_volume(stack, goes=True)
+
+    with pytest.raises(AssertionError, match="VOLUME_WOULD_GO") as refused:
+        protect(servers=("db_a",), template=goes, members=MEMBERS, fence=FENCE)
+
+    assert "delete_on_termination: false in block_device_mapping_v2" in str(refused.value)
+
+
+def test_it_is_refused_again_right_before_the_deletion(pet: Any) -> None:
+    """Somebody let Nova delete the disk with the server after the group was defined."""
+    former = pet.server("db_a")
+    disk = pet.cloud.resources(pet.name)["system"]["physical_resource_id"]
+    Operator(pet.cloud).let_go_along(former, disk)
+    ((level, remedy),) = [(r["level"], r["remedy"]) for r in pet.examined_all("boot")]
+    assert level == "error"
+    assert f"--preserve-on-termination {former} {disk}" in remedy
+
+    patiently(pet, "on_alarm", **pet.fails("crash")).assert_failed_with("BLOCKED")
+
+    assert boot_disk(pet) == [former]
+    assert "delete_on_termination" in pet.status()["reason"]
+
+
+def test_a_new_server_that_does_not_come_up_is_deleted_before_the_next_try(pet: Any) -> None:
+    former = pet.server("db_a")
+    pet.cloud.api_fault("boot", "fail", times=10_000)
+    patiently(pet, "on_alarm", **pet.fails("crash")).assert_failed_with("FAILED")
+    broken = pet.server("db_a")
+    assert broken != former
+    pet.cloud.clear_api_faults()
+
+    pet.run("sweep", group=pet.name)
+
+    until(lambda: pet.status()["status"] == "COMPLETE")
+    assert pet.server("db_a") not in (former, broken)
+    assert boot_disk(pet) == [pet.server("db_a")]
+    assert pet.runs_on() == pet.holders() == ["db_a"]
+    assert pet.cloud.violations() == []
+
+
+def test_a_server_that_somebody_started_again_is_not_deleted(pet: Any) -> None:
+    former = pet.server("db_a")
+    pet.cloud.api_fault("delete_server", status=503, times=10_000)
+    execution = pet.start("on_alarm", **pet.fails("crash"))
+    until(lambda: any(line.startswith("Detach data") for line in pet.told("done")))
+
+    Operator(pet.cloud).start_server(former)
+    pet.cloud.clear_api_faults()
+
+    failed = pet.workflows.wait(execution, timeout=90)
+    assert failed.state == "ERROR"
+    assert "started again" in pet.status()["reason"]
+    assert boot_disk(pet) == [former]
+
+
+def test_a_disk_that_nova_makes_for_each_server_needs_no_deletion(
+    protect: Callable[..., Any],
+) -> None:
+    def template(stack: dict[str, Any]) -> dict[str, Any]:
+        return boots_from_a_volume(stack, goes=True, new=True)
+
+    group = protect(servers=("db_a",), template=template, members=MEMBERS, fence=FENCE)
+    group.activate()
+    former = group.server("db_a")
+
+    patiently(group, "on_alarm", **group.fails("crash")).assert_succeeded()
+
+    assert group.server("db_a") != former
+    assert group.runs_on() == ["db_a"]
