@@ -13,6 +13,7 @@ from mistral_failover.cli import order
 from mistral_failover.cli.connection import CommandFailed
 from mistral_failover.cli.plan import facts_said
 from mistral_failover.cli.start import Start
+from support import ui_answers
 from support.commands import failover
 from support.operators import Operator
 
@@ -75,12 +76,11 @@ def started(
     monkeypatch.setattr(order, "follow", follow)
     command = Start(SimpleNamespace(), None)
     roles = {} if status == "REMOVED" else {"active": "db_a"}
-    answer = {
-        "status": "COMPLETE" if status == "REMOVED" else status,
-        "roles": {} if status == "DEFINED" else roles,
-        "vacant": [],
-        "traversal": None if status == "DEFINED" else {"id": "some"},
-        "service": {
+    answer = ui_answers.status(
+        "COMPLETE" if status == "REMOVED" else status,
+        roles={} if status == "DEFINED" else roles,
+        traversal=None if status == "DEFINED" else {"id": "some"},
+        service={
             "status": service,
             "since": 90.0,
             "seen_at": None,
@@ -88,8 +88,8 @@ def started(
             "standbys": [],
             "cold": False,
         },
-        "now": 100.0,
-    }
+        now=100.0,
+    )
     monkeypatch.setattr(command, "run_action", lambda *_, **__: answer)
     command.take_action(command.get_parser("failover start").parse_args(["payments", *words]))
     return orders[0]
