@@ -69,8 +69,10 @@ def _makes_disks(properties: Mapping[str, Any]) -> bool:
     """Return whether none of the volumes with which a server is made exists before it."""
     if "block_device_mapping" in properties:
         return False
-    disks = properties.get("block_device_mapping_v2", [])
-    return isinstance(disks, list) and all(
+    disks = properties.get("block_device_mapping_v2")
+    if not isinstance(disks, list) or not disks:
+        return False  # where the disk comes from is not known
+    return all(
         isinstance(disk, Mapping) and any(key in disk for key in _MADE_ANEW) for disk in disks
     )
 
