@@ -131,6 +131,9 @@ def test_a_dry_run_of_a_new_group_checks_it_and_makes_none(deployment: Any) -> N
     found = deployment.shown("group", "create", str(file), "--dry-run")
 
     assert (found["group"], "status" in found) == ("checked", False)
+    words = [step["what"] for step in found["steps"]]
+    assert "Start database on db_a" in [each.split(" (")[0] for each in words], words
+    assert not any(step["interrupts"] for step in found["steps"])
     assert deployment.failover("status", "checked").returncode == 1
 
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from textwrap import indent
 from typing import Any
 
 import pytest
@@ -88,13 +87,6 @@ def test_the_chain_calls_each_stage_held_and_again_as_the_shipped_one_does() -> 
     assert [(call["through"], call["hold"]) for call in calls] == [(each, True) for each in Stage]
     assert chain["task-defaults"] == shipped["task-defaults"]
     assert parse_group(FILES["own_chain/group.yaml"]).workflow == "payments.failover"
-
-
-def test_the_page_of_the_chain_shows_the_check_of_the_example() -> None:
-    page = (EXAMPLES.parent / "docs" / "own-chain.md").read_text(encoding="utf-8")
-    block = page.split("## A check that refuses\n\n```yaml\n")[1].split("```")[0]
-
-    assert indent(block, "    ") in FILES["own_chain/payments_failover.yaml"]
 
 
 def bodies(text: str) -> list[dict[str, Any]]:

@@ -70,6 +70,20 @@ def test_a_released_group_is_protected_again_where_it_serves(group: Any) -> None
     assert (group.holders(), group.runs_on()) == (["db_b"], ["db_b"])
 
 
+def test_a_dry_run_of_a_group_that_was_released_shows_the_steps_where_it_serves(group: Any) -> None:
+    on_db_b(group)
+    shown = done(reports.Status(group.name, definition=True).run(CONTEXT))
+    done(groups.Undefine(group.name, release=True).run(CONTEXT))
+
+    document = shown["definition"]["document"]
+    dry = done(groups.Define(document, name=group.name, dry_run=True).run(CONTEXT))
+
+    assert dry["why_no_steps"] is None
+    assert {step["member"] for step in dry["steps"]} <= {"db_b", None}
+    assert [step["resource"] for step in dry["steps"]] == ["data", "database", "routing"]
+    assert isinstance(reports.Status(group.name).run(CONTEXT), Result), "nothing was stored"
+
+
 def test_a_released_group_is_not_brought_up_beside_its_volume(group: Any) -> None:
     again(on_db_b(group))
 

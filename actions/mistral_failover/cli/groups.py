@@ -164,6 +164,7 @@ class Create(_DefinitionCommand):
         }
         if parsed_args.dry_run:
             self.app.stderr.write("Nothing was stored: this is a dry run.\n")
+            facts |= _steps(answer, people=for_people(parsed_args))
         elif not parsed_args.no_activate:
             facts |= self.brought_up(parsed_args, given.name, "the group was created")
             facts |= _left(given.name, facts)
@@ -264,7 +265,7 @@ def _step_lines(answer: DefinedGroup) -> list[str]:
 
 
 def _steps(answer: DefinedGroup, *, people: bool) -> dict[str, Any]:
-    """Return the facts about the steps of an update."""
+    """Return the facts about the steps that a dry run found."""
     why = answer["why_no_steps"]
     if not people:
         return {"steps": answer["steps"], "why_no_steps": why}

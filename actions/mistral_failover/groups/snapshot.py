@@ -12,6 +12,7 @@ from mistral_failover.convergence.records import GroupState, TraversalStatus
 from mistral_failover.groups import unfinished_replacements
 from mistral_failover.model.goal import ATTACHMENT, vacant_roles
 from mistral_failover.model.group import Group
+from mistral_failover.model.ids import group_id
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
 from mistral_failover.store.transaction import ProjectTransaction
@@ -43,6 +44,21 @@ class GroupSnapshot:
         """Whether the group is to serve: its goal assigns roles, or makes room for a member that
         takes them."""
         return bool(self.roles or self.vacant)
+
+
+def not_yet_defined(project_id: str, group: Group) -> GroupSnapshot:
+    """Return the snapshot that a group would have once it is defined, and never had a goal."""
+    state = GroupState(
+        group_id(project_id, group.name),
+        project_id,
+        group.name,
+        definition_version=group.version,
+        current_traversal=None,
+        last_complete_goal=None,
+        defined=group.version,
+        in_force=None,
+    )
+    return GroupSnapshot(state, group, {}, frozenset(), False, frozenset())
 
 
 def with_definition(request: Request, snapshot: GroupSnapshot, version: str) -> GroupSnapshot:

@@ -45,8 +45,8 @@ class DefinedGroup(TypedDict):
     ``differences`` and ``lines``: its changes, for machines and for people. ``missing``: the
     workflows that it names and Mistral does not have, sorted, as far as Mistral answered.
     ``wrong_before``: what is wrong in parts that are in force and stay as they are. ``unchecked``:
-    what the cloud or an agent did not answer. ``steps``: of a dry run for a known group, what
-    converging to it would do; None if that is not known, with ``why_no_steps``."""
+    what the cloud or an agent did not answer. ``steps``: of a dry run, what converging to
+    it would do; None if that is not known, with ``why_no_steps``."""
 
     group: str
     id: str
@@ -111,7 +111,7 @@ def define(
     except _AskHeat:
         stacks = _ways_to_write(request, group.stack)
         identity, known = run(store)
-    steps, why = _steps(request, group) if dry_run and known is not None else ([], None)
+    steps, why = _steps(request, group) if dry_run else ([], None)
     changed = in_documents(comparable(known), comparable(stored)) if known else []
     return {
         "group": group.name,
@@ -137,7 +137,7 @@ def _steps(request: Request, group: Group) -> tuple[list[PlanStep] | None, Error
     except operator_order.NothingToDo:
         return [], None
     except Exception as error:  # the dry run itself has its answer
-        return None, request.caught(error, f"planning an update of {group.name}")
+        return None, request.caught(error, f"planning what {group.name} would do")
 
 
 def _parsed(definition: Any, name: str | None, types: list[ResourceType]) -> Group:

@@ -53,10 +53,13 @@ def resume(tx: ProjectSession, group_id: str, kinds: Iterable[Kind] = KINDS) -> 
 
 
 def of_group(tx: ProjectSession, group_id: str) -> Suspensions:
-    """Return the suspensions that were not ended; a maintenance also if its time is over."""
+    """Return the suspensions that were not ended; a maintenance also if its time is over. Empty for
+    a group that is not defined yet."""
     query = sa.select(groups.c.pause, groups.c.maintenance).where(groups.c.id == group_id)
-    row = tx.connection.execute(query).one()
+    row = tx.connection.execute(query).one_or_none()
     found: Suspensions = {}
+    if row is None:
+        return found
     if row.pause is not None:
         found["pause"] = row.pause
     if row.maintenance is not None:

@@ -16,6 +16,7 @@ from typing import Any
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.convergence.dry_run import DryRunStep, dry_run_steps
+from mistral_failover.convergence.errors import UnknownGroup
 from mistral_failover.convergence.graph import plan_traversal
 from mistral_failover.convergence.records import GroupState
 from mistral_failover.convergence.sentences import where
@@ -82,9 +83,13 @@ def plan(request: Request, group: str, asked: Order) -> PlanDocument:
 
 
 def steps_to(request: Request, group: Group) -> list[PlanStep]:
-    """Return the steps that converge a defined group to another definition, which is not stored;
-    no member is lost by that. Nothing is recorded. Raises what the verb ``failover`` raises."""
-    snapshot = group_snapshot(request, group.name)
+    """Return the steps that converge a group to another definition, which is not stored, or bring
+    up a new one; no member is lost by that. Nothing is recorded. Raises what the verb ``failover``
+    raises."""
+    try:
+        snapshot = group_snapshot(request, group.name)
+    except UnknownGroup:
+        snapshot = group_snapshots.not_yet_defined(request.project_id, group)
     # Records of before may have types that the new definition does not.
     group = replace(group, types={**snapshot.group.types, **group.types})
     order = Order(FAILOVER, lost=())
