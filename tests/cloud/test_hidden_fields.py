@@ -217,6 +217,7 @@ OPTIONAL = {
     "desired_capacity": "Heat keeps the size without it",
     "min_size": "without it the size is not known",
     "max_size": "without it the size is not known",
+    "block_device_mapping_v2": "without it a boot disk counts as one that the next server gets",
     "op": "eq by default, in Aodh's API",
     "x-openstack-request-id": "a header; without it the request is looked for",
 }

@@ -38,15 +38,17 @@ NOT_ENDED_WITH = {
     # An alarm and a replacement come through.
     "failover.admit": {"HOLDER_GONE"},
     "failover.replace_member": {"HOLDER_GONE"},
-    # Why the steps of an update are not known.
-    "failover.define": GOAL,
+    # Why the steps of an update are not known; a reason of the refusal.
+    "failover.define": {*GOAL, "VOLUME_WOULD_GO"},
+    # It names its member, and looks for no device.
+    "failover.replace_server": {"DEVICE_LEFT", "UNKNOWN_MEMBER"},
     # Findings.
     "failover.doctor": {
         *("ADDRESS_IN_USE", "NO_PORT", "PORT_IN_USE"),
         *("LOAD_BALANCER_ERROR", "NO_POOL_MEMBER", "POOL_IN_USE"),
         *("DNS_RECORD_IN_USE", "NO_DNS_TARGET"),
         *("BAD_REQUEST", "NOT_FOUND", "VOLUME_IS_ROOT", "VOLUME_NOT_SHARED", "NOT_OFFERED"),
-        *("VOLUME_BUSY", "VOLUME_ERROR", "STACK_REPLACED"),
+        *("VOLUME_BUSY", "VOLUME_ERROR", "VOLUME_WOULD_GO", "STACK_REPLACED"),
     },
     # What was to stop on a server that is gone has stopped.
     **dict.fromkeys(("failover.forbid_address", "failover.quiesce"), {"TARGET_DOWN"}),

@@ -66,13 +66,14 @@ def _is_made_anew(cloud: Cloud, stack: str, server_id: str) -> bool:
 
 
 def _makes_disks(properties: Mapping[str, Any]) -> bool:
-    """Return whether none of the volumes with which a server is made exists before it."""
+    """Return whether Nova makes the boot disk for the server; False where that is not known."""
     if "block_device_mapping" in properties:
         return False
-    disks = properties.get("block_device_mapping_v2", [])
-    return isinstance(disks, list) and all(
-        isinstance(disk, Mapping) and any(key in disk for key in _MADE_ANEW) for disk in disks
-    )
+    disks = properties.get("block_device_mapping_v2")
+    if not isinstance(disks, list) or not all(isinstance(disk, Mapping) for disk in disks):
+        return False
+    first = [disk for disk in disks if "boot_index" in disk and str(disk["boot_index"]) == "0"]
+    return bool(first) and all(any(key in disk for key in _MADE_ANEW) for disk in first)
 
 
 def release_boot_disk(
