@@ -18,8 +18,10 @@ one until its fence, the standby from then on. To play the rest, put a letter th
 from __future__ import annotations
 
 import contextlib
+import itertools
 import shlex
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -50,6 +52,8 @@ MOMENTS = {
 MEMBERS = ("db_a", "db_b")
 LOOKS = 3
 """Looks within which what was undone has to be right again."""
+PATIENCE = 30.0
+"""Seconds for which a busy machine is looked at again."""
 BLOCKED = 3
 """The exit code of a command whose order waits for a person."""
 CONTEXT = ActionContext(SecurityContext(), ExecutionContext())
@@ -408,11 +412,16 @@ def outcome(event: Event, scene: Scene, moment: str, expected: str, where: tuple
 
 
 def looked_at(scene: Scene) -> str:
-    """Look at most `LOOKS` times; what is still wrong then."""
-    for _ in range(LOOKS):
+    """Look until all is right, at least `LOOKS` times, and for as long as a busy machine needs;
+    what is still wrong then."""
+    end = time.monotonic() + PATIENCE
+    for looks in itertools.count(1):
         scene.sweep()
         if not scene.wrong():
             return ""
+        if looks >= LOOKS and time.monotonic() > end:
+            break
+        time.sleep(0.1)
     scene.group.observed()  # which a sweep that tries again what has stopped leaves to the next
     return scene.wrong()
 
