@@ -14,7 +14,11 @@ import pytest
 
 from contract.conftest import of
 from contract.rig import Made, Rig
-from mistral_failover.cloud.boot_disks import kept_boot_disk, release_boot_disk
+from mistral_failover.cloud.boot_disks import (
+    disks_in_stack,
+    kept_boot_disk,
+    release_boot_disk,
+)
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.stack_updates import replace_member
@@ -102,3 +106,28 @@ def test_a_boot_disk_that_nova_would_delete_is_not_released(
     assert rig.holders(disk) == [server]
     delete_with_it(False)
     assert kept_boot_disk(cloud, stack.name, server) == disk
+
+
+def test_a_template_that_lets_it_go_with_the_next_server_is_named(rig: Rig, cloud: Cloud) -> None:
+    stack = rig.make_stack(of(TEMPLATE.replace("termination: false", "termination: true"), rig))
+    server, disk = stack.ids["pet"], stack.ids["system"]
+    path = f"/servers/{server}/os-volume_attachments/{disk}"
+    keep = {"volumeAttachment": {"volumeId": disk, "delete_on_termination": False}}
+    cloud.send("Nova", "PUT", path, keep)
+
+    with pytest.raises(CloudError) as raised:
+        kept_boot_disk(cloud, stack.name, server)
+
+    assert (raised.value.code, raised.value.blocked) == ("VOLUME_WOULD_GO", True)
+    assert "template" in raised.value.message
+    rig.remove_stack(stack)
+
+
+def test_the_disks_of_a_server_are_known_by_the_template_also_after_its_deletion(
+    cloud: Cloud, stack: Made
+) -> None:
+    server, disk = stack.ids["pet"], stack.ids["system"]
+
+    release_boot_disk(cloud, disk, server, off=off, limit=90)
+
+    assert disks_in_stack(cloud, stack.name, server) == {disk: "system"}

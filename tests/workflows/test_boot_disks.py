@@ -134,6 +134,50 @@ def test_it_is_refused_again_right_before_the_deletion(pet: Any) -> None:
     assert "delete_on_termination" in pet.status()["reason"]
 
 
+def test_no_fence_deletes_it_with_the_server(protect: Callable[..., Any]) -> None:
+    fence = [{"kind": "delete", "limit": 2}, "confirm"]
+    more = {"template": boots_from_a_volume, "members": MEMBERS, "fence": fence}
+    group = protect(servers=("db_a",), **more)
+    group.activate()
+    former = group.server("db_a")
+    disk = group.cloud.resources(group.name)["system"]["physical_resource_id"]
+    Operator(group.cloud).let_go_along(former, disk)
+
+    patiently(group, "on_alarm", **group.fails("crash")).assert_failed_with("BLOCKED")
+
+    assert boot_disk(group) == [former]
+    assert disk in group.status()["reason"]
+
+
+def test_nothing_of_a_dead_host_is_deleted_with_its_boot_disk(protect: Callable[..., Any]) -> None:
+    on = {"server": {"get_param": "active"}, "when_host_is_down": "delete_server"}
+    data = {"type": "volume_attachment", "properties": {"volume": "data_volume", **on}}
+    more = {"template": boots_from_a_volume, "members": MEMBERS, "fence": FENCE}
+    group = protect({"data": data}, servers=("db_a",), **more)
+    group.activate()
+    former = group.server("db_a")
+    disk = group.cloud.resources(group.name)["system"]["physical_resource_id"]
+    group.run("on_alarm", **group.fails("power_off")).assert_failed_with("BLOCKED")
+    Operator(group.cloud).let_go_along(former, disk)
+
+    said = {"group": group.name, "member": "db_a", "because": "its power is off"}
+    patiently(group, "confirm_fenced", **said).assert_failed_with("BLOCKED")
+
+    assert former in boot_disk(group)
+    assert "delete_on_termination" in group.status()["reason"]
+
+
+def test_heat_is_not_asked_while_it_would_make_an_empty_disk(pet: Any) -> None:
+    """Somebody, or a check of the stack, has marked the volume: the next update replaces it."""
+    disk = pet.cloud.resources(pet.name)["system"]["physical_resource_id"]
+    Operator(pet.cloud).mark(pet.name, "system")
+
+    patiently(pet, "on_alarm", **pet.fails("crash")).assert_failed_with("FAILED")
+
+    assert pet.cloud.resources(pet.name)["system"]["physical_resource_id"] == disk
+    assert disk in pet.status()["reason"]
+
+
 def test_a_new_server_that_does_not_come_up_is_deleted_before_the_next_try(pet: Any) -> None:
     former = pet.server("db_a")
     pet.cloud.api_fault("boot", "fail", times=10_000)

@@ -14,16 +14,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from mistral_failover.cloud import servers
 from mistral_failover.cloud.absence import SERVER, unless_absent
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.fields import Field
-from mistral_failover.cloud.heat_replacements import definitions, rows_of
-from mistral_failover.cloud.stacks import template_of
+from mistral_failover.cloud.heat_replacements import (
+    ListedResource,
+    definitions,
+    names_in,
+    rows_of,
+)
+from mistral_failover.cloud.stacks import VOLUME, template_of
 from mistral_failover.cloud.url_paths import url_path
 from mistral_failover.cloud.volume_holders import goes_along, volumes_of_server
 from mistral_failover.cloud.volumes import VolumeMove
@@ -31,6 +36,8 @@ from mistral_failover.cloud.waits import ProbeResult
 
 LOG = logging.getLogger(__name__)
 _SERVER = Field("Nova", "server")
+_KEYS = ("block_device_mapping_v2", "block_device_mapping")
+_IN_TEMPLATE = "delete_on_termination: false in block_device_mapping_v2"
 _MADE_ANEW = ("image", "image_id", "snapshot_id")
 """The properties of a ``block_device_mapping_v2`` from which Nova makes a volume per server."""
 
@@ -39,8 +46,9 @@ def kept_boot_disk(cloud: Cloud, stack: str, server_id: str) -> str | None:
     """Return the volume that a server of the stack boots from and that the next server gets, too.
 
     None if it boots from a disk of its own, or does not exist. Raises `CloudError` VOLUME_WOULD_GO,
-    blocked, if Nova would delete the volume with the server; NOT_OFFERED if Nova does not show
-    that.
+    blocked, if Nova would delete the volume with the server, or by the template with the next one:
+    Heat deletes a server that did not come up before it tries again. NOT_OFFERED if Nova does not
+    show it.
     """
     path = url_path("servers", server_id)
     shown = unless_absent(cloud, SERVER, server_id, lambda: cloud.read("Nova", path))
@@ -48,21 +56,70 @@ def kept_boot_disk(cloud: Cloud, stack: str, server_id: str) -> str | None:
         return None
     volumes = servers.VOLUMES.of(_SERVER.of(shown))
     root = next((v for v in volumes if servers.is_root(cloud, server_id, str(v["id"]))), None)
-    if root is None or _is_made_anew(cloud, stack, server_id):
+    if root is None:
+        return None
+    defined = _definition(cloud, stack, server_id)
+    if defined is not None and _makes_disks(defined.properties):
         return None
     volume_id = str(root["id"])
     if servers.DELETE_ON_TERMINATION.of(root):
         raise _goes_along(cloud, server_id, [volume_id])
+    if defined is not None and _lets_go(defined.properties):
+        raise CloudError(
+            "VOLUME_WOULD_GO",
+            f"The template of stack {stack} may let volume {volume_id} be deleted with the next "
+            f"server of {defined.name} (delete_on_termination)",
+            remedy=f"Correct the template: {_IN_TEMPLATE}. Then update the stack.",
+            blocked=True,
+        )
     return volume_id
 
 
-def _is_made_anew(cloud: Cloud, stack: str, server_id: str) -> bool:
-    """Return whether the template certainly gives the next server a boot disk of its own."""
-    for row in rows_of(cloud, stack):
+def must_stay(cloud: Cloud, stack: str, server_id: str) -> bool:
+    """Return whether the disk that a server boots from must not be deleted with it: if it is the
+    stack's, or not known to be none of the stack's. Raises `CloudError`."""
+    try:
+        return kept_boot_disk(cloud, stack, server_id) is not None
+    except CloudError as error:
+        if error.code != "VOLUME_WOULD_GO":
+            raise
+        return True
+
+
+def disks_in_stack(cloud: Cloud, stack: str, server_id: str) -> dict[str, str]:
+    """Return the names, by id, of the stack's volumes that the template gives to this server from
+    its start, such as its boot disk: what no update may replace while it replaces the server. The
+    server need not exist any longer. Raises `CloudError`."""
+    rows = rows_of(cloud, stack)
+    defined = _definition(cloud, stack, server_id, rows)
+    if defined is None:
+        return {}
+    used = {name for disk in _KEYS for name in names_in(defined.properties.get(disk))}
+    return {
+        row.resource.physical_id: row.name
+        for row in rows
+        if row.stack == defined.stack and row.name in used and row.resource.type == VOLUME
+        if row.resource.physical_id and not row.retired
+    }
+
+
+class _Definition(NamedTuple):
+    """A server in the template of the stack, given by its id, that has it."""
+
+    stack: str
+    name: str
+    properties: Mapping[str, Any]
+
+
+def _definition(
+    cloud: Cloud, stack: str, server_id: str, rows: Sequence[ListedResource] | None = None
+) -> _Definition | None:
+    """Return what the template says of a server. ``rows``: those of the stack, if just read."""
+    for row in rows_of(cloud, stack) if rows is None else rows:
         if row.resource.physical_id == server_id and not row.retired:
             _, properties = definitions(template_of(cloud, row.stack)).get(row.name, ("", {}))
-            return _makes_disks(properties)
-    return False
+            return _Definition(row.stack, row.name, properties)
+    return None
 
 
 def _makes_disks(properties: Mapping[str, Any]) -> bool:
@@ -73,7 +130,28 @@ def _makes_disks(properties: Mapping[str, Any]) -> bool:
     if not isinstance(disks, list) or not all(isinstance(disk, Mapping) for disk in disks):
         return False
     first = [disk for disk in disks if "boot_index" in disk and str(disk["boot_index"]) == "0"]
-    return bool(first) and all(any(key in disk for key in _MADE_ANEW) for disk in first)
+    return bool(first) and all(_is_made(disk) for disk in first)
+
+
+def _is_made(disk: Mapping[str, Any]) -> bool:
+    """Return whether Nova makes this disk for each server."""
+    return any(key in disk for key in _MADE_ANEW)
+
+
+def _lets_go(properties: Mapping[str, Any]) -> bool:
+    """Return whether a disk that the stack has would go with a server, or that is not known, as by
+    a parameter. Nova keeps a volume of which nothing is said."""
+    for key in _KEYS:
+        disks = properties.get(key, [])
+        if not isinstance(disks, list):
+            return True
+        for disk in disks:
+            if not isinstance(disk, Mapping):
+                return True
+            flag = disk.get("delete_on_termination", False)
+            if not _is_made(disk) and str(flag).lower() != "false":
+                return True
+    return False
 
 
 def release_boot_disk(
@@ -133,8 +211,5 @@ class _Release(VolumeMove):
 
 def _goes_along(cloud: Cloud, server_id: str, volumes: list[str]) -> CloudError:
     error = goes_along(server_id, volumes, newest=cloud.newest("Nova"))
-    error.remedy += (
-        " And in the stack's template, for the servers that follow: "
-        "delete_on_termination: false in block_device_mapping_v2."
-    )
+    error.remedy += f" And in the stack's template, for the servers that follow: {_IN_TEMPLATE}."
     return error

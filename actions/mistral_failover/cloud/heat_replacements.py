@@ -267,7 +267,7 @@ def _used(template: Mapping[str, Any]) -> dict[str, frozenset[str]]:
     """Return, by resource, the names of those that its properties refer to; HOT or
     CloudFormation."""
     return {
-        name: frozenset(_names(properties))
+        name: frozenset(names_in(properties))
         for name, (_, properties) in definitions(template).items()
     }
 
@@ -284,17 +284,18 @@ def definitions(template: Mapping[str, Any]) -> dict[str, tuple[str, Mapping[str
     }
 
 
-def _names(value: Any) -> Iterator[str]:
+def names_in(value: Any) -> Iterator[str]:
+    """Return the names of the resources that a value of a template refers to."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             if key in _REFERENCES:
                 first = inner[0] if isinstance(inner, list) and inner else inner
                 if isinstance(first, str):
                     yield first if key != "Fn::GetAtt" else first.partition(".")[0]
-            yield from _names(inner)
+            yield from names_in(inner)
     elif isinstance(value, list):
         for inner in value:
-            yield from _names(inner)
+            yield from names_in(inner)
 
 
 @dataclass(frozen=True, slots=True)

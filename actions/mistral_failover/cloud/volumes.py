@@ -13,7 +13,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from oslo_utils import uuidutils
@@ -89,6 +89,7 @@ class Release:
     the server if it is proven off and its host is down. ``cut_off``: by the proof the guest may run
     on, but reaches nothing any more, so nothing is lost if its server is stopped. ``stopped``: by
     the proof the compute service of its host has stopped the server, so the host worked then.
+    ``keeps_boot_disk``: asks whether the server's boot disk must not be deleted with it.
     """
 
     off: str | None = None
@@ -96,6 +97,7 @@ class Release:
     delete_server: bool = False
     cut_off: bool = False
     stopped: bool = False
+    keeps_boot_disk: Callable[[], bool] = field(default=lambda: True, compare=False)
 
 
 _UNPROVEN = Release()
@@ -910,7 +912,8 @@ class Detach(VolumeMove):
                 returns=release.stopped,
             )
         try:
-            volumes = servers.volumes_deleted_with(self.cloud, self.server_id)
+            root = self._release.keeps_boot_disk()
+            volumes = servers.volumes_deleted_with(self.cloud, self.server_id, root=root)
         except CloudError as error:
             error.blocked = error.code == "NOT_OFFERED"
             raise
@@ -918,7 +921,7 @@ class Detach(VolumeMove):
             newest = self.cloud.newest("Nova")
             raise volume_holders.goes_along(self.server_id, volumes, newest=newest)
         LOG.warning("Deleting server %s: it is off and its host is down", self.server_id)
-        servers.delete_server(self.cloud, self.server_id, self.patience)
+        servers.delete_server(self.cloud, self.server_id, self.patience, root=root)
         return ProbeResult("its server, whose host is down, was deleted")
 
 

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from mistral_failover.agent.channel.interface import ChannelError
 from mistral_failover.agent.wire import Address
 from mistral_failover.alongside import alongside
-from mistral_failover.cloud import volumes
+from mistral_failover.cloud import boot_disks, volumes
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.heat_replacements import replaced_volume
 from mistral_failover.cloud.project_listing import ListedVolume
@@ -149,6 +150,7 @@ def _detach(context: OperationContext, operation: OperationDocument, volume_id: 
         delete_server=operation["properties"].get("when_host_is_down") == "delete_server",
         cut_off=after is ServerAfter.CUT_OFF,
         stopped=after is ServerAfter.SHUTOFF,
+        keeps_boot_disk=partial(boot_disks.must_stay, context.cloud, operation["stack"], server_id),
     )
     with (
         says_how_to_continue(operation["group"]),

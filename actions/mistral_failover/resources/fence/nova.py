@@ -11,7 +11,6 @@ from mistral_failover.model.rungs import Rung, ServerAfter
 from mistral_failover.resources.fence.rung import FenceAttempt, FenceRung
 
 if TYPE_CHECKING:
-    from mistral_failover.cloud.clients import Cloud
     from mistral_failover.cloud.fields import Feature
     from mistral_failover.cloud.servers import Evidence
 
@@ -20,7 +19,7 @@ class _ByNova(FenceRung):
     """A rung for which every server of the member must be proven off."""
 
     @abstractmethod
-    def prove_server(self, cloud: Cloud, server: str, limit: float) -> Evidence:
+    def prove_server(self, attempt: FenceAttempt, server: str, limit: float) -> Evidence:
         """Prove it of one server, within ``limit`` seconds."""
 
     def prove(self, attempt: FenceAttempt, rung: Rung) -> Evidence:
@@ -32,7 +31,7 @@ class _ByNova(FenceRung):
             return Evidence(False, self.kind, f"no server of {target.member.name} is known")
         proofs = []
         for server in target.servers:
-            evidence = self.prove_server(attempt.tools.cloud, server, float(rung["limit"]))
+            evidence = self.prove_server(attempt, server, float(rung["limit"]))
             if not evidence.proven:
                 return evidence
             proofs.append(evidence.observed)
@@ -46,11 +45,11 @@ class Stop(_ByNova):
     limit = 120.0
     server_after = ServerAfter.SHUTOFF
 
-    def prove_server(self, cloud: Cloud, server: str, limit: float) -> Evidence:
+    def prove_server(self, attempt: FenceAttempt, server: str, limit: float) -> Evidence:
         """Stop it."""
         from mistral_failover.cloud import servers
 
-        return servers.stop(cloud, server, limit)
+        return servers.stop(attempt.tools.cloud, server, limit)
 
 
 class Delete(_ByNova):
@@ -65,8 +64,14 @@ class Delete(_ByNova):
 
         return DELETION
 
-    def prove_server(self, cloud: Cloud, server: str, limit: float) -> Evidence:
-        """Delete it."""
-        from mistral_failover.cloud import servers
+    def prove_server(self, attempt: FenceAttempt, server: str, limit: float) -> Evidence:
+        """Delete it, unless a disk that the stack has would go with it."""
+        from mistral_failover.cloud import boot_disks, servers
+        from mistral_failover.cloud.errors import CloudError
 
-        return servers.delete_server(cloud, server, limit)
+        cloud = attempt.tools.cloud
+        try:
+            stays = boot_disks.must_stay(cloud, attempt.operation["stack"], server)
+        except CloudError:
+            stays = True  # as long as Heat does not say whose it is
+        return servers.delete_server(cloud, server, limit, root=stays)

@@ -3,12 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from shlex import quote
+from typing import TYPE_CHECKING
 
 from mistral_failover.model.rungs import ServerAfter, rung_kinds
 from mistral_failover.resources.restart.way import Attempt, Result, Way
+
+if TYPE_CHECKING:
+    from mistral_failover.cloud.heat_replacements import KeptParts
 
 STOP_LIMIT = 120.0
 """Seconds for Nova to stop a server whose boot disk the next one gets."""
@@ -25,7 +30,6 @@ class Replace(Way):
     def bring_back(self, attempt: Attempt) -> Result:
         """Have Heat replace it."""
         from mistral_failover.cloud import stack_updates
-        from mistral_failover.groups import kept_parts
         from mistral_failover.runtime.errors import says_how_to_continue
 
         operation, tools = attempt.operation, attempt.tools
@@ -41,11 +45,26 @@ class Replace(Way):
                 # Heat shows it, and by it a repeat knows its own mark.
                 reason=f"replaced by mistral-failover, operation {operation['key']}",
                 limit=float(operation["timeout"]),
-                keep=kept_parts.parts_to_keep(
-                    tools.request, operation["group_id"], operation["group"]
-                ),
+                keep=_parts_to_keep(attempt),
             )
         return Result(found.server, f"Heat made server {found.server}")
+
+
+def _parts_to_keep(attempt: Attempt) -> Callable[[], KeptParts]:
+    """Return what reads the parts that Heat must not take: those of the group, and the disks that
+    the stack gives to the member's next server. Heat empties a volume that is marked."""
+    from mistral_failover.cloud import boot_disks
+    from mistral_failover.groups import kept_parts
+
+    operation, tools = attempt.operation, attempt.tools
+    of_group = kept_parts.parts_to_keep(tools.request, operation["group_id"], operation["group"])
+
+    def read() -> KeptParts:
+        disks = boot_disks.disks_in_stack(tools.cloud, operation["stack"], attempt.server)
+        kept = of_group()
+        return dataclasses.replace(kept, volumes={**disks, **kept.volumes})
+
+    return read
 
 
 def _release_boot_disk(attempt: Attempt) -> None:
