@@ -7,29 +7,16 @@ import ast
 import importlib
 import re
 
-import pytest
-
 from testcloud import settings
-from testcloud.__main__ import main
 from testcloud.settings import ROOT
 
 PAGE = (ROOT / "docs" / "testcloud.md").read_text(encoding="utf-8")
-MACHINES = (ROOT / "docs" / "machines.md").read_text(encoding="utf-8")
 
 
 def test_each_variable_has_its_row() -> None:
     named = set(re.findall(r"^\| `(FAILOVER_CLOUD_\w+)`", PAGE, re.M))
 
     assert named == set(re.findall(r"FAILOVER_CLOUD_\w+", settings.__doc__ or ""))
-
-
-def test_each_command_has_its_row(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["--help"])
-
-    commands = set(re.findall(r"^    (\w+) ", capsys.readouterr().out, re.M))
-    rows = "".join(page.split("## Commands")[1].split("\n## ")[0] for page in (PAGE, MACHINES))
-    assert commands == set(re.findall(r"^\| `(\w+)", rows, re.M))
 
 
 def test_the_snippets_use_what_exists() -> None:
