@@ -280,7 +280,8 @@ EVENTS = {f"{of} {name}": event for name, rows in SERVERS.items() for of, event 
     "server, then volume deleted": Event(
         " cc  ", delete_server_and_volume, names=ANOTHER, obey=name_another_volume
     ),
-    "address taken": Event("u..uu", take_address, give_address_back),
+    # It moves beside the volume, so between detach and attach it may be there already, or not yet.
+    "address taken": Event("u. uu", take_address, give_address_back),
     "address given to another": Event("uu uu", give_address, give_address_back),
     "stack updated": Event(".....", update_stack),
     "stack drifts": Event(".....", drift),
