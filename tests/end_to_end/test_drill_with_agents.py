@@ -52,7 +52,7 @@ def test_a_false_word_of_a_person_does_no_harm_to_a_frozen_guest_that_keeps_its_
         [sys.executable, "-c", FALSE_WORD, str(tmp_path)],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert json.loads(done.stdout) == {

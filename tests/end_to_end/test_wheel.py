@@ -97,7 +97,7 @@ def test_a_drill_from_the_installed_wheel_tells_people_in_plain_lines_and_a_tabl
         capture_output=True,
         text=True,
         cwd=tmp_path,
-        timeout=110,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr
     assert "Done: " in done.stdout

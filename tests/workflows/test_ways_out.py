@@ -71,6 +71,71 @@ def test_a_mistyped_stop_command_is_seen_and_its_correction_leads_on(group: Any)
     unknown = "its agent does not know the command stpo"
     recovery.Observe(group.name).run(CONTEXT)
     service = group.status()["service"]
+    assert service["status"] == "DEGRADED"
+    assert any(unknown in reason for reason in service["reasons"])
+    assert unknown in group.member_list()["db_b"]["doubt"]
+    findings = doctor.Doctor(group.name).run(CONTEXT)["findings"]
+    assert any(unknown in row["sentence"] for row in findings if row["level"] == "error")
+    refused = group.run("switchover", group=group.name)
+    assert refused.output["error"]["code"] == "CANNOT_QUIESCE"
+    assert group.runs_on() == ["db_a"], "nothing was disturbed"
+
+    change(group, "database", stop="stop")
+    group.run("activate_first", group=group.name).assert_succeeded()
+    group.run("switchover", group=group.name).assert_succeeded()
+
+    assert group.runs_on() == ["db_b"]
+    assert group.told("fenced") == []
+
+
+def test_what_was_started_with_a_mistyped_stop_command_is_fenced_by_the_corrected_one(
+    protect: Any,
+) -> None:
+    group = protect(fence=["quiesce"])
+    group.activate()
+    mistype(group, stop="stpo")
+    group.run("activate_first", group=group.name).assert_succeeded()
+    blocked = group.run("failover", group=group.name, lost=["db_a"])
+    assert blocked.state == "ERROR"
+    assert group.status()["status"] == "BLOCKED"
+
+    change(group, "database", stop="stop")
+    corrected = {"lost": ["db_a"], "definition": "defined"}
+    group.run("failover", group=group.name, **corrected).assert_succeeded()
+
+    assert group.status()["roles"] == {"active": "db_b"}
+    assert group.runs_on() == ["db_b"]
+
+
+@pytest.fixture
+def mistyped(protect: Any) -> Callable[..., Any]:
+    """Make a group whose activation names commands that the agents may not know."""
+
+    def make(**names: str) -> Any:
+        group = protect()
+        mistype(group, **names)
+        return group
+
+    return make
+
+
+def fails_to_start(group: Any) -> None:
+    """Start the group, which fails."""
+    assert group.run("activate_first", group=group.name).state == "ERROR"
+    assert group.status()["status"] == "FAILED"
+
+
+def test_a_group_serves_as_soon_as_what_a_look_missed_was_made(mistyped: Any) -> None:
+    """The volume was attached before that look, which saw it."""
+    group = mistyped(start="strt")
+    fails_to_start(group)
+    assert group.observed()["status"] == "DOWN"
+
+    change(group, "database", start="start")
+    group.run("activate_first", group=group.name).assert_succeeded()
+
+    assert group.runs_on() == ["db_a"]
+    service = group.status()["service"]
     assert (service["status"], service["seen_at"]) == ("DEGRADED", None)
     assert "no member can take over (db_b: " in str(service["reasons"]), "it was not seen since"
     overview = {row["name"]: row for row in reports.Status().run(CONTEXT)["overview"]}
