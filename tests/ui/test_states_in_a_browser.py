@@ -46,6 +46,8 @@ def service(word: str, *reasons: str, **more: Any) -> dict[str, Any]:
         "gone": [],
         "standbys": ["db_a"],
         "cold": False,
+        "another_stack": False,
+        "stack_gone": False,
         **more,
     }
 
