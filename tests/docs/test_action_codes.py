@@ -62,7 +62,7 @@ NOT_ENDED_WITH = {
     # It starts no traversal.
     "failover.confirm_fenced": {"CONTENDED"},
     # A rung that proves nothing, and says so in its observation.
-    "failover.fence": {"NO_WORKFLOW"},
+    "failover.fence": {"NO_WORKFLOW", "VOLUME_WOULD_GO"},
 }
 FROM_OUTSIDE = {
     "cloud": set(REMEDIES),

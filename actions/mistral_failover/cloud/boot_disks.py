@@ -148,8 +148,8 @@ def _lets_go(properties: Mapping[str, Any]) -> bool:
         for disk in disks:
             if not isinstance(disk, Mapping):
                 return True
-            flag = disk.get("delete_on_termination", False)
-            if not _is_made(disk) and str(flag).lower() != "false":
+            said = "delete_on_termination" in disk and not _is_made(disk)
+            if said and str(disk["delete_on_termination"]).lower() != "false":
                 return True
     return False
 
