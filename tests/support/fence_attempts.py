@@ -11,7 +11,7 @@ import pytest
 
 from mistral_failover.agent.channel.interface import Command, CommandResult, Heartbeat
 from mistral_failover.agent.wire import Address
-from mistral_failover.cloud import servers
+from mistral_failover.cloud import boot_disks, servers
 from mistral_failover.cloud.servers import Evidence, ServerState
 from mistral_failover.cloud.waits import Pauses, ProbeResult, pauses_until
 from mistral_failover.resources.fence.ladder import fence
@@ -54,9 +54,10 @@ class Attempt:
         }
         monkeypatch.setattr(servers, "stop", self._nova("stop"))
         monkeypatch.setattr(servers, "delete_server", self._nova("delete"))
+        monkeypatch.setattr(boot_disks, "must_stay", lambda *_: False)
 
     def _nova(self, rung: str) -> Callable[..., Any]:
-        def verb(cloud: object, server_id: str, limit: float) -> Any:
+        def verb(cloud: object, server_id: str, limit: float, *, root: bool = False) -> Any:
             self.climbed.append((rung, server_id, limit))
             return self._answer(rung)
 
@@ -108,6 +109,7 @@ class Attempt:
         operation: Any = {
             "key": "k",
             "group": "payments",
+            "stack": "payments",
             "group_id": "g-1",
             "ticket": {"lock": {"token": 1}},
             "properties": {
