@@ -11,7 +11,7 @@ from mistral_lib.actions.context import ActionContext, ExecutionContext, Securit
 
 from mistral_failover.actions import base, orders, recovery, reports
 from mistral_failover.agent.channel.interface import ChannelError
-from mistral_failover.cloud import servers
+from mistral_failover.cloud import boot_disks, servers
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.convergence.records import Outcome, Ready, Record
 from mistral_failover.mistral.operation_documents import outcome_of
@@ -134,7 +134,7 @@ def test_what_was_refused_in_the_middle_may_have_taken_effect() -> None:
 def test_a_service_that_cannot_be_asked_says_nothing_about_a_member(
     monkeypatch: pytest.MonkeyPatch, rung: str
 ) -> None:
-    def refused(*_: Any) -> Any:
+    def refused(*_: Any, **__: Any) -> Any:
         raise CloudError("TRUST_GONE", "the trust was deleted")
 
     class Channel:
@@ -143,10 +143,12 @@ def test_a_service_that_cannot_be_asked_says_nothing_about_a_member(
 
     monkeypatch.setattr(servers, "stop", refused)
     monkeypatch.setattr(servers, "delete_server", refused)
+    monkeypatch.setattr(boot_disks, "must_stay", refused)
     member = MemberRow("db_a", "s-a", 1.0, 4, None)
     target = fence_ladder.FenceTarget(member, ("s-a",), (("s-a", "stop"),), (), lambda: None)
     ladder = [{"kind": rung, "limit": 5}]
-    operation = {"key": "k", "group": "g", "group_id": "i", "properties": {"ladder": ladder}}
+    names = {"key": "k", "group": "g", "stack": "g", "group_id": "i"}
+    operation = {**names, "properties": {"ladder": ladder}}
 
     with pytest.raises(CloudError) as raised:
         fence_ladder.fence(OperationContext(None, None, Channel(), lambda: None), operation, target)  # type: ignore[arg-type]
