@@ -24,6 +24,17 @@ _HEADERS = {"nova": "compute {}", "cinder": "volume {}"}
 _NEWEST = {"nova": "2.96", "cinder": "3.70"}
 
 
+CONNECTOR = {
+    "initiator": "iqn.2026-11.org.example:node",
+    "ip": "192.0.2.1",
+    "host": "elsewhere",
+    "multipath": False,
+    "platform": "x86_64",
+    "os_type": "linux",
+    "mountpoint": "/dev/vdx",
+}
+
+
 @dataclass(frozen=True)
 class Person:
     """Somebody with a password, in a project."""
@@ -145,3 +156,16 @@ class Api:
         """The answer to a request to call a volume something."""
         body = {"os-reset_status": {"status": status, **more}}
         return self.cinder("POST", f"/volumes/{volume_id}/action", body)
+
+    def claim(self, volume: str, server: str, *, connected: bool) -> str:
+        """Make an attachment that Nova knows nothing of; its id."""
+        asked: dict[str, Any] = {"volume_uuid": volume, "instance_uuid": server}
+        if connected:
+            asked["connector"] = CONNECTOR
+        answer = self.cinder("POST", "/attachments", {"attachment": asked})
+        assert answer.status_code == 200, answer.text
+        identity = str(answer.json()["attachment"]["id"])
+        if connected:
+            done = self.cinder("POST", f"/attachments/{identity}/action", {"os-complete": {}})
+            assert done.status_code == 204, done.text
+        return identity

@@ -15,6 +15,7 @@ from mistral_failover.cloud.boot_disks import (
     disks_in_stack,
     kept_boot_disk,
     release_boot_disk,
+    release_of_deleted,
 )
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
@@ -92,6 +93,34 @@ def test_heat_makes_the_next_server_from_the_boot_disk_that_was_released(
     assert now != former
     assert rig.holders(disk) == [now]
     assert kept_boot_disk(cloud, stack.name, former) is None
+
+
+def test_what_an_interrupted_deletion_leaves_at_cinder_is_freed_once_the_server_is_off(
+    rig: Rig, cloud: Cloud, stack: Made, disk: str
+) -> None:
+    server = stack.ids["pet"]
+    release_boot_disk(cloud, disk, server, off=off, limit=90)
+    rig.api().claim(disk, server, connected=False)
+
+    for _ in range(2):
+        release_of_deleted(cloud, server, off=off, limit=90)
+
+    assert rig.volume_status(disk) == "available"
+
+
+def test_a_connection_that_cinder_keeps_waits_for_an_operator(
+    rig: Rig, cloud: Cloud, stack: Made, disk: str
+) -> None:
+    server = stack.ids["pet"]
+    release_boot_disk(cloud, disk, server, off=off, limit=90)
+    left = rig.api().claim(disk, server, connected=True)
+
+    with pytest.raises(CloudError) as raised:
+        release_of_deleted(cloud, server, off=off, limit=90)
+
+    assert (raised.value.code, raised.value.blocked) == ("VOLUME_DISPUTED", True)
+    assert f"volume attachment delete {left}" in raised.value.remedy
+    assert rig.api().cinder("DELETE", f"/attachments/{left}").ok
 
 
 def test_a_boot_disk_that_nova_would_delete_is_not_released(

@@ -18,15 +18,6 @@ from mistral_failover.cloud.volume_states import STATES, TAKEN
 from mistral_failover.cloud.volumes import Release, attach, detach
 
 OFF = Release(off="a person confirmed it", fenced=True)
-CONNECTOR = {
-    "initiator": "iqn.2026-11.org.example:node",
-    "ip": "192.0.2.1",
-    "host": "elsewhere",
-    "multipath": False,
-    "platform": "x86_64",
-    "os_type": "linux",
-    "mountpoint": "/dev/vdx",
-}
 
 
 def refused(action: Any, *given: Any) -> CloudError:
@@ -47,20 +38,6 @@ def blocked(action: Any, *given: Any) -> CloudError:
         "sight": volume_fingerprint(cloud, volume, server),
     }
     return error
-
-
-def claim(api: Api, volume: str, server: str, *, connected: bool) -> str:
-    """An attachment that Nova knows nothing of; its id."""
-    asked: dict[str, Any] = {"volume_uuid": volume, "instance_uuid": server}
-    if connected:
-        asked["connector"] = CONNECTOR
-    answer = api.cinder("POST", "/attachments", {"attachment": asked})
-    assert answer.status_code == 200, answer.text
-    identity = str(answer.json()["attachment"]["id"])
-    if connected:
-        done = api.cinder("POST", f"/attachments/{identity}/action", {"os-complete": {}})
-        assert done.status_code == 204, done.text
-    return identity
 
 
 def limit(rig: Rig) -> float:
@@ -100,7 +77,7 @@ def test_a_reservation_that_nova_does_not_know_is_given_back(
     rig: Rig, cloud: Cloud, demo: Api, two: Two, volume: str, whose: str
 ) -> None:
     server = {"other": two.b, "own": two.a, "unknown": UNKNOWN_ID}[whose]
-    orphan = claim(demo, volume, server, connected=False)
+    orphan = demo.claim(volume, server, connected=False)
 
     attach(cloud, volume, two.a, limit(rig))
 
@@ -113,7 +90,7 @@ def test_a_reservation_that_nova_does_not_know_is_given_back(
 def test_an_attachment_of_an_unknown_server_waits_for_an_operator(
     rig: Rig, cloud: Cloud, demo: Api, two: Two, volume: str
 ) -> None:
-    orphan = claim(demo, volume, UNKNOWN_ID, connected=True)
+    orphan = demo.claim(volume, UNKNOWN_ID, connected=True)
 
     error = blocked(attach, cloud, volume, two.a, limit(rig))
 
@@ -129,7 +106,7 @@ def test_an_attachment_of_an_unknown_server_waits_for_an_operator(
 def test_an_attachment_of_a_server_that_runs_is_given_back_when_it_is_seen_off(
     rig: Rig, own: Cloud, demo: Api, two: Two, server: str, volume: str
 ) -> None:
-    claim(demo, volume, server, connected=True)
+    demo.claim(volume, server, connected=True)
 
     error = blocked(attach, own, volume, two.a, limit(rig))
 
@@ -143,7 +120,7 @@ def test_an_attachment_of_a_server_that_runs_is_given_back_when_it_is_seen_off(
 def test_what_cinder_alone_calls_attached_to_the_right_server_is_attached_anew(
     rig: Rig, own: Cloud, demo: Api, two: Two, volume: str
 ) -> None:
-    orphan = claim(demo, volume, two.a, connected=True)
+    orphan = demo.claim(volume, two.a, connected=True)
 
     made = attach(own, volume, two.a, limit(rig))
 
@@ -155,7 +132,7 @@ def test_what_cinder_alone_calls_attached_to_the_right_server_is_attached_anew(
 def test_what_a_lost_server_has_left_in_cinder_goes_with_the_proof_alone(
     rig: Rig, own: Cloud, demo: Api, volume: str
 ) -> None:
-    orphan = claim(demo, volume, UNKNOWN_ID, connected=True)
+    orphan = demo.claim(volume, UNKNOWN_ID, connected=True)
 
     error = blocked(detach, own, volume, UNKNOWN_ID, limit(rig))
 
@@ -169,7 +146,7 @@ def test_what_a_lost_server_has_left_in_cinder_goes_with_the_proof_alone(
 def test_a_trust_s_token_is_none_that_cinder_can_ask_nova_with(
     rig: Rig, cloud: Cloud, demo: Api, two: Two, volume: str
 ) -> None:
-    orphan = claim(demo, volume, UNKNOWN_ID, connected=True)
+    orphan = demo.claim(volume, UNKNOWN_ID, connected=True)
 
     error = blocked(detach, cloud, volume, UNKNOWN_ID, limit(rig), OFF)
 

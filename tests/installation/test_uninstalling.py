@@ -12,18 +12,9 @@ from pathlib import Path
 import pytest
 
 from support.pages import ROOT
+from testcloud.package_archive import SOURCES
 
 pytestmark = [pytest.mark.package, pytest.mark.timeout(300)]
-
-SOURCES = (
-    "actions",
-    "workflows",
-    "examples",
-    "setup.cfg",
-    "pyproject.toml",
-    "README.md",
-    "LICENSE",
-)
 
 
 def files(folder: Path) -> set[Path]:

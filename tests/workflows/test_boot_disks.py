@@ -120,7 +120,7 @@ def test_a_disk_that_would_go_with_its_server_is_refused_by_the_definition(
 
 
 def test_it_is_refused_again_right_before_the_deletion(pet: Any) -> None:
-    """Somebody let Nova delete the disk with the server after the group was defined."""
+    """An operator let Nova delete the disk with the server after the group was defined."""
     former = pet.server("db_a")
     disk = pet.cloud.resources(pet.name)["system"]["physical_resource_id"]
     Operator(pet.cloud).let_go_along(former, disk)
@@ -168,7 +168,7 @@ def test_nothing_of_a_dead_host_is_deleted_with_its_boot_disk(protect: Callable[
 
 
 def test_heat_is_not_asked_while_it_would_make_an_empty_disk(pet: Any) -> None:
-    """Somebody, or a check of the stack, has marked the volume: the next update replaces it."""
+    """An operator, or a check of the stack, has marked the volume: the next update replaces it."""
     disk = pet.cloud.resources(pet.name)["system"]["physical_resource_id"]
     Operator(pet.cloud).mark(pet.name, "system")
 
@@ -195,7 +195,7 @@ def test_a_new_server_that_does_not_come_up_is_deleted_before_the_next_try(pet: 
     assert pet.cloud.violations() == []
 
 
-def test_a_server_that_somebody_started_again_is_not_deleted(pet: Any) -> None:
+def test_a_server_that_was_started_again_is_not_deleted(pet: Any) -> None:
     former = pet.server("db_a")
     pet.cloud.api_fault("delete_server", status=503, times=10_000)
     execution = pet.start("on_alarm", **pet.fails("crash"))

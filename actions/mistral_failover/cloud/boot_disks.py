@@ -67,8 +67,8 @@ def kept_boot_disk(cloud: Cloud, stack: str, server_id: str) -> str | None:
     if defined is not None and _lets_go(defined.properties):
         raise CloudError(
             "VOLUME_WOULD_GO",
-            f"The template of stack {stack} may let volume {volume_id} be deleted with the next "
-            f"server of {defined.name} (delete_on_termination)",
+            f"The template of stack {stack} lets a volume be deleted with the next server of "
+            f"{defined.name} (delete_on_termination), which boots from {volume_id}",
             remedy=f"Correct the template: {_IN_TEMPLATE}. Then update the stack.",
             blocked=True,
         )

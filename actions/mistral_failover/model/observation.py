@@ -61,8 +61,8 @@ class Service(StrEnum):
 @dataclass(frozen=True)
 class ObservedPresence:
     """The result of one check. ``why``: a clause for people, empty if all is as recorded. With
-    PRESENT: what would hold a failover up. ``remedy``: the commands that give back what somebody
-    took away; empty if that depends."""
+    PRESENT: what would hold a failover up. ``remedy``: the commands that give back what another
+    client took away; empty if that depends."""
 
     presence: Presence
     why: str = ""
@@ -121,7 +121,7 @@ class Observation(Stored):
 
     @property
     def remedies(self) -> Mapping[str, str]:
-        """The commands that give back what somebody took from a member whose server is there, by
+        """The commands that give back what was taken from a member whose server is there, by
         the reason that says so."""
         gone = {each.name for each in self.members if each.observed.presence is Presence.GONE}
         return {
