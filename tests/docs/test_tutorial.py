@@ -93,7 +93,10 @@ def test_the_commands_of_the_tutorial_do_what_it_says_and_leave_nothing(
     end(server)
     played([f"FAILOVER_STATE_DIR=$PWD/tutorial-state; {removal}"], folder)
     assert [each.name for each in folder.iterdir() if each.name != "out"] == [empty_home.name]
-    assert [str(each.relative_to(empty_home)) for each in empty_home.rglob("*")] == []
+    # Every OpenStack command keeps there which entry points are installed, unless its Python is
+    # below /tmp: stevedore's cache, which the page names.
+    left = {str(each.relative_to(empty_home)) for each in empty_home.rglob("*") if each.is_file()}
+    assert {each for each in left if not each.startswith(".cache/python-entrypoints/")} == set()
 
 
 def played(commands: list[str], folder: Path) -> list[str]:
