@@ -151,6 +151,6 @@ def _inner(argument: Any) -> Iterator[Any]:
     """The expressions within an operation's argument, at any depth."""
     if isinstance(argument, re._parser.SubPattern):  # type: ignore[attr-defined]
         yield argument
-    elif isinstance(argument, list | tuple):
+    elif isinstance(argument, (list, tuple)):
         for each in argument:
             yield from _inner(each)
