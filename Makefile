@@ -12,7 +12,7 @@ STAMP  := $(VENV)/.installed
 # Tests start thousands of programs: each starts in half the time if Python keeps what it compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: drill test test-cli docs drills test-cloud test-cloud-together test-cloud-alone test-octavia test-designate test-outages test-broker test-ui pictures test-package agent-deb faults fault-tests fault-drills test-deep lint bench bench-cloud mutants cloud-install cloud-up cloud-down cloud-status machines-install machines-up machines-down test-machines test-machines-down machines-soak bench-machines test-losses clean
+.PHONY: drill test test-cli docs drills test-cloud test-cloud-together test-cloud-alone test-octavia test-designate test-outages test-broker test-ui pictures test-package agent-deb agent-rpm agent-zipapp wheels faults fault-tests fault-drills test-deep lint bench bench-cloud mutants cloud-install cloud-up cloud-down cloud-status machines-install machines-up machines-down test-machines test-machines-down machines-soak bench-machines test-losses clean
 
 $(STAMP): setup.cfg pyproject.toml agent/pyproject.toml
 	@echo "$(VENV): installing Python's uv, which installs the rest"
@@ -101,9 +101,13 @@ test-ui: $(STAMP)
 pictures: test-ui
 	cp build/ui/docs/*.png docs/
 
-# The agent's Debian package, in dist: see docs/agent.md.
-agent-deb: $(STAMP)
-	$(BIN)/python -m deploy.agent_deb dist
+# The agent for guests, in dist: see docs/agent.md. agent-rpm needs rpmbuild.
+agent-deb agent-rpm agent-zipapp: $(STAMP)
+	$(BIN)/python -m deploy.$(subst -,_,$@) dist
+
+# Both wheels, in dist.
+wheels: $(STAMP)
+	$(BIN)/python -m deploy.wheels dist
 
 # It, in a Debian 12 and a Debian 13 of its own; images where something builds them (Debian, root).
 test-package: $(STAMP)

@@ -30,7 +30,7 @@ SHORTEST = 32
 STEPS = 5_000_000
 """Ways to match one text that are tried at most; the worst pattern that was found took 0.25 s."""
 _REPEATS = frozenset({"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"})
-_INSTALL = "or install google-re2 (the extra: mistral-failover[agent])"
+_INSTALL = "or install google-re2 (the extra: mistral-failover-agent[re2])"
 
 
 class Pattern(Protocol):
