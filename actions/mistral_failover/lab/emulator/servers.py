@@ -100,7 +100,8 @@ def _booted(emulation: Emulation, server_id: str, operation: str) -> None:
     if server is None:
         emulation.finish(operation, "gone")
         return
-    failed = take_fault(emulation, "boot", ("fail",)) is not None
+    fault = take_fault(emulation, "boot", ("fail", "hang"))
+    failed = fault is not None and fault.fault == "fail"
     if not server.host or failed:
         reason = "Injected failure of the boot." if failed else "No valid host was found."
         server.fault = reason
@@ -113,6 +114,8 @@ def _booted(emulation: Emulation, server_id: str, operation: str) -> None:
         set_state(server, "ACTIVE", "active", RUNNING)
         ports.bind(emulation, server)
         guests.boot(emulation, server)
+        if fault is not None:
+            faults.booting(emulation, emulation.state.guests[server_id])
         for attachment in emulation.state.attachments_of(server_id=server_id):
             attachments.settle(emulation, attachment)
         emulation.finish(operation)
