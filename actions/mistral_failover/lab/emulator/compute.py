@@ -125,7 +125,9 @@ def view(call: Call, server: Server) -> dict[str, Any]:
         "OS-EXT-AZ:availability_zone": server.zone,
         "config_drive": "",
         "key_name": None,
-        "OS-SRV-USG:launched_at": utc(server.created, "%Y-%m-%dT%H:%M:%S.%f"),
+        "OS-SRV-USG:launched_at": (
+            utc(server.launched_at, "%Y-%m-%dT%H:%M:%S.%f") if server.launched_at else None
+        ),
         "OS-SRV-USG:terminated_at": None,
         "OS-EXT-STS:task_state": server.task_state,
         "OS-EXT-STS:vm_state": server.vm_state,
@@ -372,6 +374,8 @@ def require_state(
                 f"Cannot '{verb}' instance {server.id} while it is in "
                 f"{attribute} {getattr(server, attribute)}",
             )
+    if not server.host:
+        raise refused(409, f"Instance {server.id} is not ready")
 
 
 def denied(rule: str) -> str:

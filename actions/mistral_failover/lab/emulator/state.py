@@ -154,6 +154,7 @@ class Server:
     owner: list[str] | None = None
     server_group: str | None = None
     locked: bool = False
+    launched_at: float | None = None  # when it first ran
 
 
 @dataclass
