@@ -87,10 +87,10 @@ class ServerState:
     known; ``task_state``: what Nova is doing with it, or None;
     ``host_status``: UP, DOWN, MAINTENANCE or UNKNOWN of its compute service, None if the policy
     hides it (by default from all but administrators). ``host_id``: the same for two servers of a
-    project that are on one host; it tells no more than that. ``host``: the host's name, which is
+    project that are on one host; it tells no more. ``host``: the host's name, which is
     hidden like ``host_status``. ``zone``: its availability zone, which everyone may read.
-    ``locked``: Nova refuses changes to all but administrators. ``never_ran``: no host has it, and it
-    was never launched, so it has no guest. ``server_id``: whose state it is.
+    ``locked``: Nova refuses changes to all but administrators. ``never_ran``: no host has it,
+    and it was never launched, so it has no guest. ``server_id``: whose state it is.
     When ``exists`` is false the rest is empty.
     """
 
@@ -269,8 +269,8 @@ def stop(cloud: Cloud, server_id: str, limit: float) -> Evidence:
     """Power the server off, and return whether that is proven; ``limit``: seconds.
 
     A server that is already off is proven off, by `off_proof`, and so is one that never ran. One
-    that is gone is judged as by `delete_server`. One that stays ``powering-off`` is not proven off: if its compute service is
-    dead, nothing carries out the request. Safe to repeat.
+    that is gone is judged as by `delete_server`. One that stays ``powering-off`` is not proven off:
+    if its compute service is dead, nothing carries out the request. Safe to repeat.
 
     Raises `CloudError` when Nova cannot be asked (UNREACHABLE, TOKEN_EXPIRED, ...), `LeaseLost`.
     """

@@ -477,6 +477,21 @@ def _limits(call: Call) -> Any:
     return {"limits": {"rate": [], "absolute": absolute}}
 
 
+def _flavors(call: Call) -> Any:
+    """GET /flavors: all that a server has."""
+    known = {server.flavor for server in call.emulation.state.servers.values()}
+    names = sorted(known - {"", *call.emulation.state.config["gone"]})
+    return {"flavors": [{"id": name, "name": name, "links": []} for name in names]}
+
+
+def _image(call: Call) -> Any:
+    """GET /images/ID, by which Nova asks Glance, up to microversion 2.35."""
+    image = call.path("image_id")
+    if asked_version(call) > (2, 35) or image in call.emulation.state.config["gone"]:
+        raise refused(404, "Image not found.")
+    return {"image": {"id": image, "name": image, "status": "ACTIVE"}}
+
+
 def _version(call: Call) -> dict[str, Any]:
     return {
         "id": "v2.1",
@@ -513,6 +528,8 @@ def routes() -> list[Route]:
         (f"{server}/action", _action, _action_name, "POST", False),
         (f"{base}/os-availability-zone", _zones, "zone_list", "GET", False),
         (f"{base}/limits", _limits, "limits", "GET", False),
+        (f"{base}/flavors", _flavors, "flavors", "GET", False),
+        (f"{base}/images/{{image_id}}", _image, "image", "GET", False),
         (f"{base}/os-services", _services, "service_list", "GET", False),
         (f"{base}/os-services/{{service_id}}", _update_service, "service_update", "PUT", False),
     )
