@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bring a database to the schema of this version.
+"""Bring a database to the schema of this version: make the tables of a new store, and migrate one
+that exists, with alembic.
 
-A new store gets the tables of ``store.tables``; one that exists is migrated with alembic. A process that starts on a store with a revision that it does not know, such as that of a later
+A process that starts on a store with a revision that it does not know, such as that of a later
 version, changes nothing there and refuses to work.
 """
 
