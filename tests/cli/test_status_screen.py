@@ -152,7 +152,7 @@ def test_a_step_that_a_service_does_not_answer_says_so() -> None:
     )
 
 
-DELETED = {"name": "db_b", "server": "s-b", "epoch": 2, "condition": "deleted"}
+DELETED = {"name": "db_b", "server": "s-b", "epoch": 2, "condition": "deleted", "needs": []}
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,6 @@ DELETED = {"name": "db_b", "server": "s-b", "epoch": 2, "condition": "deleted"}
                     {
                         "member": "db_a",
                         "only_by_confirmation": False,
-                        "command": "failover confirm-fenced",
                     }
                 ],
             ),
@@ -179,9 +178,9 @@ DELETED = {"name": "db_b", "server": "s-b", "epoch": 2, "condition": "deleted"}
             status(
                 "BLOCKED",
                 roles={},
-                remedies=[{"member": "db_a", "only_by_confirmation": False, "command": "confirm"}],
+                remedies=[{"member": "db_a", "only_by_confirmation": False}],
             ),
-            ["failover group delete payments --lost db_a", "confirm"],
+            ["failover group delete payments --lost db_a", "failover confirm-fenced payments"],
         ),
         (status("BLOCKED"), ["failover sweep payments"]),
         (status("FAILED"), ["failover start payments", "failover rollback payments"]),
@@ -269,6 +268,7 @@ def unproven() -> dict[str, Any]:
         "code": "FENCE_UNPROVEN",
         "message": TRIED,
         "remedy": f"Make sure that it is off, then confirm it: {COMMAND} (or so).",
+        "needs": [],
     }
     return status(
         "BLOCKED",
