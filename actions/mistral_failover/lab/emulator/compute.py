@@ -321,9 +321,9 @@ def _action(call: Call) -> Any:
 
 
 def _begin_task(call: Call, server: Server) -> Any:
-    name = next((each for each in call.body if each in server_tasks.TASKS), None)
-    if name == "soft-delete":
-        name = None  # no action of Nova's API: what a deletion is where servers are kept for a while
+    # A soft deletion is no action of the API: it is what DELETE does where servers are kept.
+    actions = server_tasks.TASKS.keys() - {"soft-delete"}
+    name = next((each for each in call.body if each in actions), None)
     if name is None:
         raise refused(400, f"There is no such action: {next(iter(call.body), '')}")
     task = server_tasks.TASKS[name]
