@@ -64,13 +64,14 @@ class Walk:
         screen = self.deployment.failover("status", self.group).stdout
         after = screen.partition("Next:\n")[2].partition("\n\n")[0]
         rows = re.split(r"^  \d+\. ", after, flags=re.MULTILINE)[1:]
-        return [row.split("\n")[-2].strip() for row in rows if not row.startswith("Or")]
+        return [row.strip().splitlines()[-1].strip() for row in rows if not row.startswith("Or")]
 
     def types(self, command: str) -> int:
         """Type a command as it is printed, and yes if it asks; returns its exit code."""
         program, *words = shlex.split(command.replace("FILE", str(self.file)))
         if program == "failover":
             return int(self.deployment.failover(*words, typed="yes\n").returncode)
+        assert program == "openstack", command
         env = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
         env["OS_CLIENT_CONFIG_FILE"] = str(self.deployment.folder / "clouds.yaml")
         words = [str(OPENSTACK), "--os-cloud", "emulated", *words]

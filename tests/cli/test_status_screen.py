@@ -13,6 +13,7 @@ from mistral_failover.cli import status as status_commands
 from mistral_failover.cli.base import clock
 from mistral_failover.cli.follow import WatchUpdate
 from mistral_failover.cli.live import live
+from mistral_failover.reports.advice import advice
 from support import ui_answers
 from support.ui_answers import NOW, TRAVERSAL, member
 
@@ -91,7 +92,7 @@ def test_the_screen_fits_and_leaves_commands_whole(word: str, width: int) -> Non
     lines = screen(long, width).splitlines()
 
     assert all(len(line) <= width for line in lines if "failover " not in line)
-    for command in (each.command for each in status_screen.advice(long)):
+    for command in (each.command for each in advice(long)):
         assert any(line.endswith(command) for line in lines), command
 
 
