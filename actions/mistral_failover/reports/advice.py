@@ -55,10 +55,11 @@ def sentence(needed: Iterable[Need], group: str) -> str:
     """Return the commands of remedies in one line of text."""
     words = ""
     for each in commands(needed, group):
-        said = f"{each.condition}: {each.command}" if each.condition else each.command
-        between = "; " if each.optional or each.condition.startswith("or ") else "; then "
+        condition = each.condition if words else each.condition[:1].upper() + each.condition[1:]
+        said = f"{condition}: {each.command}" if condition else each.command
+        between = "; " if each.optional else "; then "
         words += f"{between if words else ''}{said}"
-    return words[:1].upper() + words[1:] if ": " in words.partition(";")[0] else words
+    return words
 
 
 def in_service(status: GroupReport) -> bool:
