@@ -575,11 +575,13 @@ def dismissed(walk: Walk) -> None:
 
 
 def only(code: str) -> Callable[[Walk], object]:
-    """Type the command of a remedy that is another way than the ones before it."""
+    """Type the command of a remedy that is another way than the ones before it, once the cause of
+    the state is gone."""
 
     def leave(walk: Walk) -> None:
+        (one,) = (each for each in walk.needs() if each.code == code)
         walk.deployment.cloud.clear_api_faults()
-        assert walk.obeys(code) == 0
+        assert walk.types(one.command(walk.group)) == 0
 
     return leave
 
