@@ -14,10 +14,10 @@ from mistral_failover.cli import base, connection, order
 from mistral_failover.cli.arguments import BECAUSE, GROUP, YES, argument
 from mistral_failover.cli.base import lasted
 from mistral_failover.cli.plan import add_facts, given_facts
-from mistral_failover.cli.status_screen import in_service
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.model.observation import Service
 from mistral_failover.model.text import clean
+from mistral_failover.reports.advice import in_service
 
 if TYPE_CHECKING:  # a command starts without the code of the actions
     from mistral_failover.orders.evidence import Evidence

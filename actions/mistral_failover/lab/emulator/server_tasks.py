@@ -79,6 +79,10 @@ TASKS = {
     "shelve": ServerTask(
         _AWAKE, "shelving", ("SHELVED_OFFLOADED", "shelved_offloaded", NOSTATE), guest="off"
     ),
+    "soft-delete": ServerTask(
+        _AWAKE, "soft-deleting", ("SOFT_DELETED", "soft-delete", SHUTDOWN), guest="off"
+    ),
+    "restore": ServerTask(("soft-delete",), "restoring", _ACTIVE, guest="boot"),
     "unshelve": ServerTask(("shelved", "shelved_offloaded"), "unshelving", _ACTIVE, guest="boot"),
     "createImage": ServerTask(_AWAKE, "image_uploading", None, unlocked=False),
     "os-migrateLive": ServerTask(

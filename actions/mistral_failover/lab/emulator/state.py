@@ -191,6 +191,7 @@ CONFIG: dict[str, Any] = {
     "max_disk_devices_to_attach": -1,  # Nova's [compute]: the root disk counts; -1: any number
     # The key manager gives a compute service the keys of encrypted volumes; a list: on these hosts.
     "keys_readable": True,
+    "reclaim_instance_interval": 0,  # Nova's, in seconds; else a deleted server can be restored
     "availability_zones": ["nova"],  # those that Nova lists
     "quota": {"instances": -1, "cores": -1, "ram": -1},  # of each project; -1: any number
     "gone": [],  # flavors, by name, and images that were deleted
