@@ -115,7 +115,7 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/failover workflows validate workflows/*.yaml
+	$(BIN)/failover workflows validate --strict workflows/*.yaml
 
 # In build/html; a warning fails.
 docs: $(STAMP)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import mistral_failover
+from support.reachable import dotted
 
 SOURCES = Path(mistral_failover.__file__).parent
 QUOTING = {"segment", "stack_segments", "url_path"}
@@ -75,7 +76,7 @@ def found(name: str, tree: ast.AST) -> Iterator[str]:
             yield f"{name}: {ast.unparse(node)}"
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute | ast.Name):
             continue
-        called = f".{ast.unparse(node.func)}"
+        called = f".{dotted(node.func) or ast.unparse(node.func)}"
         if called.rpartition(".")[2] in SENDING:
             bad = (each for each in node.args for part in ast.walk(each) if puts_in(part))
             yield from (f"{name}: {ast.unparse(each)}" for each in bad)
