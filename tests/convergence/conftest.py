@@ -214,20 +214,20 @@ A goal is replaced
   tests/workflows/test_new_goals_in_the_middle.py::test_a_group_that_is_removed_in_the_middle_leaves_nothing
 - What leaves the goal is removed after its dependents no longer use it, or are gone. This
   includes a dependent that is still being made. It stays while one of them cannot stop using it.
-  tests/convergence/test_leaving.py::test_a_dependent_turns_to_another_resource_before_the_one_that_it_used_goes
+  tests/convergence/test_leaving.py::test_what_leaves_goes_in_the_order_that_its_users_need
   tests/convergence/test_leaving.py::test_what_is_being_made_upon_it_is_waited_for
   tests/convergence/test_leaving.py::test_it_stays_as_long_as_its_dependent_can_not_turn_away
   tests/convergence/test_any_plan.py::test_what_stands_is_kept_and_what_leaves_goes_in_the_order_that_its_users_need
 - A delete-first dependent that stays is not made again. Exception: it waits for something that
   waits for that cleanup.
   tests/convergence/test_leaving.py::test_a_delete_first_dependent_stays_as_it_is_when_what_it_required_leaves
-  tests/convergence/test_leaving.py::test_what_leaves_a_member_goes_first_where_its_dependent_needs_what_waits_for_that
+  tests/convergence/test_leaving.py::test_what_leaves_goes_in_the_order_that_its_users_need
   tests/convergence/test_any_plan.py::test_what_stands_is_kept_and_what_leaves_goes_in_the_order_that_its_users_need
 - While a member is lost, no service waits for an update.
   tests/convergence/test_leaving.py::test_a_failover_waits_for_no_update
 - What comes to a member waits for what leaves it and has the same type. So two roles that change
   places can share a volume.
-  tests/convergence/test_planning.py::test_who_comes_to_a_member_waits_for_what_of_its_type_goes_from_there
+  tests/convergence/test_planning.py::test_each_rule_gives_its_edges
   tests/convergence/test_changing_places.py::test_two_roles_that_change_places_keep_the_volume_that_they_share
 - Of several records the complete one is kept before the failed one, and the newest before the
   older. A record that is being deleted is never kept.
