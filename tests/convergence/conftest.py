@@ -254,7 +254,7 @@ Going back
 - A rollback does not change which members are lost. It lifts no fence, and gives no role to a
   lost member.
   tests/convergence/test_rollback.py::test_a_standby_that_is_lost_stays_fenced_in_a_rollback
-  tests/convergence/test_rollback.py::test_nothing_is_rolled_back_onto_a_member_that_is_newly_lost
+  tests/convergence/test_rollback.py::test_nothing_is_rolled_back_where
 - What a failed deletion has left is brought back in place, by its creation, with a new key. Only
   for types with ``revive``.
   tests/convergence/test_returning.py::test_what_could_not_be_stopped_is_brought_back_where_it_is_and_not_stopped_again
