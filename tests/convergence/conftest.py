@@ -207,11 +207,11 @@ A goal is replaced
   tests/convergence/test_traversals.py::test_starting_a_traversal_again_changes_nothing_and_tells_what_is_ready
   tests/convergence/test_traversals.py::test_starting_a_superseded_traversal_again_does_not_revive_it
 - A newer goal may come at any moment, and may be the old one again.
-  tests/workflows/test_new_goals_in_the_middle.py::test_a_goal_that_flips_back_wins_whatever_is_under_way
+  tests/workflows/test_new_goals_in_the_middle.py::test_the_newest_goal_wins_whatever_is_under_way
   tests/convergence/test_any_two_goals.py::test_from_any_goal_that_was_given_up_half_way_any_other_is_reached
 - The target may die in the middle, and the group may be removed in the middle.
   tests/workflows/test_new_goals_in_the_middle.py::test_a_target_that_dies_in_the_middle_is_fenced_and_another_takes_over
-  tests/workflows/test_new_goals_in_the_middle.py::test_a_group_that_is_removed_in_the_middle_leaves_nothing
+  tests/workflows/test_new_goals_in_the_middle.py::test_the_newest_goal_wins_whatever_is_under_way
 - What leaves the goal is removed after its dependents no longer use it, or are gone. This
   includes a dependent that is still being made. It stays while one of them cannot stop using it.
   tests/convergence/test_leaving.py::test_what_leaves_goes_in_the_order_that_its_users_need

@@ -356,14 +356,19 @@ def test_a_lost_standby_degrades_a_group_that_serves(serving: Any, operator: Ope
     assert "db_b" in reasons[0]
 
 
-def test_a_volume_that_was_detached_by_hand_is_seen(serving: Any, operator: Operator) -> None:
+def test_a_volume_that_was_detached_by_hand_and_deleted_is_seen(
+    serving: Any, operator: Operator
+) -> None:
     detach(serving, operator)
-
     observe(serving)
+    detached = service(serving)
+    operator.delete_volume(volume_of(serving))
+    observe(serving)
+    deleted = service(serving)
 
-    word, reasons = service(serving)
-    assert word == "DOWN"
-    assert reasons[0].startswith("data on db_a: volume ")
+    assert (detached[0], deleted[0]) == ("DOWN", "DOWN")
+    assert detached[1][0].startswith("data on db_a: volume ")
+    assert "no longer exists" in deleted[1][0]
 
 
 @pytest.mark.parametrize("status", ["backing-up", "error_extending"])
@@ -382,17 +387,6 @@ def test_a_volume_that_its_guest_uses_but_that_could_not_move_is_a_flaw(
     (found,) = (row for row in answer["findings"] if row["check"] == "volumes")
     assert found["level"] == ("error" if status.startswith("error") else "warn")
     assert "--state available" not in found["remedy"]
-
-
-def test_a_volume_that_was_deleted_is_seen(serving: Any, operator: Operator) -> None:
-    detach(serving, operator)
-    operator.delete_volume(volume_of(serving))
-
-    observe(serving)
-
-    word, reasons = service(serving)
-    assert word == "DOWN"
-    assert "no longer exists" in reasons[0]
 
 
 def test_what_comes_back_is_told_as_well(serving: Any, operator: Operator) -> None:
