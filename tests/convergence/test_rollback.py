@@ -110,7 +110,7 @@ def test_a_failure_rolls_back_to_the_last_goal_that_was_reached(simulation: Simu
     ids=["the group does not ask for it", "its member is newly lost"],
 )
 def test_nothing_is_rolled_back_where(
-    simulation: Simulation, more: dict[str, str], lost: tuple[str, ...]
+    simulation: Simulation, more: dict[str, Any], lost: tuple[str, ...]
 ) -> None:
     simulation.define(CHAIN, **more)
     simulation.converge(simulation.goal("a"))
