@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 import yaml
-from mistral_failover.workflows import paths
 from mistral_lib.actions import Result
 
 from mistral_failover.lab.testing.workflows import Run, Workflows
+from mistral_failover.workflows import paths
 
 COMPLETE = {"status": "COMPLETE", "reason": ""}
 STAGES = ["fence", "quiesce", "move_volumes", "activate", "update_stack", "end"]
