@@ -252,10 +252,11 @@ def test_a_sweep_starts_the_chain_of_each_traversal_that_it_found(
     chains = [{"traversal": f"t{n}", "workflow": "failover.converge"} for n in range(count)]
     own = [{"traversal": "own", "workflow": "house.chain"}] if count else []
     pack.replace("failover.sweep", {"restarted": [], "chains": [*chains, *own]})
+    pack.replace("failover.observe", [])
 
-    run = pack.run("failover.sweep", {"group": "g"}).assert_succeeded()
+    run = pack.run("failover.sweep", {"group": "g"}, timeout=60).assert_succeeded()
 
-    run.assert_tasks(*(["sweep", "converge"] if count else ["sweep"]))
+    run.assert_tasks(*(["sweep", "converge", "look"] if count else ["sweep"]))
     assert pack.calls("failover.sweep") == [{"group": "g"}]
     advanced = {call["traversal"] for call in pack.calls("failover.advance")}
     assert advanced == {chain["traversal"] for chain in chains}
@@ -263,6 +264,25 @@ def test_a_sweep_starts_the_chain_of_each_traversal_that_it_found(
         batches = [batch.task("converge").subs for batch in run.task("converge").subs]
         started = [sub.sub("converge").name for batch in batches for sub in batch]
         assert sorted(started) == ["failover.converge"] * count + ["house.chain"]
+
+
+def test_a_sweep_of_a_group_looks_at_it_once_what_it_started_has_ended(pack: Workflows) -> None:
+    advancing(pack)
+    swept = {"chains": [{"traversal": "t", "workflow": "failover.converge"}], "heals": []}
+    heal = {"workflow": "failover.failover", "input": {"group": "g"}}
+    row = {"group": "g", "service": "DOWN", "sentence": "g is DOWN"}
+    pack.replace("failover.sweep", swept)
+    pack.replace("failover.observe", [row | {"heal": None}, row | {"heal": heal}])
+    pack.replace("failover.launch", {})
+
+    run = pack.run("failover.sweep", {"group": "g"}, timeout=60).assert_succeeded()
+
+    run.assert_tasks("sweep", "converge", "look", "heal_seen")
+    assert pack.calls("failover.observe") == [{"group": "g"}]
+    (launched,) = pack.calls("failover.launch")
+    assert (launched["workflow"], launched["input"]) == (heal["workflow"], heal["input"])
+    again = pack.run("failover.sweep", timeout=60).assert_succeeded()
+    again.assert_tasks("sweep", "converge")
 
 
 def test_a_sweep_starts_many_chains_in_batches(pack: Workflows) -> None:
