@@ -56,8 +56,8 @@ test-octavia: $(STAMP)
 test-designate: $(STAMP)
 	$(BIN)/pytest --designate --timeout=900 tests/contract/test_dns_records.py -n 0
 
-# Each service of the test cloud away for 30 s and 5 minutes, and processes that die at a task of a
-# project's own chain: about an hour.
+# Each service of the test cloud away for 30 s and 5 minutes, processes that die at a task of a
+# project's own chain, and what people ordinarily do to a group's parts: an hour and a half.
 test-outages: $(STAMP)
 	$(TOOL) testcloud up
 	$(BIN)/pytest --cloud=real --timeout=1800 -s -m outages tests/real_cloud

@@ -156,6 +156,7 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
         "failure": None,
         "defects": [],
         "unstarted": [],
+        "restarts": [],
         "waiting": [],
         "chain": None,
         "agents": {},
