@@ -61,6 +61,8 @@ class Node:
             "stop": {"argv": shell(f"echo stop >> {folder}/stops")},
         }
         self.settings = settings
+        (folder / "secret").write_text(SECRET)
+        (folder / "secret").chmod(0o600)
 
     def write(self, **settings: Any) -> Path:
         """Write the agent's file."""
@@ -144,10 +146,8 @@ class Node:
         from mistral_failover.agent.channel.interface import ChannelContext
         from mistral_failover.cloud.transport import Unguarded
 
-        key_file = self.folder / "secret"
-        key_file.write_text(SECRET)
-        key_file.chmod(0o600)
-        return AmqpChannel(self.url, ChannelContext(Session(), Unguarded(), str(key_file)))
+        context = ChannelContext(Session(), Unguarded(), str(self.folder / "secret"))
+        return AmqpChannel(self.url, context)
 
     def command(self, name: str = "increment", **more: Any) -> Command:
         """A command for it."""
