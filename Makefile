@@ -123,6 +123,7 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/mypy --config-file agent/pyproject.toml
+	$(BIN)/vermin --quiet --violations --target=3.9- --exclude typing.TypeGuard agent/mistral_failover
 	$(BIN)/lint-imports
 	$(BIN)/failover workflows validate workflows/*.yaml
 

@@ -17,7 +17,10 @@ from support.pages import ROOT
 PYTHONS = guests.interpreters()
 ENDS = {*list(PYTHONS)[:1], *list(PYTHONS)[-1:]}
 TESTS = ("test_wire", "daemon/test_journal", "daemon/test_dispatcher", "daemon/test_worker")
-MORE_TESTS = ("daemon/test_config", "daemon/test_fuzz_messages", "daemon/test_runner")
+MORE_TESTS = (
+    *("daemon/test_config", "daemon/test_fuzz_messages", "daemon/test_runner"),
+    "../security/test_patterns_of_arguments",
+)
 
 pytestmark = pytest.mark.timeout(600)
 
