@@ -12,7 +12,7 @@ STAMP  := $(VENV)/.installed
 # Tests start thousands of programs: each starts in half the time if Python keeps what it compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: drill test test-cli docs drills test-cloud test-cloud-together test-cloud-alone test-octavia test-designate test-outages test-broker test-ui pictures test-package agent-deb agent-rpm agent-zipapp wheels faults fault-tests fault-drills test-deep lint bench bench-cloud mutants cloud-install cloud-up cloud-down cloud-status machines-install machines-up machines-down test-machines test-machines-down machines-soak bench-machines test-losses clean
+.PHONY: drill test test-cli docs drills test-cloud test-cloud-together test-cloud-alone test-octavia test-designate test-outages test-broker test-ui pictures test-package test-guests agent-deb agent-rpm agent-zipapp wheels faults fault-tests fault-drills test-deep lint bench bench-cloud mutants cloud-install cloud-up cloud-down cloud-status machines-install machines-up machines-down test-machines test-machines-down machines-soak bench-machines test-losses clean
 
 $(STAMP): setup.cfg pyproject.toml agent/pyproject.toml
 	@echo "$(VENV): installing Python's uv, which installs the rest"
@@ -110,9 +110,13 @@ agent-deb agent-rpm agent-zipapp: $(STAMP)
 wheels: $(STAMP)
 	$(BIN)/python -m deploy.wheels dist
 
-# It, in a Debian 12 and a Debian 13 of its own; images where something builds them (Debian, root).
+# It, on every Python from 3.9 on that is installed here (pyenv's too).
+test-guests: $(STAMP)
+	$(BIN)/pytest -m guests tests/installation -n 2 --durations=5
+
+# Its packages, in a Debian 11, 12 and 13 of their own; images where something builds them (Debian, root).
 test-package: $(STAMP)
-	command -v mmdebstrap >/dev/null || apt-get install -qy --no-install-recommends mmdebstrap
+	command -v mmdebstrap rpmbuild >/dev/null || apt-get install -qy --no-install-recommends mmdebstrap rpm
 	$(TOOL) testbroker install
 	$(BIN)/pytest -m package tests/installation -n 0 --durations=5
 
@@ -120,6 +124,7 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/mypy --config-file agent/pyproject.toml
+	$(BIN)/vermin --quiet --violations --target=3.9- --exclude typing.TypeGuard agent/mistral_failover
 	$(BIN)/lint-imports
 	$(BIN)/failover workflows validate --strict workflows/*.yaml
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import re
 import shutil
@@ -19,6 +18,7 @@ import yaml
 from deploy import agent_deb, agent_files
 from support.agents import Node, shell
 from support.pages import AGENT, ROOT
+from support.roots import Root
 from support.waiting import until
 from testbroker.broker import PrivateBroker
 
@@ -112,62 +112,12 @@ def test_it_ships_an_example_of_the_agents_file_and_of_its_programs(content: Pat
 # -- in a root of its own
 
 
-class Root:
-    """An installed Debian without anything else, in a folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def command(self, *words: str) -> list[str]:
-        """What runs a command in it, with its own processes and mounts."""
-        return [
-            *("unshare", "--mount", "--pid", "--fork", "--kill-child=SIGTERM"),
-            *(f"--root={self.folder}", "--mount-proc=/proc", *words),
-        ]
-
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.command(*words),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"},
-        )
-
-    @contextlib.contextmanager
-    def running(self, *words: str) -> Iterator[None]:
-        """A program for as long as the block runs; then it gets SIGTERM and must end."""
-        ended = self.folder / "tmp" / "ended"
-        script = '"$@" & trap "kill $!" TERM; while ! wait; do :; done; touch /tmp/ended'
-        process = subprocess.Popen(self.command("sh", "-c", script, "sh", *words))
-        try:
-            yield
-        finally:
-            process.kill()  # unshare itself ignores SIGTERM; its child gets one
-            process.wait(10)
-            until(ended.exists)
-            ended.unlink()
-
-    def install(self, package: Path) -> None:
-        shutil.copy(package, self.folder / "tmp" / "agent.deb")
-        done = self.run("dpkg", "--install", "--force-confold", "/tmp/agent.deb")
-        assert done.returncode == 0, done.stdout + done.stderr
-
-    def has(self, path: str) -> bool:
-        return (self.folder / path.lstrip("/")).exists()
-
-
 @pytest.fixture(scope="module", params=SUITES)
 def fresh(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Root]:
     folder = tmp_path_factory.mktemp(request.param) / "root"
-    # What every Debian has that boots; the package itself brings Python's modules.
-    packages = "--include=python3,init-system-helpers"
-    make = ["mmdebstrap", "--quiet", "--variant=minbase", packages, request.param, str(folder)]
-    subprocess.run(make, check=True, timeout=300)
-    yield Root(folder)
+    yield Root.of(folder, request.param)
     shutil.rmtree(folder, ignore_errors=True)
 
 

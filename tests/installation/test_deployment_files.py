@@ -365,7 +365,7 @@ def test_bindep_reads_what_each_profile_needs() -> None:
     assert needed("broker") - needed() == {"rabbitmq-server"}
     assert needed("drills") - needed() == {"bash-completion", "fish", "zsh"}
     assert needed("browser") - needed() == {"chromium"}
-    assert needed("package") - needed() == {"mmdebstrap"}
+    assert needed("package") - needed() == {"mmdebstrap", "rpm"}
 
 
 def test_every_environment_of_tox_calls_a_target_of_the_makefile() -> None:

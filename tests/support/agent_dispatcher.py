@@ -85,6 +85,7 @@ class DispatcherRig:
 def document(**changes: Any) -> dict[str, Any]:
     """A command's document, as an executor sends it."""
     return {
+        "protocol": wire.PROTOCOL,
         "id": "key-1",
         "group_id": GROUP_ID,
         "member": "db_a",
@@ -122,6 +123,7 @@ def sealed(
 def notice(**changes: Any) -> dict[str, Any]:
     """A notice's document."""
     return {
+        "protocol": wire.PROTOCOL,
         "member": "db_a",
         "epoch": 9,
         "group_id": GROUP_ID,

@@ -10,20 +10,21 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
-from keystoneauth1.session import Session
 
 from mistral_failover.agent import wire
-from mistral_failover.agent.channel.amqp import AmqpChannel
-from mistral_failover.agent.channel.interface import ChannelContext, Command, CommandResult
 from mistral_failover.agent.daemon import config
 from mistral_failover.agent.daemon.daemon import Agent
 from mistral_failover.agent.daemon.journal import Journal, JournalEntry
-from mistral_failover.cloud.transport import Unguarded
 from mistral_failover.model.ids import group_id
+
+if TYPE_CHECKING:
+    from mistral_failover.agent.channel.amqp import AmqpChannel
+    from mistral_failover.agent.channel.interface import Command, CommandResult
 
 SECRET = "5e" * 32
 T = TypeVar("T")
@@ -60,10 +61,8 @@ class Node:
             "stop": {"argv": shell(f"echo stop >> {folder}/stops")},
         }
         self.settings = settings
-        key_file = folder / "secret"
-        key_file.write_text(SECRET)
-        key_file.chmod(0o600)
-        self.channel = AmqpChannel(url, ChannelContext(Session(), Unguarded(), str(key_file)))
+        (folder / "secret").write_text(SECRET)
+        (folder / "secret").chmod(0o600)
 
     def write(self, **settings: Any) -> Path:
         """Write the agent's file."""
@@ -120,22 +119,40 @@ class Node:
             assert not thread.is_alive()
             assert failed == []
 
-    def process(self, dies_at: str = "", **settings: Any) -> subprocess.Popen[bytes]:
-        """The agent as a process, which kills itself the first time it reaches a fault point."""
+    def process(
+        self, dies_at: str = "", protocol: int = wire.PROTOCOL, **settings: Any
+    ) -> subprocess.Popen[bytes]:
+        """The agent as a process, which kills itself the first time it reaches a fault point, and
+        speaks a version of the protocol."""
         self.write(**settings)
+        options = (str(self.file), dies_at, str(protocol))
         with (self.folder / "log").open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "support.agent_process", str(self.file), dies_at],
+                [sys.executable, "-m", "support.agent_process", *options],
                 cwd=Path(__file__).parents[1],
                 stdout=log,
                 stderr=log,
                 env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
             )
 
-    # -- the executor
+    # -- the executor, which a guest does not have
+
+    @cached_property
+    def channel(self) -> AmqpChannel:
+        """An executor's channel to it."""
+        from keystoneauth1.session import Session
+
+        from mistral_failover.agent.channel.amqp import AmqpChannel
+        from mistral_failover.agent.channel.interface import ChannelContext
+        from mistral_failover.cloud.transport import Unguarded
+
+        context = ChannelContext(Session(), Unguarded(), str(self.folder / "secret"))
+        return AmqpChannel(self.url, context)
 
     def command(self, name: str = "increment", **more: Any) -> Command:
         """A command for it."""
+        from mistral_failover.agent.channel.interface import Command
+
         return Command(
             **{
                 "id": "key-1",

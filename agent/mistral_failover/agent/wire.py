@@ -19,6 +19,11 @@ no use here. A signature for another epoch or another server is not valid.
 
 **Envelopes.** The body is JSON; the headers name kind, member and epoch, from which the reader
 derives the key. Nothing of the body is read before the signature is verified.
+
+**Versions.** Each document has the version of the protocol that its sender speaks. Peers may differ
+by one, so that executors and agents are upgraded one after the other: a reader ignores fields that
+it does not know, and a field that is new in a version is optional. Peers that differ by more refuse
+each other, except that an agent obeys every notice.
 """
 
 from __future__ import annotations
@@ -35,6 +40,9 @@ from mistral_failover.model.errors import InvalidDocument
 
 if TYPE_CHECKING:
     from typing import TypeGuard  # Python 3.9 has none
+
+PROTOCOL = 1
+"""The version that is spoken here. A document without one is of version 0."""
 
 COMMANDS = "failover.commands"
 """The exchange (direct) that executors publish commands and notices to; routing key: the queue."""
@@ -147,9 +155,10 @@ def _derive(key: bytes, purpose: str, name: str) -> bytes:
 
 
 def seal(kind: Kind, document: Mapping[str, Any], key: bytes) -> tuple[bytes, dict[str, Any]]:
-    """Return body and headers of a message. ``document`` has ``member`` and ``epoch`` at least;
-    ``key`` is that of :func:`message_key`. Raises Malformed TOO_LARGE."""
-    body = json.dumps(document, allow_nan=False).encode()
+    """Return body and headers of a message. ``document`` has ``member`` and ``epoch`` at least, and
+    gets the version of the protocol; ``key`` is that of :func:`message_key`. Raises Malformed
+    TOO_LARGE."""
+    body = json.dumps({"protocol": PROTOCOL, **document}, allow_nan=False).encode()
     if len(body) > MAX_BYTES:
         raise Malformed("TOO_LARGE", f"{len(body)} bytes, more than the allowed {MAX_BYTES}")
     return body, {
@@ -200,6 +209,21 @@ def unseal(
     ):
         raise Malformed("MALFORMED", "its body and its headers differ")
     return document
+
+
+def not_understood(document: Mapping[str, Any], sender: str, reader: str) -> str | None:
+    """Return why a document's sender and its reader refuse each other, and which of them to
+    upgrade; None if their versions differ by one at most."""
+    version = document.get("protocol", 0)
+    if not is_epoch(version):
+        return f"{sender} states no valid version of the protocol. Upgrade {sender}"
+    if abs(version - PROTOCOL) <= 1:
+        return None
+    older = sender if version < PROTOCOL else reader
+    return (
+        f"{sender} speaks version {version} of the protocol and {reader} version {PROTOCOL}, and "
+        f"they may differ by one. Upgrade {older}"
+    )
 
 
 def is_epoch(value: Any) -> TypeGuard[int]:

@@ -11,8 +11,9 @@ from contextlib import suppress
 import pytest
 
 from mistral_failover.agent.channel.interface import ChannelError
-from mistral_failover.agent.daemon import intake
-from support.agents import GROUP_KEY, OTHER_SERVER, Node, shell
+from mistral_failover.agent.daemon import intake, journal
+from mistral_failover.agent.daemon.journal import Journal
+from support.agents import GROUP_KEY, OTHER_SERVER, SERVER, Node, shell
 from support.waiting import until
 
 
@@ -282,3 +283,37 @@ def test_what_does_not_end_in_time_is_cut_off_and_looked_into_by_the_next_agent(
         thread.join(20)
     assert results[0].exit_code == 0
     assert node.count() == 1
+
+
+def test_an_agent_begins_on_a_full_disk(node, monkeypatch):
+    with node.agent():
+        node.run(id="before")
+    with Journal(node.journal) as former:
+        former.start(1, "key-1", "increment", {}, "reply")
+    open_file = journal.open_file
+
+    def opened(folder):
+        db = open_file(folder)
+        db.execute("PRAGMA query_only = ON")
+        return db
+
+    monkeypatch.setattr(journal, "open_file", opened)
+    with node.agent():
+        assert node.run(id="before").replayed
+        with pytest.raises(ChannelError) as raised:
+            node.run(limit=1.0)
+        assert raised.value.code == "NO_ANSWER", "it may have run"
+        with pytest.raises(ChannelError) as raised:
+            node.run(id="new", limit=5.0)
+        assert raised.value.code == "REFUSED"
+    assert node.count() == 1
+
+
+def test_a_journal_from_another_servers_disk_begins_anew(node, tmp_path):
+    with node.agent(epoch=7):
+        node.run(epoch=7)
+    copied = Node(tmp_path / "node", node.url, SERVER.replace("c01", "c03"))
+    with copied.agent(epoch=2):
+        result = copied.run(epoch=2)
+    assert not result.replayed
+    assert [row.epoch for row in copied.rows()] == [2]

@@ -15,7 +15,6 @@ from mistral_failover.agent.daemon.backoff import Backoff
 from mistral_failover.agent.daemon.messages import Refused
 from mistral_failover.agent.daemon.outbox import LONGEST, Message, Outbox
 from support.agent_dispatcher import Delivery, DispatcherRig, document, notice, sealed
-from support.agents import SERVER, Node
 
 
 @pytest.fixture
@@ -336,17 +335,6 @@ def test_what_runs_is_cut_off_whatever_goes_wrong_while_the_agent_is_deposed(rig
         fault_points.disarm()
     assert rig.begun[0].stop.is_set()
     assert rig.journal.epoch(3) == 9
-
-
-def test_a_journal_from_another_servers_disk_begins_anew(tmp_path):
-    node = Node(tmp_path / "node", f"memory://{tmp_path}")
-    with node.agent(epoch=7):
-        node.run(epoch=7)
-    copied = Node(tmp_path / "node", node.url, SERVER.replace("c01", "c03"))
-    with copied.agent(epoch=2):
-        result = copied.run(epoch=2)
-    assert not result.replayed
-    assert [row.epoch for row in copied.rows()] == [2]
 
 
 # -- what is to be said

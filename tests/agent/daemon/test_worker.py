@@ -5,21 +5,18 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-import uuid
 from dataclasses import replace
 
 import pytest
 
 from mistral_failover.agent.broker import Broker
-from mistral_failover.agent.channel.interface import ChannelError
-from mistral_failover.agent.daemon import intake, journal
+from mistral_failover.agent.daemon import intake
 from mistral_failover.agent.daemon.deposed import DeposedCleanup
 from mistral_failover.agent.daemon.intake import Intake
-from mistral_failover.agent.daemon.journal import Journal
 from mistral_failover.agent.daemon.messages import OWN
 from mistral_failover.agent.daemon.worker import Lanes, Worker, drive, find_outcome
 from support.agent_dispatcher import Delivery, DispatcherRig, document, sealed
-from support.agents import Node, shell
+from support.agents import shell
 from support.waiting import until
 
 
@@ -138,31 +135,6 @@ def test_a_stop_command_that_fails_is_no_success_on_a_full_disk(rig, monkeypatch
     monkeypatch.setattr(rig.journal, "done", full)
     cleanup = DeposedCleanup(config, rig.journal, rig.dispatcher)
     assert drive(cleanup._stop_all(9)) == "stop ended with 1"
-
-
-def test_an_agent_begins_on_a_full_disk(tmp_path, monkeypatch):
-    node = Node(tmp_path / "node", f"memory://{uuid.uuid4().hex}")
-    with node.agent():
-        node.run(id="before")
-    with Journal(node.journal) as former:
-        former.start(1, "key-1", "increment", {}, "reply")
-    open_file = journal.open_file
-
-    def opened(folder):
-        db = open_file(folder)
-        db.execute("PRAGMA query_only = ON")
-        return db
-
-    monkeypatch.setattr(journal, "open_file", opened)
-    with node.agent():
-        assert node.run(id="before").replayed
-        with pytest.raises(ChannelError) as raised:
-            node.run(limit=1.0)
-        assert raised.value.code == "NO_ANSWER", "it may have run"
-        with pytest.raises(ChannelError) as raised:
-            node.run(id="new", limit=5.0)
-        assert raised.value.code == "REFUSED"
-    assert node.count() == 1
 
 
 def test_a_broker_that_is_away_does_not_look_like_a_dead_agent(rig, monkeypatch):

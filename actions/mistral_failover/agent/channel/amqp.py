@@ -10,7 +10,12 @@ from typing import Any, TypeVar
 
 from mistral_failover.agent import wire
 from mistral_failover.agent.broker import BadUrl, take
-from mistral_failover.agent.channel.conversation import Conversation, announce, unreachable
+from mistral_failover.agent.channel.conversation import (
+    EXECUTOR,
+    Conversation,
+    announce,
+    unreachable,
+)
 from mistral_failover.agent.channel.interface import (
     ChannelContext,
     ChannelError,
@@ -122,10 +127,18 @@ def _heartbeat(message: Any, to: Address, member_key: bytes) -> tuple[float, Hea
     at, running, deposed = said.get("at"), said.get("running"), said.get("deposed")
     commands, stopping = said.get("commands"), said.get("stopping")
     not_ready = said.get("not_ready")
+    if (said.get("group_id"), said.get("server_id")) != (
+        to.group_id,
+        to.server_id,
+    ) or not wire.is_number(at):
+        raise wire.Malformed("MALFORMED", "it is not a heartbeat of this server")
+    # If the agent's clock is ahead, the age of its messages is unknown: assume that they are old.
+    ago = abs(time.time() - at)
+    why = wire.not_understood(said, f"the agent of {to.member}", EXECUTOR)
+    if why is not None:  # what it runs is not known, so it may be anything
+        return at, Heartbeat(said["epoch"], ago, (), None, None, stopping=True, not_ready=why)
     if (
-        (said.get("group_id"), said.get("server_id")) != (to.group_id, to.server_id)
-        or not wire.is_number(at)
-        or not isinstance(running, list)
+        not isinstance(running, list)
         or len(running) > wire.MAX_RUNNING
         or not all(wire.is_text(name, wire.MAX_NAME) for name in running)
         or not (deposed is None or wire.is_text(deposed))
@@ -134,8 +147,6 @@ def _heartbeat(message: Any, to: Address, member_key: bytes) -> tuple[float, Hea
         or not (not_ready is None or wire.is_text(not_ready, wire.MAX_REASON))
     ):
         raise wire.Malformed("MALFORMED", "it is not a heartbeat of this server")
-    # If the agent's clock is ahead, the age of its messages is unknown: assume that they are old.
-    ago = abs(time.time() - at)
     known = None if commands is None else frozenset(map(clean, commands))
     told = None if deposed is None else clean(deposed)
     why_not = None if not_ready is None else clean(not_ready)

@@ -33,6 +33,8 @@ this between the decision to send a command and its sending."""
 AGAIN = 10.0
 """Seconds at most without a message from the agent before a command is sent again."""
 _REFUSALS = ("OLD_EPOCH", "REFUSED", wire.UNKNOWN_COMMAND)
+EXECUTOR = "the executor of Mistral"
+"""What this side is called in messages."""
 STRANGE = 32
 """Messages from other senders that one conversation logs at most."""
 
@@ -204,6 +206,9 @@ class Conversation:
 
     def _understand(self, said: dict[str, Any]) -> CommandResult | ChannelError | None:
         state, name = said.get("state"), self._command.name
+        why = wire.not_understood(said, f"the agent of {self._command.to.member}", EXECUTOR)
+        if why is not None and state != "refused":
+            return ChannelError("UNKNOWN_OUTCOME", f"The agent's answer is not understood: {why}.")
         if state == "accepted":
             self._said = f"it had received {name}"
             return None

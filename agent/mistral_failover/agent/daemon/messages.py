@@ -60,6 +60,9 @@ def read_command(document: Mapping[str, Any], identity: Identity) -> Request:
     :func:`answerable`.
     """
     request = answerable(document)
+    why = wire.not_understood(document, "the executor of Mistral", "the agent")
+    if why is not None:
+        raise Refused("REFUSED", f"Not understood: {why}.")
     _check_addressee(document, identity)
     name, arguments = document.get("name"), document.get("arguments")
     if not _is_word(name):

@@ -12,9 +12,9 @@ refused.
 
 from __future__ import annotations
 
-import bisect
 import math
 import re
+import sys
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -22,6 +22,11 @@ try:
     import re2
 except ImportError:  # it is optional
     re2 = None
+
+if sys.version_info >= (3, 11):
+    from re import _parser as parser  # type: ignore[attr-defined]
+else:
+    import sre_parse as parser
 
 LONGEST = 512
 """Maximum length of a text, in characters, without google-re2."""
@@ -81,7 +86,7 @@ class _Bounded:
 def _bounded(text: str) -> Pattern:
     try:
         pattern = re.compile(text)
-        parsed = re._parser.parse(text)  # type: ignore[attr-defined]
+        parsed = parser.parse(text)
     except (re.error, OverflowError, RecursionError):
         raise InvalidPattern(
             "it is not a valid regular expression", "Use the syntax of Python's re module."
@@ -122,7 +127,7 @@ def _longest(parsed: Any) -> int:
 
     if ways(SHORTEST) > STEPS:
         return 0
-    return bisect.bisect_right(range(LONGEST + 1), STEPS, key=ways) - 1
+    return next(length for length in range(LONGEST, 0, -1) if ways(length) <= STEPS)
 
 
 def _parts(parsed: Any) -> Iterator[tuple[str, Any]]:
@@ -149,7 +154,7 @@ def _nested(part: Any, *, within: bool) -> bool:
 
 def _inner(argument: Any) -> Iterator[Any]:
     """The expressions within an operation's argument, at any depth."""
-    if isinstance(argument, re._parser.SubPattern):  # type: ignore[attr-defined]
+    if isinstance(argument, parser.SubPattern):
         yield argument
     elif isinstance(argument, (list, tuple)):
         for each in argument:
