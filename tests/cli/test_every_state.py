@@ -498,6 +498,13 @@ def chain_repaired(walk: Walk) -> None:
     assert walk.types(command) == 0
 
 
+def watched_to_the_end(walk: Walk) -> None:
+    """Watch it, as it is shown; Ctrl-C would end that otherwise."""
+    (command,) = walk.printed()
+    assert walk.types(f"{command} --until-rest") == 0
+    walk.follows()
+
+
 def removal_unproven(make: Callable[..., Walk]) -> Walk:
     walk = make(fence=[{"kind": "quiesce", "limit": 0.5}, "confirm"])
     walk.deployment.crash(walk.group)
@@ -679,7 +686,7 @@ PLAYS = {
         "ACTIVATE_INSTEAD", removal_failed, ("FAILED", "OUT_OF_SERVICE"), only("ACTIVATE_INSTEAD")
     ),
     "chain ended": Play("CONTINUE", chain_ended, ("IN_PROGRESS", "SERVING"), chain_repaired),
-    "at work": Play("WATCH", in_progress, ("IN_PROGRESS", "DOWN")),
+    "at work": Play("WATCH", in_progress, ("IN_PROGRESS", "DOWN"), watched_to_the_end),
     "not in force": Play("APPLY", defined_otherwise, SERVING),
     "wrong file": Play("REDEFINE", defined_otherwise, SERVING, given_again),
     "stack deleted": Play("END_GROUP", stack_deleted, DOWN, group_ended, DEFINED),
