@@ -532,22 +532,26 @@ def confirmed(walk: Walk) -> None:
     walk.follows()
 
 
-def not_seen(make: Callable[..., Walk]) -> Walk:
-    """The host of the active member does not answer Nova."""
+STRANGER = "11111111-2222-4333-8444-555555555555"
+
+
+def stranger_watched(make: Callable[..., Walk]) -> Walk:
+    """An alarm that nobody named in the group file watches a server that does not exist."""
     walk = make()
-    cloud = walk.deployment.cloud
-    cloud.fault("host", cloud.guests()[walk.server("db_a")]["host"], "compute_down")
+    walk.operator.make_alarm(walk.group, walk.group, STRANGER)
     return walk
 
 
-def host_back(walk: Walk) -> None:
+def alarm_pointed(walk: Walk) -> None:
+    """Ask the doctor, as it is shown, and do what it says."""
     (command,) = walk.printed()
     assert walk.types(command) in (0, 1)
-    assert walk.advised("service").startswith("Repair the service or the host that it names")
-    cloud = walk.deployment.cloud
-    for host in cloud.status()["hosts"]:
-        cloud.fault("host", host, "revive")
-    until(lambda: walk.printed() == [])
+    done = walk.deployment.failover("doctor", walk.group, "-f", "json")
+    said = [row["sentence"] for row in json.loads(done.stdout) if row["check"] == "service"]
+    assert any("change it where it is defined" in each for each in said)
+    rows = walk.operator.alarms()
+    (alarm,) = (row["alarm_id"] for row in rows if row["name"] == walk.group)
+    walk.operator.point_alarm(alarm, walk.server("db_a"))
 
 
 def locked_holder(make: Callable[..., Walk]) -> Walk:
@@ -692,7 +696,7 @@ PLAYS = {
     "stack deleted": Play("END_GROUP", stack_deleted, DOWN, group_ended, DEFINED),
     "stack to be made": Play("ADOPT_LATER", stack_deleted, DOWN, adopted),
     "stack made again": Play("ADOPT_STACK", stack_made_again, DOWN),
-    "host silent": Play("DIAGNOSE", not_seen, ("COMPLETE", "UNKNOWN"), host_back),
+    "stranger watched": Play("DIAGNOSE", stranger_watched, DEGRADED, alarm_pointed),
 }
 
 
