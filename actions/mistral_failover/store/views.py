@@ -21,6 +21,8 @@ from mistral_failover.convergence.records import (
     TraversalStatus,
 )
 from mistral_failover.model.decisions import Decision
+from mistral_failover.model.goal import REPLACE_TYPE
+from mistral_failover.model.restarts import ANOTHER_SERVER
 from mistral_failover.model.types import Verb
 from mistral_failover.store.groups import TO_MOVE
 from mistral_failover.store.records import BIRTH
@@ -328,6 +330,43 @@ def last_ended(
         query = query.where(resources.c.name == name)
     ended: float | None = tx.connection.execute(query).scalar_one()
     return ended
+
+
+class BroughtBack(TypedDict):
+    """An attempt to bring a member back, which ended ``at``: ``found``, by what way it came back,
+    or why it did not."""
+
+    name: str
+    at: float
+    found: str
+
+
+def brought_back(tx: ProjectSession, group_id: str, since: float) -> list[BroughtBack]:
+    """Return the attempts to bring members of a group back that ended since then, oldest first;
+    ``name``: of the resource. A repeat of a request that got no answer is the same attempt."""
+    ended = (OperationStatus.DONE, OperationStatus.FAILED)
+    query = (
+        sa.select(resources.c.name, operations.c.ended_at, operations.c.result)
+        .join(resources, resources.c.id == operations.c.resource_id)
+        .where(
+            operations.c.group_id == group_id,
+            resources.c.type == REPLACE_TYPE,
+            operations.c.verb == Verb.CREATE,
+            operations.c.status.in_(ended),
+            operations.c.ended_at > since,
+        )
+        .order_by(operations.c.ended_at, operations.c.token)
+    )
+    return [
+        {"name": name, "at": at, "found": _how_it_came_back(result or {})}
+        for name, at, result in tx.connection.execute(query)
+    ]
+
+
+def _how_it_came_back(result: Mapping[str, Any]) -> str:
+    if error := result.get("error"):
+        return str(error.get("message", ""))
+    return str((result.get("attributes") or {}).get("by", ANOTHER_SERVER))
 
 
 def operation(tx: ProjectSession, key: str) -> LedgerEntry | None:

@@ -40,10 +40,11 @@ _ATTACHABLE = (
 def _attachment_view(call: Call, attachment: Attachment) -> dict[str, Any]:
     version = asked_version(call)
     body: dict[str, Any] = {
-        "device": attachment.device,
         "serverId": attachment.server_id,
         "volumeId": attachment.volume_id,
     }
+    if attachment.device:
+        body["device"] = attachment.device
     if version >= (2, 89):
         made = None if attachment.never_made else attachment.id
         body |= {"attachment_id": made, "bdm_uuid": attachment.bdm_id}

@@ -100,7 +100,10 @@ def _booted(emulation: Emulation, server_id: str, operation: str) -> None:
     if server is None:
         emulation.finish(operation, "gone")
         return
-    failed = take_fault(emulation, "boot", ("fail",)) is not None
+    fault = take_fault(emulation, "boot", ("fail", "hang", "unplaced"))
+    if fault is not None and fault.fault == "unplaced":
+        _lose_place(emulation, server)
+    failed = fault is not None and fault.fault == "fail"
     if not server.host or failed:
         reason = "Injected failure of the boot." if failed else "No valid host was found."
         server.fault = reason
@@ -111,12 +114,24 @@ def _booted(emulation: Emulation, server_id: str, operation: str) -> None:
         return
     else:
         set_state(server, "ACTIVE", "active", RUNNING)
+        server.launched_at = time.time()
         ports.bind(emulation, server)
         guests.boot(emulation, server)
+        if fault is not None:
+            faults.booting(emulation, emulation.state.guests[server_id])
         for attachment in emulation.state.attachments_of(server_id=server_id):
             attachments.settle(emulation, attachment)
         emulation.finish(operation)
     _tell_owner(emulation, server)
+
+
+def _lose_place(emulation: Emulation, server: Server) -> None:
+    """No compute service ever hears of the server; its disks are reserved for it."""
+    server.host = ""
+    for attachment in emulation.state.attachments_of(server_id=server.id):
+        attachment.host, attachment.device, attachment.connected = "", "", False
+        volume = emulation.state.volumes[attachment.volume_id]
+        attachments.set_volume_status(emulation, volume, "reserved")
 
 
 def stop(emulation: Emulation, server: Server, request_id: str) -> None:

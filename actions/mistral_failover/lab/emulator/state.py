@@ -154,6 +154,7 @@ class Server:
     owner: list[str] | None = None
     server_group: str | None = None
     locked: bool = False
+    launched_at: float | None = None  # when it first ran
 
 
 @dataclass
@@ -193,6 +194,7 @@ CONFIG: dict[str, Any] = {
     "reclaim_instance_interval": 0,  # Nova's, in seconds; else a deleted server can be restored
     "availability_zones": ["nova"],  # those that Nova lists
     "quota": {"instances": -1, "cores": -1, "ram": -1},  # of each project; -1: any number
+    "gone": [],  # flavors, by name, and images that were deleted
     "resource_registry": {},  # Heat's environment_dir: what is behind resource types
 }
 """What the operator of the cloud has configured, with the services' own defaults but for the quota,
