@@ -54,7 +54,9 @@ class Walk:
 
     def needs(self) -> list[Need]:
         """The remedies that the status names, after a look."""
-        status: Any = self.status()
+        self.deployment.failover("sweep", self.group)
+        inputs = {"group": self.group, "agents": True}
+        status: Any = self.deployment.mistral.client.run_action("failover.status", inputs)
         return needs(status)
 
     def printed(self) -> list[str]:
@@ -429,7 +431,7 @@ def given_again(walk: Walk) -> None:
 
 
 def deleted_again(walk: Walk) -> None:
-    revived(walk)
+    fenced_again(walk)
     define(walk)
 
 
@@ -491,7 +493,15 @@ def chain_ended(make: Callable[..., Walk]) -> Walk:
 
 
 def chain_repaired(walk: Walk) -> None:
+    command = walk.printed()[0]
     install_chain(walk, "house.chain", "std.noop")
+    assert walk.types(command) == 0
+
+
+def watched_to_the_end(walk: Walk) -> None:
+    """Watch it, as it is shown; Ctrl-C would end that otherwise."""
+    (command,) = walk.printed()
+    assert walk.types(f"{command} --until-rest") == 0
     walk.follows()
 
 
@@ -502,12 +512,24 @@ def removal_unproven(make: Callable[..., Walk]) -> Walk:
     return walk
 
 
-def revived(walk: Walk) -> None:
-    """The guest answers again, and its application runs: what is shown can prove that it stops."""
-    cloud = walk.deployment.cloud
-    cloud.fault("server", walk.server("db_a"), "revive")
-    code = next(code for code in codes(walk) if code.startswith("FENCE_"))
-    assert walk.obeys(code) == 0
+def fenced_again(walk: Walk) -> None:
+    """The guest answers again: what is shown proves that nothing of the group runs there."""
+    command = walk.printed()[0]
+    walk.deployment.cloud.fault("server", walk.server("db_a"), "revive")
+    assert walk.types(command) == 0
+
+
+def fenced_and_healthy(walk: Walk) -> None:
+    fenced_again(walk)
+    walk.follows()
+
+
+def confirmed(walk: Walk) -> None:
+    """Confirm that the member is off, as it is shown; then its guest boots."""
+    (command,) = walk.printed()
+    assert walk.types(command) == 0
+    walk.deployment.cloud.fault("server", walk.server("db_a"), "revive")
+    walk.follows()
 
 
 def not_seen(make: Callable[..., Walk]) -> Walk:
@@ -560,11 +582,13 @@ def dismissed(walk: Walk) -> None:
 
 
 def only(code: str) -> Callable[[Walk], object]:
-    """Type the command of a remedy that is another way than the ones before it."""
+    """Type the command of a remedy that is another way than the ones before it, once the cause of
+    the state is gone."""
 
     def leave(walk: Walk) -> None:
+        (one,) = (each for each in walk.needs() if each.code == code)
         walk.deployment.cloud.clear_api_faults()
-        assert walk.obeys(code) == 0
+        assert walk.types(one.command(walk.group)) == 0
 
     return leave
 
@@ -578,9 +602,11 @@ def looked_first(walk: Walk) -> None:
 
 
 def group_ended(walk: Walk) -> None:
+    """End the group, as it is shown, and define it anew."""
     assert walk.obeys("END_GROUP") == 0
     assert walk.deployment.failover("status", walk.group).returncode == 1
-    walk.group = "payments"
+    create_example(walk.deployment.cloud, walk.group)
+    define(walk)
 
 
 def adopted(walk: Walk) -> None:
@@ -643,25 +669,27 @@ PLAYS = {
     "paused": Play("RESUME", paused, SERVING),
     "maintenance": Play("END_MAINTENANCE", maintained, SERVING),
     "standby in maintenance": Play("END_MAINTENANCE", in_maintenance, DEGRADED),
-    "fence unproven": Play("FENCE_AGAIN", fence_unproven, ("BLOCKED", "DOWN"), revived),
+    "fence unproven": Play("FENCE_AGAIN", fence_unproven, ("BLOCKED", "DOWN"), fenced_and_healthy),
     "removal unproven": Play(
-        "FENCE_AND_DELETE", removal_unproven, ("BLOCKED", "OUT_OF_SERVICE"), deleted_again
+        "FENCE_AND_DELETE", removal_unproven, ("BLOCKED", "OUT_OF_SERVICE"), deleted_again, DEFINED
     ),
-    "fence unprovable": Play("CONFIRM_FENCED", fence_unprovable, ("BLOCKED", "DOWN")),
+    "fence unprovable": Play("CONFIRM_FENCED", fence_unprovable, ("BLOCKED", "DOWN"), confirmed),
     "volume on a dead host": Play(
         "SWEEP", volume_on_a_dead_host, ("BLOCKED", "DOWN"), volume_freed
     ),
     "operation failed": Play("START", operation_failed, ("FAILED", "DOWN"), once_corrected),
     "back": Play("ROLLBACK", operation_failed, ("FAILED", "DOWN"), only("ROLLBACK")),
-    "removal failed": Play("DELETE", removal_failed, ("FAILED", "OUT_OF_SERVICE"), deleted),
+    "removal failed": Play(
+        "DELETE", removal_failed, ("FAILED", "OUT_OF_SERVICE"), deleted, DEFINED
+    ),
     "removal taken back": Play(
         "ACTIVATE_INSTEAD", removal_failed, ("FAILED", "OUT_OF_SERVICE"), only("ACTIVATE_INSTEAD")
     ),
     "chain ended": Play("CONTINUE", chain_ended, ("IN_PROGRESS", "SERVING"), chain_repaired),
-    "at work": Play("WATCH", in_progress, ("IN_PROGRESS", "DOWN")),
+    "at work": Play("WATCH", in_progress, ("IN_PROGRESS", "DOWN"), watched_to_the_end),
     "not in force": Play("APPLY", defined_otherwise, SERVING),
     "wrong file": Play("REDEFINE", defined_otherwise, SERVING, given_again),
-    "stack deleted": Play("END_GROUP", stack_deleted, DOWN, group_ended),
+    "stack deleted": Play("END_GROUP", stack_deleted, DOWN, group_ended, DEFINED),
     "stack to be made": Play("ADOPT_LATER", stack_deleted, DOWN, adopted),
     "stack made again": Play("ADOPT_STACK", stack_made_again, DOWN),
     "host silent": Play("DIAGNOSE", not_seen, ("COMPLETE", "UNKNOWN"), host_back),
