@@ -49,11 +49,6 @@ def error_body(status: int, message: str) -> dict[str, Any]:
     return {_FAULTS.get(status, "computeFault"): {"code": status, "message": message}}
 
 
-def refused(status: int, message: str) -> ApiError:
-    """An error of Nova's."""
-    return ApiError(status, error_body(status, message))
-
-
 def asked_version(call: Call) -> tuple[int, int]:
     """The microversion of a request."""
     headers = call.request.headers
@@ -77,6 +72,7 @@ def _prepare(call: Call) -> dict[str, str]:
 
 
 SERVICE = Service("compute", error_body, prepare=_prepare)
+refused = SERVICE.refused
 
 
 def find_server(call: Call) -> Server:
