@@ -35,3 +35,40 @@ def test_a_server_that_is_just_being_started_does_not_count_as_off(cloud, pair, 
     assert (state.status, state.task_state) == ("SHUTOFF", "powering-on")
     assert not state.off
     assert not stop(cloud, pair.a, 0.2).proven
+
+
+def test_a_server_that_no_host_ever_had_is_off(cloud, pair, emulator):
+    emulator.api_fault("boot", "unplaced")
+    server = nova_of(cloud).create_server(
+        name="nowhere", flavor_id="m1.tiny", image_id="tiny", networks="none"
+    )
+    nova_of(cloud).wait_for_server(server, status="ERROR", failures=[], interval=0.02)
+
+    assert server_state(cloud, server.id).never_ran
+    assert stop(cloud, server.id, 5).proven
+    assert not server_state(cloud, pair.a).never_ran
+
+
+@pytest.mark.parametrize("hidden", ["hostId", "OS-SRV-USG:launched_at"])
+def test_a_field_that_nova_does_not_show_is_no_proof_that_it_never_ran(
+    cloud, pair, emulator, hidden
+):
+    emulator.api_fault("boot", "unplaced")
+    server = nova_of(cloud).create_server(
+        name="nowhere", flavor_id="m1.tiny", image_id="tiny", networks="none"
+    )
+    nova_of(cloud).wait_for_server(server, status="ERROR", failures=[], interval=0.02)
+    emulator.offer("compute", without=[hidden])
+
+    assert not server_state(cloud, server.id).never_ran
+    assert not stop(cloud, server.id, 0.5).proven
+
+
+def test_a_server_in_error_that_ran_is_not_taken_for_one_that_did_not(cloud, pair, emulator):
+    emulator.api_fault("boot", "fail")
+    server = nova_of(cloud).create_server(
+        name="failed", flavor_id="m1.tiny", image_id="tiny", networks="none"
+    )
+    nova_of(cloud).wait_for_server(server, status="ERROR", failures=[], interval=0.02)
+
+    assert not server_state(cloud, server.id).never_ran, "a host has it"

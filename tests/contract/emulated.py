@@ -55,6 +55,10 @@ class EmulatedRig(Rig):
         self._cloud.client.fault("host", host, "revive")
         self.until(lambda: self.service(host) == "up")
 
+    def boot_nowhere(self, root: str) -> str:
+        self._cloud.client.api_fault("boot", "unplaced")
+        return self.boot(root=root)
+
     @property
     def network_id(self) -> str:
         (found,) = self.api().neutron("GET", "/networks?name=net1").json()["networks"]

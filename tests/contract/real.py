@@ -67,6 +67,20 @@ class RealRig(Rig):
         self._start(host)
         self.until(lambda: self.service(host) == "up")
 
+    def boot_nowhere(self, root: str) -> str:
+        """No quota counts a flavor's disk; its root disk does not matter to one with a volume."""
+        size = {"ram": 64, "vcpus": 1, "disk": 1, "OS-FLV-EXT-DATA:ephemeral": 10**8}
+        flavors = self.api("admin")
+        answer = flavors.nova("POST", "/flavors", {"flavor": {"name": self.name(), **size}})
+        assert answer.status_code == 200, answer.text
+        flavor = str(answer.json()["flavor"]["id"])
+        try:
+            server = self.boot(root=root, flavor=flavor)
+            self.until(lambda: self.state(server)[0] == "ERROR")
+        finally:
+            flavors.nova("DELETE", f"/flavors/{flavor}")
+        return server
+
     def _hire(self, name: str) -> None:
         admin = self.token("admin")
         user = {"name": name, "password": name, "domain_id": "default"}

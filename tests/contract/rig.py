@@ -91,6 +91,10 @@ class Rig(ABC):
         """The same, for what has to be under way during some calls, on a busy machine too."""
         return max(1.0, self.seconds(real))
 
+    @abstractmethod
+    def boot_nowhere(self, root: str) -> str:
+        """Ask for a server that no host has room for, which boots from a volume."""
+
     @property
     @abstractmethod
     def image_id(self) -> str:
@@ -321,12 +325,13 @@ class Rig(ABC):
         user: str = "demo",
         root: str | None = None,
         network: str | None = None,
+        flavor: str | None = None,
     ) -> str:
-        """Ask for a server, on a host, of a root volume and with a port on a network if one is
-        named."""
+        """Ask for a server, on a host, of a root volume, of a flavor and with a port on a network
+        if one is named."""
         asked: dict[str, Any] = {
             "name": self.name(),
-            "flavorRef": self.flavor_id,
+            "flavorRef": flavor or self.flavor_id,
             "networks": "none" if network is None else [{"uuid": network}],
         }
         if root is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from contract.rig import Made, Rig
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.room import exhausted_by_one_more, zones
+from mistral_failover.cloud.room import exhausted_by_one_more, lacking, zones
 from mistral_failover.cloud.servers import server_state
 
 
@@ -26,3 +26,9 @@ def test_nova_says_what_the_quota_allows_and_what_a_flavor_takes(
     assert not counted or shown["totalInstancesUsed"] >= 2
     assert not counted or shown["totalCoresUsed"] >= 2
     assert not counted or shown["totalRAMUsed"] > 0
+
+
+def test_nova_still_has_the_flavor_and_the_image_of_a_server(cloud: Cloud, pair: Made) -> None:
+    server = pair.ids["db_a"]
+
+    assert lacking(cloud, pair.name, server) == exhausted_by_one_more(cloud, server)

@@ -17,6 +17,7 @@ rebuild
 import pytest
 
 from contract.rig import UNKNOWN_ID
+from mistral_failover.cloud.boot_disks import release_boot_disk
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.servers import delete_server, deletion_proof, server_state, start, stop
 from mistral_failover.fault_points import arm, disarm
@@ -275,3 +276,22 @@ def test_a_server_that_is_rebuilt_keeps_its_volumes_and_whether_it_runs(
 def test_a_server_that_does_not_exist_is_not_rebuilt(demo, rig):
     path = f"/servers/{UNKNOWN_ID}/action"
     assert demo.nova("POST", path, {"rebuild": {"imageRef": rig.image_id}}).status_code == 404
+
+
+def test_a_server_that_no_host_has_room_for_never_ran_and_its_deletion_frees_its_disk(
+    cloud, demo, rig, server
+):
+    disk = rig.make_volume(bootable=True)
+    nowhere = rig.boot_nowhere(disk)
+    rig.until(lambda: rig.state(nowhere) == ("ERROR", None))
+    shown = demo.server(nowhere)
+    assert (shown["hostId"], shown["OS-SRV-USG:launched_at"]) == ("", None)
+    assert demo.act(nowhere, os_stop=None).status_code == 409
+
+    assert stop(cloud, nowhere, 30).proven
+    assert server_state(cloud, nowhere).never_ran
+    assert not server_state(cloud, server).never_ran
+
+    release_boot_disk(cloud, disk, nowhere, off=lambda: "It never ran.", limit=90)
+    assert rig.volume_status(disk) == "available"
+    rig.remove_volume(disk)

@@ -11,8 +11,11 @@ import pytest
 
 from mistral_failover.actions.alarms import Admit
 from mistral_failover.actions.doctor import Doctor
+from mistral_failover.actions.groups import Define
 from mistral_failover.actions.orders import Begin
+from mistral_failover.actions.recovery import Observe
 from mistral_failover.lab.emulator.server import EmulatedCloud
+from mistral_failover.recovery import observe
 from support.operators import Operator
 from support.planned_groups import PlannedGroup, emulated, group, protect, state
 
@@ -31,8 +34,10 @@ def configure(emulated: EmulatedCloud) -> Iterator[Callable[..., Any]]:
     """Configures the cloud as its operator, until the end of the test."""
     yield emulated.client.configure
     emulated.client.configure(
-        availability_zones=["nova"], quota={"instances": -1, "cores": -1, "ram": -1}
+        availability_zones=["nova"], quota={"instances": -1, "cores": -1, "ram": -1}, gone=[]
     )
+    emulated.client.offer("compute")
+    emulated.client.clear_api_faults()
 
 
 def test_a_group_to_which_no_known_alarm_leads_is_named(group: PlannedGroup) -> None:
@@ -117,3 +122,80 @@ def test_a_group_that_makes_no_servers_needs_no_quota(
     configure(quota={"instances": 1, "cores": 1, "ram": 1})
 
     assert found(group, "quota") == []
+
+
+# -- a group without a standby is as good as the server that it could get
+
+
+@pytest.fixture
+def cold(protect: Callable[..., PlannedGroup]) -> PlannedGroup:
+    """A single server that serves, and that another one would follow."""
+    group = protect(("db_a",), members={"servers": ["db_a"], "replace": "lost"})
+    group.order(Begin(group.name, lost=[]))
+    return group
+
+
+def observed(group: PlannedGroup) -> tuple[str, str]:
+    """Look at the group: whether it is well, and why not."""
+    group.done(Observe(group.name))
+    service = group.status()["service"]
+    return service["status"], "; ".join(service["reasons"])
+
+
+NO_ROOM: list[tuple[dict[str, Any], str]] = [
+    ({"quota": {"instances": 1, "cores": -1, "ram": -1}}, "servers: "),
+    ({"quota": {"instances": -1, "cores": -1, "ram": 512}}, "MiB of RAM: "),
+    ({"gone": ["m1.tiny"]}, "no flavor m1.tiny"),
+    ({"gone": ["tiny"]}, "image tiny is gone"),
+]
+
+
+@pytest.mark.parametrize(("cloud", "why"), NO_ROOM)
+def test_a_look_finds_that_the_next_server_could_not_be_made(
+    cold: PlannedGroup, configure: Callable[..., Any], cloud: dict[str, Any], why: str
+) -> None:
+    configure(**cloud)
+
+    status, reasons = observed(cold)
+
+    assert status == "DEGRADED"
+    assert why in reasons
+    assert [level for level, _ in found(cold, "quota")] == ["error"]
+
+
+def test_it_is_asked_for_once_an_hour_and_again_when_the_group_is_defined(
+    cold: PlannedGroup, configure: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert observed(cold) == ("SERVING", "")
+    configure(quota={"instances": 1, "cores": -1, "ram": -1})
+    assert observed(cold) == ("SERVING", "")
+
+    cold.done(Define(cold.document()))
+    assert observed(cold)[0] == "DEGRADED"
+
+    configure(quota={"instances": -1, "cores": -1, "ram": -1})
+    assert observed(cold)[0] == "DEGRADED"
+    monkeypatch.setattr(observe, "REPAIR_AGAIN", 0.0)
+    assert observed(cold) == ("SERVING", "")
+
+
+@pytest.mark.parametrize("hidden", ["limits", "flavors", "image"])
+def test_what_the_project_may_not_see_is_not_known_and_no_flaw(
+    cold: PlannedGroup, configure: Callable[..., Any], hidden: str
+) -> None:
+    configure(quota={"instances": 1, "cores": 1, "ram": 1})
+    cold.cloud.api_fault(hidden, status=403, times=10_000)
+
+    assert observed(cold) == ("SERVING", "")
+    ((level, sentence),) = found(cold, "quota")
+    assert (level, "not known" in sentence) == ("warn", True)
+
+
+def test_a_group_with_a_standby_is_not_asked_for(
+    protect: Callable[..., PlannedGroup], configure: Callable[..., Any]
+) -> None:
+    group = protect()
+    group.order(Begin(group.name, lost=[]))
+    configure(quota={"instances": 1, "cores": 1, "ram": 1})
+
+    assert observed(group) == ("SERVING", "")

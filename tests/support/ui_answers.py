@@ -157,6 +157,7 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
         "failure": None,
         "defects": [],
         "unstarted": [],
+        "restarts": [],
         "waiting": [],
         "chain": None,
         "agents": {},

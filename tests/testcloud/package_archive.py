@@ -13,6 +13,7 @@ from testcloud.settings import HERE, ROOT, Settings
 
 SOURCES = (
     "actions",
+    "agent",
     "workflows",
     "examples",
     "setup.cfg",
@@ -22,7 +23,8 @@ SOURCES = (
 )
 # These run in the checkout; the same stamp tells that they changed.
 _BESIDE = HERE / "guests"
-_MIGRATIONS = ROOT / "actions" / "mistral_failover" / "store" / "migrations"
+_STORE = ROOT / "actions" / "mistral_failover" / "store"
+_SCHEMA = (_STORE / "tables.py", _STORE / "migrations")
 
 
 def key() -> str:
@@ -36,18 +38,19 @@ def installed(settings: Settings) -> bool:
 
 
 def install(settings: Settings) -> None:
-    """Build the wheel and install it, unless it is there."""
+    """Build the wheels and install them, unless they are there."""
     now = key()
     if hashes.stamped(settings.venv / ".pack", now):
         return
     with build_folder(settings) as folder:
-        wheel = build(settings, folder)
+        agent, package = build(settings, folder)
         run(
             [
                 *(uv(), "pip", "install", "--quiet", "--compile-bytecode"),
                 *("--python", str(settings.venv / "bin" / "python")),
-                *("--reinstall-package", "mistral-failover", "--constraint", str(CONSTRAINTS)),
-                f"{wheel}[mysql]",
+                *("--reinstall-package", "mistral-failover"),
+                *("--reinstall-package", "mistral-failover-agent"),
+                *("--constraint", str(CONSTRAINTS), str(agent), f"{package}[mysql]"),
             ],
             settings,
             {"TMPDIR": str(folder)},
@@ -55,8 +58,8 @@ def install(settings: Settings) -> None:
     hashes.stamp_with(settings.venv / ".pack", now)
 
 
-def build(settings: Settings, folder: Path) -> Path:
-    """Build the wheel in a folder and return its path.
+def build(settings: Settings, folder: Path) -> tuple[Path, Path]:
+    """Build the wheels of the agent and of the package in a folder and return their paths.
 
     :raises CloudError: INSTALL_FAILED.
     """
@@ -71,18 +74,19 @@ def build(settings: Settings, folder: Path) -> Path:
         else:
             shutil.copy2(source, stage / name)
     wheels = folder / "wheels"
-    build = [uv(), "build", "--quiet", "--wheel", "--out-dir", str(wheels), str(stage)]
-    run(build, settings, {"TMPDIR": str(folder)})
-    return next(wheels.glob("*.whl"))
+    for place in (stage / "agent", stage):
+        build = [uv(), "build", "--quiet", "--wheel", "--out-dir", str(wheels), str(place)]
+        run(build, settings, {"TMPDIR": str(folder)})
+    return next(wheels.glob("*_agent-*.whl")), next(wheels.glob("mistral_failover-*.whl"))
 
 
 def prepare_database(settings: Settings) -> None:
-    """Empty the package's database if its migrations are others than those that it was made with.
+    """Empty the package's database if its tables are others than those that it was made with.
 
-    A released migration is never edited, but one that is being worked on is, and a database of its
-    old form would stay as it is.
+    Between two releases the tables change without a migration, and a database of their old form
+    would stay as it is.
     """
-    stamp, now = settings.data / "mistral" / "migrations", hashes.of_files([_MIGRATIONS])
+    stamp, now = settings.data / "mistral" / "migrations", hashes.of_files(_SCHEMA)
     if not hashes.stamped(stamp, now):
         infrastructure.sql(
             settings,

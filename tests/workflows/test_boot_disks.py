@@ -224,3 +224,31 @@ def test_a_disk_that_nova_makes_for_each_server_needs_no_deletion(
 
     assert group.server("db_a") != former
     assert group.runs_on() == ["db_a"]
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_a_new_server_that_no_host_has_room_for_is_deleted_only_if_nova_shows_all_of_it(
+    pet: Any, *, shown: bool
+) -> None:
+    """Nova cannot stop it. That it never ran is a proof, unless a policy hides a part of it."""
+    former = pet.server("db_a")
+    pet.cloud.api_fault("boot", "unplaced", times=10_000)
+    patiently(pet, "on_alarm", **pet.fails("crash")).assert_failed_with("FAILED")
+    broken = pet.server("db_a")
+    assert broken != former
+    pet.cloud.clear_api_faults()
+    pet.cloud.offer("compute", without=() if shown else ("OS-SRV-USG:launched_at",))
+
+    pet.run("sweep", group=pet.name)
+
+    try:
+        if shown:
+            until(lambda: pet.status()["status"] == "COMPLETE")
+            assert pet.server("db_a") not in (former, broken)
+            assert boot_disk(pet) == [pet.server("db_a")]
+        else:
+            until(lambda: pet.status()["status"] == "FAILED")
+            assert pet.server("db_a") == broken
+    finally:
+        pet.cloud.offer("compute")
+    assert pet.cloud.violations() == []

@@ -214,6 +214,7 @@ def facts(status: StatusReport, held: Iterable[HeldAlarmRow] = ()) -> Facts:
         "active": _holders(status),
         "protected by": _protection(status),
         "lost": ", ".join(status["lost"]),
+        "brought back": _listed(_restarts(status)),
         "not in force": "\n".join(status["in_force"]["lines"]),
         "volumes": "\n".join(_volumes(status)),
         "failed": _listed(_trouble(status)),
@@ -353,6 +354,11 @@ def _holders(status: StatusReport) -> str:
         f"{role} {_on(status)} {member} (server {servers.get(member) or 'not known'})"
         for role, member in status["roles"].items()
     )
+
+
+def _restarts(status: StatusReport) -> Iterable[str]:
+    for row in status["restarts"]:
+        yield f"{clock(row['at'])} {row['member']}: {row['found']}"
 
 
 def _volumes(status: StatusReport) -> Iterable[str]:

@@ -55,7 +55,12 @@ def kept_boot_disk(cloud: Cloud, stack: str, server_id: str) -> str | None:
     if shown is None:
         return None
     volumes = servers.VOLUMES.of(_SERVER.of(shown))
-    root = next((v for v in volumes if servers.is_root(cloud, server_id, str(v["id"]))), None)
+    # Nova names the devices of a server when it runs first. Until then any of its volumes, which
+    # are all from its start, waits for the same deletion.
+    none = servers.state_of(_SERVER.of(shown)).never_ran
+    root = next(
+        (v for v in volumes if none or servers.is_root(cloud, server_id, str(v["id"]))), None
+    )
     if root is None:
         return None
     defined = _definition(cloud, stack, server_id)

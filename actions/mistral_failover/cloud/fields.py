@@ -53,6 +53,10 @@ class Field(Feature):
             )
         return found[self.name]
 
+    def is_shown(self, row: Any) -> bool:
+        """Return whether the row has the field."""
+        return self.name in _fields_of(row)
+
     def if_shown(self, row: Any) -> Any:
         """Return the field, or None if the row does not have it. Only where the caller takes None
         for "not known", as for a field that a policy hides by default."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What room the cloud has for a group: its availability zones, and what the project's quota still
-allows.
+"""What room the cloud has for a group: its availability zones, what the project's quota still
+allows, and whether the flavor and the image of a server are still there.
 
-Nova shows both to every user. What a quota allows now may be taken a moment later, so this is said
-to an operator, and nothing is decided by it.
+Nova shows all of it to every user. What a quota allows now may be taken a moment later, so this is
+said to an operator, and nothing is decided by it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from mistral_failover.cloud import boot_disks
 from mistral_failover.cloud.clients import Cloud
+from mistral_failover.cloud.errors import if_there
 from mistral_failover.cloud.fields import Field
 from mistral_failover.cloud.url_paths import url_path
 
@@ -22,6 +24,12 @@ _LIMITS, _ABSOLUTE = Field("Nova", "limits"), Field("Nova", "absolute")
 _FLAVOR = Field("Nova", "flavor")
 _SERVER = Field("Nova", "server")
 _VCPUS, _RAM = Field("Nova", "vcpus", since="2.47"), Field("Nova", "ram", since="2.47")
+_FLAVOR_NAME, _IMAGE = Field("Nova", "original_name", since="2.47"), Field("Nova", "image")
+HIDDEN = ("FORBIDDEN", "NOT_OFFERED")
+"""The codes of errors that say that the project may not see it."""
+_IMAGES = "2.35"
+"""The last microversion in which Nova shows images."""
+_STATUS, _NAME_OF = Field("Nova", "status"), Field("Nova", "name")
 _UNLIMITED = -1
 _KINDS = (
     ("servers", Field("Nova", "maxTotalInstances"), Field("Nova", "totalInstancesUsed")),
@@ -49,4 +57,23 @@ def exhausted_by_one_more(cloud: Cloud, server_id: str) -> list[str]:
         most, used = int(most_field.of(limits)), int(used_field.of(limits))
         if most != _UNLIMITED and used + needed > most:
             found.append(f"{kind}: {used} of {most} are used, and {needed} more are needed")
+    return found
+
+
+def lacking(cloud: Cloud, stack: str, server_id: str) -> list[str]:
+    """Return in words why another server of a member could not be made now: a quota, unless the
+    present server is deleted before, because the next one boots from its disk; and a flavor or an
+    image that is gone. Raises as `exhausted_by_one_more`."""
+    first_deleted = boot_disks.must_stay(cloud, stack, server_id)
+    found = [] if first_deleted else exhausted_by_one_more(cloud, server_id)
+    shown = _SERVER.of(cloud.read_nova(url_path("servers", server_id)))
+    flavor = str(_FLAVOR_NAME.of(_FLAVOR.of(shown)))
+    if flavor not in {str(_NAME_OF.of(row)) for row in cloud.rows("Nova", "flavors", "/flavors")}:
+        found.append(f"the project has no flavor {flavor} any more")
+    if image := _IMAGE.of(shown):  # empty if it boots from a volume
+        path = url_path("images", str(image["id"]))
+        seen = if_there(lambda: cloud.read("Nova", path, microversion=_IMAGES))
+        status = "gone" if seen is None else str(_STATUS.of(seen["image"]))
+        if status != "ACTIVE":
+            found.append(f"image {image['id']} is {status}")
     return found

@@ -55,6 +55,7 @@ DELETION = (DELETE_ON_TERMINATION, EVENTS)
 """What the deletion of a server needs: that no data goes with it, and that it proves something."""
 _HOST_STATUS = Field("Nova", "host_status", since="2.16")
 _ZONE = Field("Nova", "OS-EXT-AZ:availability_zone")
+_LAUNCHED_AT = Field("Nova", "OS-SRV-USG:launched_at")
 _LOCKED = Field("Nova", "locked", since="2.9")
 _UPDATED = Field("Nova", "updated")
 _DEVICE = Field("Nova", "device")
@@ -93,9 +94,10 @@ class ServerState:
     known; ``task_state``: what Nova is doing with it, or None;
     ``host_status``: UP, DOWN, MAINTENANCE or UNKNOWN of its compute service, None if the policy
     hides it (by default from all but administrators). ``host_id``: the same for two servers of a
-    project that are on one host; it tells no more than that. ``host``: the host's name, which is
+    project that are on one host; it tells no more. ``host``: the host's name, which is
     hidden like ``host_status``. ``zone``: its availability zone, which everyone may read.
-    ``locked``: Nova refuses changes to all but administrators. ``server_id``: whose state it is.
+    ``locked``: Nova refuses changes to all but administrators. ``never_ran``: no host has it,
+    and it was never launched, so it has no guest. ``server_id``: whose state it is.
     When ``exists`` is false the rest is empty.
     """
 
@@ -108,6 +110,7 @@ class ServerState:
     host: str | None = None
     zone: str | None = None
     locked: bool = False
+    never_ran: bool = False
     server_id: str = ""
 
     def __str__(self) -> str:
@@ -265,16 +268,26 @@ def state_of(row: Mapping[str, Any]) -> ServerState:
         host=HOST_NAME.if_shown(row) or None,
         zone=_ZONE.if_shown(row) or None,
         locked=bool(_LOCKED.if_shown(row)),
+        never_ran=_never_ran(row),
         server_id=str(row["id"]),
     )
+
+
+def _never_ran(row: Mapping[str, Any]) -> bool:
+    """Return whether a server never had a guest. Its host is empty also once it was shelved, so it
+    must not have been launched either. A field that Nova does not show proves nothing."""
+    if STATUS.of(row) != "ERROR" or TASK_STATE.of(row) is not None:
+        return False
+    nowhere = HOST_ID.if_shown(row) == "" and not HOST_NAME.if_shown(row)
+    return nowhere and _LAUNCHED_AT.is_shown(row) and _LAUNCHED_AT.of(row) is None
 
 
 def stop(cloud: Cloud, server_id: str, limit: float) -> Evidence:
     """Power the server off, and return whether that is proven; ``limit``: seconds.
 
-    A server that is already off is proven off, by `off_proof`. One that is gone is judged as by
-    `delete_server`. One that stays ``powering-off`` is not proven off: if its compute service is
-    dead, nothing carries out the request. Safe to repeat.
+    A server that is already off is proven off, by `off_proof`, and so is one that never ran. One
+    that is gone is judged as by `delete_server`. One that stays ``powering-off`` is not proven off:
+    if its compute service is dead, nothing carries out the request. Safe to repeat.
 
     Raises `CloudError` when Nova cannot be asked (UNREACHABLE, TOKEN_EXPIRED, ...), `LeaseLost`.
     """
@@ -287,6 +300,9 @@ def stop(cloud: Cloud, server_id: str, limit: float) -> Evidence:
             return ProbeResult("gone", done=True, result=_deletion(cloud, server_id, "stop"))
         if seen.off:
             return ProbeResult(str(seen), done=True, result=off_proof(cloud, server_id, seen))
+        if seen.never_ran:
+            words = f"Nova shows that server {server_id} never ran, and that no host has it."
+            return ProbeResult(str(seen), done=True, result=Evidence(True, "stop", words))
         if seen.host_status == "DOWN":
             words = (
                 f"Server {server_id} is {seen}: it cannot be stopped, and the guest may be running."

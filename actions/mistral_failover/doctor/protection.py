@@ -66,26 +66,34 @@ def spread(subject: ExaminedGroup) -> Iterable[Finding]:
 
 
 def quota(subject: ExaminedGroup) -> Iterable[Finding]:
-    """Check, if a failover may make another server, that the project's quota allows one. Heat makes
-    the new server before it deletes the old one."""
+    """Check, if a failover may make another server, that the project's quota allows one, and that
+    its flavor and image are there. Heat makes the new server before it deletes the old one."""
     if subject.out_of_service or not subject.snapshot.group.members.makes_servers:
         return
     cloud = subject.examination.cloud
     for member in refresh_members.members_now(cloud, subject.snapshot):
         try:
-            lacking = room.exhausted_by_one_more(cloud, member.server_id)
+            lacking = room.lacking(cloud, subject.snapshot.group.stack, member.server_id)
         except CloudError as problem:
+            if problem.code in room.HIDDEN:
+                yield warn(
+                    f"whether there is room for another server for {member.name} is not known: "
+                    f"{problem.message}",
+                    problem.remedy,
+                )
+                return
             if problem.code != "NOT_FOUND":
                 raise
             continue  # `members` says that its server is gone
         if lacking:
             yield error(
-                f"the quota does not allow another server for {member.name}: {'; '.join(lacking)}",
-                "Ask an administrator of the cloud: openstack quota set --instances N --cores N "
-                f"--ram N {subject.examination.request.project_id}",
+                f"another server for {member.name} could not be made: {'; '.join(lacking)}",
+                "If it is the quota, ask an administrator of the cloud: openstack quota set "
+                f"--instances N --cores N --ram N {subject.examination.request.project_id}. "
+                "Otherwise correct the stack's template, and update the stack.",
             )
         else:
-            yield ok(f"the quota allows another server for {member.name}")
+            yield ok(f"there is room for another server for {member.name}")
         return  # of the oldest: they are meant to be alike
 
 

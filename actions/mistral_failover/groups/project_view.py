@@ -51,7 +51,7 @@ class ProjectView:
 
     def __init__(self, request: Request) -> None:
         guard = Unguarded(request.runtime.settings.http_timeout)
-        cloud = request.cloud(guard)
+        self.cloud = cloud = request.cloud(guard)
         self.listing = ProjectListing(cloud)
         self._channel = request.channel(cloud, guard)
         self._listen_until = time.monotonic() + LISTEN

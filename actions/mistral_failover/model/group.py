@@ -114,6 +114,7 @@ class Limits:
     cooldown: float = 60.0
     """Seconds after an admitted alarm during which further alarms are held."""
     per_hour: int = 3
+    """Alarms that are admitted, and attempts to bring a member back, at most."""
     patience: float = 3600.0
     """Seconds for which an operation is retried while a service does not answer; 0: no retry."""
 

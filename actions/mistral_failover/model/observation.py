@@ -228,7 +228,9 @@ class ObservationMemory(Stored):
     (the fields of ``cloud.servers.ServerHost``), ``zones``, and ``heard``, the time at which the
     member's agent was last heard. ``alarmed``: whether an alarm that signals the group's stack was
     seen since the group file was last stored. ``told``: the service that the journal told last.
-    ``repair_after``: no repair is asked for before this time. Times are seconds.
+    ``repair_after``: no repair is asked for before this time. ``room``: in words, why another
+    server of a member that holds a role could not be made, as found at ``room_at``. Times are
+    seconds.
     """
 
     well: Mapping[str, str] = field(default_factory=dict)
@@ -238,6 +240,8 @@ class ObservationMemory(Stored):
     alarmed: bool = False
     told: Service = Service.SERVING
     repair_after: float = 0.0
+    room: tuple[str, ...] = ()
+    room_at: float = 0.0
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Self:
@@ -256,12 +260,12 @@ def judged(
     another_stack: str = "",
     stack_gone: str = "",
 ) -> Observation:
-    """Judge whether a group serves, from the state of its members and resources. ``unguarded``: why
-    an alarm would not notice a failure, in words; ``vacant``: the roles that no member can take;
-    ``cold``: a lost member is brought back if no other can take its role, so the group needs no
-    standby. One that it has, it needs. ``another_stack``: in words, that the group's stack was
-    deleted and made again, which explains what is gone; ``stack_gone``: in words, that it was
-    deleted.
+    """Judge whether a group serves, from the state of its members and resources. ``unguarded``: in
+    words, why an alarm would not notice a failure, or why a lost member would not come back;
+    ``vacant``: the roles that no member can take; ``cold``: a lost member is brought back if no
+    other can take its role, so the group needs no standby. One that it has, it needs.
+    ``another_stack``: in words, that the group's stack was deleted and made again, which explains
+    what is gone; ``stack_gone``: in words, that it was deleted.
 
     The worst finding decides: DOWN before UNKNOWN before DEGRADED.
     """

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from mistral_failover.agent.wire import Address
+from mistral_failover.cloud import room
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.event_alarms import WatchingAlarm
 from mistral_failover.cloud.volume_holders import UNANSWERED
@@ -197,9 +198,10 @@ def _observed(
         request.store.atomically(lambda tx: groups.leave(tx, group_id))
     view.begin(facts.memory.well, _servers(facts))
     alarms = _alarms(view, facts)
-    seen = _look(view, facts, alarms)
+    remembered = _with_room(view, facts, begun)
+    seen = _look(view, facts, alarms, remembered.room)
     memory = replace(
-        facts.memory,
+        remembered,
         well=dict(view.well),
         hosts=_hosts(view, facts),
         zones=_zones(view, facts),
@@ -217,7 +219,7 @@ def observe_once(request: Request, group_id: str) -> Observation | None:
         return None
     view = ProjectView(request)
     view.begin({}, _servers(facts))
-    return _look(view, facts, _alarms(view, facts))
+    return _look(view, facts, _alarms(view, facts), facts.memory.room)
 
 
 def _facts(
@@ -323,10 +325,13 @@ def _is_as_before(facts: _ObservedGroup, seen: Observation, memory: ObservationM
 
 
 def _look(
-    view: ProjectView, facts: _ObservedGroup, alarms: Sequence[WatchingAlarm] | None
+    view: ProjectView,
+    facts: _ObservedGroup,
+    alarms: Sequence[WatchingAlarm] | None,
+    no_room: Sequence[str],
 ) -> Observation:
     members = [_member(view, facts, each) for each in facts.members.values()]
-    unguarded = [] if alarms is None else _unguarded(view, facts, alarms)
+    unguarded = [*([] if alarms is None else _unguarded(view, facts, alarms)), *no_room]
     serving, cold = list(_resources(view, facts)), facts.group.members.cold
     return judged(
         facts.roles,
@@ -337,6 +342,30 @@ def _look(
         cold=cold,
         **_of_stack(view, facts),
     )
+
+
+def _with_room(view: ProjectView, facts: _ObservedGroup, now: float) -> ObservationMemory:
+    """Return the group's memory with why the next server of a member that holds a role could not be
+    made: asked anew after an hour, and soon while something is lacking. What the project may not
+    see is no flaw."""
+    memory, members = facts.memory, facts.group.members
+    if not (members.cold and members.makes_servers):
+        return replace(memory, room=(), room_at=0.0)
+    if now - memory.room_at < (REPAIR_AGAIN if memory.room else HOUR):
+        return memory
+    found = []
+    try:
+        for name in sorted(set(facts.roles.values())):
+            server = _servers(facts).get(name)
+            if server is None or view.server(server).presence is not Presence.PRESENT:
+                return memory  # it may be replaced at this moment
+            if why := room.lacking(view.cloud, facts.group.stack, server):
+                found.append(f"{name} could get no other server: {'; '.join(why)}")
+    except CloudError as error:
+        if error.code not in room.HIDDEN:
+            return memory  # the next look asks again
+        found = []
+    return replace(memory, room=tuple(found), room_at=now)
 
 
 def _of_stack(view: ProjectView, facts: _ObservedGroup) -> dict[str, str]:

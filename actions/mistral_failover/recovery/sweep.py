@@ -527,17 +527,29 @@ def _change(cloud: Cloud, stopped: stalled_work.StoppedStep) -> str | None:
 
 def _held_off(request: Request, stopped: stalled_work.StoppedStep, tx: ProjectTransaction) -> bool:
     """Put off what the group lets no sweep start: what failed has ended, so to try it again is to
-    heal the group. What is blocked goes on with an order that has not ended."""
+    heal the group; and each try to bring a member back makes a server. What is blocked goes on with
+    an order that has not ended."""
     if stopped.status != NodeStatus.FAILED:
         return False
     state = groups.get(tx, stopped.group_id)
     if state is None:
         return True
-    policy = request.runtime.definitions.group(tx, state, state.to_move).heal
-    if policy != "report" and not suspensions.is_suspended(tx, stopped.group_id):
+    group = request.runtime.definitions.group(tx, state, state.to_move)
+    now, traversal = tx.now(), stopped.ready.traversal_id
+    if group.heal == "report" or suspensions.is_suspended(tx, stopped.group_id):
+        tx.put_off(traversal, stopped.ready.node, next_look(stopped.since, now))
+        return True
+    tries = views.brought_back(tx, stopped.group_id, now - observe.HOUR)
+    tries = [each for each in tries if each["name"] == stopped.resource]
+    most = group.limits.per_hour
+    if len(tries) < most:
         return False
-    again = next_look(stopped.since, tx.now())
-    tx.put_off(stopped.ready.traversal_id, stopped.ready.node, again)
+    tx.put_off(traversal, stopped.ready.node, tries[-most]["at"] + observe.HOUR)
+    sentence = (
+        f"{stopped.resource}: not tried again now, since {len(tries)} tries within an hour are the "
+        f"limit (per_hour is {most})"
+    )
+    tx.journal(stopped.group_id, sentence, kind=JournalKind.SWEEP, traversal_id=traversal)
     return True
 
 

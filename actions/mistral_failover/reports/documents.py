@@ -126,6 +126,15 @@ class ReportedIncident(TypedDict):
     at: float
 
 
+class Restart(TypedDict):
+    """An attempt to bring a ``member`` back, which ended ``at``: ``found``, by what way it came
+    back, or why it did not."""
+
+    member: str
+    at: float
+    found: str
+
+
 class OperationUnderWay(TypedDict):
     """An operation that was started and has not ended. ``seconds`` since its start; ``limit``: the
     seconds that it may take, None for a type that is not defined any more; ``waiting_for``: the
@@ -235,7 +244,7 @@ class StatusReport(GroupReport):
     """The status of a group. ``defects``: the unexpected errors of the last day in the work of its
     project, or of no single one, in sentences. ``agents``: what each member's agent last reported,
     in words; ``unstarted``: the alarms that were admitted and whose failover has not started,
-    oldest first."""
+    oldest first; ``restarts``: the attempts of the last hour to bring members back."""
 
     group: str
     failure: FailedStep | None
@@ -251,6 +260,7 @@ class StatusReport(GroupReport):
     service: ServiceState
     incidents: list[ReportedIncident]
     unstarted: list[ReportedIncident]
+    restarts: list[Restart]
     defects: list[str]
     agents: dict[str, str]
     definition: NotRequired[GroupDefinition]

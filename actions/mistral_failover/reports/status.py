@@ -24,7 +24,13 @@ from mistral_failover.groups.snapshot import GroupSnapshot, group_snapshot, name
 from mistral_failover.mistral.api import mistral_of
 from mistral_failover.mistral.client import ENDED
 from mistral_failover.model.differences import in_documents
-from mistral_failover.model.goal import ATTACHMENT, FENCE_TYPE, VACANT, returns
+from mistral_failover.model.goal import (
+    ATTACHMENT,
+    FENCE_TYPE,
+    REPLACE_PREFIX,
+    VACANT,
+    returns,
+)
 from mistral_failover.model.group import Group
 from mistral_failover.model.observation import Observation, Presence, Service
 from mistral_failover.model.operation_words import operation_words
@@ -45,6 +51,7 @@ from mistral_failover.reports.documents import (
     ProjectReport,
     ReportedIncident,
     ResourceOfGroup,
+    Restart,
     ServiceState,
     StatusReport,
     TraversalReport,
@@ -62,6 +69,7 @@ from mistral_failover.store.incidents import Incident
 from mistral_failover.store.transaction import ProjectTransaction
 from mistral_failover.store.views import ChainRow, JournalRow, TraversalStep, overview
 
+HOUR = 3600.0
 MOST_GROUPS = 500
 """Maximum groups described in one answer; it has the names of all."""
 ASK = 3.0
@@ -122,6 +130,7 @@ def status(request: Request, name: str, *, agents: bool = False) -> StatusReport
             "unstarted": [
                 _reported(each) for each in incidents.unstarted_of_group(tx, snapshot.state.id)
             ],
+            "restarts": _restarts(tx, snapshot.state.id, now),
             "defects": [],
             "agents": {},
             "now": now,
@@ -290,6 +299,14 @@ def _reported(incident: Incident) -> ReportedIncident:
         "duplicates": incident.duplicates,
         "at": incident.first_at,
     }
+
+
+def _restarts(tx: ProjectTransaction, group_id: str, now: float) -> list[Restart]:
+    """Return the attempts of the last hour to bring members back, oldest first."""
+    return [
+        {"member": row["name"].removeprefix(REPLACE_PREFIX), "at": row["at"], "found": row["found"]}
+        for row in views.brought_back(tx, group_id, now - HOUR)
+    ]
 
 
 def _holders(

@@ -196,7 +196,7 @@ def _not_heard_yet(command: Command, error: ChannelError) -> ChannelError:
     return ChannelError(
         error.code,
         error.message,
-        error.remedy,
+        f"See how far it booted: openstack console log show {server_id}. {error.remedy}",
         service=f"the agent of {member}",
         detail=f"not heard since server {server_id} was created; does failover-agent run there?",
     )

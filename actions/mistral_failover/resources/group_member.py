@@ -37,9 +37,9 @@ def bring_back(context: OperationContext, operation: OperationDocument) -> dict[
     attempt = Attempt(context, operation, snapshot, member, old, wish, fence)
     tried = []
     ways = wish.get("restart") or [ANOTHER_SERVER]
-    if len(ways) > 1 and _is_marked(context, snapshot, member):
+    if len(ways) > 1 and _is_replaced(context, snapshot, member, old):
         # Another server was begun: whatever else is done, the stack's next update removes this one.
-        tried.append(f"Heat has marked {member}, so its next update replaces the server")
+        tried.append(f"Heat has begun to replace server {old}, and its next update removes it")
         ways = [name for name in ways if name == ANOTHER_SERVER]
     for name in ways:
         kind = installed(RESTARTS).get(name)
@@ -64,10 +64,13 @@ def bring_back(context: OperationContext, operation: OperationDocument) -> dict[
     )
 
 
-def _is_marked(context: OperationContext, snapshot: GroupSnapshot, member: str) -> bool:
-    """Return whether Heat would replace a member's server at the next update of its stack."""
+def _is_replaced(context: OperationContext, snapshot: GroupSnapshot, member: str, old: str) -> bool:
+    """Return whether Heat removes a member's server at the next update of its stack: it has marked
+    it, or it has begun another one, which may have failed."""
     seen = refresh_members.members_now(context.cloud, snapshot)
-    return any(each.name == member and each.status == MARKED for each in seen)
+    return not any(
+        (each.name, each.server_id) == (member, old) and each.status != MARKED for each in seen
+    )
 
 
 def _see(context: OperationContext, snapshot: GroupSnapshot, member: str, old: str) -> None:

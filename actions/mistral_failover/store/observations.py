@@ -115,10 +115,12 @@ def save(
 
 
 def forget_alarms(tx: ProjectSession, group_id: str) -> None:
-    """Forget that alarms signalled a group's stack: its owner may want none from now on."""
+    """Forget that alarms signalled a group's stack: its owner may want none from now on. The next
+    look finds out anew what room there is."""
     known = of_group(tx, group_id)
-    if known is not None and known.memory.alarmed:
-        save(tx, group_id, known.seen, replace(known.memory, alarmed=False), known.at)
+    if known is not None and (known.memory.alarmed or known.memory.room_at):
+        memory = replace(known.memory, alarmed=False, room_at=0.0)
+        save(tx, group_id, known.seen, memory, known.at)
 
 
 def seen_again(tx: ProjectSession, known: Sequence[tuple[str, float]], at: float) -> None:

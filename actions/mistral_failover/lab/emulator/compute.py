@@ -49,11 +49,6 @@ def error_body(status: int, message: str) -> dict[str, Any]:
     return {_FAULTS.get(status, "computeFault"): {"code": status, "message": message}}
 
 
-def refused(status: int, message: str) -> ApiError:
-    """An error of Nova's."""
-    return ApiError(status, error_body(status, message))
-
-
 def asked_version(call: Call) -> tuple[int, int]:
     """The microversion of a request."""
     headers = call.request.headers
@@ -77,6 +72,7 @@ def _prepare(call: Call) -> dict[str, str]:
 
 
 SERVICE = Service("compute", error_body, prepare=_prepare)
+refused = SERVICE.refused
 
 
 def find_server(call: Call) -> Server:
@@ -125,7 +121,9 @@ def view(call: Call, server: Server) -> dict[str, Any]:
         "OS-EXT-AZ:availability_zone": server.zone,
         "config_drive": "",
         "key_name": None,
-        "OS-SRV-USG:launched_at": utc(server.created, "%Y-%m-%dT%H:%M:%S.%f"),
+        "OS-SRV-USG:launched_at": (
+            utc(server.launched_at, "%Y-%m-%dT%H:%M:%S.%f") if server.launched_at else None
+        ),
         "OS-SRV-USG:terminated_at": None,
         "OS-EXT-STS:task_state": server.task_state,
         "OS-EXT-STS:vm_state": server.vm_state,
@@ -378,6 +376,8 @@ def require_state(
                 f"Cannot '{verb}' instance {server.id} while it is in "
                 f"{attribute} {getattr(server, attribute)}",
             )
+    if not server.host:
+        raise refused(409, f"Instance {server.id} is not ready")
 
 
 def denied(rule: str) -> str:
@@ -479,6 +479,21 @@ def _limits(call: Call) -> Any:
     return {"limits": {"rate": [], "absolute": absolute}}
 
 
+def _flavors(call: Call) -> Any:
+    """GET /flavors: all that a server has."""
+    known = {server.flavor for server in call.emulation.state.servers.values()}
+    names = sorted(known - {"", *call.emulation.state.config["gone"]})
+    return {"flavors": [{"id": name, "name": name, "links": []} for name in names]}
+
+
+def _image(call: Call) -> Any:
+    """GET /images/ID, by which Nova asks Glance, up to microversion 2.35."""
+    image = call.path("image_id")
+    if asked_version(call) > (2, 35) or image in call.emulation.state.config["gone"]:
+        raise refused(404, "Image not found.")
+    return {"image": {"id": image, "name": image, "status": "ACTIVE"}}
+
+
 def _version(call: Call) -> dict[str, Any]:
     return {
         "id": "v2.1",
@@ -515,6 +530,8 @@ def routes() -> list[Route]:
         (f"{server}/action", _action, _action_name, "POST", False),
         (f"{base}/os-availability-zone", _zones, "zone_list", "GET", False),
         (f"{base}/limits", _limits, "limits", "GET", False),
+        (f"{base}/flavors", _flavors, "flavors", "GET", False),
+        (f"{base}/images/{{image_id}}", _image, "image", "GET", False),
         (f"{base}/os-services", _services, "service_list", "GET", False),
         (f"{base}/os-services/{{service_id}}", _update_service, "service_update", "PUT", False),
     )

@@ -40,10 +40,11 @@ _ATTACHABLE = (
 def _attachment_view(call: Call, attachment: Attachment) -> dict[str, Any]:
     version = asked_version(call)
     body: dict[str, Any] = {
-        "device": attachment.device,
         "serverId": attachment.server_id,
         "volumeId": attachment.volume_id,
     }
+    if attachment.device:
+        body["device"] = attachment.device
     if version >= (2, 89):
         made = None if attachment.never_made else attachment.id
         body |= {"attachment_id": made, "bdm_uuid": attachment.bdm_id}
@@ -281,7 +282,7 @@ def _detach_port(call: Call) -> Any:
     port_id = call.path("port_id")
     ids = {"port_id": port_id, "server_id": server.id}
     operation = emulation.begin("detach_port", port=port_id, server=server.id)
-    emulation.after(emulation.latency.of("detach"), "port.detach", **ids, operation=operation)
+    emulation.later("detach", "port.detach", **ids, operation=operation)
     return 202, None
 
 

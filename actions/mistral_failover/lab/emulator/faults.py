@@ -37,6 +37,7 @@ API_FAULTS = (
     "torn",
     "cancel",
     "hang",
+    "unplaced",
 )
 
 
@@ -184,6 +185,7 @@ def inject(emulation: Emulation, body: dict[str, object]) -> None:
     to no attachment. unsent, of a detach: Nova's API marks the volume as detaching, and the broker
     of its messages is away, so the compute service hears nothing; the answer is `status`. It is 202
     if the broker took the message and lost it.
+    unplaced, of the boot of a server: no host has room for it.
     fail: accepted, and fails when it should have finished. stuck: accepted, and never finishes.
     torn, of a detach: the compute service ends between Cinder's record and Nova's. cancel, of an
     update of a stack: it fails when it should have finished, as one does that superseded another

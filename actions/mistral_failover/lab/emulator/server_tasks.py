@@ -105,8 +105,8 @@ def begin(emulation: Emulation, server: Server, action: str, request_id: str) ->
     operation = emulation.begin(verb, server=server.id)
     accepted = emulation.state.accept(server, request_id, verb, f"compute_{verb}_instance")
     accepted.operation = operation
-    emulation.after(
-        emulation.latency.of("server_task"),
+    emulation.later(
+        "server_task",
         "server.task",
         server_id=server.id,
         operation=operation,

@@ -61,9 +61,7 @@ def create(
         )
     for each in networks:
         ports.give(emulation, server, each)
-    emulation.after(
-        emulation.latency.of("boot"), "server.booted", server_id=server.id, operation=operation
-    )
+    emulation.later("boot", "server.booted", server_id=server.id, operation=operation)
     return server
 
 
@@ -100,7 +98,10 @@ def _booted(emulation: Emulation, server_id: str, operation: str) -> None:
     if server is None:
         emulation.finish(operation, "gone")
         return
-    failed = take_fault(emulation, "boot", ("fail",)) is not None
+    fault = take_fault(emulation, "boot", ("fail", "hang", "unplaced"))
+    if fault is not None and fault.fault == "unplaced":
+        _lose_place(emulation, server)
+    failed = fault is not None and fault.fault == "fail"
     if not server.host or failed:
         reason = "Injected failure of the boot." if failed else "No valid host was found."
         server.fault = reason
@@ -111,12 +112,24 @@ def _booted(emulation: Emulation, server_id: str, operation: str) -> None:
         return
     else:
         set_state(server, "ACTIVE", "active", RUNNING)
+        server.launched_at = time.time()
         ports.bind(emulation, server)
         guests.boot(emulation, server)
+        if fault is not None:
+            faults.booting(emulation, emulation.state.guests[server_id])
         for attachment in emulation.state.attachments_of(server_id=server_id):
             attachments.settle(emulation, attachment)
         emulation.finish(operation)
     _tell_owner(emulation, server)
+
+
+def _lose_place(emulation: Emulation, server: Server) -> None:
+    """No compute service ever hears of the server; its disks are reserved for it."""
+    server.host = ""
+    for attachment in emulation.state.attachments_of(server_id=server.id):
+        attachment.host, attachment.device, attachment.connected = "", "", False
+        volume = emulation.state.volumes[attachment.volume_id]
+        attachments.set_volume_status(emulation, volume, "reserved")
 
 
 def stop(emulation: Emulation, server: Server, request_id: str) -> None:
@@ -157,12 +170,7 @@ def step_of(
 @transition("server.stop")
 def _stop(emulation: Emulation, server_id: str, operation: str) -> None:
     if step_of(emulation, server_id, operation, "stop") is not None:
-        emulation.after(
-            emulation.latency.of("stop"),
-            "server.stopped",
-            server_id=server_id,
-            operation=operation,
-        )
+        emulation.later("stop", "server.stopped", server_id=server_id, operation=operation)
 
 
 @transition("server.stopped")
@@ -184,12 +192,7 @@ def _stopped(emulation: Emulation, server_id: str, operation: str) -> None:
 @transition("server.start")
 def _start(emulation: Emulation, server_id: str, operation: str) -> None:
     if step_of(emulation, server_id, operation, "start") is not None:
-        emulation.after(
-            emulation.latency.of("start"),
-            "server.started",
-            server_id=server_id,
-            operation=operation,
-        )
+        emulation.later("start", "server.started", server_id=server_id, operation=operation)
 
 
 @transition("server.started")
@@ -221,8 +224,8 @@ def evacuate(
     operation = emulation.begin("evacuate", server=server.id)
     accepted = emulation.state.accept(server, request_id, "evacuate", "compute_rebuild_instance")
     accepted.operation = operation
-    emulation.after(
-        emulation.latency.of("boot"),
+    emulation.later(
+        "boot",
         "server.evacuated",
         server_id=server.id,
         operation=operation,
@@ -265,12 +268,7 @@ def rebuild(emulation: Emulation, server: Server, request_id: str) -> None:
 def _rebuild(emulation: Emulation, server_id: str, operation: str) -> None:
     if step_of(emulation, server_id, operation, "rebuild") is not None:
         guests.destroy(emulation, server_id, "rebuilt by Nova")
-        emulation.after(
-            emulation.latency.of("boot"),
-            "server.rebuilt",
-            server_id=server_id,
-            operation=operation,
-        )
+        emulation.later("boot", "server.rebuilt", server_id=server_id, operation=operation)
 
 
 @transition("server.rebuilt")
@@ -307,12 +305,7 @@ def delete(emulation: Emulation, server: Server, request_id: str) -> None:
     event = "compute_terminate_instance" if by_service else None
     emulation.state.accept(server, request_id, "delete", event)
     if by_service:
-        emulation.after(
-            emulation.latency.of("delete_server"),
-            "server.deleted",
-            server_id=server.id,
-            operation=operation,
-        )
+        emulation.later("delete_server", "server.deleted", server_id=server.id, operation=operation)
         emulation.changed()
     else:
         _remove(emulation, server, operation, local=True)

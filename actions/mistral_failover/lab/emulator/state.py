@@ -9,8 +9,8 @@ import hashlib
 import json
 import time
 import uuid
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, get_args, get_origin, get_type_hints
 
 from mistral_failover.model.documents import load_json
 
@@ -154,6 +154,7 @@ class Server:
     owner: list[str] | None = None
     server_group: str | None = None
     locked: bool = False
+    launched_at: float | None = None  # when it first ran
 
 
 @dataclass
@@ -193,6 +194,7 @@ CONFIG: dict[str, Any] = {
     "reclaim_instance_interval": 0,  # Nova's, in seconds; else a deleted server can be restored
     "availability_zones": ["nova"],  # those that Nova lists
     "quota": {"instances": -1, "cores": -1, "ram": -1},  # of each project; -1: any number
+    "gone": [],  # flavors, by name, and images that were deleted
     "resource_registry": {},  # Heat's environment_dir: what is behind resource types
 }
 """What the operator of the cloud has configured, with the services' own defaults but for the quota,
@@ -534,8 +536,11 @@ class CloudState:
         """The state that `dumps` wrote; a file of another shape raises TypeError or KeyError."""
         raw = load_json(text, "state")
         state = cls(**{f.name: raw[f.name] for f in fields(cls)})
-        for name, kind in _KINDS.items():
-            setattr(state, name, {key: kind(**value) for key, value in raw[name].items()})
+        for name, of in get_type_hints(cls).items():
+            kind = get_args(of)[-1]
+            by_id = is_dataclass(kind) and get_origin(of) is dict
+            if by_id:
+                setattr(state, name, {key: kind(**value) for key, value in raw[name].items()})
         for stack in state.stacks.values():
             stack.resources = {k: StackResource(**v) for k, v in stack.resources.items()}  # type: ignore[arg-type]
         state.deferred = {h: [Timer(**t) for t in ts] for h, ts in raw["deferred"].items()}
@@ -587,29 +592,3 @@ class CloudState:
             and volume_id in (None, a.volume_id)
             and (a.in_cinder if server_id is None else a.in_nova)
         ]
-
-
-_KINDS: dict[str, type] = {
-    "projects": Project,
-    "users": User,
-    "application_credentials": ApplicationCredential,
-    "tokens": Token,
-    "trusts": Trust,
-    "hosts": Host,
-    "servers": Server,
-    "server_actions": ServerAction,
-    "volumes": Volume,
-    "attachments": Attachment,
-    "networks": Network,
-    "ports": Port,
-    "floating_ips": FloatingIp,
-    "load_balancers": LoadBalancer,
-    "pools": Pool,
-    "pool_members": PoolMember,
-    "zones": Zone,
-    "recordsets": Recordset,
-    "guests": Guest,
-    "applications": Application,
-    "stacks": Stack,
-    "timers": Timer,
-}
