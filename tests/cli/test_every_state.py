@@ -498,6 +498,13 @@ def chain_repaired(walk: Walk) -> None:
     assert walk.types(command) == 0
 
 
+def watched_to_the_end(walk: Walk) -> None:
+    """Watch it, as it is shown; Ctrl-C would end that otherwise."""
+    (command,) = walk.printed()
+    assert walk.types(f"{command} --until-rest") == 0
+    walk.follows()
+
+
 def removal_unproven(make: Callable[..., Walk]) -> Walk:
     walk = make(fence=[{"kind": "quiesce", "limit": 0.5}, "confirm"])
     walk.deployment.crash(walk.group)
@@ -525,22 +532,26 @@ def confirmed(walk: Walk) -> None:
     walk.follows()
 
 
-def not_seen(make: Callable[..., Walk]) -> Walk:
-    """The host of the active member does not answer Nova."""
+STRANGER = "11111111-2222-4333-8444-555555555555"
+
+
+def stranger_watched(make: Callable[..., Walk]) -> Walk:
+    """An alarm that nobody named in the group file watches a server that does not exist."""
     walk = make()
-    cloud = walk.deployment.cloud
-    cloud.fault("host", cloud.guests()[walk.server("db_a")]["host"], "compute_down")
+    walk.operator.make_alarm(walk.group, walk.group, STRANGER)
     return walk
 
 
-def host_back(walk: Walk) -> None:
+def alarm_pointed(walk: Walk) -> None:
+    """Ask the doctor, as it is shown, and do what it says."""
     (command,) = walk.printed()
     assert walk.types(command) in (0, 1)
-    assert walk.advised("service").startswith("Repair the service or the host that it names")
-    cloud = walk.deployment.cloud
-    for host in cloud.status()["hosts"]:
-        cloud.fault("host", host, "revive")
-    until(lambda: walk.printed() == [])
+    done = walk.deployment.failover("doctor", walk.group, "-f", "json")
+    said = [row["sentence"] for row in json.loads(done.stdout) if row["check"] == "service"]
+    assert any("change it where it is defined" in each for each in said)
+    rows = walk.operator.alarms()
+    (alarm,) = (row["alarm_id"] for row in rows if row["name"] == walk.group)
+    walk.operator.point_alarm(alarm, walk.server("db_a"))
 
 
 def locked_holder(make: Callable[..., Walk]) -> Walk:
@@ -679,13 +690,13 @@ PLAYS = {
         "ACTIVATE_INSTEAD", removal_failed, ("FAILED", "OUT_OF_SERVICE"), only("ACTIVATE_INSTEAD")
     ),
     "chain ended": Play("CONTINUE", chain_ended, ("IN_PROGRESS", "SERVING"), chain_repaired),
-    "at work": Play("WATCH", in_progress, ("IN_PROGRESS", "DOWN")),
+    "at work": Play("WATCH", in_progress, ("IN_PROGRESS", "DOWN"), watched_to_the_end),
     "not in force": Play("APPLY", defined_otherwise, SERVING),
     "wrong file": Play("REDEFINE", defined_otherwise, SERVING, given_again),
     "stack deleted": Play("END_GROUP", stack_deleted, DOWN, group_ended, DEFINED),
     "stack to be made": Play("ADOPT_LATER", stack_deleted, DOWN, adopted),
     "stack made again": Play("ADOPT_STACK", stack_made_again, DOWN),
-    "host silent": Play("DIAGNOSE", not_seen, ("COMPLETE", "UNKNOWN"), host_back),
+    "stranger watched": Play("DIAGNOSE", stranger_watched, DEGRADED, alarm_pointed),
 }
 
 

@@ -69,6 +69,10 @@ class Operator:
         """``openstack alarm show ALARM``"""
         return dict(self._done("GET", self._alarms(alarm), None, self._demo).json())
 
+    def alarms(self) -> list[dict[str, Any]]:
+        """``openstack alarm list``"""
+        return list(self._done("GET", self._alarms(), None, self._demo).json())
+
     def evacuate(self, server: str, version: str = "2.95") -> None:
         """``openstack --os-compute-api-version VERSION server evacuate SERVER``, and its end."""
         url, name = f"{self._url}/compute/v2.1/servers/{server}", "OS-EXT-SRV-ATTR:host"
