@@ -12,14 +12,14 @@ STAMP  := $(VENV)/.installed
 # Tests start thousands of programs: each starts in half the time if Python keeps what it compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: drill test test-cli docs drills test-cloud test-cloud-together test-cloud-alone test-octavia test-designate test-outages test-broker test-ui pictures test-package agent-deb faults fault-tests fault-drills test-deep lint bench bench-cloud mutants cloud-install cloud-up cloud-down cloud-status machines-install machines-up machines-down test-machines test-machines-down machines-soak bench-machines test-losses clean
+.PHONY: drill test test-cli docs drills test-cloud test-cloud-together test-cloud-alone test-octavia test-designate test-outages test-broker test-ui pictures test-package agent-deb agent-rpm agent-zipapp wheels faults fault-tests fault-drills test-deep lint bench bench-cloud mutants cloud-install cloud-up cloud-down cloud-status machines-install machines-up machines-down test-machines test-machines-down machines-soak bench-machines test-losses clean
 
-$(STAMP): setup.cfg pyproject.toml
+$(STAMP): setup.cfg pyproject.toml agent/pyproject.toml
 	@echo "$(VENV): installing Python's uv, which installs the rest"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check uv
 	@echo "$(VENV): installing this package, Mistral, OpenStack's clients and the tests' tools (500 MB, a minute or two)"
-	$(BIN)/uv pip install --python $(BIN)/python -e '.[test,lint,docs]'
+	$(BIN)/uv pip install --python $(BIN)/python -e agent -e '.[test,lint,docs]'
 	touch $@
 
 drill: $(STAMP)
@@ -56,8 +56,8 @@ test-octavia: $(STAMP)
 test-designate: $(STAMP)
 	$(BIN)/pytest --designate --timeout=900 tests/contract/test_dns_records.py -n 0
 
-# Each service of the test cloud away for 30 s and 5 minutes, and processes that die at a task of a
-# project's own chain: about an hour.
+# Each service of the test cloud away for 30 s and 5 minutes, processes that die at a task of a
+# project's own chain, and what people ordinarily do to a group's parts: an hour and a half.
 test-outages: $(STAMP)
 	$(TOOL) testcloud up
 	$(BIN)/pytest --cloud=real --timeout=1800 -s -m outages tests/real_cloud
@@ -93,7 +93,7 @@ test-broker: $(STAMP)
 # In a real Chromium (Debian's, installed if it is missing and you are root): the web page, and what
 # a web page of others can do to the API. Screenshots in build/ui.
 test-ui: $(STAMP)
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[browser]'
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -e agent -e '.[browser]'
 	$(TOOL) support.chromium
 	$(BIN)/pytest -m browser tests/ui tests/security -n 0 --durations=5
 
@@ -101,9 +101,13 @@ test-ui: $(STAMP)
 pictures: test-ui
 	cp build/ui/docs/*.png docs/
 
-# The agent's Debian package, in dist: see docs/agent.md.
-agent-deb: $(STAMP)
-	$(BIN)/python -m deploy.agent_deb dist
+# The agent for guests, in dist: see docs/agent.md. agent-rpm needs rpmbuild.
+agent-deb agent-rpm agent-zipapp: $(STAMP)
+	$(BIN)/python -m deploy.$(subst -,_,$@) dist
+
+# Both wheels, in dist.
+wheels: $(STAMP)
+	$(BIN)/python -m deploy.wheels dist
 
 # It, in a Debian 12 and a Debian 13 of its own; images where something builds them (Debian, root).
 test-package: $(STAMP)
@@ -114,6 +118,7 @@ test-package: $(STAMP)
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file agent/pyproject.toml
 	$(BIN)/lint-imports
 	$(BIN)/failover workflows validate workflows/*.yaml
 
@@ -130,7 +135,7 @@ bench-cloud: $(STAMP)
 	$(TOOL) bench.cloud
 
 mutants: $(STAMP)
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -e '.[mutants]'
+	$(BIN)/uv pip install --quiet --python $(BIN)/python -e agent -e '.[mutants]'
 	$(TOOL) bench.mutants $(MODULES)
 
 # What cloud-up does first, and machines-up too; nothing is started.
@@ -180,4 +185,4 @@ test-losses: machines-up
 	  -k 'power_loss_and or partition_while' --timeout=600
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info actions/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis drill-state .broker
+	rm -rf $(VENV) build dist *.egg-info actions/*.egg-info agent/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis drill-state .broker

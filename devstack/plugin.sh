@@ -5,6 +5,7 @@
 
 # Install the package where Mistral is, so that its processes find the entry points.
 function install_failover {
+    setup_develop "$FAILOVER_DIR/agent"
     setup_develop "$FAILOVER_DIR" mysql
 }
 

@@ -11,16 +11,14 @@ import pytest
 
 from faults.child import Faults
 from faults.plays import DRILLS, INSIDE, KILLED_INSIDE, MODES, scenarios
-from mistral_failover import fault_points
 from mistral_failover.fault_points import BROKER_POINTS, POINTS, arm, disarm, reach
 from support.injected_faults import Fault, FaultPlan
-
-SOURCES = Path(fault_points.__file__).parent
+from support.pages import MODULES
 
 
 def calls(name: str) -> Iterator[tuple[str, ast.Call]]:
     """Every call of a function by that name in the package, with the file it is in."""
-    for path in SOURCES.rglob("*.py"):
+    for file, path in MODULES.items():
         text = path.read_text(encoding="utf-8")
         if f"{name}(" not in text:  # parsing takes long
             continue
@@ -28,7 +26,7 @@ def calls(name: str) -> Iterator[tuple[str, ast.Call]]:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
                 called = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
                 if called == name:
-                    yield str(path.relative_to(SOURCES)), node
+                    yield file, node
 
 
 @pytest.fixture

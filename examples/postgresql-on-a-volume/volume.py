@@ -355,20 +355,21 @@ def main(argv: list[str]) -> int:
     """See the module's text."""
     mode: Mode = Directories() if os.environ.get("VOLUME_MODE") == "directory" else Devices()
     try:
-        match argv:
-            case ["up", volume, said] if re.fullmatch(r"[\w-]+", volume):
-                with _alone():
-                    mode.up(volume, said)
-            case ["down"]:
-                with _alone():
-                    down(mode)
-            case ["is-up", volume, said] if re.fullmatch(r"[\w-]+", volume):
-                return 0 if mode.is_up(volume, said) else 1
-            case ["is-down"]:
-                return 0 if mode.is_down() else 1
-            case _:
-                print(__doc__, file=sys.stderr)
-                return 2
+        verb, *about = argv or [""]
+        about_a_volume = len(about) == 2 and re.fullmatch(r"[\w-]+", about[0])
+        if verb == "up" and about_a_volume:
+            with _alone():
+                mode.up(*about)
+        elif verb == "is-up" and about_a_volume:
+            return 0 if mode.is_up(*about) else 1
+        elif argv == ["down"]:
+            with _alone():
+                down(mode)
+        elif argv == ["is-down"]:
+            return 0 if mode.is_down() else 1
+        else:
+            print(__doc__, file=sys.stderr)
+            return 2
     except Refused as error:
         print(f"refused: {error}", file=sys.stderr)
         return 3

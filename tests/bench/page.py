@@ -17,9 +17,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import mistral_failover.workflows
 import requests
 
+import mistral_failover.workflows
 from bench.observe import observer
 from bench.staging import cpu
 from mistral_failover.embedded.settings import LOCAL_HTTP

@@ -9,16 +9,14 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from cliff.commandmanager import CommandManager
 
-import mistral_failover
 from mistral_failover.runtime.errors import start_command
+from support.pages import MODULES
 
-PACKAGE = Path(mistral_failover.__file__).parent
 DANGEROUS = "failover.failover"
 SOME = "<some>"
 NAMES = sorted((name for name, _ in CommandManager("failover.cli")), key=len, reverse=True)
@@ -52,10 +50,10 @@ def texts(tree: ast.AST) -> Iterator[str]:
 @functools.cache
 def written() -> tuple[tuple[str, str], ...]:
     """The texts of the files that may name a command or workflow. Parsing all takes long."""
-    sources = ((path, path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py")))
+    sources = ((name, path.read_text(encoding="utf-8")) for name, path in MODULES.items())
     return tuple(
-        (str(path.relative_to(PACKAGE)), text)
-        for path, source in sources
+        (name, text)
+        for name, source in sources
         if NAMED.search(source)
         for text in texts(ast.parse(source))
     )

@@ -5,12 +5,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import mistral_failover
 from mistral_failover.cloud import networks, volume_holders
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
@@ -26,8 +24,8 @@ from mistral_failover.cloud.stack_updates import patch_parameters
 from mistral_failover.cloud.stacks import stack_map, stack_shown
 from mistral_failover.cloud.volumes import attach, detach
 from mistral_failover.lab.emulator.client import EmulatorClient
+from support.pages import MODULES
 
-SOURCES = Path(mistral_failover.__file__).parent
 LISTED_BEFORE = {"cloud/project_listing.py", "cloud/networks.py:shown_alone"}
 """Where a listing without the thing was the first way, and a read of it alone is the second."""
 NO_ABSENCE = {"cloud/absence.py", "cloud/clients.py:newest"}
@@ -127,8 +125,7 @@ def test_an_observation_asks_alone_for_what_a_listing_lacks(
 def test_no_read_takes_a_404_for_absence_by_itself() -> None:
     """Each call of ``if_there`` answers a DELETE, or has a reason to be here."""
     found = set()
-    for path in SOURCES.rglob("*.py"):
-        name = path.relative_to(SOURCES).as_posix()
+    for name, path in MODULES.items():
         text = path.read_text(encoding="utf-8")
         if "if_there(" not in text or name in LISTED_BEFORE | NO_ABSENCE:
             continue

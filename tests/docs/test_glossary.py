@@ -14,7 +14,7 @@ from pathlib import Path
 from mistral_failover import workflows
 from mistral_failover.model.verbs import verb_kinds
 from mistral_failover.settings import list_opts
-from support.pages import PAGES, ROOT, SOURCES, page, without_blocks
+from support.pages import MODULES, PAGES, ROOT, page, without_blocks
 
 sys.path.insert(0, str(ROOT / "docs" / "_ext"))
 import from_code  # noqa: E402
@@ -81,7 +81,7 @@ def uses(word: str, text: str) -> Iterator[re.Match[str]]:
 def messages() -> Iterator[str]:
     """The texts that users read: literals with spaces that are no docstrings, the help of the
     commands, and the shipped workflows."""
-    for path in SOURCES.rglob("*.py"):
+    for path in MODULES.values():
         tree = ast.parse(path.read_text(encoding="utf-8"))
         documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
         docstrings = set()
@@ -110,7 +110,7 @@ def test_every_term_has_one_meaning() -> None:
 
 def test_what_shows_a_term_exists() -> None:
     """Commands are checked with those of all pages."""
-    sources = " ".join(path.read_text(encoding="utf-8") for path in SOURCES.rglob("*.py"))
+    sources = " ".join(path.read_text(encoding="utf-8") for path in MODULES.values())
     shipped = {
         name
         for path in workflows.paths()

@@ -42,7 +42,18 @@ from mistral_failover.model.verbs import plannable
 from mistral_failover.orders.switchover import ENDINGS
 from mistral_failover.resources.offered import all_needs
 from mistral_failover.store.tables import metadata
-from support.pages import PAGES, ROOT, SOURCES, listed, page, rows, section, subsections, table
+from support.pages import (
+    MODULES,
+    PAGES,
+    ROOT,
+    SOURCES,
+    listed,
+    page,
+    rows,
+    section,
+    subsections,
+    table,
+)
 from support.reachable import dotted, makes_an_error
 
 sys.path.insert(0, str(ROOT / "docs" / "_ext"))
@@ -418,7 +429,7 @@ def codes_of_the_sources() -> set[str]:
     """Every code that a user can meet; the emulator's are those of its own API."""
     codes = {"FAILED", "BLOCKED"}  # a traversal's status, as the code of its report
     codes |= {"INTERRUPTED"}  # an execution that a sweep ended, in what Mistral says of its state
-    for path in SOURCES.rglob("*.py"):
+    for path in MODULES.values():
         if "emulator" not in path.parts:
             tree = ast.parse(path.read_text(encoding="utf-8"))
             codes |= set(_codes_of(tree, findings="embedded" in path.parts))

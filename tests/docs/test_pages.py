@@ -24,7 +24,18 @@ from mistral_failover.cli.main import FailoverApp
 from mistral_failover.embedded.validate import validate
 from mistral_failover.model.group import parse_group
 from support.alarm_bodies import WEBHOOK
-from support.pages import PAGES, ROOT, SOURCES, anchors, blocks, page, table, without_blocks
+from support.pages import (
+    AGENT,
+    MODULES,
+    PAGES,
+    ROOT,
+    SOURCES,
+    anchors,
+    blocks,
+    page,
+    table,
+    without_blocks,
+)
 
 README = PAGES["README.md"]
 IN_ARGUMENTS = re.compile(
@@ -53,7 +64,7 @@ def test_the_readme_is_short_and_shows_both_commands_on_its_first_screen() -> No
 
 
 def test_no_command_has_a_secret_among_its_arguments() -> None:
-    places = [ROOT / name for name in ("examples", "deploy", "devstack", "actions")]
+    places = [ROOT / name for name in ("examples", "deploy", "devstack", "actions", "agent")]
     found = in_pages(lambda _, text: iter(IN_ARGUMENTS.findall(text.replace("\\\n", " "))))
     for path in (each for place in places for each in place.rglob("*")):
         if path.suffix in {".py", ".sh", ".yaml", ".yml", ".j2", ".service", ".in"}:
@@ -112,7 +123,7 @@ def test_every_file_that_is_named_exists() -> None:
     def missing(_: str, text: str) -> Iterator[str]:
         for path in re.findall(rf"`((?:{folders})/[\w./]*)`", text):
             placeholder = re.search("NNNN|KIND|NAME", path)
-            there = (ROOT / path).exists() or (SOURCES / path).exists() or placeholder
+            there = any((each / path).exists() for each in (ROOT, SOURCES, AGENT)) or placeholder
             yield from () if there else (path,)
 
     assert in_pages(missing) == []
@@ -121,8 +132,8 @@ def test_every_file_that_is_named_exists() -> None:
 def test_every_function_that_is_named_exists() -> None:
     def missing(_: str, text: str) -> Iterator[str]:
         for path, name in re.findall(r"`([\w/]+\.py):(\w+)`", text):
-            file = SOURCES / path
-            if not re.search(rf"^\s*(?:def|class) {name}\b", file.read_text("utf-8"), re.M):
+            text = MODULES[path].read_text("utf-8")
+            if not re.search(rf"^\s*(?:def|class) {name}\b", text, re.M):
                 yield f"{path}:{name}"
 
     assert in_pages(missing) == []

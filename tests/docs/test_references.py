@@ -6,18 +6,17 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
-import pkgutil
 import re
 from collections.abc import Iterator
 from types import ModuleType
 
-import mistral_failover
+from support.pages import MODULES
 
 REFERENCE = re.compile(r":(?:func|class|meth|data|mod):`~?([\w.]+)`")
-MODULES = [
-    each.name
-    for each in pkgutil.walk_packages(mistral_failover.__path__, "mistral_failover.")
-    if "migrations" not in each.name
+NAMES = [
+    ".".join(("mistral_failover", *name.removesuffix(".py").removesuffix("/__init__").split("/")))
+    for name in MODULES
+    if "migrations" not in name
 ]
 
 
@@ -44,7 +43,7 @@ def leads_somewhere(module: ModuleType, name: str, around: str) -> bool:
     here = [module, *([getattr(module, around)] if around else [])]
     if any(follow(start, name.split(".")) for start in here):
         return True
-    return imported(name) or imported(f"{mistral_failover.__name__}.{name}")
+    return imported(name) or imported(f"mistral_failover.{name}")
 
 
 def imported(path: str) -> bool:
@@ -75,7 +74,7 @@ def unknown(module: ModuleType) -> set[str]:
 
 
 def test_what_a_docstring_names_exists() -> None:
-    found = {name: unknown(importlib.import_module(name)) for name in MODULES}
+    found = {name: unknown(importlib.import_module(name)) for name in NAMES}
 
     assert {name: lost for name, lost in found.items() if lost} == {}
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from deploy import wheels
+
 pytestmark = pytest.mark.drills
 
 ROOT = Path(__file__).parents[2]
@@ -20,20 +22,18 @@ UV = [sys.executable, "-m", "uv"]
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    subprocess.run(
-        [*UV, "build", "--quiet", "--wheel", "--out-dir", str(folder), str(ROOT)], check=True
-    )
-    return next(folder.glob("*.whl"))
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return wheels.build(tmp_path_factory.mktemp("wheels"))
 
 
-def install(folder: Path, wheel: Path, extra: str = "") -> Path:
-    """A fresh environment with the wheel; returns its Python."""
+def install(folder: Path, built: tuple[Path, Path], extra: str = "") -> Path:
+    """A fresh environment with both wheels; returns its Python."""
+    package, agent = built
     venv.create(folder, with_pip=False)
     python = folder / "bin" / "python"
     subprocess.run(
-        [*UV, "pip", "install", "--quiet", "--python", str(python), f"{wheel}{extra}"], check=True
+        [*UV, "pip", "install", "--quiet", "--python", python, agent, f"{package}{extra}"],
+        check=True,
     )
     return python
 
@@ -47,9 +47,9 @@ def declared(group: str) -> list[str]:
 
 
 def test_the_actions_alone_need_no_mistral_and_find_their_workflows_and_types(
-    wheel: Path, tmp_path: Path
+    built: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    python = install(tmp_path / "venv", wheel)
+    python = install(tmp_path / "venv", built)
     script = """
 import importlib.metadata, importlib.util, json
 from importlib.resources import files
@@ -67,10 +67,11 @@ print(json.dumps({
     "rungs": sorted(rung_kinds()),
     "sources": sorted(sources()),
     "workflows": [path.rpartition("/")[2] for path in workflows.load()()],
-    "examples": sorted(
+    "examples": sorted(path.name for path in files("mistral_failover.examples").iterdir()),
+    "on_the_node": sorted(
         path.name
         for folder in ("", "postgresql-on-a-volume")
-        for path in files("mistral_failover.examples").joinpath(folder).iterdir()
+        for path in files("mistral_failover.agent.examples").joinpath(folder).iterdir()
     ),
 }))
 """
@@ -85,13 +86,13 @@ print(json.dumps({
     assert found["sources"] == declared("mistral_failover.alarm_sources")
     assert found["workflows"] == sorted(path.name for path in (ROOT / "workflows").glob("*.yaml"))
     on_the_node = {"failover-agent.service", "failover-agent.yaml", "postgresql.sh", "volume.py"}
-    assert on_the_node <= set(found["examples"])
+    assert on_the_node <= set(found["on_the_node"])
 
 
 def test_a_drill_from_the_installed_wheel_tells_people_in_plain_lines_and_a_table(
-    wheel: Path, tmp_path: Path
+    built: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    python = install(tmp_path / "venv", wheel, "[drill]")
+    python = install(tmp_path / "venv", built, "[drill]")
     done = subprocess.run(
         [python.with_name("failover"), "drill", "--latency", "zero", "--fault", "app"],
         capture_output=True,

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import mistral_failover.workflows
 import pytest
 
+import mistral_failover.workflows
 from faults import child
 from mistral_failover.embedded.server import known_to_actions
 from mistral_failover.embedded.settings import LOCAL_HTTP

@@ -9,22 +9,23 @@ import re
 import shutil
 import subprocess
 import time
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
-from deploy import agent_deb
+from deploy import agent_deb, agent_files
 from support.agents import Node, shell
-from support.pages import SOURCES
+from support.pages import AGENT, ROOT
 from support.waiting import until
 from testbroker.broker import PrivateBroker
 
 pytestmark = [pytest.mark.package, pytest.mark.timeout(600)]
 
-SUITES = ("bookworm", "trixie")
-"""Debian 12 and 13: the oldest and the newest Python that are supported."""
+SUITES = ("bullseye", "bookworm", "trixie")
+"""Debian 11, whose Python is the oldest that is supported, to 13."""
 EPOCH = 1_790_000_000
 UNIT = "usr/lib/systemd/system/failover-agent.service"
 
@@ -61,15 +62,12 @@ def test_it_has_no_compiled_code_so_it_fits_every_architecture(content: Path) ->
 
 
 def test_a_node_gets_the_agent_and_nothing_else_of_the_package(content: Path) -> None:
-    folder = content / agent_deb.LIBRARY / "mistral_failover"
-    shipped = {str(path.relative_to(folder)) for path in folder.rglob("*.py")}
-    daemon = {f"agent/daemon/{path.name}" for path in (SOURCES / "agent" / "daemon").glob("*.py")}
+    folder = content / agent_files.LIBRARY / "mistral_failover"
+    shipped = {path.relative_to(folder) for path in folder.rglob("*.py")}
 
-    assert daemon <= shipped
-    assert {name.split("/")[0] for name in shipped} == {
-        *("__init__.py", "agent", "fault_points.py", "model", "private_files.py")
-    }
-    assert not [name for name in shipped if name.startswith("agent/channel")]
+    examples = AGENT / "agent" / "examples"
+    ours = {path.relative_to(AGENT) for path in AGENT.rglob("*.py") if path.parent != examples}
+    assert shipped == ours
 
 
 def test_everything_in_etc_is_a_conffile_and_the_agents_own_file_is_not_there(
@@ -83,15 +81,15 @@ def test_everything_in_etc_is_a_conffile_and_the_agents_own_file_is_not_there(
 
 
 def test_what_it_carries_is_in_the_ranges_of_the_package() -> None:
-    wanted = (agent_deb.DEBIAN / "agent.in").read_text()
-    setup = (agent_deb.ROOT / "setup.cfg").read_text()
+    wanted = (agent_files.SHARED / "requirements.in").read_text()
+    project = tomllib.loads((ROOT / "agent" / "pyproject.toml").read_text("utf-8"))["project"]
 
     requirements = [line for line in wanted.splitlines() if not line.startswith("#")]
-    assert requirements == re.findall(r"^    ((?:kombu|PyYAML).*)$", setup, re.MULTILINE)
+    assert requirements == project["dependencies"]
 
 
 def test_its_unit_is_that_of_the_example_but_for_the_place_of_the_program(content: Path) -> None:
-    example = (agent_deb.EXAMPLES / "failover-agent.service").read_text().splitlines()
+    example = (agent_files.EXAMPLES / "failover-agent.service").read_text().splitlines()
     shipped = (content / UNIT).read_text().splitlines()
 
     assert set(shipped) - set(example) == {
@@ -101,8 +99,8 @@ def test_its_unit_is_that_of_the_example_but_for_the_place_of_the_program(conten
 
 
 def test_it_ships_an_example_of_the_agents_file_and_of_its_programs(content: Path) -> None:
-    source = agent_deb.EXAMPLES / "postgresql-on-a-volume"
-    shipped = content / agent_deb.DOCUMENTATION / "examples"
+    source = agent_files.EXAMPLES / "postgresql-on-a-volume"
+    shipped = content / agent_files.DOCUMENTATION / "examples"
 
     assert {path.name for path in shipped.iterdir()} == {
         *("failover-agent.yaml", "volume.py", "postgresql.sh")

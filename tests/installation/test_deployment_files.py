@@ -11,6 +11,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,8 @@ def programs() -> set[str]:
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg", encoding="utf-8")
     lines = setup["options.entry_points"]["console_scripts"].split("\n")
-    return {line.split("=")[0].strip() for line in lines if line}
+    agent = tomllib.loads((ROOT / "agent" / "pyproject.toml").read_text("utf-8"))["project"]
+    return {line.split("=")[0].strip() for line in lines if line} | set(agent["scripts"])
 
 
 def options() -> set[str]:
@@ -281,7 +283,10 @@ def test_the_shell_scripts_have_no_faults_that_shellcheck_knows() -> None:
 
 
 def test_the_plugin_installs_this_checkout_with_its_driver_of_the_database(tmp_path: Path) -> None:
-    assert plugin(tmp_path, "stack", "install") == (0, [f"setup_develop {ROOT} mysql"])
+    assert plugin(tmp_path, "stack", "install") == (
+        0,
+        [f"setup_develop {ROOT}/agent", f"setup_develop {ROOT} mysql"],
+    )
 
 
 def test_the_plugin_makes_a_store_and_names_it_without_devstacks_options(tmp_path: Path) -> None:

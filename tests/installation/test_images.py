@@ -92,11 +92,11 @@ def run(target: str, *command: str) -> subprocess.CompletedProcess[str]:
 def test_the_agents_image_has_the_agent() -> None:
     done = run("agent", "failover-agent", "--version")
 
-    assert done.stdout == f"failover-agent {version('mistral-failover')}\n", done.stderr
+    assert done.stdout == f"failover-agent {version('mistral-failover-agent')}\n", done.stderr
 
 
 def test_the_agents_image_has_no_more_than_the_agent_needs() -> None:
-    done = run("agent", "python3", "-c", "import mistral_failover, kombu, yaml, sqlalchemy")
+    done = run("agent", "python3", "-c", "import mistral_failover.errors, kombu, sqlalchemy")
 
     assert "No module named 'sqlalchemy'" in done.stderr
 

@@ -37,10 +37,12 @@ def test_pip_leaves_nothing_of_the_package(tmp_path: Path) -> None:
     before = files(place)
     pip = [place / "bin" / "pip", "--disable-pip-version-check"]
 
-    subprocess.run([*pip, "install", "--no-deps", sources], check=True)
+    subprocess.run([*pip, "install", "--no-deps", sources, sources / "agent"], check=True)
     subprocess.run([place / "bin" / "python", "-c", "import mistral_failover.lookups"], check=True)
     assert named(place)
-    subprocess.run([*pip, "uninstall", "--yes", "mistral-failover"], check=True)
+    subprocess.run(
+        [*pip, "uninstall", "--yes", "mistral-failover", "mistral-failover-agent"], check=True
+    )
 
     assert files(place) == before
     assert named(place) == []

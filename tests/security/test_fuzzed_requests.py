@@ -146,7 +146,7 @@ MISTRALS_OWN = {
     ("POST", "workbooks"),
     ("PUT", "workbooks"),
 }
-"""To these Mistral answers 500 by itself; see docs/security.md."""
+"""To these Mistral answers 500 by itself, and changes nothing."""
 resources = st.sampled_from(
     ["executions", "tasks", "action_executions", "workflows", "workbooks", "actions"]
     + ["environments", "cron_triggers", "services", "event_triggers", "code_sources"]

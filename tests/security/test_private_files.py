@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 import yaml
 
-import mistral_failover
 from mistral_failover import private_files
 from mistral_failover.agent.channel import keys
 from mistral_failover.agent.channel.interface import ChannelError
@@ -29,8 +28,9 @@ from mistral_failover.resources.fence import ceph, devices
 from mistral_failover.resources.fence.power import Unproven
 from mistral_failover.server import checks, options, secret
 from mistral_failover.settings import Settings
+from support.pages import MODULES
 
-ROOT, PACKAGE = os.geteuid() == 0, Path(mistral_failover.__file__).parent
+ROOT = os.geteuid() == 0
 SECRET = "0123456789abcdef" * 4
 AGENT = yaml.safe_dump(
     {
@@ -238,8 +238,7 @@ DRILLS = ("lab/drill/", "lab/emulator/")
 
 
 def opening() -> Iterator[str]:
-    for path in PACKAGE.rglob("*.py"):
-        name = str(path.relative_to(PACKAGE))
+    for name, path in MODULES.items():
         if name.startswith(DRILLS):
             continue
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):

@@ -12,12 +12,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import mistral_failover
 from server.conftest import KEY, Door
-from support.pages import page, rows, section
+from support.pages import SOURCES, page, rows, section
 
 PAGE = page("server")
-ROOM = Path(mistral_failover.__file__).parent / "server"
+ROOM = SOURCES / "server"
 CODE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*")
 
 

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import mistral_failover.workflows
-
 from mistral_failover.embedded.settings import LOCAL_HTTP
 from mistral_failover.lab.drill import examples
 from mistral_failover.lab.emulator.client import EmulatorClient, write_clouds_yaml

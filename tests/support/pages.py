@@ -8,6 +8,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "actions" / "mistral_failover"
+AGENT = ROOT / "agent" / "mistral_failover"
+MODULES = {
+    path.relative_to(root).as_posix(): path
+    for root in (SOURCES, AGENT)
+    for path in sorted(root.rglob("*.py"))
+}
+"""Every module of the namespace, as ``agent/wire.py``, with its file."""
 PAGES = {
     str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
     for path in (

@@ -34,7 +34,9 @@ def runs_again(stack: ProtectedStack, operator: Tenant, member: str) -> None:
     if compute.get_server(server).status == "SHUTOFF":
         compute.start_server(server)
     until(lambda: compute.get_server(server).status == "ACTIVE", f"{member} to be up", 120)
-    stack.tenant.guests.fault("server", server, "revive")
+    guest = stack.tenant.guests.guests()[server]
+    if not (guest["running"] and guest["condition"] == "healthy"):
+        stack.tenant.guests.fault("server", server, "revive")
 
 
 def stands_on(stack: ProtectedStack, member: str) -> None:

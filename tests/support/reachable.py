@@ -19,10 +19,9 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 
-import mistral_failover
 from mistral_failover.model.verbs import verb_kinds
+from support.pages import MODULES
 
-_SOURCES = Path(mistral_failover.__file__).parent
 _IN_A_THREAD_OF_ITS_OWN = "NodeWorker"
 _BY_ENTRY_POINTS = {
     "mistral_failover.orders.verbs.verb_named": "mistral_failover.verbs",
@@ -202,8 +201,8 @@ def _is_defined(name: str) -> bool:
 def _paths() -> dict[str, Path]:
     """The file of each module."""
     found = {}
-    for path in _SOURCES.rglob("*.py"):
-        parts = path.relative_to(_SOURCES.parent).with_suffix("").parts
+    for name, path in MODULES.items():
+        parts = ("mistral_failover", *name.removesuffix(".py").split("/"))
         found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
 
@@ -221,6 +220,6 @@ def _imports(nodes: Iterable[ast.AST]) -> dict[str, str]:
         each.asname or each.name: f"{node.module}.{each.name}"
         for node in nodes
         if isinstance(node, ast.ImportFrom)
-        if node.module and node.module.startswith(mistral_failover.__name__)
+        if node.module and node.module.startswith("mistral_failover")
         for each in node.names
     }

@@ -14,10 +14,10 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-import mistral_failover
 from mistral_failover.cli.main import main
+from support.pages import MODULES
 
-PACKAGE = f"{Path(str(mistral_failover.__file__)).parent}/"
+NAMES = {str(path): name for name, path in MODULES.items()}
 
 
 class Walk:
@@ -33,9 +33,9 @@ class Walk:
     def called(self, frame: FrameType, event: str, _: Any) -> None:
         """See `sys.setprofile`."""
         code = frame.f_code
-        if event != "call" or code in self._known or not code.co_filename.startswith(PACKAGE):
+        if event != "call" or code in self._known or code.co_filename not in NAMES:
             return
-        name = f"{code.co_filename.removeprefix(PACKAGE)}:{code.co_qualname}"
+        name = f"{NAMES[code.co_filename]}:{code.co_qualname}"
         with self._lock:
             if name in self._starts[:1]:
                 self._starts.pop(0)

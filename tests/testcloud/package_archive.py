@@ -13,6 +13,7 @@ from testcloud.settings import HERE, ROOT, Settings
 
 SOURCES = (
     "actions",
+    "agent",
     "workflows",
     "examples",
     "setup.cfg",
@@ -36,18 +37,19 @@ def installed(settings: Settings) -> bool:
 
 
 def install(settings: Settings) -> None:
-    """Build the wheel and install it, unless it is there."""
+    """Build the wheels and install them, unless they are there."""
     now = key()
     if hashes.stamped(settings.venv / ".pack", now):
         return
     with build_folder(settings) as folder:
-        wheel = build(settings, folder)
+        agent, package = build(settings, folder)
         run(
             [
                 *(uv(), "pip", "install", "--quiet", "--compile-bytecode"),
                 *("--python", str(settings.venv / "bin" / "python")),
-                *("--reinstall-package", "mistral-failover", "--constraint", str(CONSTRAINTS)),
-                f"{wheel}[mysql]",
+                *("--reinstall-package", "mistral-failover"),
+                *("--reinstall-package", "mistral-failover-agent"),
+                *("--constraint", str(CONSTRAINTS), str(agent), f"{package}[mysql]"),
             ],
             settings,
             {"TMPDIR": str(folder)},
@@ -55,8 +57,8 @@ def install(settings: Settings) -> None:
     hashes.stamp_with(settings.venv / ".pack", now)
 
 
-def build(settings: Settings, folder: Path) -> Path:
-    """Build the wheel in a folder and return its path.
+def build(settings: Settings, folder: Path) -> tuple[Path, Path]:
+    """Build the wheels of the agent and of the package in a folder and return their paths.
 
     :raises CloudError: INSTALL_FAILED.
     """
@@ -71,9 +73,10 @@ def build(settings: Settings, folder: Path) -> Path:
         else:
             shutil.copy2(source, stage / name)
     wheels = folder / "wheels"
-    build = [uv(), "build", "--quiet", "--wheel", "--out-dir", str(wheels), str(stage)]
-    run(build, settings, {"TMPDIR": str(folder)})
-    return next(wheels.glob("*.whl"))
+    for place in (stage / "agent", stage):
+        build = [uv(), "build", "--quiet", "--wheel", "--out-dir", str(wheels), str(place)]
+        run(build, settings, {"TMPDIR": str(folder)})
+    return next(wheels.glob("*_agent-*.whl")), next(wheels.glob("mistral_failover-*.whl"))
 
 
 def prepare_database(settings: Settings) -> None:

@@ -66,7 +66,8 @@ def root(settings: Settings) -> Path:
 
 def key() -> str:
     """A hash of everything that the image is made of, but for the versions of the packages."""
-    package = (ROOT / "deploy" / "agent_deb.py", ROOT / "deploy" / "debian")
+    names = ("agent_deb.py", "agent_files.py", "wheels.py", "agent", "debian")
+    package = [ROOT / "deploy" / name for name in names]
     return hashes.of_files([Path(__file__), GUEST, *package], package_archive.key())
 
 

@@ -82,7 +82,7 @@ def write(guest: Path, installation: Installation, member: Member, *, own_disk: 
 def _commands(guest: Path, own_disk: bool) -> dict[str, Any]:
     """Return the example's allow-list, with directories for volumes and a simpler application, and
     with addresses, each a file."""
-    example = Path(str(files("mistral_failover.examples"))) / "postgresql-on-a-volume"
+    example = Path(str(files("mistral_failover.agent.examples"))) / "postgresql-on-a-volume"
     volume = [sys.executable, str(example / "volume.py")]
     application = [sys.executable, "-m", "mistral_failover.lab.drill.application"]
     environment = {

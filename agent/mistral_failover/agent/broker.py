@@ -6,6 +6,7 @@ Agents import this module too, so it needs only the standard library, kombu and 
 
 from __future__ import annotations
 
+import socket
 import ssl
 import struct
 import time
@@ -339,7 +340,7 @@ def wait(connection: Connection, seconds: float) -> bool:
     try:
         with _readable():
             connection.drain_events(timeout=seconds)
-    except TimeoutError as error:
+    except (TimeoutError, socket.timeout) as error:  # two classes before Python 3.10
         if (
             error.errno is not None
         ):  # the kernel reports that the peer is gone; the connection is lost

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the model refuses: a stable code, a message and a remedy each."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Mapping, Sequence
 from typing import Protocol

@@ -47,7 +47,7 @@ TIMED_OUT, NOT_RUN, STOPPED = 124, 127, 130
 """Exit codes, as of timeout(1) and of shells: killed at its limit; not started; stopped."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ProgramExit:
     """The end of a program. ``exit_code``: 128 + n if signal n ended it. ``held``: a process that
     it left behind still has its output open. ``stopped``: it was killed on request."""

@@ -13,7 +13,7 @@ from typing import Any, overload
 from mistral_failover import private_files
 
 _NEEDED: Any = object()
-_NUMBER = int | float
+_NUMBER = (int, float)
 
 
 class ConfigError(Exception):
@@ -115,7 +115,7 @@ class Section:
     def words(self, key: str, default: tuple[str, ...] = _NEEDED) -> tuple[str, ...]:
         """A list of texts and numbers, as texts."""
         value = self.get(key, default)
-        if not isinstance(value, list | tuple) or not all(map(_is_word, value)):
+        if not isinstance(value, (list, tuple)) or not all(map(_is_word, value)):
             raise self.wrong(
                 key,
                 "it is not a list of words",

@@ -8,12 +8,15 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 from mistral_failover.agent import wire
 from mistral_failover.agent.daemon.journal import JournalEntry
 from mistral_failover.agent.daemon.settings import CommandSpec, Identity
 from mistral_failover.agent.wire import MAX_OUTPUT
+
+if TYPE_CHECKING:
+    from typing import TypeGuard  # Python 3.9 has none
 
 SKEW = 300.0
 """Seconds by which the clocks of an executor and a server may differ."""
@@ -34,7 +37,7 @@ class Refused(Exception):  # noqa: N818 - it names the answer, not a mechanism
         super().__init__(f"{code}: {message}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Request:
     """A requested command. ``limit``: seconds within which the sender expects a message;
     ``longest``: seconds within which it expects the result while progress is reported."""
@@ -230,7 +233,7 @@ def _is_utf8(text: str) -> bool:
 
 
 def _is_number(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e15
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e15
 
 
 def _is_limit(value: Any) -> TypeGuard[float]:

@@ -22,7 +22,7 @@ OLDEST = 3600.0
 """Seconds after which no receiver waits for a message any more."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Message:
     """One sealed message. ``final``: it ends a conversation, so it is worth repeating."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import Any
 
 _LONGEST = 200
@@ -34,7 +34,7 @@ def parse_time(text: Any) -> float | None:
         return None
     try:
         found = datetime.fromisoformat(text)
-        seconds = (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+        seconds = (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
     except (ValueError, OverflowError):
         return None
     return seconds if seconds > 0 else None
@@ -58,7 +58,7 @@ def clean_value(value: Any) -> Any:
     """Return a JSON value with every text in it clean, keys too."""
     if isinstance(value, Mapping):
         return {clean_value(key): clean_value(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return [clean_value(item) for item in value]
     return clean(value) if isinstance(value, str) else value
 
@@ -72,4 +72,4 @@ def _escaped(found: re.Match[str]) -> str:
 
 def format_time(at: float) -> str:
     """Return a time in a form for people."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return datetime.fromtimestamp(at, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -17,7 +17,7 @@ PLACE = re.compile(r"\{\{(\w+)\}\}|\{(\w+)\}")
 """An argument's place in a word of a command line, or two braces that stand for one."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Identity:
     """One server of one group, with the key of either its member or its group.
 
@@ -51,7 +51,7 @@ class Identity:
         return wire.message_key(kind, self.key_of(member), self.server_id, epoch)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Account:
     """A user of the server, with the user's groups."""
 
@@ -62,7 +62,7 @@ class Account:
     home: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CommandSpec:
     """One entry of the allow-list. ``limit``: seconds. ``check``: finds out whether the command
     took effect (exit code 0: it did, 1: it did not). ``repeatable``: it may be run again when its
@@ -98,7 +98,7 @@ class CommandSpec:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AgentConfig:
     """The parsed file. ``broker``: a URL, with its secret. ``epoch``: the lowest possible; the
     journal knows later ones. ``heartbeat``: seconds between two. ``on_deposed``: names of commands,

@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(run=_run)
-    shown = f"%(prog)s {version('mistral-failover')}"
+    shown = f"%(prog)s {version('mistral-failover-agent')}"
     parser.add_argument("--version", action="version", version=shown, help="show the version")
     commands = parser.add_subparsers(title="commands", metavar="")
     for name, run, text in (

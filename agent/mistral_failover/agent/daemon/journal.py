@@ -16,7 +16,7 @@ import time
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from mistral_failover.agent.daemon.journal_file import (
     hold_folder,
@@ -40,7 +40,7 @@ it died; ``done``: it ended, or an operator knows that it took effect; ``unknown
 unknown; ``refused``: its epoch had ended before it began."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ProcessIdentity:
     """A process of this server, identified uniquely: its group has the number ``pid``, and it began
     ``start_ticks`` after the boot ``boot_id``."""
@@ -50,7 +50,7 @@ class ProcessIdentity:
     boot_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class JournalEntry:
     """A command in the journal; times are seconds since 1970 by the server's clock.
 
@@ -94,7 +94,7 @@ class JournalEntry:
         return ProcessIdentity(self.pid, self.start_ticks, self.boot_id)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Deposition:
     """When the agent learned a newer epoch, and the outcome. ``done_at``: when everything was
     stopped; None until then."""
@@ -134,7 +134,7 @@ class Journal:
             self._release()
             raise
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Journal:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -369,9 +369,7 @@ class Journal:
                 values,
             ).fetchall()
         return [
-            JournalEntry(
-                **{**dict(zip(_COLUMNS, row, strict=True)), "arguments": load_json(row[3], "row")}
-            )
+            JournalEntry(**{**dict(zip(_COLUMNS, row)), "arguments": load_json(row[3], "row")})
             for row in found
         ]
 

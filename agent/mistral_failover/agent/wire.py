@@ -28,10 +28,13 @@ import hmac
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeGuard
+from typing import TYPE_CHECKING, Any, Literal
 
 from mistral_failover.model.documents import load_json
 from mistral_failover.model.errors import InvalidDocument
+
+if TYPE_CHECKING:
+    from typing import TypeGuard  # Python 3.9 has none
 
 COMMANDS = "failover.commands"
 """The exchange (direct) that executors publish commands and notices to; routing key: the queue."""
@@ -78,7 +81,7 @@ class Malformed(Exception):
         super().__init__(f"{code}: {message}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Address:
     """One server as a member of one group. ``group`` and ``member`` are names, ``group_id`` and
     ``server_id`` UUIDs."""
@@ -167,7 +170,7 @@ def unseal(
     returns the expected key. Raises Malformed."""
     if isinstance(body, str):
         body = body.encode("utf-8", "surrogatepass")
-    if not isinstance(body, bytes | bytearray | memoryview):
+    if not isinstance(body, (bytes, bytearray, memoryview)):
         raise Malformed("MALFORMED", "its body is not bytes")
     body = bytes(body)
     if len(body) > MAX_BYTES:
@@ -210,7 +213,7 @@ def is_epoch(value: Any) -> TypeGuard[int]:
 def is_number(value: Any) -> TypeGuard[int | float]:
     """Return whether a value is a number fit for arithmetic and display: finite, below 10^15."""
     return (
-        isinstance(value, int | float)
+        isinstance(value, (int, float))
         and not isinstance(value, bool)
         and -_MAX_NUMBER
         < value

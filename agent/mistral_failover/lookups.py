@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from functools import partial
+from typing import Optional
 
 
 class NotResolved(socket.gaierror):
@@ -25,7 +26,7 @@ class NotResolved(socket.gaierror):
         self.host = host
 
 
-_Question = tuple[str, int | None]
+_Question = tuple[str, Optional[int]]
 _mutex = threading.Lock()
 _running: dict[_Question, Future[list[str]]] = {}
 

@@ -30,7 +30,7 @@ SHORTEST = 32
 STEPS = 5_000_000
 """Ways to match one text that are tried at most; the worst pattern that was found took 0.25 s."""
 _REPEATS = frozenset({"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"})
-_INSTALL = "or install google-re2 (the extra: mistral-failover[agent])"
+_INSTALL = "or install google-re2 (the extra: mistral-failover-agent[re2])"
 
 
 class Pattern(Protocol):
@@ -151,6 +151,6 @@ def _inner(argument: Any) -> Iterator[Any]:
     """The expressions within an operation's argument, at any depth."""
     if isinstance(argument, re._parser.SubPattern):  # type: ignore[attr-defined]
         yield argument
-    elif isinstance(argument, list | tuple):
+    elif isinstance(argument, (list, tuple)):
         for each in argument:
             yield from _inner(each)

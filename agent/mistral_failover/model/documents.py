@@ -19,12 +19,14 @@ The two older ones have no merge keys (``<<``): to expand them takes PyYAML befo
 for a document of 1 KiB.
 """
 
+from __future__ import annotations
+
 import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Optional, Union
 
 import yaml
 
@@ -64,7 +66,7 @@ _QUOTE_IT = "Put the value in quotes if it is meant as text."
 # raise pass: of an escape beyond Unicode, or a version with a million digits.
 _PARSER_ERRORS = (yaml.YAMLError, ValueError, OverflowError, RecursionError)
 
-_Path = tuple["_Path", str | int] | None
+_Path = Optional[tuple["_Path", Union[str, int]]]
 """The place of a value: that of what contains it, and its key or index. It becomes text only in a
 refusal: to write each place out takes long if keys are long."""
 
@@ -181,7 +183,7 @@ def check_document(obj: Any, what: str = "document") -> dict[str, Any]:
 
 def read_document(source: str | bytes | Mapping[str, Any], what: str) -> dict[str, Any]:
     """Read text with :func:`load_document`, and anything else with :func:`check_document`."""
-    if isinstance(source, str | bytes):
+    if isinstance(source, (str, bytes)):
         return load_document(source, what)
     return check_document(source, what)
 
@@ -204,13 +206,13 @@ def _none(_: str) -> None:
 def _is_within(value: Any, levels: int) -> bool:
     """Return whether lists and mappings are nested at most so deep. Level by level: a function that
     calls itself would need the limit that it checks."""
-    level = [value] if isinstance(value, dict | list) else []
+    level = [value] if isinstance(value, (dict, list)) else []
     for _ in range(levels):
         level = [
             part
             for each in level
             for part in (each.values() if isinstance(each, dict) else each)
-            if isinstance(part, dict | list)
+            if isinstance(part, (dict, list))
         ]
         if not level:
             return True
@@ -496,10 +498,10 @@ class _Checker:
             return value
         if isinstance(value, Mapping):
             return self.mapping(value, path, depth)
-        if isinstance(value, list | tuple):
+        if isinstance(value, (list, tuple)):
             self._go_down(path, depth)
             return [self._value(item, (path, i), depth + 1) for i, item in enumerate(value)]
-        kind = "number" if isinstance(value, int | float) else type(value).__name__
+        kind = "number" if isinstance(value, (int, float)) else type(value).__name__
         raise InvalidDocument(
             _written(path),
             f"a {kind} that JSON cannot carry ({self._what})",
