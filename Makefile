@@ -25,10 +25,11 @@ $(STAMP): setup.cfg pyproject.toml agent/pyproject.toml
 drill: $(STAMP)
 	$(BIN)/failover drill
 
-# Debian's fence agents and Ceph are installed if they are missing and you are root.
+# Debian's fence agents and Ceph are installed if they are missing and you are root. LESS: options
+# that leave out what another lane of the same run does.
 test: $(STAMP)
 	$(TOOL) support.fence_agents
-	$(BIN)/pytest -n 5 --dist worksteal --durations=10
+	$(BIN)/pytest -n 5 --dist worksteal --durations=10 $(LESS)
 
 # The command line before a Mistral that is served, in a process of its own.
 test-cli: $(STAMP)
@@ -120,7 +121,7 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/mypy --config-file agent/pyproject.toml
 	$(BIN)/lint-imports
-	$(BIN)/failover workflows validate workflows/*.yaml
+	$(BIN)/failover workflows validate --strict workflows/*.yaml
 
 # In build/html; a warning fails.
 docs: $(STAMP)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from support.pages import MODULES
+from support.reachable import dotted
 
 QUOTING = {"segment", "stack_segments", "url_path"}
 SENDING = {
@@ -72,7 +73,7 @@ def found(name: str, tree: ast.AST) -> Iterator[str]:
             yield f"{name}: {ast.unparse(node)}"
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute | ast.Name):
             continue
-        called = f".{ast.unparse(node.func)}"
+        called = f".{dotted(node.func) or ast.unparse(node.func)}"
         if called.rpartition(".")[2] in SENDING:
             bad = (each for each in node.args for part in ast.walk(each) if puts_in(part))
             yield from (f"{name}: {ast.unparse(each)}" for each in bad)

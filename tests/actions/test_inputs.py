@@ -148,25 +148,19 @@ def test_a_wrong_input_is_refused_by_its_name(
     assert answer.error["remedy"]
 
 
-@pytest.mark.parametrize("alarm", [None, "alarm", [1], {"current": 5}, {"reason_data": "x"}])
-def test_a_body_that_is_no_alarm_is_an_invalid_document(
-    state: Runtime, context: ActionContext, alarm: Any
+@pytest.mark.parametrize(
+    "action",
+    [
+        *map(alarms.Admit, [None, "alarm", [1], {"current": 5}, {"reason_data": "x"}]),
+        *map(groups.Define, [None, 5, "", "a: [", {}, {"stack": "s"}]),
+        *(groups.Define({}, types=types) for types in ([5], ["a: ["], [{}], [None])),
+    ],
+    ids=lambda action: str(vars(action)),
+)
+def test_what_is_no_alarm_group_or_type_is_an_invalid_document(
+    state: Runtime, context: ActionContext, action: Any
 ) -> None:
-    assert alarms.Admit(alarm).run(context).error["code"] == "INVALID_DOCUMENT"
-
-
-@pytest.mark.parametrize("definition", [None, 5, "", "a: [", {}, {"stack": "s"}])
-def test_a_file_that_is_no_group_is_an_invalid_document(
-    state: Runtime, context: ActionContext, definition: Any
-) -> None:
-    assert groups.Define(definition).run(context).error["code"] == "INVALID_DOCUMENT"
-
-
-@pytest.mark.parametrize("given", [[5], ["a: ["], [{}], [None]])
-def test_a_file_that_is_no_type_is_an_invalid_document(
-    state: Runtime, context: ActionContext, given: Any
-) -> None:
-    assert groups.Define({}, types=given).run(context).error["code"] == "INVALID_DOCUMENT"
+    assert action.run(context).error["code"] == "INVALID_DOCUMENT"
 
 
 def order_of(**given: Any) -> Order:

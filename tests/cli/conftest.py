@@ -68,10 +68,10 @@ class Deployment:
         self.cloud.fault("server", server, "crash")
         return dict(self.cloud.alarm_body(server))
 
-    def protect(self, group: str, **more: Any) -> None:
-        """Bring up another group of the example's, with these keys in its file."""
-        create_example(self.cloud, group)
-        definition = {**examples.group(1, group), **more}
+    def protect(self, group: str, file: str = "postgresql.yaml", **more: Any) -> None:
+        """Bring up another group of an example's, with these keys in its file."""
+        create_example(self.cloud, group, file)
+        definition = {**examples.group(1, group, file), **more}
         inputs = {"definition": definition, "name": group}
         self.mistral.client.run_action("failover.define", inputs)
         self.run("activate_first", group=group)

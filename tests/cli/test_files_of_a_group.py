@@ -42,36 +42,31 @@ def test_a_file_s_text_is_sent_instead_of_its_name(tmp_path: Path) -> None:
     assert templates["db_a"] == "heat_template_version: 2021-04-16\n"
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CommandFailed, match=r"shapes/a.yaml cannot be read: No such file"):
-        files.read(group(tmp_path, "shapes/a.yaml"), [], None)
-
-
-@pytest.mark.parametrize("name", ["/etc/passwd", "../secret.yaml", "link.yaml"])
-def test_no_file_from_elsewhere_is_sent(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("shapes/a.yaml", r"shapes/a.yaml cannot be read: No such file"),
+        *(
+            (name, "is not in the folder of the group file")
+            for name in ("/etc/passwd", "../secret.yaml", "link.yaml")
+        ),
+        *(
+            (url, "get_file takes the path of a file, not a URL")
+            for url in ("https://example.org/a.yaml", "file:///etc/passwd")
+        ),
+        # A pipe would be waited for.
+        *((name, r"is not a file\. .*\[NO_FILE\]") for name in ('"a\\0b"', '""', "shapes", "pipe")),
+    ],
+)
+def test_what_is_no_file_in_the_folder_is_not_sent(tmp_path: Path, name: str, why: str) -> None:
     folder = tmp_path / "folder"
-    folder.mkdir()
+    (folder / "shapes").mkdir(parents=True)
     (tmp_path / "secret.yaml").write_text("secret", "utf-8")
     (folder / "link.yaml").symlink_to(tmp_path / "secret.yaml")
+    os.mkfifo(folder / "pipe")
 
-    with pytest.raises(CommandFailed, match="is not in the folder of the group file"):
+    with pytest.raises(CommandFailed, match=why):
         files.read(group(folder, name), [], None)
-
-
-@pytest.mark.parametrize("name", ["https://example.org/a.yaml", "file:///etc/passwd"])
-def test_nothing_is_fetched(tmp_path: Path, name: str) -> None:
-    with pytest.raises(CommandFailed, match="get_file takes the path of a file, not a URL"):
-        files.read(group(tmp_path, name), [], None)
-
-
-@pytest.mark.parametrize("name", ['"a\\0b"', '""', "shapes", "pipe"])
-def test_only_a_file_is_read(tmp_path: Path, name: str) -> None:
-    """A pipe would be waited for."""
-    (tmp_path / "shapes").mkdir()
-    os.mkfifo(tmp_path / "pipe")
-
-    with pytest.raises(CommandFailed, match=r"is not a file\. .*\[NO_FILE\]"):
-        files.read(group(tmp_path, name), [], None)
 
 
 def test_no_more_is_read_than_a_group_may_have(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from mistral_failover.cli import status as status_commands
 from mistral_failover.cli.base import clock
 from mistral_failover.cli.follow import WatchUpdate
 from mistral_failover.cli.live import live
+from mistral_failover.reports.advice import advice
 from support import ui_answers
 from support.ui_answers import NOW, TRAVERSAL, member
 
@@ -91,7 +92,7 @@ def test_the_screen_fits_and_leaves_commands_whole(word: str, width: int) -> Non
     lines = screen(long, width).splitlines()
 
     assert all(len(line) <= width for line in lines if "failover " not in line)
-    for command in (each.command for each in status_screen.advice(long)):
+    for command in (each.command for each in advice(long)):
         assert any(line.endswith(command) for line in lines), command
 
 
@@ -152,7 +153,7 @@ def test_a_step_that_a_service_does_not_answer_says_so() -> None:
     )
 
 
-DELETED = {"name": "db_b", "server": "s-b", "epoch": 2, "condition": "deleted"}
+DELETED = {"name": "db_b", "server": "s-b", "epoch": 2, "condition": "deleted", "needs": []}
 
 
 @pytest.mark.parametrize(
@@ -165,7 +166,6 @@ DELETED = {"name": "db_b", "server": "s-b", "epoch": 2, "condition": "deleted"}
                     {
                         "member": "db_a",
                         "only_by_confirmation": False,
-                        "command": "failover confirm-fenced",
                     }
                 ],
             ),
@@ -179,9 +179,9 @@ DELETED = {"name": "db_b", "server": "s-b", "epoch": 2, "condition": "deleted"}
             status(
                 "BLOCKED",
                 roles={},
-                remedies=[{"member": "db_a", "only_by_confirmation": False, "command": "confirm"}],
+                remedies=[{"member": "db_a", "only_by_confirmation": False}],
             ),
-            ["failover group delete payments --lost db_a", "confirm"],
+            ["failover group delete payments --lost db_a", "failover confirm-fenced payments"],
         ),
         (status("BLOCKED"), ["failover sweep payments"]),
         (status("FAILED"), ["failover start payments", "failover rollback payments"]),
@@ -269,6 +269,7 @@ def unproven() -> dict[str, Any]:
         "code": "FENCE_UNPROVEN",
         "message": TRIED,
         "remedy": f"Make sure that it is off, then confirm it: {COMMAND} (or so).",
+        "needs": [],
     }
     return status(
         "BLOCKED",

@@ -54,12 +54,6 @@ def wait(probe, time, **options):
     return slept(pauses_until(probe, clock=lambda: time.now, **options), time.sleep)
 
 
-def test_what_is_there_already_is_returned_without_a_pause():
-    time = Time()
-    assert wait(Script(DONE), time) == "it"
-    assert time.pauses == []
-
-
 def test_more_waits_than_usual_look_less_often_each_but_not_beyond_the_ceiling():
     concurrent, time = ConcurrentWaits(), Time()
     with ExitStack() as waits:
@@ -99,17 +93,20 @@ def test_a_project_with_too_many_volumes_is_not_listed_again_by_these_waits():
                 assert (concurrent.rows("demo"), concurrent.factor) == (0, 2)
 
 
-def test_pauses_grow_up_to_the_ceiling():
+@pytest.mark.parametrize(
+    ("options", "pauses"),
+    [
+        ({}, []),
+        ({"first": 1, "growth": 2, "ceiling": 5}, [1, 2, 4, 5, 5]),
+        ({"limit": 2.5, "first": 1, "growth": 1}, [1, 1, 0.5]),
+        ({"first": 10, "guard": Unguarded(0.5)}, [0.5]),
+    ],
+    ids=["none before the first look", "grow up to the ceiling", "end at the limit", "the guard's"],
+)
+def test_pauses(options, pauses):
     time = Time()
-    wait(Script(*[NOT_YET] * 5, DONE), time, first=1, growth=2, ceiling=5)
-    assert time.pauses == [1, 2, 4, 5, 5]
-
-
-def test_at_the_limit_there_is_one_last_look():
-    time = Time()
-    probe = Script(NOT_YET, NOT_YET, NOT_YET, DONE)
-    assert wait(probe, time, limit=2.5, first=1, growth=1) == "it"
-    assert time.pauses == [1, 1, 0.5]
+    assert wait(Script(*[NOT_YET] * len(pauses), DONE), time, **options) == "it"
+    assert time.pauses == pauses
 
 
 def test_a_timeout_tells_what_was_waited_for_and_what_was_seen_last():
@@ -126,62 +123,36 @@ def test_a_limit_of_nothing_is_one_look():
     assert probe.count == 1
 
 
-def test_a_read_that_fails_is_read_again():
-    assert wait(Script(AWAY, BUSY, DONE), Time()) == "it"
+@pytest.mark.parametrize(
+    ("looks", "patience"),
+    [((AWAY, BUSY), 10), ([AWAY] * 25, 3), ((BUSY, BUSY, NOT_YET, BUSY, BUSY), 2)],
+    ids=["reads fail", "a service is away until the limit", "only refusals in a row count"],
+)
+def test_a_wait_goes_on_when(looks, patience):
+    assert wait(Script(*looks, DONE), Time(), patience=patience) == "it"
 
 
-def test_a_service_that_is_away_is_waited_for_until_the_limit():
-    assert wait(Script(*[AWAY] * 25, DONE), Time(), patience=3) == "it"
+GONE = CloudError("NOT_FOUND", "gone")
+SILENT = CloudError("TIMEOUT", "no answer", transient=True)
+ENDED = CloudError("TOKEN_EXPIRED", "Keystone does not accept the token of the request.")
+ENDS = {
+    # A TIMEOUT would say that something was seen and not what was wanted.
+    "a service that is away at the limit": ([NOT_YET, AWAY], {}, AWAY, None),
+    # What Keystone tells nothing of a token answers 503.
+    "rights that ended": ([AWAY], {"patience": 3, "refused": lambda: ENDED}, ENDED, 3),
+    "a look that says so": ([ProbeResult("it is available", error=SILENT)], {}, SILENT, None),
+    "refusals again and again": ([BUSY], {"patience": 3}, BUSY, 4),
+    "what a repeat does not cure": ([GONE], {}, GONE, 1),
+}
 
 
-def test_a_service_that_is_away_at_the_limit_ends_the_wait_with_its_error():
-    """A TIMEOUT would say that something was seen and not what was wanted."""
+@pytest.mark.parametrize(("looks", "options", "error", "count"), ENDS.values(), ids=ENDS)
+def test_what_ends_a_wait_with_its_error(looks, options, error, count):
+    probe = Script(*looks)
     with pytest.raises(CloudError) as raised:
-        wait(Script(NOT_YET, AWAY), Time())
-    assert raised.value is AWAY
-
-
-def test_a_service_that_answers_so_because_the_rights_ended_is_not_waited_for():
-    """Who is told nothing of a token by Keystone answers 503."""
-    ended = CloudError("TOKEN_EXPIRED", "Keystone does not accept the token of the request.")
-    probe = Script(AWAY)
-    with pytest.raises(CloudError) as raised:
-        wait(probe, Time(), patience=3, refused=lambda: ended)
-    assert raised.value is ended
-    assert probe.count == 3
-
-
-def test_a_look_may_say_what_the_wait_ends_with():
-    silent = CloudError("TIMEOUT", "no answer", transient=True)
-    with pytest.raises(CloudError) as raised:
-        wait(Script(ProbeResult("it is available", error=silent)), Time())
-    assert raised.value is silent
-
-
-def test_reads_that_are_refused_again_and_again_end_the_wait_with_their_error():
-    probe = Script(BUSY)
-    with pytest.raises(CloudError) as raised:
-        wait(probe, Time(), patience=3)
-    assert raised.value is BUSY
-    assert probe.count == 4
-
-
-def test_only_refusals_in_a_row_count():
-    probe = Script(BUSY, BUSY, NOT_YET, BUSY, BUSY, DONE)
-    assert wait(probe, Time(), patience=2) == "it"
-
-
-def test_an_error_that_a_repeat_does_not_cure_ends_the_wait_at_once():
-    probe = Script(CloudError("NOT_FOUND", "gone"))
-    with pytest.raises(CloudError, match="NOT_FOUND"):
-        wait(probe, Time())
-    assert probe.count == 1
-
-
-def test_the_guard_bounds_each_pause():
-    time = Time()
-    wait(Script(NOT_YET, DONE), time, first=10, guard=Unguarded(0.5))
-    assert time.pauses == [0.5]
+        wait(probe, Time(), **options)
+    assert raised.value is error
+    assert count in (None, probe.count)
 
 
 def test_a_wait_ends_when_the_lease_does():

@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -197,43 +197,46 @@ def test_who_only_looks_to_the_end_for_an_earlier_request_goes_on_later(
     assert sent(emulator, "POST", ATTACHMENTS) == 0
 
 
-@but_for_queues
-def test_a_stop_that_is_not_answered_is_asked_for_once(
-    hasty: Cloud, pair: Pair, emulator: EmulatorClient, fault: str, more: dict[str, Any]
-) -> None:
-    emulator.set_latency(stop=0.1)
-    emulator.api_fault("stop", fault, times=9, **more)
+def _stopped(cloud: Cloud, pair: Pair) -> bool:
+    return stop(cloud, pair.a, 10).proven
 
-    assert stop(hasty, pair.a, 10).proven
+
+def _deleted(cloud: Cloud, pair: Pair) -> bool:
+    return delete_server(cloud, pair.a, 10).proven and not server_state(cloud, pair.a).exists
+
+
+def _patched(cloud: Cloud, pair: Pair) -> bool:
+    patched = patch_parameters(cloud, pair.name, {"active": "db_b"}, 10)
+    return patched.status == "UPDATE_COMPLETE"
+
+
+@but_for_queues
+@pytest.mark.parametrize(
+    ("operation", "done", "method", "path"),
+    [
+        ("stop", _stopped, "POST", "{}/action"),
+        ("delete_server", _deleted, "DELETE", "servers/{}"),
+        ("stack_patch", _patched, "PATCH", "/stacks/"),
+    ],
+)
+def test_a_request_that_is_not_answered_is_sent_once(
+    hasty: Cloud,
+    pair: Pair,
+    emulator: EmulatorClient,
+    operation: str,
+    done: Callable[[Cloud, Pair], bool],
+    method: str,
+    path: str,
+    fault: str,
+    more: dict[str, Any],
+) -> None:
+    emulator.set_latency(**{operation: 0.1})
+    emulator.api_fault(operation, fault, times=9, **more)
+
+    assert done(hasty, pair)
 
     emulator.clear_api_faults()
-    assert sent(emulator, "POST", f"{pair.a}/action") == 1
-
-
-@but_for_queues
-def test_a_deletion_that_is_not_answered_is_asked_for_once(
-    hasty: Cloud, pair: Pair, emulator: EmulatorClient, fault: str, more: dict[str, Any]
-) -> None:
-    emulator.set_latency(delete_server=0.1)
-    emulator.api_fault("delete_server", fault, times=9, **more)
-
-    assert delete_server(hasty, pair.a, 10).proven
-
-    assert sent(emulator, "DELETE", f"servers/{pair.a}") == 1
-    assert not server_state(hasty, pair.a).exists
-
-
-@but_for_queues
-def test_an_update_of_the_stack_that_is_not_answered_is_asked_for_once(
-    hasty: Cloud, pair: Pair, emulator: EmulatorClient, fault: str, more: dict[str, Any]
-) -> None:
-    emulator.set_latency(stack_patch=0.1)
-    emulator.api_fault("stack_patch", fault, times=9, **more)
-
-    patched = patch_parameters(hasty, pair.name, {"active": "db_b"}, 10)
-
-    assert patched.status == "UPDATE_COMPLETE"
-    assert sent(emulator, "PATCH", "/stacks/") == 1
+    assert sent(emulator, method, path.format(pair.a)) == 1
 
 
 def test_an_update_that_was_lost_is_asked_for_again(

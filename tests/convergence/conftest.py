@@ -207,27 +207,27 @@ A goal is replaced
   tests/convergence/test_traversals.py::test_starting_a_traversal_again_changes_nothing_and_tells_what_is_ready
   tests/convergence/test_traversals.py::test_starting_a_superseded_traversal_again_does_not_revive_it
 - A newer goal may come at any moment, and may be the old one again.
-  tests/workflows/test_new_goals_in_the_middle.py::test_a_goal_that_flips_back_wins_whatever_is_under_way
+  tests/workflows/test_new_goals_in_the_middle.py::test_the_newest_goal_wins_whatever_is_under_way
   tests/convergence/test_any_two_goals.py::test_from_any_goal_that_was_given_up_half_way_any_other_is_reached
 - The target may die in the middle, and the group may be removed in the middle.
   tests/workflows/test_new_goals_in_the_middle.py::test_a_target_that_dies_in_the_middle_is_fenced_and_another_takes_over
-  tests/workflows/test_new_goals_in_the_middle.py::test_a_group_that_is_removed_in_the_middle_leaves_nothing
+  tests/workflows/test_new_goals_in_the_middle.py::test_the_newest_goal_wins_whatever_is_under_way
 - What leaves the goal is removed after its dependents no longer use it, or are gone. This
   includes a dependent that is still being made. It stays while one of them cannot stop using it.
-  tests/convergence/test_leaving.py::test_a_dependent_turns_to_another_resource_before_the_one_that_it_used_goes
+  tests/convergence/test_leaving.py::test_what_leaves_goes_in_the_order_that_its_users_need
   tests/convergence/test_leaving.py::test_what_is_being_made_upon_it_is_waited_for
   tests/convergence/test_leaving.py::test_it_stays_as_long_as_its_dependent_can_not_turn_away
   tests/convergence/test_any_plan.py::test_what_stands_is_kept_and_what_leaves_goes_in_the_order_that_its_users_need
 - A delete-first dependent that stays is not made again. Exception: it waits for something that
   waits for that cleanup.
   tests/convergence/test_leaving.py::test_a_delete_first_dependent_stays_as_it_is_when_what_it_required_leaves
-  tests/convergence/test_leaving.py::test_what_leaves_a_member_goes_first_where_its_dependent_needs_what_waits_for_that
+  tests/convergence/test_leaving.py::test_what_leaves_goes_in_the_order_that_its_users_need
   tests/convergence/test_any_plan.py::test_what_stands_is_kept_and_what_leaves_goes_in_the_order_that_its_users_need
 - While a member is lost, no service waits for an update.
   tests/convergence/test_leaving.py::test_a_failover_waits_for_no_update
 - What comes to a member waits for what leaves it and has the same type. So two roles that change
   places can share a volume.
-  tests/convergence/test_planning.py::test_who_comes_to_a_member_waits_for_what_of_its_type_goes_from_there
+  tests/convergence/test_planning.py::test_each_rule_gives_its_edges
   tests/convergence/test_changing_places.py::test_two_roles_that_change_places_keep_the_volume_that_they_share
 - Of several records the complete one is kept before the failed one, and the newest before the
   older. A record that is being deleted is never kept.
@@ -254,7 +254,7 @@ Going back
 - A rollback does not change which members are lost. It lifts no fence, and gives no role to a
   lost member.
   tests/convergence/test_rollback.py::test_a_standby_that_is_lost_stays_fenced_in_a_rollback
-  tests/convergence/test_rollback.py::test_nothing_is_rolled_back_onto_a_member_that_is_newly_lost
+  tests/convergence/test_rollback.py::test_nothing_is_rolled_back_where
 - What a failed deletion has left is brought back in place, by its creation, with a new key. Only
   for types with ``revive``.
   tests/convergence/test_returning.py::test_what_could_not_be_stopped_is_brought_back_where_it_is_and_not_stopped_again

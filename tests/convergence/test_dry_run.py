@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from mistral_failover.convergence.dry_run import DryRunStep, dry_run_steps
 from mistral_failover.convergence.graph import plan_traversal
 from mistral_failover.convergence.records import Action, Record, Status
@@ -101,27 +103,27 @@ def test_a_change_of_what_is_reported_already_is_certain() -> None:
     assert found == [["update application"]]
 
 
-def test_what_hangs_on_an_operation_under_way_is_not_certain() -> None:
-    busy = replace(THERE, status=Status.IN_PROGRESS, owner="another", lease_until=NOW + 5)
-
-    assert foreseen({"data": DATA, "application": ON_A}, [busy, RUNS]) == [
-        ["create data?"],
-        ["update application?"],
-    ]
+UNDER_WAY = {"status": Status.IN_PROGRESS, "owner": "another", "lease_until": NOW + 5}
 
 
-def test_what_a_dead_owner_left_is_tried_again_for_certain() -> None:
-    left = replace(THERE, status=Status.IN_PROGRESS, owner="another", lease_until=NOW - 5)
-
-    assert foreseen({"data": DATA}, [left]) == [["create data"]]
-
-
-def test_what_goes_already_may_be_gone_when_its_turn_comes() -> None:
-    going = replace(
-        THERE, action=Action.DELETE, status=Status.IN_PROGRESS, owner="x", lease_until=NOW + 5
-    )
-
-    assert foreseen({}, [going]) == [["delete data?"]]
+@pytest.mark.parametrize(
+    ("wanted", "left", "others", "found"),
+    [
+        (
+            {"data": DATA, "application": ON_A},
+            UNDER_WAY,
+            [RUNS],
+            [["create data?"], ["update application?"]],
+        ),
+        ({"data": DATA}, {**UNDER_WAY, "lease_until": NOW - 5}, [], [["create data"]]),
+        ({}, {**UNDER_WAY, "action": Action.DELETE}, [], [["delete data?"]]),
+    ],
+    ids=["what hangs on it", "what a dead owner left", "what goes already"],
+)
+def test_only_what_no_operation_under_way_can_change_is_certain(
+    wanted: dict[str, Any], left: dict[str, Any], others: list[Record], found: list[list[str]]
+) -> None:
+    assert foreseen(wanted, [replace(THERE, **left), *others]) == found
 
 
 def test_what_has_no_side_effect_is_passed_over_and_its_order_kept() -> None:

@@ -31,22 +31,50 @@ def log_of(simulation: Simulation, before: dict[str, Any], after: dict[str, Any]
     return simulation.world.log
 
 
-def test_a_dependent_turns_to_another_resource_before_the_one_that_it_used_goes(
-    simulation: Simulation,
+WAYS: dict[str, tuple[dict[str, Any], dict[str, Any], list[str]]] = {
+    "a dependent turns to another resource before the one that it used goes": (
+        {"a": sample_resource(), "d": sample_resource(value={"get_resource": "a"})},
+        {"new": sample_resource(), "d": sample_resource(value={"get_resource": "new"})},
+        ["create new", "update d", "delete a"],
+    ),
+    "a dependent that is found to need a replacement is gone before what it used": (
+        {"a": sample_resource(), "d": sample_resource(key={"get_resource": "a"})},
+        {"new": sample_resource(), "d": sample_resource(key={"get_resource": "new"})},
+        ["create new", "create d", "delete d", "delete a"],
+    ),
+    "a delete-first dependent is updated in place before what it used goes": (
+        {"p": held(), "act": held(value={"get_resource": "p"})},
+        {"act": held(value=1)},
+        ["update act", "delete p"],
+    ),
+    "what is new on a member waits and no dependent that stays is made anew": (
+        {"p": held(), "act": held("p")},
+        {"act": held(), "q": held()},
+        ["delete p", "create q"],
+    ),
+    # The volume has another name now: it is attached anew, and the application upon it.
+    "what leaves a member goes first where its dependent needs what waits for that": (
+        {"p": held(), "act": held("p")},
+        {"q": held(), "act": held("q")},
+        ["delete act", "delete p", "create q", "create act"],
+    ),
+    "what stands upon a resource that makes room goes after those that stay": (
+        {
+            "z": sample_resource("exclusive", key=1),
+            "x": sample_resource("shared", "z"),
+            "b": {**sample_resource(value=1), "depends_on": ["x"]},
+        },
+        {"z": sample_resource("exclusive", key=2), "b": sample_resource(value=2)},
+        ["update b", "delete x", "delete z", "create z"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("before", "after", "log"), WAYS.values(), ids=WAYS)
+def test_what_leaves_goes_in_the_order_that_its_users_need(
+    simulation: Simulation, before: dict[str, Any], after: dict[str, Any], log: list[str]
 ) -> None:
-    before = {"a": sample_resource(), "d": sample_resource(value={"get_resource": "a"})}
-    after = {"new": sample_resource(), "d": sample_resource(value={"get_resource": "new"})}
-
-    assert log_of(simulation, before, after) == ["create new", "update d", "delete a"]
-
-
-def test_a_dependent_that_is_found_to_need_a_replacement_is_gone_before_what_it_used(
-    simulation: Simulation,
-) -> None:
-    before = {"a": sample_resource(), "d": sample_resource(key={"get_resource": "a"})}
-    after = {"new": sample_resource(), "d": sample_resource(key={"get_resource": "new"})}
-
-    assert log_of(simulation, before, after) == ["create new", "create d", "delete d", "delete a"]
+    assert log_of(simulation, before, after) == log
 
 
 @pytest.mark.parametrize("kind", ["shared", "exclusive", "held"])
@@ -58,52 +86,6 @@ def test_a_delete_first_dependent_stays_as_it_is_when_what_it_required_leaves(
     before = {"p": below, "act": held("p")}
 
     assert log_of(simulation, before, {"act": held()}) == ["delete p"]
-
-
-def test_a_delete_first_dependent_is_updated_in_place_before_what_it_used_goes(
-    simulation: Simulation,
-) -> None:
-    before = {"p": held(), "act": held(value={"get_resource": "p"})}
-
-    assert log_of(simulation, before, {"act": held(value=1)}) == ["update act", "delete p"]
-
-
-def test_what_is_new_on_a_member_waits_and_no_dependent_that_stays_is_made_anew(
-    simulation: Simulation,
-) -> None:
-    before = {"p": held(), "act": held("p")}
-    after = {"act": held(), "q": held()}
-
-    assert log_of(simulation, before, after) == ["delete p", "create q"]
-
-
-def test_what_leaves_a_member_goes_first_where_its_dependent_needs_what_waits_for_that(
-    simulation: Simulation,
-) -> None:
-    """The volume has another name now: it is attached anew, and the application upon it."""
-    before = {"p": held(), "act": held("p")}
-    after = {"q": held(), "act": held("q")}
-
-    assert log_of(simulation, before, after) == [
-        "delete act",
-        "delete p",
-        "create q",
-        "create act",
-    ]
-
-
-def test_what_stands_upon_a_resource_that_makes_room_goes_after_those_that_stay(
-    simulation: Simulation,
-) -> None:
-    before = {
-        "z": sample_resource("exclusive", key=1),
-        "x": sample_resource("shared", "z"),
-        "b": sample_resource(value=1),
-    }
-    before["b"]["depends_on"] = ["x"]
-    after = {"z": sample_resource("exclusive", key=2), "b": sample_resource(value=2)}
-
-    assert log_of(simulation, before, after) == ["update b", "delete x", "delete z", "create z"]
 
 
 # -- while one is still being made

@@ -58,185 +58,134 @@ def edges(target: Goal, records: Sequence[Record], **options: Any) -> set[str]:
     return {f"{b} > {a}" for b, a in drawn(target, records, **options).graph.edges()}
 
 
-def test_what_is_required_comes_first() -> None:
-    target = goal({"a": want("shared"), "b": want("shared", "a")})
+FENCE = replace(made("fence:a", "fence", ladder=[]), properties={"member": "a", "ladder": []})
+AN_EXCLUSIVE_ONE = made("a", "exclusive", key=1)
+BOTH_ANEW = {"cleanup:a0 > update:a1", "cleanup:b0 > update:b1", "update:a1 > update:b1"}
+ON_A, ON_B = want("held", member="a"), want("held", member="b")
 
-    assert edges(target, []) == {"update:a1 > update:b1"}
+RULES: dict[str, tuple[Goal, list[Record], set[str]]] = {
+    "what is required comes first": (
+        goal({"a": want("shared"), "b": want("shared", "a")}),
+        [],
+        {"update:a1 > update:b1"},
+    ),
+    "what required something is cleaned up before it": (
+        goal({}),
+        [made("a", "shared"), made("b", "shared", "a")],
+        {"cleanup:b0 > cleanup:a0"},
+    ),
+    "what is kept turns to a create-first replacement before the old one goes": (
+        goal({"a": want("shared", key=2), "b": want("shared", "a")}),
+        [made("a", "shared", key=1), made("b", "shared", "a")],
+        {"update:a1 > update:b0", "update:b0 > cleanup:a0", "update:a1 > cleanup:a0"},
+    ),
+    "what is kept turns away from what leaves before that goes": (
+        goal({"b": want("exclusive")}),
+        [made("a", "exclusive"), made("b", "exclusive", "a")],
+        {"update:b0 > cleanup:a0"},
+    ),
+    "what leaves goes first where its dependent waits for what waits for that": (
+        goal({"y": ON_A, "b": want("shared", "y"), "c": want("shared")}),
+        [made("x", "held", member="a"), made("b", "shared", "x"), made("c", "shared", "x")],
+        {"cleanup:x0 > update:y1", "update:y1 > update:b0"},
+    ),
+    "while a member is lost, what is new on a member waits for no update": (
+        goal({"y": ON_B, "c": want("shared")}, "a"),
+        [made("x", "held", member="b"), made("c", "shared", "x")],
+        {"update:fence:a1 > update:y1", "cleanup:x0 > update:y1"},
+    ),
+    "a delete-first type is gone before its replacement comes": (
+        goal({"a": want("exclusive", key=2)}),
+        [AN_EXCLUSIVE_ONE],
+        {"cleanup:a0 > update:a1"},
+    ),
+    "a create-first type has its replacement before it goes": (
+        goal({"a": want("shared", key=2)}),
+        [made("a", "shared", key=1)],
+        {"update:a1 > cleanup:a0"},
+    ),
+    "what sits on a lost member is cleaned up after its fence": (
+        goal({"x": ON_B}, "a"),
+        [made("x", "held", member="a")],
+        {
+            "cleanup:x0 > update:x1",
+            "update:fence:a1 > cleanup:x0",
+            "update:fence:a1 > update:x1",
+        },
+    ),
+    "nothing is made on a member before every fence is proven": (
+        goal({"x": ON_B, "y": want("shared")}, "a"),
+        [],
+        {"update:fence:a1 > update:x1"},
+    ),
+    # Under another name it may be the same application.
+    "what no goal wants goes before anything new sits on a member": (
+        goal({"new": ON_B, "y": want("shared")}),
+        [made("old", "held", member="a")],
+        {"cleanup:old0 > update:new1"},
+    ),
+    # They may share a volume: what the one would find there is what the other takes away.
+    "who comes to a member waits for what of its type goes from there": (
+        goal({"x": ON_B, "y": ON_A}),
+        [made("x", "held", member="a"), made("y", "held", member="b")],
+        {f"cleanup:{gone}0 > update:{new}1" for gone in "xy" for new in "xy"},
+    ),
+    "what is kept on a member waits for nothing that goes from there": (
+        goal({"x": ON_B, "y": ON_A}),
+        [made("x", "held", member="a"), made("y", "held", member="a")],
+        {"cleanup:x0 > update:x1"},
+    ),
+    "the fence is lifted before anything is made on a member that comes back": (
+        goal({"x": ON_A}),
+        [made("x", "held", member="b"), FENCE],
+        {"cleanup:x0 > update:x1", "cleanup:fence:a0 > update:x1"},
+    ),
+    "a delete-first dependent of what goes first is replaced, too": (
+        goal({"a": want("exclusive", key=2), "b": want("exclusive", "a")}),
+        [AN_EXCLUSIVE_ONE, made("b", "exclusive", "a")],
+        {*BOTH_ANEW, "cleanup:b0 > cleanup:a0"},
+    ),
+    "a create-first dependent of what goes first is kept and updated afterwards": (
+        goal({"a": want("exclusive", key=2), "b": want("shared", "a")}),
+        [AN_EXCLUSIVE_ONE, made("b", "shared", "a")],
+        {"cleanup:a0 > update:a1", "update:a1 > update:b0"},
+    ),
+    "a create-first dependent that is replaced with what goes first goes first itself": (
+        goal({"a": want("exclusive", key=2), "b": want("shared", "a", key=2)}),
+        [AN_EXCLUSIVE_ONE, made("b", "shared", "a", key=1)],
+        {*BOTH_ANEW, "cleanup:b0 > cleanup:a0"},
+    ),
+    "going first spreads along what was required even where the order is turned round": (
+        goal({"a": want("exclusive"), "b": want("exclusive", "a", key=2)}),
+        [made("b", "exclusive", key=1), made("a", "exclusive", "b")],
+        {*BOTH_ANEW, "cleanup:a0 > cleanup:b0"},
+    ),
+    "what a replacement left behind does not tie the next goal into a knot": (
+        goal({"a": want("shared", "w", key=2), "w": want("exclusive", key=2)}),
+        [
+            made("w", "exclusive", key=1),
+            made("a", "shared", "w", key=1),
+            replace(made("a", "shared", "w", key=2), id="a-kept"),
+        ],
+        {
+            "cleanup:a0 > cleanup:w0",
+            "cleanup:w0 > update:w1",
+            "update:w1 > update:a-kept",
+            "cleanup:a0 > update:a-kept",
+        },
+    ),
+}
 
 
-def test_what_required_something_is_cleaned_up_before_it() -> None:
-    records = [made("a", "shared"), made("b", "shared", "a")]
-
-    assert edges(goal({}), records) == {"cleanup:b0 > cleanup:a0"}
-
-
-def test_what_is_kept_turns_to_a_create_first_replacement_before_the_old_one_goes() -> None:
-    records = [made("a", "shared", key=1), made("b", "shared", "a")]
-    target = goal({"a": want("shared", key=2), "b": want("shared", "a")})
-
-    assert edges(target, records) == {
-        "update:a1 > update:b0",
-        "update:b0 > cleanup:a0",
-        "update:a1 > cleanup:a0",
-    }
-
-
-def test_what_is_kept_turns_away_from_what_leaves_before_that_goes() -> None:
-    records = [made("a", "exclusive"), made("b", "exclusive", "a")]
-
-    assert edges(goal({"b": want("exclusive")}), records) == {"update:b0 > cleanup:a0"}
-
-
-def test_what_leaves_goes_first_where_its_dependent_waits_for_what_waits_for_that() -> None:
-    records = [made("x", "held", member="a"), made("b", "shared", "x"), made("c", "shared", "x")]
-    target = goal(
-        {"y": want("held", member="a"), "b": want("shared", "y"), "c": want("shared")},
-    )
-
-    assert edges(target, records) == {"cleanup:x0 > update:y1", "update:y1 > update:b0"}
-
-
-def test_while_a_member_is_lost_what_is_new_on_a_member_waits_for_no_update() -> None:
-    records = [made("x", "held", member="b"), made("c", "shared", "x")]
-    target = goal({"y": want("held", member="b"), "c": want("shared")}, "a")
-
-    assert edges(target, records) == {
-        "update:fence:a1 > update:y1",
-        "cleanup:x0 > update:y1",
-    }
-
-
-def test_a_delete_first_type_is_gone_before_its_replacement_comes() -> None:
-    target = goal({"a": want("exclusive", key=2)})
-
-    assert edges(target, [made("a", "exclusive", key=1)]) == {"cleanup:a0 > update:a1"}
-
-
-def test_a_create_first_type_has_its_replacement_before_it_goes() -> None:
-    target = goal({"a": want("shared", key=2)})
-
-    assert edges(target, [made("a", "shared", key=1)]) == {"update:a1 > cleanup:a0"}
-
-
-def test_what_sits_on_a_lost_member_is_cleaned_up_after_its_fence() -> None:
-    target = goal({"x": want("held", member="b")}, "a")
-
-    assert edges(target, [made("x", "held", member="a")]) == {
-        "cleanup:x0 > update:x1",
-        "update:fence:a1 > cleanup:x0",
-        "update:fence:a1 > update:x1",
-    }
-
-
-def test_nothing_is_made_on_a_member_before_every_fence_is_proven() -> None:
-    target = goal({"x": want("held", member="b"), "y": want("shared")}, "a")
-
-    assert edges(target, []) == {"update:fence:a1 > update:x1"}
-
-
-def test_what_no_goal_wants_goes_before_anything_new_sits_on_a_member() -> None:
-    """Under another name it may be the same application."""
-    target = goal({"new": want("held", member="b"), "y": want("shared")})
-
-    assert edges(target, [made("old", "held", member="a")]) == {"cleanup:old0 > update:new1"}
-
-
-def test_who_comes_to_a_member_waits_for_what_of_its_type_goes_from_there() -> None:
-    """They may share a volume: what the one would find there is what the other takes away."""
-    records = [made("x", "held", member="a"), made("y", "held", member="b")]
-    target = goal({"x": want("held", member="b"), "y": want("held", member="a")})
-
-    assert edges(target, records) == {
-        "cleanup:x0 > update:x1",
-        "cleanup:y0 > update:y1",
-        "cleanup:x0 > update:y1",
-        "cleanup:y0 > update:x1",
-    }
-
-
-def test_what_is_kept_on_a_member_waits_for_nothing_that_goes_from_there() -> None:
-    records = [made("x", "held", member="a"), made("y", "held", member="a")]
-    target = goal({"x": want("held", member="b"), "y": want("held", member="a")})
-
-    assert edges(target, records) == {"cleanup:x0 > update:x1"}
+@pytest.mark.parametrize(("target", "records", "expected"), RULES.values(), ids=RULES)
+def test_each_rule_gives_its_edges(target: Goal, records: list[Record], expected: set[str]) -> None:
+    assert edges(target, records) == expected
 
 
 def test_a_fence_that_stood_is_proven_anew_for_what_is_still_on_its_member() -> None:
-    fence = replace(made("fence:a", "fence", ladder=[]), properties={"member": "a", "ladder": []})
-    target = goal({"x": want("held", member="b")}, "a")
-
-    found = edges(target, [fence, made("x", "held", member="a")])
+    found = edges(goal({"x": ON_B}, "a"), [FENCE, made("x", "held", member="a")])
 
     assert "update:fence:a1 > cleanup:x0" in found
-
-
-def test_the_fence_is_lifted_before_anything_is_made_on_a_member_that_comes_back() -> None:
-    records = [
-        made("x", "held", member="b"),
-        replace(made("fence:a", "fence", ladder=[]), properties={"member": "a", "ladder": []}),
-    ]
-    target = goal({"x": want("held", member="a")})
-
-    assert edges(target, records) == {
-        "cleanup:x0 > update:x1",
-        "cleanup:fence:a0 > update:x1",
-    }
-
-
-def test_a_delete_first_dependent_of_what_goes_first_is_replaced_too() -> None:
-    records = [made("a", "exclusive", key=1), made("b", "exclusive", "a")]
-    target = goal({"a": want("exclusive", key=2), "b": want("exclusive", "a")})
-
-    assert edges(target, records) == {
-        "cleanup:b0 > cleanup:a0",
-        "cleanup:a0 > update:a1",
-        "cleanup:b0 > update:b1",
-        "update:a1 > update:b1",
-    }
-
-
-def test_a_create_first_dependent_of_what_goes_first_is_kept_and_updated_afterwards() -> None:
-    records = [made("a", "exclusive", key=1), made("b", "shared", "a")]
-    target = goal({"a": want("exclusive", key=2), "b": want("shared", "a")})
-
-    assert edges(target, records) == {"cleanup:a0 > update:a1", "update:a1 > update:b0"}
-
-
-def test_a_create_first_dependent_that_is_replaced_with_what_goes_first_goes_first_itself() -> None:
-    records = [made("a", "exclusive", key=1), made("b", "shared", "a", key=1)]
-    target = goal({"a": want("exclusive", key=2), "b": want("shared", "a", key=2)})
-
-    assert edges(target, records) == {
-        "cleanup:b0 > cleanup:a0",
-        "cleanup:a0 > update:a1",
-        "cleanup:b0 > update:b1",
-        "update:a1 > update:b1",
-    }
-
-
-def test_going_first_spreads_along_what_was_required_even_where_the_order_is_turned_round() -> None:
-    records = [made("b", "exclusive", key=1), made("a", "exclusive", "b")]
-    target = goal({"a": want("exclusive"), "b": want("exclusive", "a", key=2)})
-
-    assert edges(target, records) == {
-        "cleanup:a0 > cleanup:b0",
-        "cleanup:a0 > update:a1",
-        "cleanup:b0 > update:b1",
-        "update:a1 > update:b1",
-    }
-
-
-def test_what_a_replacement_left_behind_does_not_tie_the_next_goal_into_a_knot() -> None:
-    behind = made("a", "shared", "w", key=1)
-    kept = replace(made("a", "shared", "w", key=2), id="a-kept")
-    target = goal({"a": want("shared", "w", key=2), "w": want("exclusive", key=2)})
-
-    assert edges(target, [made("w", "exclusive", key=1), behind, kept]) == {
-        "cleanup:a0 > cleanup:w0",
-        "cleanup:w0 > update:w1",
-        "update:w1 > update:a-kept",
-        "cleanup:a0 > update:a-kept",
-    }
 
 
 def test_a_failover_is_ordered_by_its_graph_alone() -> None:

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from mistral_failover.convergence.records import Operation, Outcome
 from mistral_failover.convergence.traversals import rollback_goal
 from mistral_failover.model.goal import Goal, render_goal, restored_goal
@@ -102,22 +104,19 @@ def test_a_failure_rolls_back_to_the_last_goal_that_was_reached(simulation: Simu
     assert any(s.startswith("rolling back") for s in sentences(simulation, "traversal"))
 
 
-def test_nothing_is_rolled_back_unless_the_group_asks_for_it(simulation: Simulation) -> None:
-    simulation.define(CHAIN)
+@pytest.mark.parametrize(
+    ("more", "lost"),
+    [({}, ()), ({"on_failure": "rollback"}, ("a",))],
+    ids=["the group does not ask for it", "its member is newly lost"],
+)
+def test_nothing_is_rolled_back_where(
+    simulation: Simulation, more: dict[str, Any], lost: tuple[str, ...]
+) -> None:
+    simulation.define(CHAIN, **more)
     simulation.converge(simulation.goal("a"))
-    away = simulation.start(simulation.goal("b"))
+    away = simulation.start(simulation.goal("b", lost=lost))
 
-    simulation.carry(away.ready, failing(simulation, "database"))
-
-    assert simulation.current == away.traversal_id
-
-
-def test_nothing_is_rolled_back_onto_a_member_that_is_newly_lost(simulation: Simulation) -> None:
-    simulation.define(CHAIN, on_failure="rollback")
-    simulation.converge(simulation.goal("a"))
-    away = simulation.start(simulation.goal("b", lost=("a",)))
-
-    simulation.carry(away.ready, failing(simulation, "routing"))
+    simulation.carry(away.ready, failing(simulation, "routing" if lost else "database"))
 
     assert simulation.current == away.traversal_id
     assert simulation.status() == "FAILED"

@@ -41,13 +41,14 @@ def test_a_lost_member_is_recovered_or_else_replaced(failed_over: tuple[ScaledGr
 
     (of_member,) = remedies(group, lost)
 
-    assert of_member.startswith("Repair it"), "its server was stopped by the fence"
+    started = f"openstack server start {group.servers()[lost]}; then once {lost} is healthy: "
+    assert of_member.startswith(started), "its server was stopped by the fence"
     back = of_member.index(f"failover failback {group.name}")
     assert of_member.index(recover) < back < of_member.index(replace)
 
     Operator(group.cloud).start_server(group.servers()[lost])
     (of_member,) = remedies(group, lost)
-    assert of_member.startswith("Check it")
+    assert of_member.startswith(f"Once {lost} is healthy: ")
     assert of_member.index(recover) < of_member.index(replace)
     group.done(Begin(group.name, lost=[], recovered=[lost]))
     assert group.status()["lost"] == []
@@ -67,7 +68,7 @@ def test_no_member_returns_before_another_one_serves(of: Callable[..., ScaledGro
     lost = group.active()
     group.run(Begin(group.name, lost=[lost]))  # and no worker carries it out
 
-    assert remedies(group, lost) == [f"failover status {group.name}"] * 2
+    assert remedies(group, lost) == [f"failover watch {group.name}"] * 2, "as its status says"
 
 
 def test_a_member_that_was_evacuated_is_named_before_its_fence_fails(

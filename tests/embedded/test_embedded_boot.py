@@ -5,6 +5,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 
 def run(script: str) -> str:
     done = subprocess.run(
@@ -13,37 +15,37 @@ def run(script: str) -> str:
     return done.stdout.strip()
 
 
-def test_it_may_be_called_any_number_of_times_and_chooses_threads():
-    assert (
-        run(
-            "from mistral_failover.embedded import boot; boot.init(); boot.init()\n"
-            "from oslo_service import backend; print(backend.get_backend_type().value)"
-        )
-        == "threading"
-    )
+SCRIPTS = {
+    "it may be called any number of times and chooses threads": (
+        "from mistral_failover.embedded import boot; boot.init(); boot.init()\n"
+        "from oslo_service import backend; print(backend.get_backend_type().value)",
+        "threading",
+    ),
+    "a process that is on eventlet already is told so": (
+        "from oslo_service import backend; backend.init_backend(backend.BackendType.EVENTLET)\n"
+        "from mistral_failover import errors; from mistral_failover.embedded import boot\n"
+        "try: boot.init()\n"
+        "except errors.CodedError as e: print(e.code)",
+        "WRONG_SERVICE_BACKEND",
+    ),
+    "eventlet is hidden while Mistral is imported and usable afterwards": (
+        "import sys; from mistral_failover.embedded import boot\n"
+        "with boot.quick_imports(): boot.init(); print(sys.modules['eventlet'])\n"
+        "import eventlet; print(eventlet.__name__)",
+        "None\neventlet",
+    ),
+    "a process that uses eventlet keeps it": (
+        "import eventlet; from mistral_failover.embedded import boot\n"
+        "with boot.quick_imports(): import eventlet as still\n"
+        "print(still is eventlet)",
+        "True",
+    ),
+}
 
 
-def test_a_process_that_is_on_eventlet_already_is_told_so():
-    assert (
-        run(
-            "from oslo_service import backend; backend.init_backend(backend.BackendType.EVENTLET)\n"
-            "from mistral_failover import errors; from mistral_failover.embedded import boot\n"
-            "try: boot.init()\n"
-            "except errors.CodedError as e: print(e.code)"
-        )
-        == "WRONG_SERVICE_BACKEND"
-    )
-
-
-def test_eventlet_is_hidden_while_mistral_is_imported_and_usable_afterwards():
-    assert run(
-        "import sys\n"
-        "from mistral_failover.embedded import boot\n"
-        "with boot.quick_imports():\n"
-        "    boot.init()\n"
-        "    print(sys.modules['eventlet'])\n"
-        "import eventlet; print(eventlet.__name__)"
-    ).split() == ["None", "eventlet"]
+@pytest.mark.parametrize(("script", "said"), SCRIPTS.values(), ids=SCRIPTS)
+def test_the_backend(script: str, said: str) -> None:
+    assert run(script) == said
 
 
 ATTRIBUTES = """
@@ -63,15 +65,3 @@ def test_the_types_of_mistrals_api_have_the_same_attributes_as_with_wsmes_own_or
     quick = json.loads(run(ATTRIBUTES.format(around="boot.quick_imports()")))
     assert quick == json.loads(run(ATTRIBUTES.format(around="contextlib.nullcontext()")))
     assert "state_info" in quick["Execution"]
-
-
-def test_a_process_that_uses_eventlet_keeps_it():
-    assert (
-        run(
-            "import eventlet\n"
-            "from mistral_failover.embedded import boot\n"
-            "with boot.quick_imports(): import eventlet as still\n"
-            "print(still is eventlet)"
-        )
-        == "True"
-    )

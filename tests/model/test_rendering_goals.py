@@ -199,22 +199,25 @@ def test_a_goal_that_makes_no_sense_is_refused(
 # -- going back
 
 
-def test_returning_when_no_member_was_lost_since_is_the_same_goal(payments: Group) -> None:
-    home = render_goal(payments, {"active": "db_a"}, [])
-    away = render_goal(payments, {"active": "db_b"}, [])
-    assert restored_goal(home, away) == home
+@pytest.mark.parametrize(
+    ("back_to", "now", "restored"),
+    [
+        (("db_a", []), ("db_b", []), ("db_a", [])),
+        (("db_a", []), ("db_a", ["db_b"]), ("db_a", ["db_b"])),
+        (("db_b", ["db_a"]), ("db_b", []), ("db_b", [])),
+    ],
+    ids=["no member was lost since", "a lost one stays fenced", "a recovered one is not fenced"],
+)
+def test_a_restored_goal_has_the_roles_of_the_one_and_the_lost_of_the_other(
+    payments: Group,
+    back_to: tuple[str, list[str]],
+    now: tuple[str, list[str]],
+    restored: tuple[str, list[str]],
+) -> None:
+    def goal(active: str, lost: list[str]) -> Goal:
+        return render_goal(payments, {"active": active}, lost)
 
-
-def test_who_is_lost_now_stays_fenced_when_it_holds_no_role(payments: Group) -> None:
-    home = render_goal(payments, {"active": "db_a"}, [])
-    away = render_goal(payments, {"active": "db_a"}, ["db_b"])
-    assert restored_goal(home, away) == away
-
-
-def test_who_recovered_since_is_not_fenced_again(payments: Group) -> None:
-    away = render_goal(payments, {"active": "db_b"}, ["db_a"])
-    home = render_goal(payments, {"active": "db_b"}, [])
-    assert restored_goal(away, home) == home
+    assert restored_goal(goal(*back_to), goal(*now)) == goal(*restored)
 
 
 def test_no_role_goes_back_to_a_member_that_is_lost_unless_it_recovered(payments: Group) -> None:

@@ -270,31 +270,23 @@ def test_the_stop_goes_to_the_server_that_it_was_started_on_unless_that_was_prov
     assert [command.to.server_id for command in channel.commands] == asked
 
 
-@pytest.mark.parametrize("rung", ["stop", "delete", "confirm"])
-def test_a_member_that_is_off_is_quiesced_by_the_proof_alone(rung: str) -> None:
+@pytest.mark.parametrize(
+    ("inputs", "asked"),
+    [
+        *((fenced(rung), []) for rung in ("stop", "delete", "confirm")),
+        (fenced("quiesce"), ["pg-stop"]),  # a start that was under way may have ended since
+        ({"fence:db_b": fenced("stop")["fence:db_a"]}, ["pg-stop"]),
+    ],
+    ids=["stop", "delete", "confirm", "quiesce", "another member's"],
+)
+def test_only_the_proof_that_a_member_is_off_spares_its_stop(
+    inputs: dict[str, Any], asked: list[str]
+) -> None:
     channel = Obedient()
 
-    activation.quiesce(context(channel), {**OPERATION, "inputs": fenced(rung)})
+    activation.quiesce(context(channel), {**OPERATION, "inputs": inputs})
 
-    assert channel.commands == []
-
-
-def test_a_member_that_quiesced_for_its_fence_is_stopped_all_the_same() -> None:
-    """A start that was under way then may have ended since."""
-    channel = Obedient()
-
-    activation.quiesce(context(channel), {**OPERATION, "inputs": fenced("quiesce")})
-
-    assert [command.name for command in channel.commands] == ["pg-stop"]
-
-
-def test_another_members_fence_is_no_proof_for_this_one() -> None:
-    channel = Obedient()
-    others = {"fence:db_b": fenced("stop")["fence:db_a"]}
-
-    activation.quiesce(context(channel), {**OPERATION, "inputs": others})
-
-    assert [command.name for command in channel.commands] == ["pg-stop"]
+    assert [command.name for command in channel.commands] == asked
 
 
 @pytest.mark.parametrize(

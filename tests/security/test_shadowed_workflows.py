@@ -41,49 +41,53 @@ def findings(*more: dict[str, Any], without: str = "") -> list[Finding]:
     return list(checks.workflows(look))
 
 
-def test_the_shipped_ones_alone_are_well() -> None:
-    (found,) = findings()
-
-    assert found.level == "ok"
-
-
-def test_a_public_one_of_another_project_beside_ones_own_is_an_error() -> None:
-    (found,) = findings(row(NAME, OTHER, THEIRS))
-
-    assert found.level == "error"
-    assert f"{NAME} has another definition in the project theirs" in found.sentence
-    assert "mistral-policy.yaml" in found.remedy
-
-
-def test_one_of_another_project_in_the_place_of_ones_own_is_an_error() -> None:
-    (found,) = findings(row(NAME, OTHER, THEIRS), without=NAME)
-
-    assert found.level == "error"
-
-
-def test_the_same_text_in_another_project_alone_is_how_operators_install_it() -> None:
-    (found,) = findings(row(NAME, REFORMATTED, THEIRS), without=NAME)
-
-    assert found.level == "ok"
-
-
-def test_two_definitions_with_one_text_are_a_warning() -> None:
-    (found,) = findings(row(NAME, SHIPPED[NAME], THEIRS))
-
-    assert found.level == "warn"
-    assert "2 visible definitions" in found.sentence
-
-
-def test_another_namespace_is_no_shadow() -> None:
-    (found,) = findings(row(NAME, SHIPPED[NAME], namespace="ours"))
-
-    assert found.level == "ok"
+BESIDE = f"{NAME} has another definition in the project theirs"
+ROWS = {
+    "the shipped ones alone": ([], "", ("ok", "", "")),
+    "a public one of another project beside one's own": (
+        [row(NAME, OTHER, THEIRS)],
+        "",
+        ("error", BESIDE, "mistral-policy.yaml"),
+    ),
+    "one of another project in the place of one's own": (
+        [row(NAME, OTHER, THEIRS)],
+        NAME,
+        ("error", "", ""),
+    ),
+    # That is how operators install it.
+    "the same text in another project alone": (
+        [row(NAME, REFORMATTED, THEIRS)],
+        NAME,
+        ("ok", "", ""),
+    ),
+    "two definitions with one text": (
+        [row(NAME, SHIPPED[NAME], THEIRS)],
+        "",
+        ("warn", "2 visible definitions", ""),
+    ),
+    "one in another namespace": (
+        [row(NAME, SHIPPED[NAME], namespace="ours")],
+        "",
+        ("ok", "", ""),
+    ),
+    "one's own of another version": (
+        [row(NAME, OTHER)],
+        NAME,
+        ("warn", "", "failover workflows install"),
+    ),
+}
 
 
-def test_ones_own_of_another_version_is_a_warning() -> None:
-    (found,) = findings(row(NAME, OTHER), without=NAME)
+@pytest.mark.parametrize(("more", "without", "expected"), ROWS.values(), ids=ROWS)
+def test_which_definitions_are_shadows(
+    more: list[dict[str, Any]], without: str, expected: tuple[str, str, str]
+) -> None:
+    (found,) = findings(*more, without=without)
 
-    assert (found.level, found.remedy) == ("warn", "failover workflows install")
+    level, said, remedy = expected
+    assert found.level == level
+    assert said in found.sentence
+    assert remedy in (found.remedy or "")
 
 
 @pytest.mark.parametrize(

@@ -139,13 +139,22 @@ def test_the_one_of_another_project_alone_is_refused_with_the_reason(
     assert "failover workflows install" in why.remedy
 
 
-def test_what_says_the_same_is_the_operator_s_and_is_started(
-    publish: Publish, client: MistralClient
+@pytest.mark.parametrize(
+    ("name", "its_text", "owner"),
+    [
+        (NAME, REFORMATTED, OTHERS),
+        (NAME, text(NAME, "another version"), UNAUTHENTICATED),
+        (USERS, text(USERS, MINE), MINE),
+    ],
+    ids=["it says the same", "the operator has populated it", "it is the project's own"],
+)
+def test_beside_one_of_another_project_that_is_started_which_can_be_trusted(
+    publish: Publish, client: MistralClient, name: str, its_text: str, owner: str
 ) -> None:
-    publish(NAME, text(NAME, THEIRS), THEIRS)
-    same = publish(NAME, REFORMATTED, OTHERS)
+    publish(name, text(name, THEIRS), THEIRS)
+    trusted = publish(name, its_text, owner)
 
-    assert run_by(client) == same
+    assert run_by(client, name) == trusted
 
 
 def test_what_mistral_reads_in_another_way_is_not_the_same(
@@ -173,15 +182,6 @@ def test_what_is_private_to_another_project_is_not_started_for_an_administrator(
     refusal(MistralClient(mistral.url, token=token, headers=roles, project=lambda: MINE))
 
 
-def test_what_the_operator_has_populated_is_trusted_in_every_version(
-    publish: Publish, client: MistralClient
-) -> None:
-    publish(NAME, text(NAME, THEIRS), THEIRS)
-    populated = publish(NAME, text(NAME, "another version"), UNAUTHENTICATED)
-
-    assert run_by(client) == populated
-
-
 def test_ones_own_in_a_namespace_is_started_there(publish: Publish, client: MistralClient) -> None:
     theirs = publish(NAME, text(NAME, THEIRS), THEIRS, namespace="ours")
     own = publish(NAME, text(NAME, MINE), MINE, namespace="ours")
@@ -191,15 +191,6 @@ def test_ones_own_in_a_namespace_is_started_there(publish: Publish, client: Mist
     assert run_by(client, namespace="ours") == own
     (execution,) = started(client)
     assert execution["params"]["namespace"] == "ours"
-
-
-def test_a_workflow_of_the_project_s_own_is_started_by_its_id_too(
-    publish: Publish, client: MistralClient
-) -> None:
-    publish(USERS, text(USERS, THEIRS), THEIRS)
-    own = publish(USERS, text(USERS, MINE), MINE)
-
-    assert run_by(client, USERS) == own
 
 
 def test_a_workflow_that_the_project_lets_another_one_provide_is_started_by_its_name(

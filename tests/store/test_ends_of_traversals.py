@@ -38,16 +38,13 @@ def test_what_is_over_has_ended(simulation: Simulation, status: TraversalStatus)
     assert marked(simulation, status) == (status, simulation.clock.seconds)
 
 
-def test_what_fails_again_ended_when_it_failed_first(simulation: Simulation) -> None:
-    failed = marked(simulation, TraversalStatus.FAILED)
-
-    assert marked(simulation, TraversalStatus.FAILED) == failed
-
-
-def test_what_is_complete_after_it_failed_ended_when_it_failed(simulation: Simulation) -> None:
+@pytest.mark.parametrize("then", [TraversalStatus.FAILED, TraversalStatus.COMPLETE])
+def test_what_failed_before_ended_when_it_failed_first(
+    simulation: Simulation, then: TraversalStatus
+) -> None:
     _, ended = marked(simulation, TraversalStatus.FAILED)
 
-    assert marked(simulation, TraversalStatus.COMPLETE) == ("COMPLETE", ended)
+    assert marked(simulation, then) == (then, ended)
 
 
 def test_what_waits_for_a_person_has_not_ended(simulation: Simulation) -> None:

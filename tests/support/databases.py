@@ -67,8 +67,8 @@ def fresh_url(kind: str, purpose: str) -> str:
 
 @functools.cache
 def _tables_of_today() -> bytes:
-    """A file of SQLite as the migrations leave it. They take a tenth of a second, and store/ tests
-    them: a test that needs only a store copies this file."""
+    """A file of SQLite with the tables. They take a tenth of a second, and store/ tests them: a
+    test that needs only a store copies this file."""
     with tempfile.TemporaryDirectory(prefix="failover-") as folder:
         file = Path(folder) / "state.db"
         database = Database(f"sqlite:///{file}")
@@ -85,8 +85,8 @@ def new_store(file: Path) -> str:
 
 
 def upgrade(database: Database) -> None:
-    """Give an empty database the schema of today. SQLite gets a copy of what the migrations leave,
-    which is quicker than to run them; a server runs them."""
+    """Give an empty database the schema of today. SQLite gets a copy, which is quicker than to make
+    the tables; a server makes them."""
     if database.url.get_backend_name() != "sqlite":
         schema.upgrade(database)
         return

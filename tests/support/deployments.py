@@ -49,9 +49,14 @@ def deployed(
             yield mistral, cloud.client
 
 
-def create_example(cloud: EmulatorClient, name: str) -> None:
-    """Create the example's stack and teach its servers the database; no group is defined yet."""
-    cloud.create_stack(name, examples.stack(1))
+def create_example(cloud: EmulatorClient, name: str, file: str = "postgresql.yaml") -> None:
+    """Create an example's stack and teach its servers the database, and an address of its own; no
+    group is defined yet. ``file``: the example's group file."""
+    cloud.create_stack(name, examples.stack(1, file.replace(".yaml", "-stack.yaml")))
     cloud.add_application(
         f"postgresql-{name}", start="pg-start", stop="pg-stop", needs_volume=True, stack=name
     )
+    if file == "addresses.yaml":
+        cloud.add_application(
+            f"address-{name}", start="address-up", stop="address-down", stack=name
+        )

@@ -74,7 +74,8 @@ WAIT = {
 
 def member(name: str, server: str, **more: Any) -> dict[str, Any]:
     """A member in an answer of failover.status."""
-    return {"name": name, "server": server, "epoch": 1, "condition": "runs", "why": "", **more}
+    seen = {"condition": "runs", "why": "", "needs": []}
+    return {"name": name, "server": server, "epoch": 1, **seen, **more}
 
 
 def resource(name: str, kind: str, member: str | None, status: str, **more: Any) -> dict[str, Any]:
@@ -171,6 +172,8 @@ def status(word: str = "COMPLETE", **more: Any) -> dict[str, Any]:
             "gone": [],
             "another_stack": False,
             "stack_gone": False,
+            "needs": [],
+            "explained": True,
             "standbys": [],
             "cold": False,
         },

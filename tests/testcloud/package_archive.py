@@ -23,7 +23,8 @@ SOURCES = (
 )
 # These run in the checkout; the same stamp tells that they changed.
 _BESIDE = HERE / "guests"
-_MIGRATIONS = ROOT / "actions" / "mistral_failover" / "store" / "migrations"
+_STORE = ROOT / "actions" / "mistral_failover" / "store"
+_SCHEMA = (_STORE / "tables.py", _STORE / "migrations")
 
 
 def key() -> str:
@@ -80,12 +81,12 @@ def build(settings: Settings, folder: Path) -> tuple[Path, Path]:
 
 
 def prepare_database(settings: Settings) -> None:
-    """Empty the package's database if its migrations are others than those that it was made with.
+    """Empty the package's database if its tables are others than those that it was made with.
 
-    A released migration is never edited, but one that is being worked on is, and a database of its
-    old form would stay as it is.
+    Between two releases the tables change without a migration, and a database of their old form
+    would stay as it is.
     """
-    stamp, now = settings.data / "mistral" / "migrations", hashes.of_files([_MIGRATIONS])
+    stamp, now = settings.data / "mistral" / "migrations", hashes.of_files(_SCHEMA)
     if not hashes.stamped(stamp, now):
         infrastructure.sql(
             settings,

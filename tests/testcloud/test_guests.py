@@ -22,6 +22,7 @@ from mistral_failover.lab.emulator.client import EmulatorClient
 from mistral_failover.lab.emulator.core import Emulation
 from mistral_failover.lab.emulator.latency import profile
 from mistral_failover.lab.emulator.server import EmulatedCloud
+from support.operators import Operator
 from support.waiting import until
 from testcloud.guests.__main__ import emulation as guests_of
 from testcloud.guests.cloud_reader import CloudReader, SeenServer, Unreachable
@@ -192,6 +193,30 @@ def test_a_server_that_nova_stopped_has_no_running_guest(home: Home) -> None:
 
     until(lambda: not home.guests.guests()[home.a]["running"], limit=20)
     assert home.guests.guests()[home.a]["applications"] == []
+
+
+@pytest.mark.parametrize(("begin", "end"), [("pause", "unpause"), ("suspend", "resume")])
+def test_a_frozen_server_answers_nothing_and_goes_on_where_it_was(
+    home: Home, begin: str, end: str
+) -> None:
+    operator = Operator(home.cloud.client)
+    home.command(home.a, "web-start")
+
+    operator.act(home.a, begin)
+    assert home.command(home.a, "web-status", timeout=0.05).status_code == 504
+    operator.act(home.a, end)
+
+    assert home.command(home.a, "web-status").json()["exit_code"] == 0
+
+
+def test_a_server_that_moves_while_it_runs_takes_its_application_along(home: Home) -> None:
+    home.command(home.a, "web-start")
+    before = home.guests.guests()[home.a]["host"]
+
+    Operator(home.cloud.client).act(home.a, "os-migrateLive")
+
+    until(lambda: home.guests.guests()[home.a]["host"] != before, limit=20)
+    assert home.command(home.a, "web-status").json()["exit_code"] == 0
 
 
 def test_one_application_on_both_servers_of_a_stack_is_a_violation(home: Home) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mistral_failover.cli.status_screen import Advice
+from mistral_failover.reports.advice import Advice
 from mistral_failover.ui.group import MOST, group_view, verdict
 from mistral_failover.ui.groups import Query, State, groups_view
 from mistral_failover.ui.levels import Level
@@ -23,6 +23,8 @@ SERVICE |= {
     "cold": False,
     "another_stack": False,
     "stack_gone": False,
+    "needs": [],
+    "explained": False,
 }
 CHAIN = {"workflow": "acme.failover", "stage": "activate", "remedy": "failover sweep payments"}
 CHAIN |= {"sentence": "its chain ended with ERROR before it opened the stage activate"}
@@ -42,6 +44,7 @@ UNPROVEN = {
     "code": "FENCE_UNPROVEN",
     "message": "it is not proven that db_a has stopped writing",
     "remedy": "",
+    "needs": [],
     "tried": TRIED,
 }
 REMEDY = {
@@ -188,7 +191,7 @@ def test_the_commands_are_apart_from_their_words() -> None:
         "once db_a or its host answers",
         "tries to fence again",
     )
-    assert second.command == "failover confirm-fenced payments db_a"
+    assert second.command == "failover confirm-fenced payments db_a --because '...'"
     assert second.condition == "once you are sure that db_a is off"
 
 

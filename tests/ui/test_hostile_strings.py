@@ -54,6 +54,8 @@ AT_REST = {
             "gone": ["db_b"],
             "another_stack": False,
             "stack_gone": False,
+            "needs": [],
+            "explained": True,
             "standbys": [],
             "cold": False,
         }

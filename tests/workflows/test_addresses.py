@@ -11,7 +11,7 @@ import pytest
 import yaml
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
-from mistral_failover.actions import doctor, recovery
+from mistral_failover.actions import doctor
 from mistral_failover.lab.emulator.client import EmulatorClient
 from support.operators import Operator
 from support.waiting import until
@@ -108,31 +108,43 @@ def two_at_once(group: Any) -> list[dict[str, Any]]:
 KINDS = {"floating": FLOATING, "inside": PORT, "virtual": VIRTUAL}
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_an_address_follows_the_application_of_a_planned_move(
-    moving: Callable[..., Any], name: str
+@pytest.fixture(params=[("floating", "virtual"), ("inside",)], ids="-".join)
+def names(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    """The kinds of the group's addresses: those that one server can have at once."""
+    return tuple(request.param)
+
+
+@pytest.fixture
+def group(moving: Callable[..., Any], names: tuple[str, ...]) -> Any:
+    """A group with these addresses, active on db_a."""
+    return moving(**{name: KINDS[name] for name in names})
+
+
+def all_answer(group: Any, names: tuple[str, ...]) -> list[str]:
+    """The members that answer at the addresses; each of these at each of those."""
+    (members,) = {tuple(answers(group, name)) for name in names}
+    return list(members)
+
+
+def test_addresses_follow_the_application_of_a_planned_move(
+    group: Any, names: tuple[str, ...]
 ) -> None:
-    group = moving(**{name: KINDS[name]})
-    assert answers(group, name) == ["db_a"]
+    assert all_answer(group, names) == ["db_a"]
 
     group.run("switchover", group=group.name).assert_succeeded()
 
-    assert answers(group, name) == group.runs_on() == ["db_b"]
+    assert all_answer(group, names) == group.runs_on() == ["db_b"]
     assert two_at_once(group) == []
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_an_address_leaves_a_lost_member_after_its_fence(
-    moving: Callable[..., Any], name: str
-) -> None:
-    group = moving(**{name: KINDS[name]})
+def test_addresses_leave_a_lost_member_after_its_fence(group: Any, names: tuple[str, ...]) -> None:
     old = group.server("db_a")
     before = group.cloud.audit()[-1]["seq"]
     group.fails("hang")
 
     group.run("failover", group=group.name).assert_succeeded()
 
-    assert answers(group, name) == ["db_b"]
+    assert all_answer(group, names) == ["db_b"]
     assert two_at_once(group) == []
     assert group.changes_after_stop(before, old, "/network/", "/os-interface")
 
@@ -173,12 +185,10 @@ def test_a_port_waits_for_the_only_standby_until_it_is_unlocked(
     assert answers(group, "inside") == group.runs_on() == ["db_b"]
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_an_address_stays_until_it_is_proven_that_its_member_is_off(
-    moving: Callable[..., Any], name: str
+def test_addresses_stay_until_it_is_proven_that_their_member_is_off(
+    group: Any, names: tuple[str, ...]
 ) -> None:
-    group = moving(**{name: KINDS[name]})
-    where = address(group, name)
+    where = [address(group, name) for name in names]
     group.fails("compute_down")  # the guest still runs, and nothing can prove otherwise
     group.cloud.fault("server", group.server("db_a"), "hang")
 
@@ -186,39 +196,26 @@ def test_an_address_stays_until_it_is_proven_that_its_member_is_off(
 
     assert blocked.state == "ERROR"
     assert group.status()["traversal"]["status"] == "BLOCKED"
-    assert group.cloud.answering(where) == [group.server("db_a")]
+    assert [group.cloud.answering(each) for each in where] == [[group.server("db_a")]] * len(names)
 
     host = group.cloud.guests()[group.server("db_a")]["host"]
     group.cloud.fault("host", host, "power_off")
     said = {"group": group.name, "member": "db_a", "because": "its power is off"}
     group.run("confirm_fenced", **said).assert_succeeded()
 
-    assert answers(group, name) == ["db_b"]
+    assert all_answer(group, names) == ["db_b"]
     assert two_at_once(group) == []
     group.cloud.fault("host", host, "revive")
-    assert two_at_once(group) == [], "the old server comes back without the address"
+    assert two_at_once(group) == [], "the old server comes back without the addresses"
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_an_address_that_was_taken_away_by_hand_is_seen(
-    moving: Callable[..., Any], name: str
-) -> None:
-    group = moving(**{name: KINDS[name]})
-    observe(group)
-    assert group.status()["service"]["status"] == "SERVING"
-    Operator(group.cloud).take_address(group.server("db_a"), address(group, name))
-
-    observe(group)
-
-    found = group.status()["service"]
-    assert found["status"] == "DOWN"
-    assert found["reasons"][0].startswith(f"{name} on db_a: ")
-
-
-def observe(group: Any) -> None:
-    """Look at the group now."""
-    context = ActionContext(SecurityContext(), ExecutionContext())
-    assert isinstance(recovery.Observe(group.name).run(context), list)
+def test_an_address_that_was_taken_away_by_hand_is_seen(group: Any, names: tuple[str, ...]) -> None:
+    assert group.observed()["status"] == "SERVING"
+    for name in names:
+        Operator(group.cloud).take_address(group.server("db_a"), address(group, name))
+        found = group.observed()
+        assert found["status"] == "DOWN"
+        assert any(reason.startswith(f"{name} on db_a: ") for reason in found["reasons"]), found
 
 
 WRONG = {

@@ -146,25 +146,18 @@ def test_a_body_that_is_no_alarm_is_refused_and_says_what_is_wrong(group: Any) -
     assert "current" in run.output["error"]["message"]
 
 
-def test_an_incident_of_another_group_is_refused(protect: Callable[..., Any]) -> None:
+def test_an_incident_that_is_unknown_or_of_another_group_is_refused(
+    protect: Callable[..., Any],
+) -> None:
     one, other = protect(), protect()
     one.activate()
     other.activate()
     incident = other.run("failover", group=other.name).output["begun"]["incident"]
 
-    run = one.run("failover", group=one.name, incident=incident)
-
-    run.assert_failed_with("UNKNOWN_ID")
+    for given in (incident, "no such incident"):
+        run = one.run("failover", group=one.name, incident=given)
+        run.assert_failed_with("UNKNOWN_ID")
     assert len(one.traversals()) == 1
-
-
-def test_an_unknown_incident_is_refused(group: Any) -> None:
-    group.activate()
-
-    run = group.run("failover", group=group.name, incident="no such incident")
-
-    run.assert_failed_with("UNKNOWN_ID")
-    assert len(group.traversals()) == 1
 
 
 def test_starting_the_same_execution_again_starts_one_traversal(group: Any) -> None:

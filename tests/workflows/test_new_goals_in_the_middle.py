@@ -45,38 +45,28 @@ def at_rest(group: Any, member: str | None) -> None:
     assert group.cloud.violations() == []
 
 
-@pytest.mark.parametrize("moment", [DETACHING, ATTACHING, STARTING, PATCHING])
-def test_a_goal_that_flips_back_wins_whatever_is_under_way(group: Any, moment: str) -> None:
+MOMENTS = (DETACHING, ATTACHING, STARTING, PATCHING)
+BACK = {"to": "db_a", "lost": []}
+
+
+@pytest.mark.parametrize(
+    ("order", "more", "moment", "where"),
+    [
+        *(("failover", BACK, moment, "db_a") for moment in MOMENTS),
+        ("rollback", {}, ATTACHING, "db_a"),  # at other moments as well: a goal like any other
+        *(("remove", {}, moment, None) for moment in MOMENTS),
+    ],
+)
+def test_the_newest_goal_wins_whatever_is_under_way(
+    group: Any, order: str, more: dict[str, Any], moment: str, where: str | None
+) -> None:
     first = moving_to_b(group, moment)
 
-    back = group.start("failover", group=group.name, to="db_a", lost=[])
-
-    group.ended(back).assert_succeeded()
-    group.ended(first)
-    group.run("sweep").assert_succeeded()
-    at_rest(group, "db_a")
-
-
-def test_a_rollback_in_the_middle_goes_back_to_where_it_was(group: Any) -> None:
-    """At other moments it is what the test above shows: a rollback is a goal like any other."""
-    first = moving_to_b(group, ATTACHING)
-
-    group.ended(group.start("rollback", group=group.name)).assert_succeeded()
+    group.ended(group.start(order, group=group.name, **more)).assert_succeeded()
 
     group.ended(first)
     group.run("sweep").assert_succeeded()
-    at_rest(group, "db_a")
-
-
-@pytest.mark.parametrize("moment", [DETACHING, ATTACHING, STARTING, PATCHING])
-def test_a_group_that_is_removed_in_the_middle_leaves_nothing(group: Any, moment: str) -> None:
-    first = moving_to_b(group, moment)
-
-    group.ended(group.start("remove", group=group.name)).assert_succeeded()
-
-    group.ended(first)
-    group.run("sweep").assert_succeeded()
-    at_rest(group, None)
+    at_rest(group, where)
 
 
 @pytest.mark.parametrize("moment", [ATTACHING, STARTING])

@@ -11,7 +11,7 @@ import pytest
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
 from mistral_failover.actions import groups
-from mistral_failover.cli.status_screen import advice
+from mistral_failover.reports.advice import advice
 from support.activation import done
 from support.operators import Operator
 

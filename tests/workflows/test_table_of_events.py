@@ -361,9 +361,10 @@ def pauses(status: dict[str, Any]) -> bool:
 
 
 def obey(event: Event, scene: Scene, where: tuple[str, ...]) -> None:
-    """Type the first command that the status names; if that leaves it blocked, end what blocks."""
+    """Type the first command of failover that the status names; if that leaves it blocked, end what
+    blocks."""
     status = scene.group.status()
-    (line, *_) = help_lines(status)
+    line = next(each for each in help_lines(status) if "failover " in each)
     words = shlex.split(line.partition("   (")[0].partition("failover ")[2])
     assert event.names in f"{line} {status['reason']}", (line, status["reason"])
     if event.obey is not None:

@@ -14,9 +14,9 @@ import pytest
 
 from mistral_failover.store import incidents
 
-DELIVERIES = 20
+DELIVERIES = 10
 GROUPS = 3
-THREADS = 6
+THREADS = 4
 PARAMETERS = {"parameters": {"active": {"get_param": "active"}}}
 ROUTING = {"routing": {"type": "stack_parameters", "properties": PARAMETERS}}
 

@@ -15,7 +15,7 @@ import pytest
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
 from mistral_failover.actions import reports
-from mistral_failover.cli import status_screen
+from mistral_failover.reports.advice import advice
 from mistral_failover.resources.restart import start
 from support.activation import done
 from support.operators import Operator
@@ -302,7 +302,7 @@ def test_the_advice_while_nothing_serves_is_no_deletion(single: Any) -> None:
     single.cloud.api_fault("boot", "fail", times=10_000)
     patiently(single, "on_alarm", **single.fails("crash", "db_a")).assert_failed_with("FAILED")
 
-    advised = [each.command for each in status_screen.advice(single.status())]
+    advised = [each.command for each in advice(single.status())]
 
     assert advised
     assert not any("delete" in each for each in advised)

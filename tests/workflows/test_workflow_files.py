@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The workflow files as texts: free of slips, and telling what they take."""
+"""The workflow files as texts: they tell what they take. ``make lint`` validates them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 from mistral_failover import workflows
-from mistral_failover.embedded.validate import validate
 
 BODIES = {
     name: body
@@ -17,10 +16,6 @@ BODIES = {
     for name, body in yaml.safe_load(Path(path).read_text(encoding="utf-8")).items()
     if name != "version"
 }
-
-
-def test_no_file_has_a_problem_by_the_strictest_rules() -> None:
-    assert validate(workflows.paths(), strict=True) == []
 
 
 @pytest.mark.parametrize("path", workflows.paths(), ids=lambda path: Path(path).stem)

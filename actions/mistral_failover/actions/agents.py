@@ -7,19 +7,15 @@ from typing import Any
 
 from mistral_failover.actions.base import FailoverAction
 from mistral_failover.groups import agent_health, agent_keys
-from mistral_failover.runtime.inputs import optional_text, text
+from mistral_failover.runtime.inputs import OptionalText, Text
 from mistral_failover.runtime.request import Request
 
 
 class Agents(FailoverAction):
     """Show the last heartbeats of the agents on a group's members."""
 
-    def __init__(self, group: Any) -> None:
-        super().__init__()
-        self.group = group
-
-    def answer(self, request: Request) -> Any:
-        return agent_health.agents(request, text("group", self.group))
+    def answer(self, request: Request, group: Text) -> Any:
+        return agent_health.agents(request, group)
 
 
 class Enroll(FailoverAction):
@@ -29,11 +25,5 @@ class Enroll(FailoverAction):
     nothing.
     """
 
-    def __init__(self, group: Any, member: Any = None) -> None:
-        super().__init__()
-        self.group = group
-        self.member = member
-
-    def answer(self, request: Request) -> Any:
-        group, member = text("group", self.group), optional_text("member", self.member)
+    def answer(self, request: Request, group: Text, member: OptionalText = None) -> Any:
         return agent_keys.enroll(request, group, member)

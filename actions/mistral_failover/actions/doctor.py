@@ -9,16 +9,12 @@ from mistral_lib.actions import Result
 
 from mistral_failover.actions.base import FailoverAction
 from mistral_failover.doctor import all_checks
-from mistral_failover.runtime.inputs import optional_text
+from mistral_failover.runtime.inputs import OptionalText
 from mistral_failover.runtime.request import Request
 
 
 class Doctor(FailoverAction):
     """Check everything that a failover needs; each finding says what helps. Never fails."""
-
-    def __init__(self, group: Any = None) -> None:
-        super().__init__()
-        self.group = group
 
     def run(self, context: Any) -> Any:
         """As the others, except that an error which prevents an action from running is a
@@ -26,5 +22,5 @@ class Doctor(FailoverAction):
         answer = super().run(context)
         return all_checks.unable(answer.error) if isinstance(answer, Result) else answer
 
-    def answer(self, request: Request) -> Any:
-        return all_checks.doctor(request, optional_text("group", self.group))
+    def answer(self, request: Request, group: OptionalText = None) -> Any:
+        return all_checks.doctor(request, group)

@@ -32,16 +32,12 @@ class OperationAction(FailoverAction):
 
     perform: ClassVar[Operate]
 
-    def __init__(self, operation: Any) -> None:
-        super().__init__()
-        self.operation = operation
-
-    def answer(self, request: Request) -> Any:
+    def answer(self, request: Request, operation: Any) -> Any:
         """Call the operation's function with what the state store has of the operation."""
-        ticket, operation = ownership.authorized_operation(request, self.operation)
+        ticket, known = ownership.authorized_operation(request, operation)
         with request.runtime.leases.hold(ticket.lock) as lease:
-            guard = request.runtime.guard(lease, request.project_id, operation["unsettled"])
-            return type(self).perform(under_lease(request, guard), operation)
+            guard = request.runtime.guard(lease, request.project_id, known["unsettled"])
+            return type(self).perform(under_lease(request, guard), known)
 
 
 class AttachVolume(OperationAction):

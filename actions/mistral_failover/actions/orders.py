@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from inspect import Parameter, Signature
+from inspect import Parameter
 from typing import Any
 
 from mistral_failover.actions.base import FailoverAction
@@ -25,7 +25,7 @@ from mistral_failover.model.verbs import (
 from mistral_failover.orders.plan import planner
 from mistral_failover.orders.verbs import Verb, verb_named
 from mistral_failover.runtime.errors import ActionError
-from mistral_failover.runtime.inputs import names, optional_text, text
+from mistral_failover.runtime.inputs import OptionalText, Text, names, optional_text, text
 from mistral_failover.runtime.request import Request
 
 
@@ -39,19 +39,7 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-class _DeclaredAction(FailoverAction):
-    """An action whose inputs are declared elsewhere: ``signature`` has them and their defaults."""
-
-    _signature: Signature
-
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__()
-        bound = self._signature.bind(self, *given, **named)
-        bound.apply_defaults()
-        self.__dict__.update({name: bound.arguments[name] for name in list(bound.arguments)[1:]})
-
-
-class _VerbAction(_DeclaredAction):
+class _VerbAction(FailoverAction):
     """Carries out a verb."""
 
     _verb: str
@@ -64,7 +52,7 @@ class _VerbAction(_DeclaredAction):
         return verb.start(request, group, read_order(verb, given), because)
 
 
-class _PlanAction(_DeclaredAction):
+class _PlanAction(FailoverAction):
     """Show what a verb would do to a group now, without changing anything; or check an earlier plan
     again."""
 
@@ -91,14 +79,8 @@ class _PlanAction(_DeclaredAction):
 class StartPlan(FailoverAction):
     """Start exactly what a plan says, if nothing it depends on has changed."""
 
-    def __init__(self, plan: Any, because: Any = None) -> None:
-        super().__init__()
-        self.plan = plan
-        self.because = because
-
-    def answer(self, request: Request) -> Any:
-        because = optional_text("because", self.because)
-        return planner.start(request, text("plan", self.plan), because)
+    def answer(self, request: Request, plan: Text, because: OptionalText = None) -> Any:
+        return planner.start(request, plan, because)
 
 
 @functools.cache
@@ -118,28 +100,18 @@ def _plan_class() -> type[FailoverAction]:
 
 
 def _declared(
-    base: type[_DeclaredAction],
+    base: type[FailoverAction],
     name: str,
     members: Mapping[str, Any],
     required: Iterable[str],
     optional: Iterable[str],
 ) -> type[FailoverAction]:
-    """Return an action class with these inputs. Mistral reads them from the signature, and finds
-    the class by its module and name."""
+    """Return an action class with these inputs. Mistral finds it by its module and name."""
     either = Parameter.POSITIONAL_OR_KEYWORD
-    signature = Signature(
-        [
-            *(Parameter(each, either) for each in ("self", *required)),
-            *(Parameter(each, either, default=None) for each in optional),
-        ]
-    )
-
-    def init(self: _DeclaredAction, *given: Any, **named: Any) -> None:
-        base.__init__(self, *given, **named)
-
-    init.__signature__ = signature  # type: ignore[attr-defined]
-    own = {"__module__": __name__, "__init__": init, "_signature": signature}
-    return type(name, (base,), {**members, **own})
+    made: type[FailoverAction] = type(name, (base,), {**members, "__module__": __name__})
+    needed = [Parameter(each, either) for each in required]
+    made.take([*needed, *(Parameter(each, either, default=None) for each in optional)])
+    return made
 
 
 def read_order(verb: Verb, given: Mapping[str, Any]) -> Order:

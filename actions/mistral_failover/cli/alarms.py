@@ -19,14 +19,8 @@ from cliff.lister import Lister
 
 from mistral_failover.alarms.storm import LEAST, MOST, per_minute
 from mistral_failover.cli import connection
-from mistral_failover.cli.base import (
-    FAILED,
-    ActionCommand,
-    for_people,
-    given,
-    when,
-    worded,
-)
+from mistral_failover.cli.arguments import GROUPS, REASON, Adding, Arguments, argument, as_written
+from mistral_failover.cli.base import FAILED, ActionCommand, for_people, given, when, worded
 from mistral_failover.cli.connection import CommandFailed, CommandLineWrong
 from mistral_failover.cli.order import Order
 from mistral_failover.cli.progress import Progress
@@ -35,13 +29,6 @@ from mistral_failover.model.text import counted
 
 _AT_ONCE = 100  # alarms that one request dismisses
 _MINUTE = 60.0
-
-
-def add_reason(parser: argparse.ArgumentParser) -> None:
-    """A decision goes into the record with its reason."""
-    parser.add_argument(
-        "--because", required=True, metavar="TEXT", help=("the reason, for the record")
-    )
 
 
 class List(ActionCommand, Lister):
@@ -54,18 +41,16 @@ class List(ActionCommand, Lister):
     starts nothing. Admit it to start its failover; dismiss it to remove it from the list.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The options."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("group", nargs="?", help="the group's name (default: all groups)")
-        parser.add_argument(
+    arguments = (
+        GROUPS,
+        argument(
             "--limit",
             type=int,
             default=100,
             metavar="N",
             help="maximum number of alarms to list, the latest (default 100, at most 1000)",
-        )
-        return parser
+        ),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
         """Query and format."""
@@ -119,16 +104,18 @@ def _lost(row: Mapping[str, Any]) -> str:
     return f"host {row['host']}" if row["host"] else f"zone {row['zone']}"
 
 
-def _add_selection(parser: argparse.ArgumentParser, every: str) -> None:
+def _selection(every: str) -> tuple[Adding, ...]:
     """Several alarms, instead of those that are named."""
-    parser.add_argument("--all", action="store_true", help=every)
-    parser.add_argument(
-        "--host", metavar="HOST", help="the held alarms of the groups that this host's failure hit"
-    )
-    parser.add_argument(
-        "--zone",
-        metavar="ZONE",
-        help="the held alarms about members in this availability zone",
+    return (
+        argument("--all", action="store_true", help=every),
+        argument(
+            "--host",
+            metavar="HOST",
+            help="the held alarms of the groups that this host's failure hit",
+        ),
+        argument(
+            "--zone", metavar="ZONE", help="the held alarms about members in this availability zone"
+        ),
     )
 
 
@@ -180,30 +167,26 @@ class Admit(Order):
 
     workflow = "failover.failover"
 
-    def add_group(self, parser: argparse.ArgumentParser) -> None:
-        """The alarm names its group and member."""
-        parser.add_argument(
+    arguments = (
+        argument(
             "incident",
             nargs="?",
             help="the alarm's id from 'failover alarms', or its first 8 digits",
-        )
-        _add_selection(parser, "every held alarm of the project whose group and member are known")
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add what the alarm does not say."""
-        parser.add_argument("--group", help="the group, if the alarm does not name it")
-        parser.add_argument(
+        ),
+        *_selection("every held alarm of the project whose group and member are known"),
+        argument("--group", help="the group, if the alarm does not name it"),
+        argument(
             "--lost",
             action="append",
             metavar="MEMBER",
             help="a lost member, if the alarm does not name it or is wrong; may be repeated",
-        )
-        parser.add_argument(
+        ),
+        argument(
             "--to",
             metavar="MEMBER",
             help=("the member that takes over (default: as the group file says)"),
-        )
-        parser.add_argument(
+        ),
+        argument(
             "--rate",
             type=float,
             metavar="N",
@@ -211,11 +194,9 @@ class Admit(Order):
                 "of several alarms, how many to admit in a minute (default: a tenth of them, from "
                 f"{LEAST} to {MOST})"
             ),
-        )
-
-    def add_because(self, parser: argparse.ArgumentParser) -> None:
-        """It bypasses the rules, so a reason is required."""
-        add_reason(parser)
+        ),
+        REASON,  # it bypasses the rules
+    )
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         """What the alarm and the operator say."""
@@ -306,18 +287,16 @@ class Dismiss(ActionCommand, Lister):
     Of the alarm of a host or a zone, the alarms of its groups are removed.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The options."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument(
+    arguments = (
+        argument(
             "incidents",
             nargs="*",
             metavar="incident",
             help="ids from 'failover alarms', or their first 8 digits",
-        )
-        _add_selection(parser, "every held alarm of the project")
-        add_reason(parser)
-        return parser
+        ),
+        *_selection("every held alarm of the project"),
+        REASON,
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
         """Dismiss them one after the other."""
@@ -353,23 +332,11 @@ class Dismiss(ActionCommand, Lister):
         return rows
 
 
-class HostLost(ActionCommand, Lister):
-    """Report that a compute host failed, with every server on it.
+class _PlaceLost(ActionCommand, Lister):
+    """Report that a place failed: the one named by the argument ``what``."""
 
-    Each group of the project with a member on the host has an alarm about it, which is judged as
-    any other, but not dismissed if the servers seem well. The failovers that start are shown by
-    'failover status'; alarms that are held, by 'failover alarms'.
-    """
-
-    what = "host"
-    named = "the compute host's name, as Nova knows it"
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The options."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument(self.what, help=self.named)
-        add_reason(parser)
-        return parser
+    what: str
+    arguments = (REASON,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
         """Send the alarm, start the failovers, and show the decisions."""
@@ -385,7 +352,19 @@ class HostLost(ActionCommand, Lister):
         return columns, [[row[column] for column in columns] for row in answer["admissions"]]
 
 
-class ZoneLost(HostLost):
+class HostLost(_PlaceLost):
+    """Report that a compute host failed, with every server on it.
+
+    Each group of the project with a member on the host has an alarm about it, which is judged as
+    any other, but not dismissed if the servers seem well. The failovers that start are shown by
+    'failover status'; alarms that are held, by 'failover alarms'.
+    """
+
+    what = "host"
+    arguments = (argument("host", help="the compute host's name, as Nova knows it"),)
+
+
+class ZoneLost(_PlaceLost):
     """Report that an availability zone failed, with every server in it.
 
     Each group of the project with a member in the zone has an alarm about it, as by 'failover
@@ -393,10 +372,12 @@ class ZoneLost(HostLost):
     """
 
     what = "zone"
-    named = "the availability zone's name, as 'openstack server show' prints it"
+    arguments = (
+        argument("zone", help="the availability zone's name, as 'openstack server show' prints it"),
+    )
 
 
-class Sign(Command):
+class Sign(Arguments, Command):
     """Print the two headers that sign an alarm for the webhook of 'failover server'.
 
     For a sender that is a script:
@@ -412,25 +393,23 @@ class Sign(Command):
 
     auth_required = False
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of the command."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.formatter_class = argparse.RawDescriptionHelpFormatter
-        parser.add_argument(
+    arguments = (
+        as_written,
+        argument(
             "body",
             nargs="?",
             default="-",
             metavar="FILE",
             help="the body of the request, exactly as it is sent (default: standard input)",
-        )
-        parser.add_argument(
+        ),
+        argument(
             "--secret-file",
             type=Path,
             metavar="FILE",
             help="the webhook's secret, mode 0600; its first line signs (default: that of the "
             "'failover server' on this machine)",
-        )
-        return parser
+        ),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Sign. Raises CommandFailed."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cliff.show import ShowOne
 
 from mistral_failover.cli import base, status_screen
+from mistral_failover.cli.arguments import GROUPS, argument
 from mistral_failover.cli.base import ActionCommand, for_people, lasted, when
 from mistral_failover.model.availability import percent
 from mistral_failover.model.observation import Service
@@ -37,6 +38,13 @@ WORDS = {
 """The words as people read them."""
 
 
+def _seconds(text: str) -> int:
+    found = re.fullmatch(r"(\d{1,6})([mhd])", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"expected a time such as 90m, 24h or 30d, got {text!r}")
+    return int(found[1]) * _UNITS[found[2]]
+
+
 class Show(ActionCommand, ShowOne):
     """Show how much of the last 24 hours, or longer, a group or all groups served.
 
@@ -45,18 +53,16 @@ class Show(ActionCommand, ShowOne):
     served, - degraded, X down, ? not known, . out of service; each sign is the worst of its time.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of the command."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("group", nargs="?", help="the group's name (default: all groups)")
-        parser.add_argument(
+    arguments = (
+        GROUPS,
+        argument(
             "--last",
             type=_seconds,
             default="24h",
             metavar="TIME",
             help="how long, up to now: 90m, 24h (default), 30d; at most 31d",
-        )
-        return parser
+        ),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
         """Query and format."""
@@ -99,10 +105,3 @@ def lines(report: AvailabilityReport) -> Iterator[tuple[str, str]]:
         more = [f"down {lasted(down)}"] if down else []
         more += [f"not known {lasted(hidden)}"] if hidden else []
         yield f"group {row['name']}", "; ".join([percent(row["availability"]), *more])
-
-
-def _seconds(text: str) -> int:
-    found = re.fullmatch(r"(\d{1,6})([mhd])", text)
-    if found is None:
-        raise argparse.ArgumentTypeError(f"expected a time such as 90m, 24h or 30d, got {text!r}")
-    return int(found[1]) * _UNITS[found[2]]

@@ -22,6 +22,7 @@ from cliff.formatters.table import TableFormatter
 from cliff.lister import Lister
 
 from mistral_failover.cli import connection
+from mistral_failover.cli.arguments import GROUP, Arguments, Declared
 from mistral_failover.model.text import clean, clean_value
 
 COMPLETE, FAILED, USAGE, BLOCKED, UNDER_WAY = 0, 1, 2, 3, 4
@@ -74,7 +75,7 @@ class FittingTable(TableFormatter):
         super().emit_one(column_names, fitted, stdout, parsed_args)
 
 
-class FittedOutput:
+class FittedOutput(Arguments):
     """A command whose tables fit the terminal."""
 
     formatter: Any  # cliff's, by the command line
@@ -107,7 +108,7 @@ class ActionCommand(FittedOutput):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return a parser that accepts arguments in any order: members may follow an option too."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)  # type: ignore[misc]
+        parser = super().get_parser(prog_name)
         parser.parse_args = parser.parse_intermixed_args  # type: ignore[method-assign]
         return parser
 
@@ -138,11 +139,7 @@ class ActionCommand(FittedOutput):
 class GroupCommand(ActionCommand):
     """A command about one group, which is its first argument."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the group."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("group", help="the group's name")
-        return parser
+    arguments: Declared = (GROUP,)
 
 
 def width() -> int:
@@ -177,11 +174,6 @@ def confirm(question: str, *, yes: bool) -> None:
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise connection.CommandFailed("Nothing was done. [NOT_SURE]")
-
-
-def add_yes(parser: argparse.ArgumentParser) -> None:
-    """Add the option that answers the question of :func:`confirm`."""
-    parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def for_people(parsed_args: argparse.Namespace) -> bool:

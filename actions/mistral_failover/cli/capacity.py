@@ -15,6 +15,7 @@ from typing import Any
 from cliff.lister import Lister
 
 from mistral_failover.alarms.storm import per_minute
+from mistral_failover.cli.arguments import argument
 from mistral_failover.cli.base import FittedOutput, for_people
 
 FAILOVER_CPU, VOLUME_CPU = 0.50, 0.03
@@ -134,6 +135,18 @@ def _whole(text: str) -> int:
     return int(text)
 
 
+def _add_interval(parser: argparse.ArgumentParser) -> None:
+    from mistral_failover.settings import Settings  # other commands would wait for oslo.config
+
+    parser.add_argument(
+        "--interval",
+        type=_whole,
+        default=Settings().observe_interval,
+        metavar="S",
+        help="seconds between two looks at a group, [failover] observe_interval (default 60)",
+    )
+
+
 class Capacity(FittedOutput, Lister):
     """Calculate the CPU, time and memory that groups need, and the next limit.
 
@@ -141,30 +154,19 @@ class Capacity(FittedOutput, Lister):
     server.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of the command."""
-        # Imported here, because other commands would wait for oslo.config.
-        from mistral_failover.settings import Settings
-
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("--groups", type=_whole, required=True, metavar="N", help="groups")
-        parser.add_argument(
+    arguments = (
+        argument("--groups", type=_whole, required=True, metavar="N", help="groups"),
+        argument(
             "--volumes", type=_whole, default=1, metavar="N", help="volumes of a group (default 1)"
-        )
-        parser.add_argument(
+        ),
+        argument(
             "--failing",
             type=_whole,
             metavar="N",
             help="groups that fail at the same time (default: all)",
-        )
-        parser.add_argument(
-            "--interval",
-            type=_whole,
-            default=Settings().observe_interval,
-            metavar="S",
-            help="seconds between two looks at a group, [failover] observe_interval (default 60)",
-        )
-        return parser
+        ),
+        _add_interval,
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
         """Calculate and format: rounded for people."""

@@ -10,6 +10,7 @@ from typing import Any
 from cliff.lister import Lister
 
 from mistral_failover.cli import connection
+from mistral_failover.cli.arguments import argument
 from mistral_failover.cli.base import COMPLETE, FAILED, ActionCommand, for_people, given
 from mistral_failover.model.text import clean_value, counted
 
@@ -34,11 +35,7 @@ class Doctor(ActionCommand, Lister):
     Exit code 0 if there are no errors (warnings may be there), 1 if there is an error.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of the command."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("group", nargs="?", help="check only this group")
-        return parser
+    arguments = (argument("group", nargs="?", help="check only this group"),)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Check from here first, then ask the action for the rest."""

@@ -16,6 +16,7 @@ from typing import Any
 
 from cliff.show import ShowOne
 
+from mistral_failover.cli.arguments import Arguments, argument, one_of
 from mistral_failover.cli.connection import CommandFailed
 from mistral_failover.cli.progress import Progress
 
@@ -34,7 +35,14 @@ _CLOUD, _KEPT_CLOUD = (
 )  # seconds that a cloud waits for the next drill after one was killed
 
 
-class Drill(ShowOne):
+def _count(text: str) -> int:
+    number = int(text)
+    if not 1 <= number <= 100:
+        raise argparse.ArgumentTypeError(f"{number} is not between 1 and 100")
+    return number
+
+
+class Drill(Arguments, ShowOne):
     """Fail over on this machine: real Mistral, emulated cloud, broken server.
 
     It brings the example group up, breaks its active server, shows each step, and then checks, by
@@ -46,17 +54,15 @@ class Drill(ShowOne):
     with --keep continues there.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of the command."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument(
+    arguments = (
+        argument(
             "--volumes",
             type=_count,
             default=1,
             metavar="N",
             help="how many volumes move (1 to 100; default 1)",
-        )
-        parser.add_argument(
+        ),
+        argument(
             "--latency",
             choices=LATENCIES,
             default="measured",
@@ -64,8 +70,8 @@ class Drill(ShowOne):
                 "speed of the cloud: as measured on real services (default), the same without "
                 "Nova's handling of one server's volumes one after the other, or immediate"
             ),
-        )
-        parser.add_argument(
+        ),
+        argument(
             "--fault",
             choices=FAULTS,
             default="crash",
@@ -75,26 +81,27 @@ class Drill(ShowOne):
                 "last one ends BLOCKED, as it must, because nothing proves that the server is off. "
                 "confirmed: an operator confirms that it is off; returns: and then it comes back"
             ),
-        )
-        shape = parser.add_mutually_exclusive_group()
-        shape.add_argument(
-            "--active-active",
-            action="store_true",
-            help=(
-                "two roles on two members, each with its own volumes: the remaining member takes "
-                "both, and in the end a failback distributes them again (with the faults crash, "
-                "hang and app, and without --agents)"
+        ),
+        one_of(
+            argument(
+                "--active-active",
+                action="store_true",
+                help=(
+                    "two roles on two members, each with its own volumes: the remaining member "
+                    "takes both, and in the end a failback distributes them again (with the faults "
+                    "crash, hang and app, and without --agents)"
+                ),
             ),
-        )
-        shape.add_argument(
-            "--single",
-            action="store_true",
-            help=(
-                "one server without a standby: it is started again, or Heat makes another one "
-                f"(with the faults {', '.join(ALONE)}, and without --agents)"
+            argument(
+                "--single",
+                action="store_true",
+                help=(
+                    "one server without a standby: it is started again, or Heat makes another one "
+                    f"(with the faults {', '.join(ALONE)}, and without --agents)"
+                ),
             ),
-        )
-        parser.add_argument(
+        ),
+        argument(
             "--agents",
             action="store_true",
             help=(
@@ -102,27 +109,27 @@ class Drill(ShowOne):
                 "files, whose commands mount the volume (a directory) and run an application that "
                 "writes to it"
             ),
-        )
-        parser.add_argument(
+        ),
+        argument(
             "--broker",
             metavar="URL",
             help=(
                 "command the agents over this RabbitMQ, as in amqp://user:password@host/vhost "
                 "(implies --agents)"
             ),
-        )
-        parser.add_argument(
+        ),
+        argument(
             "--keep",
             action="store_true",
             help="keep the state, and continue what an earlier drill left there",
-        )
-        parser.add_argument(
+        ),
+        argument(
             "--state-dir",
             type=Path,
             metavar="DIR",
             help=f"the state directory (default {DEFAULT_DIR}; implies --keep)",
-        )
-        return parser
+        ),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
         """Run, report, audit."""
@@ -247,10 +254,3 @@ def _clear(kept: Path) -> None:
         elif path.name != _DONE:
             path.unlink()
     (kept / _DONE).unlink()
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if not 1 <= number <= 100:
-        raise argparse.ArgumentTypeError(f"{number} is not between 1 and 100")
-    return number

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from cliff.show import ShowOne
 
 from mistral_failover.cli import connection
+from mistral_failover.cli.arguments import GROUP, Arguments, argument
 from mistral_failover.cli.base import for_people
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ FAULTS = {
 _ALARM = "server_lost"
 
 
-class Break(ShowOne):
+class Break(Arguments, ShowOne):
     """Break a member of a group in the emulated cloud, which raises its alarm.
 
     crash: the guest dies; hang: the guest answers nothing but still writes; app: only the
@@ -41,24 +42,22 @@ class Break(ShowOne):
     failback --help'. Needs a 'failover server --emulated' on this machine.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of the command."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("group", help="the group's name")
-        parser.add_argument("member", help="the member's name")
-        parser.add_argument(
+    arguments = (
+        GROUP,
+        argument("member", help="the member's name"),
+        argument(
             "--fault",
             choices=sorted(FAULTS),
             default="crash",
             help="the fault (default crash)",
-        )
-        parser.add_argument(
+        ),
+        argument(
             "--repair",
             action="store_true",
             help="repair what that fault has broken; raises no alarm",
-        )
-        parser.add_argument("--no-alarm", action="store_true", help="break it without an alarm")
-        return parser
+        ),
+        argument("--no-alarm", action="store_true", help="break it without an alarm"),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
         """Inject the fault, and raise its alarm."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from cliff.command import Command
 
 from mistral_failover.cli import connection
+from mistral_failover.cli.arguments import Arguments, argument
 from mistral_failover.loopback import NotLoopback
 
 if TYPE_CHECKING:
@@ -21,7 +22,38 @@ if TYPE_CHECKING:
 LISTEN = "127.0.0.1:9798"
 
 
-class Exporter(Command):
+def address(text: str) -> tuple[str, int]:
+    """Parse a host and a port. Raises ArgumentTypeError."""
+    host, separator, port = text.rpartition(":")
+    if not separator or not port.isdecimal() or int(port) > 65535:
+        raise argparse.ArgumentTypeError(f"expected HOST:PORT, got {text!r}")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def seconds(text: str) -> float:
+    """Parse a duration. Raises ArgumentTypeError."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0.1 <= found <= 3600:
+        raise argparse.ArgumentTypeError(f"expected seconds from 0.1 to 3600, got {text!r}")
+    return found
+
+
+def _add_interval(parser: argparse.ArgumentParser) -> None:
+    from mistral_failover.metrics.server import INTERVAL  # no other command waits for it
+
+    parser.add_argument(
+        "--interval",
+        type=seconds,
+        default=INTERVAL,
+        metavar="SECONDS",
+        help=f"seconds between two queries of Mistral (default {INTERVAL:g})",
+    )
+
+
+class Exporter(Arguments, Command):
     """Serve the metrics of your project to Prometheus, until SIGTERM or Ctrl-C.
 
     It queries Mistral in the background, with your rights, and answers
@@ -42,46 +74,36 @@ class Exporter(Command):
     Exit codes: 0 stopped by a signal, 1 it could not listen, with the reason.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of the command."""
-        from mistral_failover.metrics.server import INTERVAL
-
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument(
+    arguments = (
+        argument(
             "--listen",
             type=address,
             default=address(LISTEN),
             metavar="HOST:PORT",
             help=f"address to listen on (default {LISTEN}; port 0 takes a free one)",
-        )
-        parser.add_argument(
+        ),
+        argument(
             "--listen-anywhere",
             action="store_true",
             help="listen on an address that other machines can reach; there is no authentication",
-        )
-        parser.add_argument(
+        ),
+        argument(
             "--name",
             action="append",
             default=[],
             metavar="NAME",
             help="a further name by which Prometheus calls it, besides its address and localhost; "
             "may be repeated. Requests by other names are refused",
-        )
-        parser.add_argument(
-            "--interval",
-            type=seconds,
-            default=INTERVAL,
-            metavar="SECONDS",
-            help=f"seconds between two queries of Mistral (default {INTERVAL:g})",
-        )
-        parser.add_argument(
+        ),
+        argument(
             "--group-limit",
             type=int,
             default=500,
             metavar="N",
             help='number of groups with their own labels (default 500); the others are "other"',
-        )
-        return parser
+        ),
+        _add_interval,
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Serve until a signal comes."""
@@ -149,22 +171,3 @@ class _MetricsQuery:
             answer = client.run_action("failover.metrics", self._inputs, forget=True)
             self._client = client
             return answer
-
-
-def address(text: str) -> tuple[str, int]:
-    """Parse a host and a port. Raises ArgumentTypeError."""
-    host, separator, port = text.rpartition(":")
-    if not separator or not port.isdecimal() or int(port) > 65535:
-        raise argparse.ArgumentTypeError(f"expected HOST:PORT, got {text!r}")
-    return host.strip("[]") or "127.0.0.1", int(port)
-
-
-def seconds(text: str) -> float:
-    """Parse a duration. Raises ArgumentTypeError."""
-    try:
-        found = float(text)
-    except ValueError:
-        found = 0.0
-    if not 0.1 <= found <= 3600:
-        raise argparse.ArgumentTypeError(f"expected seconds from 0.1 to 3600, got {text!r}")
-    return found

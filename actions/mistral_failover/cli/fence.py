@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from cliff.show import ShowOne
 
+from mistral_failover.cli.arguments import Adding, Declared, argument, one_of
 from mistral_failover.cli.base import ActionCommand, for_people, given, worded
 from mistral_failover.model.rungs import HostRung
 
@@ -20,34 +21,24 @@ if TYPE_CHECKING:  # a command starts without the code of the actions
 class _HostCommand(ActionCommand, ShowOne):
     """An order about a compute host, or a dry run of it.
 
-    ``action`` carries it out; ``flag`` and ``flag_help`` are the order's own option; ``options``
-    are its further ones; ``rows`` formats the rows of each list in the answer for people.
+    ``action`` carries it out; ``options`` are the order's own inputs; ``rows`` formats the rows of
+    each list in the answer for people.
     """
 
     action: str
-    dry_run_help: str
-    flag: str
-    flag_help: str
-    options: tuple[str, ...] = ()
+    options: tuple[str, ...]
     rows: ClassVar[Mapping[str, Callable[[Any], str]]]
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of the command."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("target", help="the compute host as Nova names it, or a member")
-        parser.add_argument("--group", help="the group of the member")
-        how = parser.add_mutually_exclusive_group(required=True)
-        how.add_argument("--dry-run", action="store_true", help=self.dry_run_help)
-        how.add_argument("--because", metavar="TEXT", help="the reason, for the log")
-        option = f"--{self.flag.replace('_', '-')}"
-        parser.add_argument(option, action="store_true", help=self.flag_help)
-        return parser
+    arguments: Declared = (
+        argument("target", help="the compute host as Nova names it, or a member"),
+        argument("--group", help="the group of the member"),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
         """Ask the action."""
         named = {"group": parsed_args.group, "member": parsed_args.target}
         where = named if parsed_args.group else {"host": parsed_args.target}
-        inputs = ("because", "dry_run", self.flag, *self.options)
+        inputs = ("because", "dry_run", *self.options)
         more = {each: getattr(parsed_args, each) for each in inputs}
         facts = dict(self.run_action(self.action, **given({**where, **more})))
         if for_people(parsed_args):
@@ -55,6 +46,14 @@ class _HostCommand(ActionCommand, ShowOne):
                 facts[name] = [row(each) for each in facts[name]]
             facts = worded(facts)
         return list(facts), list(facts.values())
+
+
+def _how(dry_run: str) -> Adding:
+    return one_of(
+        argument("--dry-run", action="store_true", help=dry_run),
+        argument("--because", metavar="TEXT", help="the reason, for the log"),
+        required=True,
+    )
 
 
 def _level(row: list[FenceDevice]) -> str:
@@ -82,21 +81,22 @@ class Fence(_HostCommand):
     """
 
     action = "failover.fence_host"
-    dry_run_help = "only ask the devices, and show what would happen"
-    flag = "even_if_up"
-    flag_help = "switch it off also if Nova reports its compute service up"
-    options = ("rung",)
+    options = ("even_if_up", "rung")
     rows: ClassVar = {"levels": _level, "clients": _open_volume}
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of the command."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
+    arguments = (
+        _how("only ask the devices, and show what would happen"),
+        argument(
+            "--even-if-up",
+            action="store_true",
+            help="switch it off also if Nova reports its compute service up",
+        ),
+        argument(
             "--rung",
             choices=[str(each) for each in HostRung],
             help="switch the host off (host_power, the default), or block its clients in Ceph",
-        )
-        return parser
+        ),
+    )
 
 
 class Unfence(_HostCommand):
@@ -112,7 +112,14 @@ class Unfence(_HostCommand):
     """
 
     action = "failover.unfence_host"
-    dry_run_help = "only show what would be lifted"
-    flag = "power_cycled"
-    flag_help = "you have switched the host off and on since its clients were blocked"
+    options = ("power_cycled",)
     rows: ClassVar = {"clients": _blocked_client}
+
+    arguments = (
+        _how("only show what would be lifted"),
+        argument(
+            "--power-cycled",
+            action="store_true",
+            help="you have switched the host off and on since its clients were blocked",
+        ),
+    )

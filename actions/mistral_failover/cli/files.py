@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mistral_failover.cli.arguments import argument
 from mistral_failover.cli.connection import CommandFailed, with_full_stop
 
 if TYPE_CHECKING:
@@ -16,6 +16,20 @@ if TYPE_CHECKING:
     from mistral_failover.runtime.errors import ProblemFacts
 
 GET_FILE = "get_file"
+
+FILES = (
+    argument("file", type=Path, metavar="FILE", help="the group file (YAML)"),
+    argument(
+        "--type",
+        type=Path,
+        action="append",
+        default=[],
+        dest="types",
+        metavar="FILE",
+        help="a type file that the group file uses; may be repeated",
+    ),
+)
+"""The arguments for the files."""
 
 
 @dataclass(frozen=True)
@@ -59,20 +73,6 @@ class Definition:
     def placed(self, problems: Iterable[Mapping[str, str] | ProblemFacts]) -> list[Problem]:
         """Return what an action says of the group file, with file and line."""
         return [Problem(self.file, self.line(each["field"]), **each) for each in problems]
-
-
-def add_files(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the files."""
-    parser.add_argument("file", type=Path, metavar="FILE", help="the group file (YAML)")
-    parser.add_argument(
-        "--type",
-        type=Path,
-        action="append",
-        default=[],
-        dest="types",
-        metavar="FILE",
-        help="a type file that the group file uses; may be repeated",
-    )
 
 
 def problems(file: Path, types: Iterable[Path]) -> list[Problem]:

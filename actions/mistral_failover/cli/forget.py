@@ -8,6 +8,7 @@ from typing import Any
 
 from cliff.show import ShowOne
 
+from mistral_failover.cli.arguments import argument
 from mistral_failover.cli.base import GroupCommand, for_people
 
 
@@ -19,14 +20,10 @@ class Forget(GroupCommand, ShowOne):
     if it wants it; continue with 'failover start GROUP'. Your reason is recorded.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the arguments: the resource and the reason."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("resource", help="its name in the group file, or the id of a record")
-        parser.add_argument(
-            "--because", required=True, metavar="TEXT", help="how you know that it is gone"
-        )
-        return parser
+    arguments = (
+        argument("resource", help="its name in the group file, or the id of a record"),
+        argument("--because", required=True, metavar="TEXT", help="how you know that it is gone"),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
         """Check and forget."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from cliff.lister import Lister
 
+from mistral_failover.cli.arguments import argument
 from mistral_failover.cli.base import GroupCommand, for_people, when, wrapped
 from mistral_failover.convergence.records import TraversalStatus
 
@@ -44,12 +45,10 @@ class Diff(GroupCommand, Lister):
     ~ in both.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of the command."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("before", help="the first goal's version, at least 7 digits")
-        parser.add_argument("after", help="the second goal's version")
-        return parser
+    arguments = (
+        argument("before", help="the first goal's version, at least 7 digits"),
+        argument("after", help="the second goal's version"),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
         """Query and format."""

@@ -13,6 +13,7 @@ from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from mistral_failover.cli import base, emulator, files, order
+from mistral_failover.cli.arguments import BECAUSE, GROUP, YES, Declared, argument
 from mistral_failover.cli.base import ActionCommand, GroupCommand, for_people, when
 from mistral_failover.cli.connection import CommandFailed, with_full_stop
 from mistral_failover.cli.order import Order
@@ -30,23 +31,15 @@ ACTIVATE, REMOVE = "failover.activate_first", "failover.remove"
 class _Bringing(ActionCommand, ShowOne):
     """Change what is known of a group, and bring the group up by that."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of the command."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument(
+    arguments: Declared = (
+        argument(
             "--no-activate",
             action="store_true",
             help="only record it: no goal is set, nothing is changed",
-        )
-        parser.add_argument("--because", metavar="TEXT", help="the reason, for the record")
-        parser.add_argument(
-            "--timeout",
-            type=float,
-            default=order.WAIT,
-            metavar="SECONDS",
-            help=f"how long to follow it (default {order.WAIT:.0f}); it continues after that",
-        )
-        return parser
+        ),
+        BECAUSE,
+        order.TIMEOUT,
+    )
 
     def brought_up(
         self, parsed_args: argparse.Namespace, name: str, because: str
@@ -85,17 +78,15 @@ class _DefinitionCommand(_Bringing):
         """Carry the command out; return the facts to show. Raises DocumentRefused."""
         raise NotImplementedError
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of the command."""
-        parser = super().get_parser(prog_name)
-        files.add_files(parser)
-        parser.add_argument("--name", help="the group's name (default: the stack's)")
-        parser.add_argument(
+    arguments: Declared = (
+        *files.FILES,
+        argument("--name", help="the group's name (default: the stack's)"),
+        argument(
             "--dry-run",
             action="store_true",
             help="check the file against the cloud, show what would change, and change nothing",
-        )
-        return parser
+        ),
+    )
 
     def known(self, name: str) -> bool:
         """Return whether the project has a group of this name."""
@@ -225,11 +216,7 @@ class Update(_DefinitionCommand):
     service asks for confirmation unless --yes is given.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of the command."""
-        parser = super().get_parser(prog_name)
-        base.add_yes(parser)
-        return parser
+    arguments = (YES,)
 
     def carried_out(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         """Check, show what changes, ask, define, follow."""
@@ -292,11 +279,7 @@ class AdoptStack(_Bringing):
     exists, the group file has to name the volume to use.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of the command."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument("group", help="the group's name")
-        return parser
+    arguments = (GROUP,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
         """Take the stack, follow."""
@@ -323,11 +306,7 @@ class Validate(base.FittedOutput, Lister):
 
     auth_required = False
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of the command."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        files.add_files(parser)
-        return parser
+    arguments = files.FILES
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[str]]]:
         """Check."""
@@ -436,15 +415,17 @@ class Delete(Order):
 
     workflow = REMOVE
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the other options."""
-        parser.add_argument(
+    arguments = (
+        GROUP,
+        argument(
             "--lost",
             action="append",
             metavar="MEMBER",
             help="a member to fence instead of quiescing it; may be repeated",
-        )
-        base.add_yes(parser)
+        ),
+        YES,
+        BECAUSE,
+    )
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         """Return the lost members."""
@@ -487,11 +468,7 @@ class Release(GroupCommand, ShowOne):
     unless --yes is given.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of the command."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        base.add_yes(parser)
-        return parser
+    arguments = (YES,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
         """Ask, then release it."""
@@ -515,13 +492,15 @@ class Activate(Order):
 
     workflow = ACTIVATE
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the member to activate."""
-        parser.add_argument(
+    arguments = (
+        GROUP,
+        BECAUSE,
+        argument(
             "--to",
             metavar="MEMBER",
             help=("the member to activate (default: as the group file says)"),
-        )
+        ),
+    )
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         """Return the member to activate."""

@@ -9,8 +9,9 @@ from typing import Any
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
+from mistral_failover.cli.arguments import BECAUSE, GROUPS, argument
 from mistral_failover.cli.base import ActionCommand, for_people, given
-from mistral_failover.cli.order import WAIT, exit_code, follow, worded
+from mistral_failover.cli.order import FOLLOWED, exit_code, follow, worded
 
 _WHOLE = (
     "group",
@@ -36,11 +37,7 @@ class List(ActionCommand, Lister):
     does not help: failover lock break ID --owner OWNER.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of the command."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("group", nargs="?", help="the group (default: the whole project)")
-        return parser
+    arguments = (GROUPS,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
         """Query and format: in words for people, unabridged for machines."""
@@ -76,29 +73,16 @@ class Break(ActionCommand, ShowOne):
     Exit code 1 when the traversal fails, 3 when it is BLOCKED, 4 when it is still running.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of the command."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("resource", help="the resource's id, or at least its first 8 digits")
-        parser.add_argument(
-            "--owner", required=True, help=("the lock's owner, as 'failover locks' shows it")
-        )
-        parser.add_argument("--token", type=int, help="break it only under this token")
-        parser.add_argument(
+    arguments = (
+        argument("resource", help="the resource's id, or at least its first 8 digits"),
+        argument("--owner", required=True, help=("the lock's owner, as 'failover locks' shows it")),
+        argument("--token", type=int, help="break it only under this token"),
+        argument(
             "--force", action="store_true", help="also if the owner is alive; requires --because"
-        )
-        parser.add_argument("--because", metavar="TEXT", help="the reason, for the record")
-        parser.add_argument(
-            "--no-wait", action="store_true", help="only break it; do not wait for the result"
-        )
-        parser.add_argument(
-            "--timeout",
-            type=float,
-            default=WAIT,
-            metavar="SECONDS",
-            help=f"how long to follow it (default {WAIT:.0f}); it continues after that",
-        )
-        return parser
+        ),
+        BECAUSE,
+        *FOLLOWED,
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
         """Find the resource's group, break, follow."""

@@ -10,6 +10,7 @@ from typing import Any
 from cliff.lister import Lister
 from cliff.show import ShowOne
 
+from mistral_failover.cli.arguments import argument
 from mistral_failover.cli.base import GroupCommand, for_people
 
 _KEYS = (
@@ -75,13 +76,11 @@ class AgentKey(GroupCommand, ShowOne):
     The group need not be defined yet. Mistral does not store the answer.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of the command."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument(
+    arguments = (
+        argument(
             "member", nargs="?", help="the member's name; without it, the key of the whole group"
-        )
-        return parser
+        ),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[str]]:
         """Query and show."""

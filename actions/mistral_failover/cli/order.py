@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from cliff.show import ShowOne
 
 from mistral_failover.cli import base, connection, status_screen
+from mistral_failover.cli.arguments import Declared, argument
 from mistral_failover.cli.progress import Progress
 from mistral_failover.convergence.records import JournalKind
 
@@ -39,42 +40,28 @@ _CODES = {
 }
 
 
+TIMEOUT = argument(
+    "--timeout",
+    type=float,
+    default=WAIT,
+    metavar="SECONDS",
+    help=(
+        f"how long to follow it (default {WAIT:.0f}); it continues after that, and the exit code "
+        f"is {base.UNDER_WAY}"
+    ),
+)
+FOLLOWED = (
+    argument("--no-wait", action="store_true", help="only start it: do not follow it to its end"),
+    TIMEOUT,
+)
+
+
 class Order(base.ActionCommand, ShowOne):
-    """Start ``workflow`` with :meth:`inputs`, follow it, and show the result."""
+    """Start ``workflow`` with :meth:`inputs`, follow it, and show the result. Its ``arguments`` are
+    to have the group and the reason."""
 
     workflow = ""
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of every order."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        self.add_group(parser)
-        self.add_arguments(parser)
-        self.add_because(parser)
-        parser.add_argument(
-            "--no-wait", action="store_true", help="only start it: do not follow it to its end"
-        )
-        parser.add_argument(
-            "--timeout",
-            type=float,
-            default=WAIT,
-            metavar="SECONDS",
-            help=(
-                f"how long to follow it (default {WAIT:.0f}); it continues after that, and the "
-                f"exit code is {base.UNDER_WAY}"
-            ),
-        )
-        return parser
-
-    def add_group(self, parser: argparse.ArgumentParser) -> None:
-        """Add the group."""
-        parser.add_argument("group", help="the group's name")
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the order's own arguments besides the group."""
-
-    def add_because(self, parser: argparse.ArgumentParser) -> None:
-        """Add the reason for the record."""
-        parser.add_argument("--because", metavar="TEXT", help="the reason, for the record")
+    arguments: Declared = FOLLOWED
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         """Return the workflow's inputs besides group and because; None for options not given."""

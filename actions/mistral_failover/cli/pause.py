@@ -9,21 +9,12 @@ from typing import Any
 from cliff.show import ShowOne
 
 from mistral_failover.cli import status_screen
-from mistral_failover.cli.alarms import add_reason
+from mistral_failover.cli.arguments import REASON, argument, one_of
 from mistral_failover.cli.base import GroupCommand, for_people
 
 
 class _SuspensionCommand(GroupCommand, ShowOne):
     """Change whether a group's alarms are held."""
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of the command."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        self.add_arguments(parser)
-        return parser
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the command's own arguments besides the group."""
 
     def said(self, parsed_args: argparse.Namespace, action: str, **inputs: Any) -> tuple[Any, Any]:
         """Set it, and show the result."""
@@ -48,9 +39,7 @@ class Pause(_SuspensionCommand):
     For work with a known end, prefer 'failover maintenance on': it ends by itself.
     """
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the reason."""
-        add_reason(parser)
+    arguments = (REASON,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Pause it."""
@@ -64,12 +53,10 @@ class Resume(_SuspensionCommand):
     maintenance lasts until its time.
     """
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the reason, and more."""
-        parser.add_argument(
-            "--because", default="resumed", metavar="TEXT", help="the reason, for the record"
-        )
-        parser.add_argument("--all", action="store_true", help="end its maintenance as well")
+    arguments = (
+        argument("--because", default="resumed", metavar="TEXT", help="the reason, for the record"),
+        argument("--all", action="store_true", help="end its maintenance as well"),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Resume it."""
@@ -86,17 +73,19 @@ class MaintenanceOn(_SuspensionCommand):
     itself, at the latest after 28 days.
     """
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the members, the end, and the reason."""
-        parser.add_argument(
+    arguments = (
+        argument(
             "members", nargs="*", metavar="member", help="a member you work on (default: all)"
-        )
-        end = parser.add_mutually_exclusive_group(required=True)
-        end.add_argument("--minutes", type=int, metavar="N", help="how long, from now")
-        end.add_argument(
-            "--until", metavar="T", help="a time in ISO 8601, such as 2026-11-22T06:00+01:00"
-        )
-        add_reason(parser)
+        ),
+        one_of(
+            argument("--minutes", type=int, metavar="N", help="how long, from now"),
+            argument(
+                "--until", metavar="T", help="a time in ISO 8601, such as 2026-11-22T06:00+01:00"
+            ),
+            required=True,
+        ),
+        REASON,
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Begin it."""
@@ -115,17 +104,17 @@ class MaintenanceOff(_SuspensionCommand):
     This starts nothing, and a pause stays.
     """
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the members, and the reason."""
-        parser.add_argument(
+    arguments = (
+        argument(
             "members", nargs="*", metavar="member", help="a member that is done (default: all)"
-        )
-        parser.add_argument(
+        ),
+        argument(
             "--because",
             default="the work is done",
             metavar="TEXT",
             help=("the reason, for the record"),
-        )
+        ),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """End it."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cliff.show import ShowOne
 
 from mistral_failover.cli import base, connection
+from mistral_failover.cli.arguments import argument
 from mistral_failover.cli.base import for_people, lasted, when
 from mistral_failover.model.verbs import (
     FAILOVER,
@@ -123,51 +124,6 @@ def _risk(risk: Risk) -> str:
     return f"{risk['sentence']}. {risk['remedy']} [{risk['code']}]"
 
 
-class Plan(base.ActionCommand, ShowOne):
-    """Show what would happen now, without changing anything.
-
-    It shows each step, what the step waits for (steps that wait for the same run in parallel) and
-    how long it took before; which members are fenced, and how; and the risks. Nothing is written to
-    the cloud or to the group, so plan as often as you like. Start exactly this plan with the
-    command shown at the end; it is refused if anything that the plan depends on has changed.
-
-    Examples: failover plan payments --fact "db_a is down"; failover plan payments --verb switchover
-    --to db_b.
-    """
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of the command."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("group", nargs="?", help="the group's name")
-        parser.add_argument(
-            "--plan",
-            metavar="ID",
-            help=(
-                "show an earlier plan again, and whether it is still valid; its id, or the first "
-                "8 digits"
-            ),
-        )
-        parser.add_argument(
-            "--verb", choices=list(plannable()), help="the order to plan (default failover)"
-        )
-        add_facts(parser)
-        for name in _more_inputs():
-            (first, *others) = takers(name)
-            words = f"for {first.name}: {first.given[name].words}"
-            words += "".join(f"; for {each.name}: {each.given[name].words}" for each in others)
-            declared = replace(first.given[name], words=words, positional=False, required=False)
-            add_input(parser, name, declared)
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
-        """Query and format."""
-        if (parsed_args.group is None) == (parsed_args.plan is None):
-            raise connection.CommandLineWrong("Give a group, or --plan with a plan's id. [USAGE]")
-        names = ("group", "plan", "verb", *_more_inputs())
-        inputs = {name: getattr(parsed_args, name) for name in names}
-        return show_plan(self.app, parsed_args, **inputs, **given_facts(parsed_args))
-
-
 def add_facts(parser: argparse.ArgumentParser) -> None:
     """Add the options for the facts that an operator knows."""
     for name, declared in verb_kind(FAILOVER).given.items():
@@ -212,3 +168,54 @@ def given_facts(parsed_args: argparse.Namespace) -> dict[str, Any]:
         "lost": lost if lost or none_lost else None,
         "recovered": recovered or None,
     }
+
+
+def _add_verb(parser: argparse.ArgumentParser) -> None:
+    """Add the verb, of those that are installed."""
+    words = "the order to plan (default failover)"
+    parser.add_argument("--verb", choices=list(plannable()), help=words)
+
+
+def _add_more_inputs(parser: argparse.ArgumentParser) -> None:
+    for name in _more_inputs():
+        (first, *others) = takers(name)
+        words = f"for {first.name}: {first.given[name].words}"
+        words += "".join(f"; for {each.name}: {each.given[name].words}" for each in others)
+        declared = replace(first.given[name], words=words, positional=False, required=False)
+        add_input(parser, name, declared)
+
+
+class Plan(base.ActionCommand, ShowOne):
+    """Show what would happen now, without changing anything.
+
+    It shows each step, what the step waits for (steps that wait for the same run in parallel) and
+    how long it took before; which members are fenced, and how; and the risks. Nothing is written to
+    the cloud or to the group, so plan as often as you like. Start exactly this plan with the
+    command shown at the end; it is refused if anything that the plan depends on has changed.
+
+    Examples: failover plan payments --fact "db_a is down"; failover plan payments --verb switchover
+    --to db_b.
+    """
+
+    arguments = (
+        argument("group", nargs="?", help="the group's name"),
+        argument(
+            "--plan",
+            metavar="ID",
+            help=(
+                "show an earlier plan again, and whether it is still valid; its id, or the first "
+                "8 digits"
+            ),
+        ),
+        _add_verb,
+        add_facts,
+        _add_more_inputs,
+    )
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
+        """Query and format."""
+        if (parsed_args.group is None) == (parsed_args.plan is None):
+            raise connection.CommandLineWrong("Give a group, or --plan with a plan's id. [USAGE]")
+        names = ("group", "plan", "verb", *_more_inputs())
+        inputs = {name: getattr(parsed_args, name) for name in names}
+        return show_plan(self.app, parsed_args, **inputs, **given_facts(parsed_args))

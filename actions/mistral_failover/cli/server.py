@@ -22,11 +22,26 @@ from urllib.parse import urlsplit
 from cliff.lister import Lister
 
 from mistral_failover.cli import connection
+from mistral_failover.cli.arguments import argument, as_written, one_of
 from mistral_failover.cli.base import FittedOutput, for_people
 from mistral_failover.cli.exporter import address
 
 _DEFAULT_API, _DEFAULT_WEBHOOK = "unix:api.sock", "127.0.0.1:8990"
 _DEFAULT_UI = "127.0.0.1:8991"
+
+
+def _address(text: str) -> Any:
+    """Parse an address to listen on. Raises ArgumentTypeError."""
+    from mistral_failover.server import addresses
+
+    return _parsed(addresses.Address.parse, text, "HOST:PORT with the host's IP address")
+
+
+def _api_address(text: str) -> Any:
+    """Parse the address of Mistral's API. Raises ArgumentTypeError."""
+    from mistral_failover.server import addresses
+
+    return _parsed(addresses.parse_api, text, "HOST:PORT with the host's IP address, or unix:PATH")
 
 
 class Server(FittedOutput, Lister):
@@ -47,11 +62,9 @@ class Server(FittedOutput, Lister):
     Exit codes of --check: 0 it would work, 1 it would not.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of the command."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.formatter_class = argparse.RawDescriptionHelpFormatter
-        parser.add_argument(
+    arguments = (
+        as_written,
+        argument(
             "--state-dir",
             type=Path,
             metavar="DIR",
@@ -59,27 +72,28 @@ class Server(FittedOutput, Lister):
                 f"the state directory (default --server-state, ${connection.STATE_VARIABLE}, or "
                 "~/.local/state/mistral-failover)"
             ),
-        )
-        store = parser.add_mutually_exclusive_group()
-        store.add_argument(
-            "--database",
-            metavar="URL",
-            help="the state store (default SQLite in the state directory); two servers share one, "
-            "as in mysql+pymysql://user@host/failover",
-        )
-        store.add_argument(
-            "--database-file",
-            type=Path,
-            metavar="FILE",
-            help="a file with that URL, for a URL with a password",
-        )
-        parser.add_argument(
+        ),
+        one_of(
+            argument(
+                "--database",
+                metavar="URL",
+                help="the state store (default SQLite in the state directory); two servers share "
+                "one, as in mysql+pymysql://user@host/failover",
+            ),
+            argument(
+                "--database-file",
+                type=Path,
+                metavar="FILE",
+                help="a file with that URL, for a URL with a password",
+            ),
+        ),
+        argument(
             "--config-file",
             type=Path,
             metavar="FILE",
             help="a file with the section [failover]: command_channel, agent_key_file, lease, ...",
-        )
-        parser.add_argument(
+        ),
+        argument(
             "--listen",
             type=_api_address,
             default=_DEFAULT_API,
@@ -89,16 +103,16 @@ class Server(FittedOutput, Lister):
                 "PATH is in the state directory), or an address of loopback for clients that need "
                 "one, such as OpenStack's (port 0: any)"
             ),
-        )
-        parser.add_argument(
+        ),
+        argument(
             "--api-name",
             action="append",
             default=[],
             metavar="NAME",
             help="a further name by which clients call Mistral's API and the metrics, besides "
             "their addresses and localhost; may be repeated. Requests by other names are refused",
-        )
-        parser.add_argument(
+        ),
+        argument(
             "--webhook-listen",
             type=_address,
             default=_DEFAULT_WEBHOOK,
@@ -107,8 +121,8 @@ class Server(FittedOutput, Lister):
                 f"the address for alarms (default {_DEFAULT_WEBHOOK}); other than loopback only "
                 "with TLS and a secret file"
             ),
-        )
-        parser.add_argument(
+        ),
+        argument(
             "--webhook-secret-file",
             type=Path,
             metavar="FILE",
@@ -116,12 +130,10 @@ class Server(FittedOutput, Lister):
                 "the secrets of the senders of alarms, one per line (default: one is created in "
                 "the state directory)"
             ),
-        )
-        parser.add_argument(
-            "--tls-cert", type=Path, metavar="FILE", help="the webhook's certificate, PEM"
-        )
-        parser.add_argument("--tls-key", type=Path, metavar="FILE", help="its key, PEM")
-        parser.add_argument(
+        ),
+        argument("--tls-cert", type=Path, metavar="FILE", help="the webhook's certificate, PEM"),
+        argument("--tls-key", type=Path, metavar="FILE", help="its key, PEM"),
+        argument(
             "--metrics-port",
             type=int,
             metavar="PORT",
@@ -129,26 +141,26 @@ class Server(FittedOutput, Lister):
                 "serve /metrics of the server's project for Prometheus on 127.0.0.1 (default: not "
                 "at all)"
             ),
-        )
-        parser.add_argument(
+        ),
+        argument(
             "--metrics-of-all-projects",
             action="store_true",
             help="let them cover every project in the state store",
-        )
-        parser.add_argument(
+        ),
+        argument(
             "--workflows",
             nargs="+",
             type=Path,
             default=[],
             metavar="FILE",
             help="workflows of your own types, beside the package's",
-        )
-        parser.add_argument(
+        ),
+        argument(
             "--emulated",
             action="store_true",
             help="use an emulated cloud, which starts beside it with an example stack",
-        )
-        parser.add_argument(
+        ),
+        argument(
             "--ui",
             nargs="?",
             type=address,
@@ -156,21 +168,19 @@ class Server(FittedOutput, Lister):
             metavar="HOST:PORT",
             help=f"serve the web page of 'failover ui' too, on loopback (default {_DEFAULT_UI}), "
             "without its orders",
-        )
-        parser.add_argument(
+        ),
+        argument(
             "--ui-orders",
             action="store_true",
             help="let that page give orders, to every user who can read the links that this prints",
-        )
-        parser.add_argument(
-            "--check", action="store_true", help="only show problems; start nothing"
-        )
-        parser.add_argument(
+        ),
+        argument("--check", action="store_true", help="only show problems; start nothing"),
+        argument(
             "--print-webhook",
             action="store_true",
             help="only print the secret address for senders that cannot sign",
-        )
-        return parser
+        ),
+    )
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Run, check, or print; see the class. Raises CommandFailed."""
@@ -223,20 +233,6 @@ class Server(FittedOutput, Lister):
                 "senders reach.\n"
             )
         return 0
-
-
-def _address(text: str) -> Any:
-    """Parse an address to listen on. Raises ArgumentTypeError."""
-    from mistral_failover.server import addresses
-
-    return _parsed(addresses.Address.parse, text, "HOST:PORT with the host's IP address")
-
-
-def _api_address(text: str) -> Any:
-    """Parse the address of Mistral's API. Raises ArgumentTypeError."""
-    from mistral_failover.server import addresses
-
-    return _parsed(addresses.parse_api, text, "HOST:PORT with the host's IP address, or unix:PATH")
 
 
 def _parsed(parse: Callable[[str], Any], text: str, expected: str) -> Any:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from cliff.show import ShowOne
 
+from mistral_failover.cli.arguments import argument
 from mistral_failover.cli.base import ActionCommand, for_people
 
 if TYPE_CHECKING:
@@ -27,12 +28,10 @@ class Show(ActionCommand, ShowOne):
     For machines: -f json.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of the command."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("id", help="the id, or at least its first 8 digits")
-        parser.add_argument("--group", metavar="GROUP", help="the group that it belongs to")
-        return parser
+    arguments = (
+        argument("id", help="the id, or at least its first 8 digits"),
+        argument("--group", metavar="GROUP", help="the group that it belongs to"),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
         """Query; the action itself asks Mistral, so the engine must not wait for it."""

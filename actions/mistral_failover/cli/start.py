@@ -11,12 +11,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from mistral_failover.cli import base, connection, order
+from mistral_failover.cli.arguments import BECAUSE, GROUP, YES, argument
 from mistral_failover.cli.base import lasted
 from mistral_failover.cli.plan import add_facts, given_facts
-from mistral_failover.cli.status_screen import in_service
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.model.observation import Service
 from mistral_failover.model.text import clean
+from mistral_failover.reports.advice import in_service
 
 if TYPE_CHECKING:  # a command starts without the code of the actions
     from mistral_failover.orders.evidence import Evidence
@@ -42,24 +43,22 @@ class Start(order.Order):
 
     workflow = "failover.failover"
 
-    def add_group(self, parser: argparse.ArgumentParser) -> None:
-        """A plan contains its group."""
-        parser.add_argument("group", nargs="?", help="the group's name; not needed with --plan")
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the plan, or the facts."""
-        parser.add_argument(
+    arguments = (
+        argument("group", nargs="?", help="the group's name; not needed with --plan"),
+        argument(
             "--plan",
             metavar="ID",
             help="a plan's id, as 'failover plan' shows it, or its first 8 digits",
-        )
-        add_facts(parser)
-        parser.add_argument(
+        ),
+        add_facts,
+        argument(
             "--yes",
             action="store_true",
             help="do not ask if a lost member looks healthy, or a recovered one does not; needed "
             "without a terminal",
-        )
+        ),
+        BECAUSE,
+    )
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         """For a plan, only its id."""
@@ -160,10 +159,12 @@ class Recover(order.Order):
 
     workflow = "failover.failover"
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the members."""
-        parser.add_argument("member", nargs="+", help="a lost member that you found healthy")
-        base.add_yes(parser)
+    arguments = (
+        GROUP,
+        argument("member", nargs="+", help="a lost member that you found healthy"),
+        YES,
+        BECAUSE,
+    )
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         """No further member is lost, and these are lost no more."""

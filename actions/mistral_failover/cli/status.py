@@ -14,6 +14,7 @@ from cliff.lister import Lister
 from cliff.show import ShowOne
 
 from mistral_failover.cli import base, status_screen
+from mistral_failover.cli.arguments import GROUPS, argument
 from mistral_failover.cli.base import ActionCommand, GroupCommand, for_people, lasted, when, wrapped
 from mistral_failover.cli.connection import CommandFailed, CommandLineWrong
 from mistral_failover.cli.follow import PATIENCE, Journal, WatchUpdate, watch_updates
@@ -54,17 +55,15 @@ class Status(ActionCommand, ShowOne):
     'failover history' the steps that led to it. -f json gives everything.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of the command."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("group", nargs="?", help="the group's name (default: all groups)")
-        parser.add_argument(
+    arguments = (
+        GROUPS,
+        argument(
             "--exit-code",
             action="store_true",
             help="end with 0 if the group serves or is out of service, 5 if it is DEGRADED, 6 if "
             "it is DOWN, 7 if that is not known",
-        )
-        return parser
+        ),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[Any]]:
         """Query and format."""
@@ -136,23 +135,21 @@ class Watch(GroupCommand, Command):
     held or its failover has not started), 4 still running.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of the command."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument(
+    arguments = (
+        argument(
             "--until-rest",
             action="store_true",
             help="end as soon as nothing is running, and no failover waits for its start, or one "
             f"waits for more than {PATIENCE:.0f} s",
-        )
-        parser.add_argument(
+        ),
+        argument(
             "--interval",
             type=float,
             default=2.0,
             metavar="SECONDS",
             help="seconds between two looks (default 2)",
-        )
-        return parser
+        ),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Look repeatedly; return the exit code."""
@@ -235,19 +232,15 @@ class History(ActionCommand, Lister):
     object per line.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of the command."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("group", nargs="?", help="the group's name (default: all groups)")
-        parser.add_argument(
-            "--summary", action="store_true", help="a line for each alarm and order"
-        )
-        parser.add_argument(
+    arguments = (
+        GROUPS,
+        argument("--summary", action="store_true", help="a line for each alarm and order"),
+        argument(
             "--traversal",
             metavar="ID",
             help="only the steps of this traversal, given by at least 8 digits",
-        )
-        parser.add_argument(
+        ),
+        argument(
             "--limit",
             type=int,
             default=100,
@@ -256,12 +249,12 @@ class History(ActionCommand, Lister):
                 "maximum number of steps, the latest (default 100, at most 1000); with --after "
                 "the first"
             ),
-        )
-        parser.add_argument(
+        ),
+        argument(
             "--after", type=int, metavar="N", help="only the steps after the one with this id"
-        )
-        parser.add_argument("--follow", action="store_true", help="continue with new steps")
-        return parser
+        ),
+        argument("--follow", action="store_true", help="continue with new steps"),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
         """Query and format."""

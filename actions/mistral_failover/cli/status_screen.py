@@ -10,13 +10,13 @@ from __future__ import annotations
 import shlex
 import textwrap
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mistral_failover.cli.base import clock, lasted, when
 from mistral_failover.convergence.records import Action, OperationStatus, Status, TraversalStatus
-from mistral_failover.model.observation import Condition, Service
+from mistral_failover.model.observation import Service
 from mistral_failover.model.text import counted
+from mistral_failover.reports.advice import Advice, advice, in_service
 
 if TYPE_CHECKING:  # a command starts without the code of the actions
     from mistral_failover.groups.failed_step import FailedStep
@@ -39,21 +39,6 @@ _MANY = 10  # rows of one answer
 _NARROWEST = 20  # characters: a narrower terminal is not wrapped for
 _IN_SUMMARY = frozenset({"service", "waiting for"})
 NOT_IN_FORCE = "The latest definition is not in force: a failover moves what was reached before it."
-_CORRECTED = "correct the cause, then"
-
-
-@dataclass(frozen=True)
-class Advice:
-    """A command that helps: ``condition``, when to run it, and ``note``, what it does; both may be
-    empty."""
-
-    command: str
-    condition: str = ""
-    note: str = ""
-
-    def __str__(self) -> str:
-        before = f"{self.condition}: " if self.condition else ""
-        return f"{before}{self.command}" + (f"   ({self.note})" if self.note else "")
 
 
 def suspended(row: CurrentSuspensions) -> list[str]:
@@ -326,142 +311,11 @@ def help_lines(status: StatusReport) -> list[str]:
     return [str(each) for each in advice(status)]
 
 
-def in_service(status: GroupReport) -> bool:
-    """Return whether the group is to serve, even if no member can take its roles at present."""
-    return bool(status["roles"] or status["vacant"])
-
-
-def advice(status: StatusReport) -> list[Advice]:
-    """Return the commands that help, the most useful one first."""
-    group = shlex.quote(status["group"])
-    if in_service(status) and status["traversal"] and status["traversal"]["ended_at"] is not None:
-        # Without its stack nothing else helps, whatever the last traversal came to.
-        if status["service"]["another_stack"]:
-            return [Advice(f"failover group adopt-stack {group}", "if the group is to run there")]
-        if status["service"]["stack_gone"]:
-            return [
-                Advice(f"failover group delete {group}", "to end the group"),
-                Advice(f"failover group adopt-stack {group}", "or once the stack is made again"),
-            ]
-    match status["status"]:
-        case "BLOCKED":
-            return _unblocking(status) or [Advice(f"failover sweep {group}", _CORRECTED)]
-        case "FAILED" if not in_service(status):
-            return [
-                Advice(f"failover group delete {group}", _CORRECTED),
-                Advice(f"failover group activate {group}", "or, to bring it up"),
-            ]
-        case "FAILED":
-            # Whether an earlier goal needs a member that is lost now, only the rollback finds out.
-            back = status["last_complete_goal"] and not status["lost"]
-            return [
-                Advice(f"failover start {group}", _CORRECTED),
-                *([Advice(f"failover rollback {group}", "or, to go back")] if back else []),
-            ]
-        case "IN_PROGRESS":
-            chain = status["chain"]
-            needed = chain["remedy"] if chain else status["reason"]
-            again = [Advice(f"failover sweep {group}")] if needed else []
-            return [*again, Advice(f"failover watch {group}")]
-        case "DEFINED":
-            return [Advice(f"failover group activate {group}")]
-    if not in_service(status):
-        return [Advice(f"failover group activate {group}")]
-    again, undoing = _serving_again(status, group), _undoing(status, group)
-    if status["held"] and status["service"]["status"] != Service.DOWN:
-        # An alarm waits, which is why it is not known to serve.
-        return [*undoing, *again, *_into_force(status, group)]
-    return [*again, *undoing, *_into_force(status, group)]
-
-
-def _serving_again(status: StatusReport, group: str) -> list[Advice]:
-    """Return the commands for a group that reached its goal, and does not serve as it should."""
-    service = status["service"]
-    if status["unstarted"]:
-        note = "starts the failover of the alarm, or says why it cannot"
-        return [
-            Advice(f"failover sweep {group}", note=note),
-            Advice(f"failover doctor {group}", note="looks, and names what helps"),
-        ]
-    if service["status"] == Service.DOWN and service["gone"]:
-        lost = " ".join(f"--lost {shlex.quote(member)}" for member in service["gone"])
-        return [
-            Advice(f"failover start {group} {lost}", note="moves its roles"),
-            Advice(f"failover plan {group} {lost}", "or, to see first what that does"),
-        ]
-    if service["status"] in (Service.DOWN, Service.UNKNOWN) or (
-        service["status"] == Service.DEGRADED and not status["lost"]
-    ):
-        return [Advice(f"failover doctor {group}", note="looks, and names what helps")]
-    return []
-
-
-def _undoing(status: StatusReport, group: str) -> list[Advice]:
-    """Return the commands that end what keeps members or alarms away."""
-    healthy = [_bringing_back(status, group, member) for member in status["lost"]]
-    paused = [Advice(f"failover resume {group}", note="alarms count again")]
-    work = [Advice(f"failover maintenance off {group}")]
-    held = [Advice(f"failover alarms {group}", note="lists the held ones, to admit or dismiss")]
-    return [
-        *healthy,
-        *(paused if status["pause"] else []),
-        *(work if status["maintenance"] else []),
-        *(held if status["held"] else []),
-    ]
-
-
-def _bringing_back(status: StatusReport, group: str, member: str) -> Advice:
-    """Return the command by which a lost member may take roles again."""
-    name, seen = shlex.quote(member), {row["name"]: row["condition"] for row in status["members"]}
-    if seen.get(member) == Condition.DELETED:
-        return Advice(f"failover replace {group} {name}", f"to give {member} a new server")
-    return Advice(
-        f"failover recover {group} {name}",
-        f"once {member} is healthy",
-        f"then failover failback {group}",
-    )
-
-
-def _into_force(status: StatusReport, group: str) -> list[Advice]:
-    """Return the commands that end a difference between what is defined and what is in force."""
-    if not status["in_force"]["differs"]:
-        return []
-    return [
-        Advice(f"failover group activate {group}", note="converges to the latest definition"),
-        Advice("failover group update FILE", "or, if it is wrong"),
-    ]
-
-
 def role_holders(status: GroupReport) -> str:
     """Return the holder of each role; until the goal is reached, the future holder."""
     stands = _on(status)
     held = [f"{role} {stands} {member}" for role, member in status["roles"].items()]
     return ", ".join([*held, *(f"{role} on no member" for role in status["vacant"])])
-
-
-def _unblocking(status: StatusReport) -> list[Advice]:
-    """Return what an operator can do about fences without a proof: first what needs no
-    confirmation, unless nothing else helps."""
-    rows = status["remedies"]
-    sure = [
-        Advice(row["command"], f"once you are sure that {row['member']} is off") for row in rows
-    ]
-    if all(row["only_by_confirmation"] for row in rows):
-        return sure
-    group = shlex.quote(status["group"])
-    members = sorted({row["member"] for row in rows})
-    verb = "start" if in_service(status) else "group delete"
-    lost = " ".join(f"--lost {shlex.quote(member)}" for member in members)
-    whose = "its host answers" if len(members) == 1 else "their hosts answer"
-    answers = f"{' and '.join(members)} or {whose}"
-    return [
-        Advice(
-            f"failover {verb} {group} {lost}",
-            f"once {answers}",
-            "tries to fence again",
-        ),
-        *sure,
-    ]
 
 
 def _without_remedy(status: StatusReport) -> str:

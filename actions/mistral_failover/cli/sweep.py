@@ -9,6 +9,7 @@ from typing import Any
 from cliff.lister import Lister
 
 from mistral_failover.cli import base, connection, order
+from mistral_failover.cli.arguments import GROUPS
 from mistral_failover.cli.base import ActionCommand
 from mistral_failover.cli.connection import CommandFailed
 
@@ -34,21 +35,10 @@ class Sweep(ActionCommand, Lister):
     A cron trigger of Mistral does this regularly; run it by hand when nothing moves.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of the command."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("group", nargs="?", help="the group's name (default: all groups)")
-        parser.add_argument(
-            "--no-wait", action="store_true", help="only start it: do not follow it to its end"
-        )
-        parser.add_argument(
-            "--timeout",
-            type=float,
-            default=order.WAIT,
-            metavar="SECONDS",
-            help=f"how long to follow what it continued (default {order.WAIT:.0f})",
-        )
-        return parser
+    arguments = (
+        GROUPS,
+        *order.FOLLOWED,
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[Any]]]:
         """Start, follow, and show what was found."""

@@ -9,6 +9,7 @@ import sys
 from typing import Any, ClassVar
 
 from mistral_failover.cli import base, order, plan
+from mistral_failover.cli.arguments import GROUP, YES, Declared, argument, one_of
 from mistral_failover.cli.connection import CommandLineWrong
 from mistral_failover.model.text import clean
 from mistral_failover.model.verbs import VerbKind, verb_kind, verb_kinds
@@ -29,32 +30,26 @@ class VerbCommand(order.Order):
     verb: ClassVar[VerbKind]
     _plan: str | None = None  # the one to start, for a verb without a workflow
 
+    arguments: Declared = (GROUP,)
+
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of every order, and --dry-run."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        if self.verb.plannable:
+        """Return the parser with what the verb declares, too: a verb without a reason of its own
+        requires one."""
+        parser, verb = super().get_parser(prog_name), self.verb
+        for name, declared in verb.given.items():
+            plan.add_input(parser, name, declared)
+        parser.add_argument(
+            "--because", required=not verb.because, metavar="TEXT", help=verb.because_words
+        )
+        if verb.asks:
+            YES(parser)
+        if verb.plannable:
             parser.add_argument(
                 "--dry-run",
                 action="store_true",
                 help="only show what would happen, step by step; change nothing",
             )
         return parser
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the verb's inputs."""
-        for name, declared in self.verb.given.items():
-            plan.add_input(parser, name, declared)
-        if self.verb.asks:
-            base.add_yes(parser)
-
-    def add_because(self, parser: argparse.ArgumentParser) -> None:
-        """Add the reason; a verb without one of its own requires it."""
-        parser.add_argument(
-            "--because",
-            required=not self.verb.because,
-            metavar="TEXT",
-            help=self.verb.because_words,
-        )
 
     def inputs(self, parsed_args: argparse.Namespace) -> dict[str, Any]:
         """Return the verb's inputs; for a plan, only its id."""
@@ -94,23 +89,23 @@ class Replace(VerbCommand):
     verb = verb_kind("replace")
     __doc__ = verb.__doc__
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the extent, too."""
-        super().add_arguments(parser)
-        which = parser.add_mutually_exclusive_group()
-        which.add_argument(
-            "--oldest", action="store_true", help="the oldest member; a failed one before it"
-        )
-        which.add_argument(
-            "--newest", action="store_true", help="the newest member; a failed one before it"
-        )
-        which.add_argument("--all", action="store_true", help="all members, one by one")
-        parser.add_argument(
+    arguments = (
+        one_of(
+            argument(
+                "--oldest", action="store_true", help="the oldest member; a failed one before it"
+            ),
+            argument(
+                "--newest", action="store_true", help="the newest member; a failed one before it"
+            ),
+            argument("--all", action="store_true", help="all members, one by one"),
+        ),
+        argument(
             "--pause",
             type=int,
             metavar="SECONDS",
             help="with --all: how long to wait between two members (default 0)",
-        )
+        ),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         """Show the plan, or start, follow and show."""

@@ -21,6 +21,7 @@ from cliff.command import Command
 from cliff.lister import Lister
 
 from mistral_failover.cli import base, connection
+from mistral_failover.cli.arguments import YES, Arguments, Declared, argument
 from mistral_failover.cli.base import ActionCommand
 from mistral_failover.cli.connection import CommandFailed
 from mistral_failover.mistral.shipped_workflows import same
@@ -28,7 +29,7 @@ from mistral_failover.model.documents import load_workflow
 from mistral_failover.model.errors import InvalidDocument
 
 
-class Validate(Command):
+class Validate(Arguments, Command):
     """Check workflow files offline: syntax, links, expressions, inputs.
 
     It also finds what Mistral itself finds only when a task runs: unknown actions, wrong inputs,
@@ -39,14 +40,12 @@ class Validate(Command):
 
     auth_required = False
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of the command."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("files", nargs="+", metavar="FILE", help="workflow files (YAML)")
-        parser.add_argument(
+    arguments = (
+        argument("files", nargs="+", metavar="FILE", help="workflow files (YAML)"),
+        argument(
             "--strict", action="store_true", help="report violations of the style rules as errors"
-        )
-        return parser
+        ),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Validate; the exit code."""
@@ -58,22 +57,16 @@ class Validate(Command):
 class _RegistryCommand(ActionCommand, Lister):
     """A command about the workflows in Mistral."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser with the options of the command."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument(
+    arguments: Declared = (
+        argument(
             "--namespace",
             metavar="NAME",
             help=(
                 "Mistral's namespace (default: that of --workflow-namespace, or none). A workflow "
                 "looks for its sub-workflows in its own namespace, then in the one without a name"
             ),
-        )
-        self.add_arguments(parser)
-        return parser
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the command's own arguments."""
+        ),
+    )
 
     def namespace(self, parsed_args: argparse.Namespace) -> str:
         """Return the namespace to use."""
@@ -81,14 +74,13 @@ class _RegistryCommand(ActionCommand, Lister):
         return connection.namespace(self.app) if given is None else str(given)
 
 
-def _add_files(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "files",
-        nargs="*",
-        type=Path,
-        metavar="FILE",
-        help="files of your own workflows, besides those of this package",
-    )
+_FILES = argument(
+    "files",
+    nargs="*",
+    type=Path,
+    metavar="FILE",
+    help="files of your own workflows, besides those of this package",
+)
 
 
 class Install(_RegistryCommand):
@@ -101,17 +93,17 @@ class Install(_RegistryCommand):
     text as public, that one is used.
     """
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the files, and their visibility."""
-        _add_files(parser)
-        parser.add_argument(
+    arguments = (
+        _FILES,
+        argument(
             "--public",
             choices=("yes", "no"),
             help=(
                 "whether other projects may use them, which only an administrator may set "
                 "(default: unchanged; new ones: no)"
             ),
-        )
+        ),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[str]]]:
         """Compare, and upload what differs."""
@@ -135,10 +127,10 @@ class Diff(_RegistryCommand):
     Exit code 1 when anything differs.
     """
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the files, and the extent."""
-        _add_files(parser)
-        parser.add_argument("--brief", action="store_true", help="without the lines that differ")
+    arguments = (
+        _FILES,
+        argument("--brief", action="store_true", help="without the lines that differ"),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[str]]]:
         """Compare."""
@@ -162,9 +154,7 @@ class Remove(_RegistryCommand):
     It asks for confirmation unless --yes is given.
     """
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add --yes."""
-        base.add_yes(parser)
+    arguments = (YES,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[list[str], list[list[str]]]:
         """Ask, and remove."""

@@ -31,6 +31,7 @@ from keystoneauth1 import exceptions as keystone
 
 from mistral_failover.cloud.answers import ForeignAnswer, why_foreign
 from mistral_failover.lookups import NotResolved
+from mistral_failover.model.remedies import Need
 from mistral_failover.redaction import redact
 
 REMEDIES = {
@@ -160,7 +161,8 @@ class CloudError(Exception):
     """A call to the cloud, or a wait for it, failed.
 
     ``code``: stable, upper case with underscores. ``message``: what could not be done and why.
-    ``remedy``: what to do about it. ``retryable``: the same call may succeed later unchanged.
+    ``remedy``: what to do about it; ``needs``: the same as values, as far as it is a known remedy.
+    ``retryable``: the same call may succeed later unchanged.
     ``http_status`` and ``request_id``: of the answer, if there was one. ``blocked``: only an
     operator can help, as the remedy says, and then it continues; ``about``: what the operator has
     to change, in a form that shows whether it was changed: ``server``, for a volume also
@@ -192,6 +194,7 @@ class CloudError(Exception):
         detail: str = "",
         patience: float | None = None,
         unknown: bool = False,
+        needs: tuple[Need, ...] = (),
     ) -> None:
         self.code = code
         self.message = redact(message)
@@ -205,6 +208,7 @@ class CloudError(Exception):
         self.detail = detail
         self.patience = patience
         self.unknown = unknown
+        self.needs = needs
         self.about: dict[str, Any] | None = None
         self.target: dict[str, Any] | None = None
         self.field = ""

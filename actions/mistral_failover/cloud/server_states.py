@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from mistral_failover.model.remedies import Need, need
+
 PLUGS = frozenset(
     {"ACTIVE", "PAUSED", "SHUTOFF", "VERIFY_RESIZE", "SOFT_DELETED", "SHELVED", "SHELVED_OFFLOADED"}
 )
@@ -27,23 +29,34 @@ PLUGS_PORTS = frozenset({"ACTIVE", "PAUSED", "SHUTOFF"})
 class Hindrance:
     """A state of a server in which a failover cannot do something with it.
 
-    ``remedy``: what ends the state, with ``{server}`` for the server's id; "" if that depends on
-    the cause. ``passes``: it ends by itself. ``runs``: the guest runs, or does when the state has
-    passed, so the member may take a role, though not before another one.
+    ``remedy``: the code of what a person ends it with, "" if it ends otherwise. ``ending``: how it
+    ends then, with ``{server}`` for the server's id; "" if that depends on the cause. ``passes``:
+    it ends by itself. ``runs``: the guest runs, or does when the state has passed, so the member
+    may take a role, though not before another one.
     """
 
-    remedy: str
+    ending: str = ""
     passes: bool = False
     runs: bool = False
+    remedy: str = ""
+
+    def needs(self, server_id: str) -> tuple[Need, ...]:
+        """Return what a person does to end the state of this server; empty if nothing does."""
+        return (need(self.remedy, server=server_id),) if self.remedy else ()
+
+    def words(self, server_id: str) -> str:
+        """Return what ends the state of this server, as a clause; "" if that depends."""
+        ways = "; then ".join(each.command("") for each in self.needs(server_id))
+        return f"to end that: {ways}" if ways else self.ending.format(server=server_id)
 
     def sentence(self, server_id: str) -> str:
-        """Return what ends the state of this server, as a sentence; "" if that depends."""
-        words = self.remedy.format(server=server_id)
+        """Return :meth:`words` as a sentence."""
+        words = self.words(server_id)
         return f"{words[:1].upper()}{words[1:]}." if words else ""
 
 
-def _until(remedy: str, *, passes: bool = False, runs: bool = False) -> Hindrance:
-    return Hindrance(f"to end that: {remedy}", passes, runs)
+def _until(remedy: str, *, runs: bool = False) -> Hindrance:
+    return Hindrance(runs=runs, remedy=remedy)
 
 
 _PASSES = Hindrance("it ends by itself", passes=True, runs=True)
@@ -56,9 +69,9 @@ _MIGRATES = Hindrance(
     passes=True,
     runs=True,
 )
-_CAUSE = Hindrance("")
+_CAUSE = Hindrance()
 
-LOCKED = _until("openstack server unlock {server}", runs=True)
+LOCKED = _until("UNLOCK_SERVER", runs=True)
 """What a lock is."""
 STATES: Mapping[str, Hindrance] = MappingProxyType(
     {
@@ -68,22 +81,19 @@ STATES: Mapping[str, Hindrance] = MappingProxyType(
         "HARD_REBOOT": _PASSES,
         "MIGRATING": _MIGRATES,
         "PASSWORD": _PASSES,
-        "PAUSED": _until("openstack server unpause {server}"),
+        "PAUSED": _until("UNPAUSE_SERVER"),
         "REBOOT": _PASSES,
         "REBUILD": Hindrance("it ends by itself", passes=True),
-        "RESCUE": _until("openstack server unrescue {server}"),
+        "RESCUE": _until("UNRESCUE_SERVER"),
         "RESIZE": _MIGRATES,
         "REVERT_RESIZE": _PASSES,
-        "SHELVED": _until("openstack server unshelve {server}"),
-        "SHELVED_OFFLOADED": _until("openstack server unshelve {server}"),
-        "SHUTOFF": _until("openstack server start {server}"),
-        "SOFT_DELETED": _until("openstack server restore {server}"),
-        "SUSPENDED": _until("openstack server resume {server}"),
+        "SHELVED": _until("UNSHELVE_SERVER"),
+        "SHELVED_OFFLOADED": _until("UNSHELVE_SERVER"),
+        "SHUTOFF": _until("START_SERVER"),
+        "SOFT_DELETED": _until("RESTORE_SERVER"),
+        "SUSPENDED": _until("RESUME_SERVER"),
         "UNKNOWN": _CAUSE,
-        "VERIFY_RESIZE": _until(
-            "openstack server resize confirm {server}, or resize revert, which starts it again",
-            runs=True,
-        ),
+        "VERIFY_RESIZE": _until("CONFIRM_RESIZE", runs=True),
     }
 )
 """By Nova's word for the status; without ACTIVE."""

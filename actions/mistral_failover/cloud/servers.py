@@ -28,10 +28,17 @@ from mistral_failover.cloud.absence import SERVER, unless_absent, volume_on
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, if_there
 from mistral_failover.cloud.fields import Field
-from mistral_failover.cloud.server_states import Hindrance, hindrance_of, keeps_ports, keeps_volumes
+from mistral_failover.cloud.server_states import (
+    LOCKED,
+    Hindrance,
+    hindrance_of,
+    keeps_ports,
+    keeps_volumes,
+)
 from mistral_failover.cloud.url_paths import segment, url_path
 from mistral_failover.cloud.waits import ProbeResult, ResendPolicy
 from mistral_failover.fault_points import reach
+from mistral_failover.model.remedies import Need
 
 ROOT_DEVICES = ("/dev/vda", "/dev/sda", "/dev/xvda", "/dev/hda")
 STATUS = Field("Nova", "status")
@@ -141,7 +148,7 @@ class ServerState:
     def waits_for_a_person(self) -> bool:
         """Return whether its guest does not run until a person ends its state."""
         by = self.hindrance if self.exists else None
-        return by is not None and bool(by.remedy) and not (by.passes or by.runs)
+        return by is not None and bool(by.needs(self.server_id)) and not by.runs
 
     @property
     def keeping(self) -> Hindrance | None:
@@ -171,8 +178,18 @@ class ServerState:
         return self._hindered(self.hindrance)
 
     def _hindered(self, by: Hindrance) -> str:
-        remedy = by.remedy.format(server=self.server_id)
-        return f"its server is {self}" + (f" ({remedy})" if remedy else "")
+        ending = by.words(self.server_id)
+        return f"its server is {self}" + (f" ({ending})" if ending else "")
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """Return what a person does so that its guest runs and Nova changes it; empty if it needs
+        nothing, or if that depends."""
+        by = self.hindrance if self.exists else None
+        if by is None:
+            return ()
+        unlocked = LOCKED.needs(self.server_id) if self.locked and by is not LOCKED else ()
+        return (*unlocked, *by.needs(self.server_id))
 
     @property
     def off(self) -> bool:

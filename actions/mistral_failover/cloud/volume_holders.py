@@ -359,6 +359,7 @@ def server_busy(what: str, server_id: str, server: ServerState, by: Hindrance) -
         "SERVER_BUSY",
         f"Could not detach {what} from server {server_id}: the server is {server}",
         remedy=by.sentence(server_id) or "Repair the server.",
+        needs=by.needs(server_id),
         blocked=True,
     )
 

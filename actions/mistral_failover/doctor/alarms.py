@@ -9,7 +9,7 @@ from mistral_failover.cloud import event_alarms
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.doctor.checks import ExaminedGroup, Finding, error, ok, warn
 from mistral_failover.model.goal import ALARM
-from mistral_failover.resources.alarm import CREATE_AGAIN
+from mistral_failover.model.remedies import need
 
 
 def declared(subject: ExaminedGroup) -> Iterable[Finding]:
@@ -24,13 +24,13 @@ def declared(subject: ExaminedGroup) -> Iterable[Finding]:
             found = event_alarms.alarm(subject.examination.cloud, str(spec.properties["alarm"]))
         except CloudError as problem:
             gone = problem.code == "NOT_FOUND"
-            remedy = f"{CREATE_AGAIN[0].upper()}{CREATE_AGAIN[1:]}" if gone else problem.remedy
+            remedy = subject.advised(need("ANOTHER_ALARM")) if gone else problem.remedy
             yield error(f"{spec.name}: {problem.message} [{problem.code}]", remedy)
             continue
         if not found.enabled:
             yield warn(
                 f"{spec.name}: {found} is disabled, so it does not fire",
-                f"openstack alarm update --enabled True {found.id}",
+                subject.advised(need("ENABLE_ALARM", alarm=found.id)),
             )
         elif not found.servers:
             yield warn(

@@ -13,17 +13,20 @@ from mistral_failover.cloud.stacks import stack_map, stack_shown
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.doctor.checks import ExaminedGroup, Finding, error, ok, warn
 from mistral_failover.groups import candidates, refresh_members
-from mistral_failover.groups.refresh_members import adopt_command, another_stack
+from mistral_failover.groups.refresh_members import another_stack
 from mistral_failover.groups.snapshot import with_definition
 from mistral_failover.model import assignment
 from mistral_failover.model.assignment import MemberFact
 from mistral_failover.model.observation import Service
+from mistral_failover.model.remedies import command, need
 from mistral_failover.model.rungs import rung_kind
 from mistral_failover.model.text import format_time
 from mistral_failover.orders import suspensions
 from mistral_failover.orders.suspensions import CurrentSuspensions
 from mistral_failover.recovery import observe
+from mistral_failover.reports import advice
 from mistral_failover.reports.status import in_force
+from mistral_failover.reports.status import status as group_status
 from mistral_failover.resources.fence.rung import Examined, FenceRung
 from mistral_failover.resources.offered import needs_of, unmet
 from mistral_failover.resources.resolution import LIMIT, resolve
@@ -35,33 +38,39 @@ from mistral_failover.store.transaction import ProjectTransaction
 def goal(subject: ExaminedGroup) -> Iterable[Finding]:
     """Check that the group reached its goal, and that it has no lost member and no lock of a dead
     owner."""
-    snapshot, name = subject.snapshot, subject.name
+    snapshot = subject.snapshot
     current = snapshot.state.current_traversal
     if current is None:
-        yield warn("it has never had a goal", f"failover group activate {name}")
+        yield warn("it has never had a goal", subject.advised(need("ACTIVATE")))
         return
     found = subject.examination.reading(lambda tx: views.traversal(tx, current))
-    status = found["status"] if found else "UNKNOWN"
+    word = found["status"] if found else "UNKNOWN"
     reason = f": {found['reason']}" if found and found["reason"] else ""
     if not snapshot.in_service:
-        yield warn("it is out of service", f"failover group activate {name}")
-    elif status == TraversalStatus.COMPLETE:
+        yield warn("it is out of service", subject.advised(need("ACTIVATE")))
+    elif word == TraversalStatus.COMPLETE:
         held = ", ".join(f"{role} on {member}" for role, member in sorted(snapshot.roles.items()))
         yield ok(f"it reached its goal: {held}")
-    elif status == TraversalStatus.IN_PROGRESS:
-        yield warn(f"a traversal is in progress{reason}", f"failover watch {name}")
+    elif word == TraversalStatus.IN_PROGRESS:
+        yield warn(f"a traversal is in progress{reason}", _as_status(subject))
     else:
-        yield error(f"its last traversal is {status}{reason}", f"failover status {name}")
+        yield error(f"its last traversal is {word}{reason}", _as_status(subject))
     if snapshot.lost and not snapshot.reached:
         # No member is recovered before the goal that gave its roles away is reached.
         lost = ", ".join(sorted(snapshot.lost))
-        yield warn(f"declared lost and not recovered yet: {lost}", f"failover status {quote(name)}")
+        yield warn(f"declared lost and not recovered yet: {lost}", _as_status(subject))
     for lock in subject.examination.reading(lambda tx: details.locks(tx, snapshot.state.id)):
         if (lock["lease_left"] or 0.0) <= 0:
             yield warn(
                 f"the lock on {lock['resource']} belongs to a dead owner ({lock['owner']})",
-                "failover sweep",
+                subject.advised(need("CONTINUE")),
             )
+
+
+def _as_status(subject: ExaminedGroup) -> str:
+    """Return what the group's status advises."""
+    found = group_status(subject.examination.request, subject.name)
+    return subject.advised(*advice.needs(found))
 
 
 def definition(subject: ExaminedGroup) -> Iterable[Finding]:
@@ -73,8 +82,7 @@ def definition(subject: ExaminedGroup) -> Iterable[Finding]:
     yield warn(
         f"what is defined is not in force ({'; '.join(found['lines'])}): failovers move what was "
         "reached last",
-        f"To converge to it: failover group activate {quote(subject.name)}. Or define what is in "
-        "force again: failover group update FILE",
+        subject.advised(need("APPLY"), need("REDEFINE")),
     )
     defined = with_definition(examination.request, subject.snapshot, state.defined).group
     anew, left = state.in_force is None, min(LIMIT, examination.left)
@@ -92,14 +100,15 @@ def service(subject: ExaminedGroup) -> Iterable[Finding]:
     if seen.service is Service.SERVING:
         yield ok("it serves and can fail over")
     elif seen.service is Service.DOWN:
-        plan, given_back = f"failover plan {quote(subject.name)}", seen.remedies
-        for reason in seen.reasons:
-            yield error(f"it is DOWN: {reason}", given_back.get(reason, plan))
+        plan = f"failover plan {quote(subject.name)}"
+        for flaw in seen.flaws:
+            yield error(f"it is DOWN: {flaw.words}", subject.advised(*flaw.needs) or plan)
     elif seen.service is Service.DEGRADED:
-        for reason in seen.reasons:
+        for flaw in seen.flaws:
             yield warn(
-                f"it is DEGRADED: {reason}",
-                f"{sweep} looks again, and repairs what heal in the group file allows",
+                f"it is DEGRADED: {flaw.words}",
+                subject.advised(*flaw.needs)
+                or f"{sweep} looks again, and repairs what heal in the group file allows",
             )
     else:
         for reason in seen.reasons:
@@ -121,15 +130,14 @@ def stack(subject: ExaminedGroup) -> Iterable[Finding]:
             raise
         yield error(
             f"stack {name} does not exist",
-            f"To end the group: failover group delete {quote(subject.name)}. Once it is made "
-            f"again: {adopt_command(subject.name)}",
+            subject.advised(need("END_GROUP"), need("ADOPT_LATER")),
         )
         return
     state = subject.snapshot.state
     if state.stack_name == name and state.stack_id not in (None, str(found.id)):
         yield error(
             another_stack(name, str(state.stack_id), str(found.id)),
-            f"If {subject.name} is to run there: {adopt_command(subject.name)}",
+            subject.advised(need("ADOPT_STACK")),
         )
         return
     status = str(found.stack_status)
@@ -193,15 +201,13 @@ def members(subject: ExaminedGroup) -> Iterable[Finding]:
         why = why_not.get(fact.name)
         if fact.name in holders:
             if not fact.healthy:
-                yield error(
-                    f"{fact.name} holds a role, but {fact.why_not}",
-                    f"failover plan {subject.name}",
-                )
+                yield error(f"{fact.name} holds a role, but {fact.why_not}", _moved(subject, fact))
             elif fact.hindered:
                 yield warn(
                     f"{fact.name} holds a role, and could not give its volumes away: "
                     f"{fact.hindered}",
-                    f"End that, then: failover doctor {quote(subject.name)}",
+                    subject.advised(*fact.needs)
+                    or f"End that, then: failover doctor {quote(subject.name)}",
                 )
         elif fact.name in snapshot.lost:
             yield _of_lost(subject, fact)
@@ -239,11 +245,21 @@ def _alone(subject: ExaminedGroup, name: str) -> Finding:
     )
 
 
+def _moved(subject: ExaminedGroup, holder: MemberFact) -> str:
+    """Return what helps where the holder of a role is not well."""
+    if holder.unseen or holder.marked:
+        return f"failover plan {quote(subject.name)}"
+    lost = [holder.name]
+    return subject.advised(need("MOVE", lost=lost), need("PLAN_MOVE", lost=lost))
+
+
 def _remedy(subject: ExaminedGroup, member: MemberFact) -> str:
     if member.apart and not member.silent and not member.lacks:
         return assignment.ZONES
     if member.healthy and member.maintenance:
-        return f"failover maintenance off {quote(subject.name)}"
+        return subject.advised(need("END_MAINTENANCE"))
+    if member.needs and not member.silent and not member.lacks:
+        return subject.advised(*member.needs)
     return f"Repair the cause, or: {_replace_command(subject, member)}"
 
 
@@ -253,7 +269,7 @@ def _of_lost(subject: ExaminedGroup, member: MemberFact) -> Finding:
     sentence = f"{member.name} cannot take a role: it is declared lost"
     replaced = _replace_command(subject, member)
     if not subject.snapshot.reached:  # a confirmation would take the failover back
-        return warn(sentence, f"failover status {quote(subject.name)}")
+        return warn(sentence, _as_status(subject))
     try:
         state = server_state(subject.examination.cloud, member.server_id or "")
     except CloudError:
@@ -261,16 +277,19 @@ def _of_lost(subject: ExaminedGroup, member: MemberFact) -> Finding:
     if state is not None and not state.exists:
         return warn(f"{sentence}, and {state.unfit}", replaced)
     unfit = state.unfit if state is not None else None
-    recover = f"failover recover {quote(subject.name)} {quote(member.name)}"
+    ways = (
+        *(state.needs if state is not None and unfit else ()),
+        need("RECOVER", member=member.name),
+    )
     return warn(
         f"{sentence}, and {unfit}" if unfit else sentence,
-        f"{'Repair it' if unfit else 'Check it'}, then: {recover}. To move the roles home then: "
-        f"failover failback {quote(subject.name)}. If it cannot be repaired: {replaced}",
+        f"{subject.advised(*ways)}. To move the roles home then: failover failback "
+        f"{quote(subject.name)}. If it cannot be repaired: {replaced}",
     )
 
 
 def _replace_command(subject: ExaminedGroup, member: MemberFact) -> str:
-    return f"failover replace {quote(subject.name)} {quote(member.name)}"
+    return command("REPLACE", subject.name, member=member.name)
 
 
 def _shared(subject: ExaminedGroup, servers: Mapping[str, str]) -> Iterable[Finding]:
@@ -323,7 +342,7 @@ def _evacuated(subject: ExaminedGroup, servers: list[tuple[str, str]]) -> Iterab
         except CloudError:
             continue  # of each member it was told
         if elsewhere is not None:
-            replaced = f"failover replace {quote(subject.name)} {quote(name)}"
+            replaced = command("REPLACE", subject.name, member=name)
             yield warn(
                 f"{rungs} will prove nothing about {name}, server {server_id}: {elsewhere}",
                 "A new server has no such past, once that guest is off: "
@@ -401,7 +420,7 @@ def _lacking(subject: ExaminedGroup, names: Iterable[str | None]) -> set[str] | 
 
 def alarms(subject: ExaminedGroup) -> Iterable[Finding]:
     """Check that the group's alarms will start a failover."""
-    snapshot, name = subject.snapshot, subject.name
+    snapshot = subject.snapshot
     identity = snapshot.state.id
 
     def read(tx: ProjectTransaction) -> tuple[CurrentSuspensions, int, list[float], float]:
@@ -414,15 +433,19 @@ def alarms(subject: ExaminedGroup) -> Iterable[Finding]:
     if pause := suspended["pause"]:
         yield warn(
             f"paused by {pause['by']}: {pause['because']}; all alarms are held",
-            f"failover resume {name}",
+            subject.advised(need("RESUME")),
         )
     if work := suspended["maintenance"]:
         until = format_time(work["until"])
         yield warn(
-            f"in maintenance until {until}: {work['because']}", f"failover maintenance off {name}"
+            f"in maintenance until {until}: {work['because']}",
+            subject.advised(need("END_MAINTENANCE")),
         )
     if total:
-        yield warn(f"{total} alarms are held and wait for an operator", f"failover alarms {name}")
+        yield warn(
+            f"{total} alarms are held and wait for an operator",
+            subject.advised(need("DECIDE_ALARMS")),
+        )
     limits = snapshot.group.limits
     if len(admitted) >= limits.per_hour:
         yield warn(

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from shlex import quote
 from typing import Any
 
 from mistral_failover.cloud.clients import Cloud
@@ -22,6 +21,7 @@ from mistral_failover.cloud.volumes import refuse_unmovable, resolve_volume
 from mistral_failover.convergence.records import Action, Record, Status
 from mistral_failover.doctor.checks import ExaminedGroup, Finding, error, ok, warn
 from mistral_failover.model.goal import ATTACHMENT, goal_resources
+from mistral_failover.model.remedies import need
 from mistral_failover.store.transaction import ProjectTransaction
 
 
@@ -114,7 +114,7 @@ def _where(
         yield error(
             f"{name}: volume {volume} should be on {record.member}, whose server {server} does not "
             "exist any more",
-            f"failover start {quote(subject.name)} --lost {quote(str(record.member))}",
+            subject.advised(need("MOVE", lost=[str(record.member)])),
         )
     else:
         actual = f"server {', '.join(holders)}" if holders else "no server"

@@ -158,6 +158,7 @@ def _fact(
         zone=state.zone,
         healthy=unwell is None,
         why_not=unwell,
+        needs=state.needs,
         gone=not state.exists,
         hindered=state.hindered if plugs else None,
         host=state.host_id,
@@ -220,7 +221,13 @@ def _lost(cloud: Cloud, member: HeatMember, end: float) -> MemberFact:
         return fact
     try:
         state = server_state(cloud, member.server_id)
-        return replace(fact, host=state.host_id, host_down=state.host_silent, zone=state.zone)
+        return replace(
+            fact,
+            host=state.host_id,
+            host_down=state.host_silent,
+            zone=state.zone,
+            needs=state.needs,
+        )
     except CloudError:
         return fact
 

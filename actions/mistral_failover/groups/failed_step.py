@@ -7,6 +7,7 @@ from typing import TypedDict
 
 from mistral_failover.convergence.sentences import operation_words_of
 from mistral_failover.model.group import Group
+from mistral_failover.model.remedies import NeedDocument
 from mistral_failover.runtime.errors import Tried
 from mistral_failover.store import views
 from mistral_failover.store.transaction import ProjectTransaction
@@ -14,14 +15,16 @@ from mistral_failover.store.transaction import ProjectTransaction
 
 class FailedStep(TypedDict):
     """The step whose failure is the reason of a traversal's status: ``what`` was done, the error,
-    and what was ``tried`` before it, in order; ``since`` when it has failed, and when a sweep tries
-    it again at the earliest (``again_at``), in seconds of the database's clock."""
+    what a person does about it (``needs``), and what was ``tried`` before it, in order; ``since``
+    when it has failed, and when a sweep tries it again at the earliest (``again_at``), in seconds
+    of the database's clock."""
 
     resource: str
     what: str
     code: str
     message: str
     remedy: str
+    needs: list[NeedDocument]
     tried: list[Tried]
     since: float
     again_at: float
@@ -41,6 +44,7 @@ def failed_step(tx: ProjectTransaction, group: Group, traversal_id: str) -> Fail
         "code": str(error.get("code", "FAILED")),
         "message": str(error.get("message", "")),
         "remedy": str(error.get("remedy", "")),
+        "needs": list(error.get("needs", ())),
         "tried": list(error.get("tried", ())),
         "since": found["since"],
         "again_at": found["again_at"],

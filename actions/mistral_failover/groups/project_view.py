@@ -22,6 +22,7 @@ from mistral_failover.model.observation import (
     ObservedPresence,
     Presence,
 )
+from mistral_failover.model.remedies import Need
 from mistral_failover.model.text import plain
 from mistral_failover.runtime.request import Request
 
@@ -85,6 +86,13 @@ class ProjectView:
         """Return whether a server runs; if its host is down, that is unknown."""
         found, why = self.condition(server_id)
         return AS_RECORDED if found is Condition.RUNS else ObservedPresence(_PRESENCE[found], why)
+
+    def needs(self, server_id: str | None) -> tuple[Need, ...]:
+        """Return what a person does so that a server runs; empty if it does, or that depends."""
+        try:
+            return self.listing.server(server_id).needs if server_id else ()
+        except CloudError:
+            return ()
 
     def condition(self, server_id: str | None) -> tuple[Condition, str]:
         """Return the condition of a server as Nova shows it, and the reason in words, empty if it

@@ -26,6 +26,7 @@ from mistral_failover.groups import candidates
 from mistral_failover.groups.candidates import HeatMember
 from mistral_failover.groups.snapshot import GroupSnapshot
 from mistral_failover.model.group import Group
+from mistral_failover.model.remedies import command
 from mistral_failover.runtime.errors import ActionError
 from mistral_failover.runtime.request import Request
 from mistral_failover.store import groups
@@ -153,7 +154,7 @@ def another_stack(stack: str, known: str, now: str) -> str:
 
 def adopt_command(group: str) -> str:
     """Return the command by which an operator lets a group take the stack that has the name now."""
-    return f"failover group adopt-stack {quote(group)}"
+    return command("ADOPT_STACK", group)
 
 
 def members_in_stack(cloud: Cloud, group: Group) -> list[candidates.HeatMember]:

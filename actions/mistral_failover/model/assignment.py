@@ -27,6 +27,7 @@ from dataclasses import dataclass, field, replace
 
 from mistral_failover.model.errors import InvalidDocument, NoEligibleMember
 from mistral_failover.model.group import Group
+from mistral_failover.model.remedies import Need
 from mistral_failover.model.roles import DEFAULT_PRIORITY, NEVER
 from mistral_failover.model.validation import did_you_mean
 
@@ -67,6 +68,8 @@ class MemberFact:
     """In words, that it is in maintenance."""
     silent: str | None = None
     """In words, that its agent is silent while other agents report."""
+    needs: tuple[Need, ...] = ()
+    """What a person does so that its guest runs and Nova changes its server, in order."""
     hindered: str | None = None
     """In words, with what ends it, that Nova changes nothing of its server now."""
     lacks: Mapping[str, str] = field(default_factory=dict)

@@ -13,6 +13,7 @@ from enum import StrEnum
 from math import inf
 from typing import Any, Self
 
+from mistral_failover.model.remedies import Need, need
 from mistral_failover.model.stored import Stored
 
 
@@ -61,21 +62,29 @@ class Service(StrEnum):
 @dataclass(frozen=True)
 class ObservedPresence:
     """The result of one check. ``why``: a clause for people, empty if all is as recorded. With
-    PRESENT: what would hold a failover up. ``remedy``: the commands that give back what another
-    client took away; empty if that depends."""
+    PRESENT: what would hold a failover up. ``needs``: what a person does about it, in order; empty
+    if that depends."""
 
     presence: Presence
     why: str = ""
-    remedy: str = ""
+    needs: tuple[Need, ...] = ()
 
-    def document(self) -> dict[str, str]:
+    def document(self) -> dict[str, Any]:
         """Return it as JSON."""
-        return {"presence": str(self.presence), "why": self.why, "remedy": self.remedy}
+        return {
+            "presence": str(self.presence),
+            "why": self.why,
+            "needs": [each.document() for each in self.needs],
+        }
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Self:
         """Return it from an object that has the keys of a :meth:`document`."""
-        return cls(Presence(document["presence"]), document["why"], document["remedy"])
+        return cls(Presence(document["presence"]), document["why"], _needs(document))
+
+
+def _needs(document: Mapping[str, Any]) -> tuple[Need, ...]:
+    return tuple(Need.read(each) for each in document["needs"])
 
 
 AS_RECORDED = ObservedPresence(Presence.PRESENT)
@@ -97,13 +106,23 @@ class ObservedResource:
 class ObservedMember:
     """A member. ``roles``: the roles that it holds. ``observed``: its server, in this
     ``condition``; GONE: it does not run. ``why_not``: why it cannot take over a role, None if it
-    can."""
+    can; ``able``: what a person does so that it can, in order."""
 
     name: str
     roles: tuple[str, ...]
     observed: ObservedPresence
     why_not: str | None = None
     condition: Condition = Condition.RUNS
+    able: tuple[Need, ...] = ()
+
+
+@dataclass(frozen=True)
+class Flaw:
+    """What is wrong with a group: a clause, and what a person does about it, in order; empty if
+    that depends."""
+
+    words: str
+    needs: tuple[Need, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -113,30 +132,37 @@ class Observation(Stored):
     ``stack_gone``: it was deleted."""
 
     service: Service
-    reasons: tuple[str, ...] = ()
+    flaws: tuple[Flaw, ...] = ()
     members: tuple[ObservedMember, ...] = ()
     resources: tuple[ObservedResource, ...] = ()
     another_stack: bool = False
     stack_gone: bool = False
 
     @property
-    def remedies(self) -> Mapping[str, str]:
-        """The commands that give back what was taken from a member whose server is there, by
-        the reason that says so."""
-        gone = {each.name for each in self.members if each.observed.presence is Presence.GONE}
-        return {
-            _of(each): each.observed.remedy
-            for each in self.resources
-            if each.observed.remedy and each.member not in gone
-        }
+    def reasons(self) -> tuple[str, ...]:
+        """The flaws in words."""
+        return tuple(each.words for each in self.flaws)
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """All that a person does, in order."""
+        return tuple(dict.fromkeys(each for flaw in self.flaws for each in flaw.needs))
+
+    @property
+    def explained(self) -> bool:
+        """Return whether it is known for every flaw what to do about it."""
+        return all(each.needs for each in self.flaws)
 
     def document(self) -> dict[str, Any]:
-        """Return the observation as JSON: ``service``, ``reasons``, ``members`` (name, roles,
-        presence, why, remedy, why_not, condition), ``resources`` (name, type, member, serves,
-        presence, why, remedy), ``another_stack`` and ``stack_gone``."""
+        """Return the observation as JSON: ``service``, ``flaws`` (words, needs), ``members`` (name,
+        roles, presence, why, needs, why_not, condition, able), ``resources`` (name, type, member,
+        serves, presence, why, needs), ``another_stack`` and ``stack_gone``."""
         return {
             "service": str(self.service),
-            "reasons": list(self.reasons),
+            "flaws": [
+                {"words": each.words, "needs": [n.document() for n in each.needs]}
+                for each in self.flaws
+            ],
             "members": [
                 {
                     "name": each.name,
@@ -144,6 +170,7 @@ class Observation(Stored):
                     **each.observed.document(),
                     "why_not": each.why_not,
                     "condition": str(each.condition),
+                    "able": [n.document() for n in each.able],
                 }
                 for each in self.members
             ],
@@ -166,7 +193,7 @@ class Observation(Stored):
         """Return what a :meth:`document` holds."""
         return cls(
             Service(document["service"]),
-            tuple(document["reasons"]),
+            tuple(Flaw(each["words"], _needs(each)) for each in document["flaws"]),
             tuple(
                 ObservedMember(
                     each["name"],
@@ -174,6 +201,7 @@ class Observation(Stored):
                     ObservedPresence.read(each),
                     each["why_not"],
                     Condition(each["condition"]),
+                    tuple(Need.read(n) for n in each["able"]),
                 )
                 for each in document["members"]
             ),
@@ -242,45 +270,72 @@ def judged(
     The worst finding decides: DOWN before UNKNOWN before DEGRADED.
     """
 
-    def found(service: Service, reasons: Iterable[str]) -> Observation:
-        parts = (tuple(reasons), tuple(members), tuple(resources))
+    def found(service: Service, flaws: Iterable[Flaw]) -> Observation:
+        parts = (tuple(flaws), tuple(members), tuple(resources))
         return Observation(service, *parts, bool(another_stack), bool(stack_gone))
 
-    of_stack = another_stack or stack_gone
+    of_stack = _of_stack(another_stack, stack_gone)
 
     if not roles and not vacant:
         return found(Service.OUT_OF_SERVICE, ())
     holders = [each for each in members if each.roles]
     known = {each.name for each in members}
-    down = list(unheld(vacant))
+    standbys = [each for each in members if not each.roles]
+    alone = not any(each.why_not is None for each in standbys) and bool(standbys or not cold)
+    off = tuple(each.name for each in holders if each.observed.presence is Presence.GONE)
+    moved = _moved(off, standbys if alone else ()) if off else ()
+    down = [Flaw(each) for each in unheld(vacant)]
     down += [
-        f"{role} is on {member}, which is not a member of the stack"
+        Flaw(f"{role} is on {member}, which is not a member of the stack")
         for role, member in sorted(roles.items())
         if member not in known
     ]
-    down += [_of_member(each) for each in holders if each.observed.presence is Presence.GONE]
+    down += [Flaw(_of_member(each), moved) for each in holders if each.name in off]
     serving = [each for each in resources if each.serves]
-    down += [_of(each) for each in serving if each.observed.presence is Presence.GONE]
-    down += [_of(each) for each in serving if each.observed.presence is Presence.CHANGED]
+    down += [
+        Flaw(_of(each), moved if each.member in off else each.observed.needs)
+        for presence in (Presence.GONE, Presence.CHANGED)
+        for each in serving
+        if each.observed.presence is presence
+    ]
     if down:
         return found(Service.DOWN, [of_stack] if of_stack else down)
-    unknown = [_of_member(each) for each in holders if each.observed.presence is Presence.UNKNOWN]
-    unknown += [_of(each) for each in serving if each.observed.presence is Presence.UNKNOWN]
-    if unknown:
-        return found(Service.UNKNOWN, unknown)
+    hidden = [_of_member(each) for each in holders if each.observed.presence is Presence.UNKNOWN]
+    hidden += [_of(each) for each in serving if each.observed.presence is Presence.UNKNOWN]
+    if hidden:
+        return found(Service.UNKNOWN, map(Flaw, hidden))
     flaws = [of_stack] if of_stack else []
     flaws += [
-        _of(each)
+        Flaw(_of(each), each.observed.needs)
         for each in resources
         if each.observed.presence is not Presence.PRESENT or each.observed.why
     ]
-    flaws += [f"{each.name}: {each.observed.why}" for each in holders if each.observed.why]
-    flaws += unguarded
-    standbys = [each for each in members if not each.roles]
-    if not any(each.why_not is None for each in standbys) and (standbys or not cold):
+    flaws += [Flaw(f"{each.name}: {each.observed.why}") for each in holders if each.observed.why]
+    flaws += map(Flaw, unguarded)
+    if alone:
         why = "; ".join(f"{each.name}: {each.why_not}" for each in standbys)
-        flaws.append(f"no member can take over ({why or 'there is no other member'})")
+        words = f"no member can take over ({why or 'there is no other member'})"
+        flaws.append(Flaw(words, tuple(n for each in standbys for n in each.able)))
     return found(Service.DEGRADED if flaws else Service.SERVING, flaws)
+
+
+def _of_stack(another: str, gone: str) -> Flaw | None:
+    if another:
+        return Flaw(another, (need("ADOPT_STACK"),))
+    return Flaw(gone, (need("END_GROUP"), need("ADOPT_LATER"))) if gone else None
+
+
+def _moved(lost: Sequence[str], unable: Iterable[ObservedMember]) -> tuple[Need, ...]:
+    """Return what gives the roles of these members to another one. ``unable``: the other members,
+    if none can take over now; what makes one able comes first. One that was declared lost is
+    declared healthy by the same order, because no other order may move a role away first."""
+    ways = [each for member in unable for each in member.able]
+    back = [name for each in ways if each.code == "RECOVER" for name in each.value("member")]
+    first = tuple(each for each in ways if each.code != "RECOVER")
+    if back:
+        fields = {"lost": lost, "recovered": back, "able": back}
+        return (*first, need("MOVE_TO_RECOVERED", **fields))
+    return (*first, need("MOVE", lost=lost), need("PLAN_MOVE", lost=lost))
 
 
 def unheld(vacant: Iterable[str]) -> Iterator[str]:
@@ -464,7 +519,7 @@ def service_state(
     if not flaws:
         return ServiceState(known.service, known.reasons, _since(engine, known, look), seen_at)
     reasons = tuple(dict.fromkeys((*known.reasons, *flaws)))
-    degraded = Observation(Service.DEGRADED, reasons)
+    degraded = Observation(Service.DEGRADED, tuple(map(Flaw, reasons)))
     return ServiceState(Service.DEGRADED, reasons, _since(engine, degraded, look), seen_at)
 
 
@@ -485,7 +540,7 @@ def _known(engine: EngineView, look: Look | None) -> tuple[Observation, float | 
     it. What it missed of what serves counts until that was made anew.
     """
     if look is not None and look.at >= (engine.ended_at or engine.made_at or 0.0):
-        return Observation(look.service, look.reasons), look.at
+        return Observation(look.service, tuple(map(Flaw, look.reasons))), look.at
     members = [_since_look(each, engine, look) for each in engine.members]
     missed = [
         each

@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from shlex import quote
 
 from mistral_failover.agent.wire import Address
 from mistral_failover.cloud import room
@@ -39,7 +38,7 @@ from mistral_failover.groups.agent_health import (
     unready,
 )
 from mistral_failover.groups.project_view import REMEMBERED, ProjectView
-from mistral_failover.groups.refresh_members import adopt_command, another_stack
+from mistral_failover.groups.refresh_members import another_stack
 from mistral_failover.groups.service import standing
 from mistral_failover.groups.snapshot import group_snapshot
 from mistral_failover.model.errors import InvalidDocument
@@ -58,6 +57,7 @@ from mistral_failover.model.observation import (
     judged,
     keeps_from_roles,
 )
+from mistral_failover.model.remedies import Need, need
 from mistral_failover.recovery.documents import Heal, ObservedGroup, SameGoalInput
 from mistral_failover.recovery.service_changes import store_changes
 from mistral_failover.resources.modules import observer
@@ -369,7 +369,7 @@ def _with_room(view: ProjectView, facts: _ObservedGroup, now: float) -> Observat
 
 
 def _of_stack(view: ProjectView, facts: _ObservedGroup) -> dict[str, str]:
-    """Return that the group's stack was deleted, or deleted and made again, and what then, as of
+    """Return that the group's stack was deleted, or deleted and made again, as of
     ``model.observation.judged``; empty if it is there."""
     state, group = facts.state, facts.group
     try:
@@ -377,14 +377,10 @@ def _of_stack(view: ProjectView, facts: _ObservedGroup) -> dict[str, str]:
     except CloudError:
         return {}
     if listed is None:
-        left = f"to end the group: failover group delete {quote(group.name)}"
-        return {"stack_gone": f"stack {group.stack} does not exist any more; {left}"}
+        return {"stack_gone": f"stack {group.stack} does not exist any more"}
     if state.stack_id in (None, listed.id) or state.stack_name != group.stack:
         return {}
-    return {
-        "another_stack": f"{another_stack(group.stack, str(state.stack_id), listed.id)}; if "
-        f"{group.name} is to run there: {adopt_command(group.name)}"
-    }
+    return {"another_stack": another_stack(group.stack, str(state.stack_id), listed.id)}
 
 
 def _alarms(view: ProjectView, facts: _ObservedGroup) -> Sequence[WatchingAlarm] | None:
@@ -464,7 +460,26 @@ def _member(view: ProjectView, facts: _ObservedGroup, member: MemberRow) -> Obse
         ObservedPresence(look.presence, look.why or quiet) if quiet else look,
         why_not,
         condition,
+        _able(view, facts, member, look, condition),
     )
+
+
+def _able(
+    view: ProjectView,
+    facts: _ObservedGroup,
+    member: MemberRow,
+    look: ObservedPresence,
+    condition: Condition,
+) -> tuple[Need, ...]:
+    """Return what a person does so that a member may take a role, in order."""
+    if condition is Condition.DELETED:
+        return (need("REPLACE", member=member.name),)
+    ways = view.needs(member.server_id) if look.presence is Presence.GONE else ()
+    if member.name in facts.lost:
+        return (*ways, need("RECOVER", member=member.name))
+    if member.name in facts.in_maintenance:
+        return (*ways, need("END_MAINTENANCE"))
+    return ways
 
 
 def _resources(view: ProjectView, facts: _ObservedGroup) -> Iterable[ObservedResource]:

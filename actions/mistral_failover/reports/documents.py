@@ -12,6 +12,7 @@ from mistral_failover.convergence.records import OperationStatus
 from mistral_failover.groups.failed_step import FailedStep
 from mistral_failover.mistral.executions import ExecutionTrees
 from mistral_failover.model.decisions import AdmissionRule, Decision
+from mistral_failover.model.remedies import NeedDocument
 from mistral_failover.model.types import Verb
 from mistral_failover.orders.answers import GroupDefinition
 from mistral_failover.reports.durations import CriticalPath, StageTime
@@ -23,13 +24,14 @@ from mistral_failover.store.views import TraversalRow
 class MemberOfGroup(TypedDict):
     """A member, and the server behind it. ``condition``: how its server was found by the last look
     (``model.observation.Condition``), None if nothing looked since the engine's last work; ``why``:
-    in words, may be empty."""
+    in words, may be empty; ``needs``: what a person does so that it may take a role, in order."""
 
     name: str
     server: str | None
     epoch: int
     condition: str | None
     why: str
+    needs: list[NeedDocument]
 
 
 class ResourceOfGroup(TypedDict):
@@ -65,7 +67,7 @@ class VolumeHolder(TypedDict):
 
 
 class Confirmation(TypedDict):
-    """A blocked fence, and the command that releases it once the member is certainly off.
+    """A blocked fence: ``command`` releases it once the member is certainly off.
     ``only_by_confirmation``: no rung of the ladder could prove it."""
 
     resource: str
@@ -80,7 +82,8 @@ class ServiceState(TypedDict):
     hold a role and whose server did not run then; ``standbys``: those that could take a role then;
     ``cold``: whether a lost member is brought back where there is none.
     ``another_stack``: the group's stack had been deleted and made again then; ``stack_gone``: it
-    had been deleted."""
+    had been deleted. ``needs``: what a person does about what was found, in order
+    (``model.remedies``); ``explained``: whether that is known of everything that was found."""
 
     status: str
     since: float | None
@@ -91,6 +94,8 @@ class ServiceState(TypedDict):
     cold: bool
     another_stack: bool
     stack_gone: bool
+    needs: list[NeedDocument]
+    explained: bool
 
 
 class ChainState(TypedDict):

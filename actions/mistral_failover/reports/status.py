@@ -511,6 +511,8 @@ def _service(
         "cold": snapshot.group.members.cold,
         "another_stack": kept is not None and kept.seen.another_stack,
         "stack_gone": kept is not None and kept.seen.stack_gone,
+        "needs": [each.document() for each in (kept.seen.needs if kept else ())],
+        "explained": kept is not None and kept.seen.explained,
     }
     return state_now, kept.seen if kept else None
 
@@ -563,6 +565,7 @@ def _member(member: MemberRow, seen: Observation | None) -> MemberOfGroup:
         "epoch": member.epoch,
         "condition": str(look.condition) if look else None,
         "why": look.observed.why if look else "",
+        "needs": [each.document() for each in (look.able if look else ())],
     }
 
 

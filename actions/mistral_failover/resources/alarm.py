@@ -17,6 +17,7 @@ from mistral_failover.convergence.records import Record
 from mistral_failover.groups.project_view import ProjectView, unknown
 from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
+from mistral_failover.model.remedies import need
 from mistral_failover.resources.modules import ExaminedResource, about
 from mistral_failover.resources.operation_context import OperationContext, no_server
 from mistral_failover.runtime.errors import says_how_to_continue
@@ -24,10 +25,6 @@ from mistral_failover.store import groups
 
 _FINAL = frozenset({"BAD_REQUEST", "FORBIDDEN", "NO_ENDPOINT", "NOT_FOUND"})
 """Errors that a repeat does not change."""
-
-
-CREATE_AGAIN = "create it again; if its name or id is another one: failover group update FILE"
-"""What to do about an alarm that is gone."""
 
 
 def point_alarm(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
@@ -71,10 +68,12 @@ def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
     except CloudError as error:
         return unknown(error)
     if found is None:
-        return ObservedPresence(Presence.GONE, f"alarm {named} does not exist ({CREATE_AGAIN})")
+        return ObservedPresence(
+            Presence.GONE, f"alarm {named} does not exist", (need("ANOTHER_ALARM"),)
+        )
     if not found.enabled:
-        words = f"{found} is disabled (openstack alarm update --enabled True {found.id})"
-        return ObservedPresence(Presence.GONE, words)
+        words = f"{found} is disabled"
+        return ObservedPresence(Presence.GONE, words, (need("ENABLE_ALARM", alarm=found.id),))
     if server_id is None or found.watches(server_id):
         return AS_RECORDED
     there = ", ".join(sorted(found.servers))

@@ -11,6 +11,7 @@ from mistral_failover.convergence.records import Record
 from mistral_failover.groups.project_view import ProjectView, unknown
 from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
+from mistral_failover.model.remedies import need
 from mistral_failover.resources.modules import ExaminedResource, about
 from mistral_failover.resources.operation_context import (
     OperationContext,
@@ -87,12 +88,12 @@ def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
         return ObservedPresence(Presence.GONE, f"floating IP {floating_ip} no longer exists")
     if found.port_id == port_id:
         return AS_RECORDED
-    back = f"openstack floating ip set --port {port_id} {floating_ip}"
+    back = need("ASSIGN_FLOATING_IP", port=port_id, address=floating_ip)
     if found.port_id is None:
         words = f"floating IP {found.address} is associated with no port"
-        return ObservedPresence(Presence.GONE, words, back)
+        return ObservedPresence(Presence.GONE, words, (back,))
     words = f"floating IP {found.address} is associated with port {found.port_id}, not {port_id}"
-    return ObservedPresence(Presence.CHANGED, words, back)
+    return ObservedPresence(Presence.CHANGED, words, (back,))
 
 
 def examine(subject: ExaminedResource) -> str:

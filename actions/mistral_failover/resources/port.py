@@ -11,6 +11,7 @@ from mistral_failover.convergence.records import Record
 from mistral_failover.groups.project_view import ProjectView, unknown
 from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
+from mistral_failover.model.remedies import need
 from mistral_failover.model.rungs import ServerAfter, rung_kind
 from mistral_failover.resources.modules import ExaminedResource, about
 from mistral_failover.resources.operation_context import (
@@ -89,13 +90,13 @@ def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
         return ObservedPresence(Presence.GONE, f"port {port_id} no longer exists")
     if found.device_id == server_id:
         return AS_RECORDED
-    back = f"openstack server add port {server_id} {port_id}"
+    back = need("ATTACH_PORT", server=server_id, port=port_id)
     if not found.device_id:
         words = f"port {port_id} is attached to no server"
-        return ObservedPresence(Presence.GONE, words, back)
+        return ObservedPresence(Presence.GONE, words, (back,))
     words = f"port {port_id} is attached to {found.device_id}, not to {server_id}"
-    away = f"openstack server remove port {found.device_id} {port_id}"
-    return ObservedPresence(Presence.CHANGED, words, f"{away}; {back}")
+    away = need("DETACH_PORT", server=found.device_id, port=port_id)
+    return ObservedPresence(Presence.CHANGED, words, (away, back))
 
 
 def examine(subject: ExaminedResource) -> str:

@@ -13,6 +13,7 @@ from mistral_failover.convergence.records import Record
 from mistral_failover.groups.project_view import ProjectView, unknown
 from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
+from mistral_failover.model.remedies import need
 from mistral_failover.model.rungs import ServerAfter, rung_kind
 from mistral_failover.resources.commands import command_member
 from mistral_failover.resources.modules import ExaminedResource, about
@@ -124,8 +125,8 @@ def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
     if networks.allows(found, address):
         return AS_RECORDED
     words = f"port {port_id} is not allowed to use {address}"
-    back = f"openstack port set --allowed-address ip-address={address} {port_id}"
-    return ObservedPresence(Presence.GONE, words, back)
+    back = need("ALLOW_ADDRESS", address=address, port=port_id)
+    return ObservedPresence(Presence.GONE, words, (back,))
 
 
 def examine(subject: ExaminedResource) -> str:

@@ -31,6 +31,7 @@ from mistral_failover.groups.agent_health import unready
 from mistral_failover.groups.project_view import ProjectView, unknown
 from mistral_failover.mistral.operation_documents import OperationDocument
 from mistral_failover.model.observation import AS_RECORDED, ObservedPresence, Presence
+from mistral_failover.model.remedies import Need, need
 from mistral_failover.model.rungs import ServerAfter, rung_kind
 from mistral_failover.resources.modules import ExaminedResource, about
 from mistral_failover.resources.operation_context import (
@@ -205,7 +206,9 @@ def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
     except CloudError as error:
         return unknown(error)
     if volume is None:
-        return ObservedPresence(Presence.GONE, f"volume {volume_id} no longer exists")
+        return ObservedPresence(
+            Presence.GONE, f"volume {volume_id} no longer exists", (need("ANOTHER_VOLUME"),)
+        )
     if server_id in volume.servers:
         return _attached(volume)
     where = " and ".join(f"server {each}" for each in sorted(volume.servers)) or "no server"
@@ -214,13 +217,13 @@ def observe(view: ProjectView, record: Record, group: str) -> ObservedPresence:
     return ObservedPresence(presence, words, _gives_back(volume, server_id))
 
 
-def _gives_back(volume: ListedVolume, server_id: str) -> str:
-    """Return the commands that attach a volume to this server and to no other; empty in a state in
+def _gives_back(volume: ListedVolume, server_id: str) -> tuple[Need, ...]:
+    """Return the remedies that attach a volume to this server and to no other; empty in a state in
     which Nova does not attach it, where the doctor says what ends that."""
     if state_named(volume.status) is not None:
-        return ""
-    away = [f"openstack server remove volume {each} {volume.id}" for each in sorted(volume.servers)]
-    return "; ".join([*away, f"openstack server add volume {server_id} {volume.id}"])
+        return ()
+    away = [need("DETACH_VOLUME", server=each, volume=volume.id) for each in sorted(volume.servers)]
+    return (*away, need("ATTACH_VOLUME", server=server_id, volume=volume.id))
 
 
 def _attached(volume: ListedVolume) -> ObservedPresence:

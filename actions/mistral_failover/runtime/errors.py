@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from shlex import quote
 from typing import Any, NotRequired, TypedDict
 
 from oslo_utils import strutils
@@ -22,6 +21,7 @@ from mistral_failover.cloud.transport import LeaseLost
 from mistral_failover.defects import code_of, defect
 from mistral_failover.errors import CodedError
 from mistral_failover.model.errors import DocumentProblem, RefusedDocument, with_reasons
+from mistral_failover.model.remedies import NeedDocument, command
 from mistral_failover.model.text import clean
 from mistral_failover.redaction import redact
 from mistral_failover.store.database import READ_ONLY, is_away
@@ -74,6 +74,8 @@ class ErrorFacts(TypedDict):
     """A few words: connection refused, HTTP 503."""
     patience: NotRequired[float]
     """The seconds for which it is waited out. Without it: as long as the group allows."""
+    needs: NotRequired[list[NeedDocument]]
+    """What a person does about it, in order, as far as it is a known remedy."""
     tried: NotRequired[list[Tried]]
     """What was tried before it failed, in order."""
 
@@ -164,6 +166,8 @@ def describe(error: BaseException) -> ErrorFacts:
         facts["about"] = dict(about)
     if target := getattr(error, "target", None):
         facts["target"] = dict(target)
+    if needs := getattr(error, "needs", ()):
+        facts["needs"] = [each.document() for each in needs]
     if tried := getattr(error, "tried", ()):
         facts["tried"] = [
             {"what": each["what"], "found": masked(each["found"]), "at": each["at"]}
@@ -262,8 +266,7 @@ def _number(error: sql.SQLAlchemyError) -> int | str | None:
 def start_command(group: str, lost: str | None = None) -> str:
     """Return the command that continues to a goal that was not reached; or, if a member is
     ``lost``, the one that declares it lost and has it fenced."""
-    said = "" if lost is None else f" --lost {quote(lost)}"
-    return f"failover start {quote(group)}{said}"
+    return command("START", group) if lost is None else command("MOVE", group, lost=[lost])
 
 
 @contextmanager
@@ -286,4 +289,4 @@ def says_how_to_continue(group: str) -> Iterator[None]:
 
 def confirm_command(group: str, member: str) -> str:
     """Return the command by which an operator confirms that a member is fenced."""
-    return f"failover confirm-fenced {quote(group)} {quote(member)} --because '...'"
+    return command("CONFIRM_FENCED", group, member=member)

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read the inputs of actions. Each function raises ActionError BAD_INPUT."""
+"""Read the inputs of actions. Each function raises ActionError BAD_INPUT. The types at the end are
+for annotations: an input of one is read by its function."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Annotated, Any
 
 from mistral_failover.model.stages import Stage
 from mistral_failover.runtime.errors import ActionError, masked
@@ -39,11 +41,21 @@ def names(key: str, value: Any) -> tuple[str, ...]:
     return tuple(listed)
 
 
-def whole(key: str, value: Any, lowest: int, highest: int) -> int:
-    """Return a whole number within bounds."""
-    if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
-        raise bad_input(key, f"a whole number from {lowest} to {highest}", value)
-    return value
+def whole(lowest: int, highest: int) -> Callable[[str, Any], int]:
+    """Return the function that reads a whole number within bounds."""
+
+    def read(key: str, value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
+            raise bad_input(key, f"a whole number from {lowest} to {highest}", value)
+        return value
+
+    return read
+
+
+def optional_whole(lowest: int, highest: int) -> Callable[[str, Any], int | None]:
+    """Return the function that reads a whole number that may be missing or empty."""
+    read = whole(lowest, highest)
+    return lambda key, value: None if value in (None, "") else read(key, value)
 
 
 def stage(key: str, value: Any) -> Stage:
@@ -61,3 +73,9 @@ def flag(key: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise bad_input(key, "true or false", value)
     return value
+
+
+Text = Annotated[str, text]
+OptionalText = Annotated[str | None, optional_text]
+Names = Annotated[tuple[str, ...], names]
+Flag = Annotated[bool, flag]

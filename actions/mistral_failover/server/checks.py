@@ -7,7 +7,7 @@ The action ``failover.doctor`` finds the problems of each group once the server 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -118,9 +118,7 @@ def _database(options: Options) -> Iterator[StartProblem]:
     try:
         if not _is_there(options):
             return
-        with ExitStack() as stack:
-            database = Database(options.database)
-            stack.callback(database.close)
+        with closing(Database(options.database)) as database:
             there, _ = schema.revisions(database)
             skew = database.skew()
     except (sa.exc.SQLAlchemyError, ImportError, OSError) as error:
@@ -216,9 +214,7 @@ def _definitions(options: Options) -> list[Mapping[str, Any]]:
     try:
         if not _is_there(options):
             return []
-        with ExitStack() as stack:
-            database = Database(options.database)
-            stack.callback(database.close)
+        with closing(Database(options.database)) as database:
             there, needed = schema.revisions(database)
             if there != needed:
                 return []

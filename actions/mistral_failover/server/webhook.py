@@ -13,7 +13,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any, Self
+from typing import Any
 
 from mistral_failover.http_server import (
     SLOWEST,
@@ -33,7 +33,7 @@ LARGEST = 1024 * 1024
 _RETRY = {429, 503}
 
 
-class Webhook:
+class Webhook(HttpServer):
     """Serves a listening socket from threads while its block lasts.
 
     ``healthy``: whether alarms would be taken. ``slowest``: seconds that a whole request may take
@@ -49,20 +49,12 @@ class Webhook:
         tls: Callable[[], ssl.SSLContext] | None = None,
         slowest: float = SLOWEST,
     ) -> None:
-        face = _Webhook(receiver, healthy)
-        self._server = HttpServer(listening, face, slowest=slowest, tls=tls)
+        super().__init__(listening, _Webhook(receiver, healthy), slowest=slowest, tls=tls)
         scheme = "http" if tls is None else "https"
         host, port = listening.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         self.url = f"{scheme}://{shown}:{port}{PATH}"
         """The address for alarms."""
-
-    def __enter__(self) -> Self:
-        self._server.__enter__()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._server.__exit__(*exc)
 
 
 class _Webhook:

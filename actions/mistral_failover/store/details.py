@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 import sqlalchemy as sa
 
@@ -19,9 +19,10 @@ from mistral_failover.convergence.records import (
     Wanted,
 )
 from mistral_failover.model.types import Verb
-from mistral_failover.store.session import ProjectSession
+from mistral_failover.store.session import ProjectSession, fields
 from mistral_failover.store.sync_points import wanted_of
 from mistral_failover.store.tables import (
+    OF_TRAVERSAL,
     goals,
     groups,
     incidents,
@@ -120,23 +121,7 @@ def operations_of(
     """Return the operations of a traversal, on a resource, or with a key, in the order of their
     start."""
     query = (
-        sa.select(
-            operations.c.key,
-            operations.c.resource_id,
-            operations.c.traversal_id,
-            operations.c.verb,
-            operations.c.goal_version,
-            operations.c.status,
-            operations.c.attempts,
-            operations.c.owner,
-            operations.c.token,
-            operations.c.result,
-            operations.c.started_at,
-            operations.c.ended_at,
-            resources.c.name.label("resource"),
-            resources.c.type,
-            resources.c.member,
-        )
+        fields(LedgerRow, operations, resources, resource=resources.c.name)
         .join(resources, resources.c.id == operations.c.resource_id)
         .order_by(operations.c.started_at, operations.c.token, operations.c.key)
         .limit(limit)
@@ -177,15 +162,9 @@ def traversals_of(
 ) -> list[TraversalBrief]:
     """Return the latest traversals of a group that an incident caused, or to a goal, or the one
     with an id, the oldest first."""
-    query = sa.select(
-        traversals.c.id,
-        traversals.c.goal_version.label("goal"),
-        traversals.c.status,
-        traversals.c.reason,
-        traversals.c.cause,
-        traversals.c.started_at,
-        traversals.c.ended_at,
-    ).where(traversals.c.group_id == group_id)
+    query = fields(TraversalBrief, traversals, goal=traversals.c.goal_version).where(
+        traversals.c.group_id == group_id
+    )
     if incident_id is not None:
         query = query.where(traversals.c.incident_id == incident_id)
     if goal_version is not None:
@@ -198,19 +177,12 @@ def traversals_of(
 
 def nodes_of(tx: ProjectSession, traversal_id: str) -> dict[str, NodeRow]:
     """Return the nodes of a traversal whose resources are known, by their keys."""
-    query = sa.select(
-        nodes.c.node, nodes.c.status, nodes.c.wanted, nodes.c.waiting_for, nodes.c.deferred_to
-    ).where(nodes.c.traversal_id == traversal_id, nodes.c.resource_id.is_not(None))
-    return {
-        row.node: {
-            "node": row.node,
-            "status": row.status,
-            "wanted": wanted_of(row.wanted),
-            "waiting_for": row.waiting_for,
-            "deferred_to": row.deferred_to,
-        }
-        for row in tx.connection.execute(query)
-    }
+    query = fields(NodeRow, nodes).where(
+        nodes.c.traversal_id == traversal_id, nodes.c.resource_id.is_not(None)
+    )
+    rows = tx.connection.execute(query).mappings()
+    found = [cast(NodeRow, {**row, "wanted": wanted_of(row["wanted"])}) for row in rows]
+    return {row["node"]: row for row in found}
 
 
 def last_failover(tx: ProjectSession, traversal_id: str) -> float | None:
@@ -221,9 +193,6 @@ def last_failover(tx: ProjectSession, traversal_id: str) -> float | None:
         traversals.c.id == traversal_id
     )
     group_id, number = tx.connection.execute(this).one()
-    goal = sa.and_(
-        goals.c.group_id == traversals.c.group_id, goals.c.version == traversals.c.goal_version
-    )
     query = (
         sa.select(
             traversals.c.status,
@@ -231,7 +200,7 @@ def last_failover(tx: ProjectSession, traversal_id: str) -> float | None:
             traversals.c.ended_at,
             goals.c.document,
         )
-        .join(goals, goal)
+        .join(goals, OF_TRAVERSAL)
         .where(traversals.c.group_id == group_id, traversals.c.number <= number)
         .order_by(traversals.c.number.desc())
         .limit(TRAVERSALS)
@@ -264,18 +233,16 @@ def locks(
         .scalar_subquery()
     )
     query = (
-        sa.select(
-            groups.c.id.label("group_id"),
-            groups.c.name.label("group"),
-            resources.c.name.label("resource"),
-            resources.c.id.label("resource_id"),
-            resources.c.type,
-            resources.c.owner,
-            resources.c.token,
-            (resources.c.lease_until - tx.clock()).label("lease_left"),
-            begun.label("since"),
-            operations.c.key.label("operation"),
-            operations.c.traversal_id.label("traversal"),
+        fields(
+            LockRow,
+            resources,
+            group=groups.c.name,
+            resource=resources.c.name,
+            resource_id=resources.c.id,
+            lease_left=resources.c.lease_until - tx.clock(),
+            since=begun,
+            operation=operations.c.key,
+            traversal=operations.c.traversal_id,
         )
         .join(groups, groups.c.id == resources.c.group_id)
         .join(
@@ -300,7 +267,7 @@ def locks(
 def broken_locks(tx: ProjectSession, traversal_id: str) -> list[BrokenLock]:
     """Return the locks that were broken in a traversal."""
     query = (
-        sa.select(journal.c.at, journal.c.resource_id, journal.c.sentence)
+        fields(BrokenLock, journal)
         .where(journal.c.traversal_id == traversal_id, journal.c.kind.in_(LOCKS_BROKEN))
         .order_by(journal.c.id)
     )

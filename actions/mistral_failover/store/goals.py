@@ -12,11 +12,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from mistral_failover.convergence.records import Action, Status, TraversalStatus
+from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.model.goal import Goal
 from mistral_failover.store.records import BIRTH
 from mistral_failover.store.session import ProjectSession, Session
 from mistral_failover.store.tables import (
+    ALIVE,
     definitions,
     goals,
     groups,
@@ -168,7 +169,7 @@ def _in_use(tx: ProjectSession, group_id: str) -> set[str | None]:
     ).one()
     carried = tx.connection.execute(
         sa.select(resources.c.goal_version)
-        .where(resources.c.group_id == group_id, sa.not_(_gone()))
+        .where(resources.c.group_id == group_id, ALIVE)
         .distinct()
     ).scalars()
     return {*group, *carried}
@@ -180,13 +181,11 @@ def _forget(tx: ProjectSession, group_id: str, version: str, spared: Set[str]) -
     )
     ended = list(tx.connection.execute(of_goal).scalars())
     gone = sa.select(resources.c.id).where(
-        resources.c.group_id == group_id, resources.c.goal_version == version, _gone()
+        resources.c.group_id == group_id, resources.c.goal_version == version, sa.not_(ALIVE)
     )
     left = list(set(tx.connection.execute(gone).scalars()) - spared)
     # Operations of an older goal's traversal on a record that still exists stay with the record.
-    still_there = sa.select(resources.c.id).where(
-        resources.c.group_id == group_id, sa.not_(_gone())
-    )
+    still_there = sa.select(resources.c.id).where(resources.c.group_id == group_id, ALIVE)
     over = sa.and_(
         sa.or_(operations.c.resource_id.in_(left), operations.c.traversal_id.in_(ended)),
         operations.c.resource_id.not_in(still_there),
@@ -201,14 +200,10 @@ def _last_of_a_name(tx: ProjectSession, group_id: str) -> set[str]:
     """Return the records that are the only trace of what was behind a resource, because its present
     record has nothing yet (``views.attached_volumes``)."""
     rows = tx.connection.execute(
-        sa.select(resources.c.id, resources.c.name, _gone().label("gone"), resources.c.physical_id)
+        sa.select(resources.c.id, resources.c.name, ALIVE.label("alive"), resources.c.physical_id)
         .where(resources.c.group_id == group_id)
         .order_by(*BIRTH)
     ).all()
-    empty = {row.name for row in rows if not row.gone and row.physical_id is None}
+    empty = {row.name for row in rows if row.alive and row.physical_id is None}
     latest = {row.name: row.id for row in rows if row.physical_id is not None}
     return {identity for name, identity in latest.items() if name in empty}
-
-
-def _gone() -> sa.ColumnElement[bool]:
-    return sa.and_(resources.c.action == Action.DELETE, resources.c.status == Status.COMPLETE)

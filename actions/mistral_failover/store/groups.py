@@ -10,14 +10,16 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from mistral_failover.convergence.records import Action, GroupState, Status
+from mistral_failover.convergence.records import Action, GroupState
 from mistral_failover.model.canonical import version_of
 from mistral_failover.model.goal import fence_name, goal_members, replace_name
 from mistral_failover.model.ids import group_id
 from mistral_failover.store import goals, hooks
 from mistral_failover.store.session import ProjectSession, Session
 from mistral_failover.store.tables import (
+    ALIVE,
     GROUP_STATE,
+    OF_TRAVERSAL,
     definitions,
     former_members,
     groups,
@@ -108,11 +110,7 @@ def define(tx: ProjectSession, name: str, definition: Mapping[str, Any]) -> str:
     brought = {document["name"] for document in definition["types"]}
     needed = set(
         tx.connection.execute(
-            sa.select(resources.c.type)
-            .where(resources.c.group_id == identity)
-            .where(
-                sa.or_(resources.c.action != Action.DELETE, resources.c.status != Status.COMPLETE)
-            )
+            sa.select(resources.c.type).where(resources.c.group_id == identity).where(ALIVE)
         ).scalars()
     )
     needed |= goals.needed_types(tx, identity)
@@ -393,7 +391,7 @@ def _pin(tx: ProjectSession, identity: str, member: str, server_id: str | None) 
         resources.c.group_id == identity,
         resources.c.member == member,
         resources.c.action != Action.INIT,
-        sa.or_(resources.c.action != Action.DELETE, resources.c.status != Status.COMPLETE),
+        ALIVE,
     )
     for row in tx.connection.execute(query.with_for_update()).all():
         if server_id and not row.attributes.get("server_id"):
@@ -488,13 +486,7 @@ def declared_lost_since(tx: ProjectSession, identity: str, member: str, at: floa
     )
     query = (
         sa.select(goal_table.c.document)
-        .join(
-            traversals,
-            sa.and_(
-                traversals.c.group_id == goal_table.c.group_id,
-                traversals.c.goal_version == goal_table.c.version,
-            ),
-        )
+        .join(traversals, OF_TRAVERSAL)
         .where(
             traversals.c.group_id == identity,
             traversals.c.number >= sa.func.coalesce(held_then, 0),

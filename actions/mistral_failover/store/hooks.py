@@ -132,10 +132,7 @@ def pending(tx: ProjectSession, group_id: str, limit: int) -> Pending | None:
         .order_by(journal.c.id)
         .limit(limit)
     )
-    events = tuple(
-        Event(number, JournalKind(kind), *rest)
-        for number, kind, *rest in tx.connection.execute(query)
-    )
+    events = tuple(Event(*row) for row in tx.connection.execute(query))
     concerned = {event.traversal for event in events} | {group.current_traversal}
     versions = sa.select(traversals.c.id, traversals.c.goal_version).where(
         traversals.c.id.in_([each for each in concerned if each])
@@ -154,26 +151,19 @@ def pending(tx: ProjectSession, group_id: str, limit: int) -> Pending | None:
 def mark_received(tx: ProjectSession, group_id: str, event_id: int) -> bool:
     """Move the cursor to an event. Return False if another process was faster.
     *Compare-and-swap*."""
-    return tx.changed(
-        groups.update()
-        .where(
-            groups.c.id == group_id,
-            sa.or_(groups.c.told.is_(None), groups.c.told < event_id),
-        )
-        .values(told=event_id)
-    )
+    return _moved(tx, groups.c.told, group_id, event_id)
 
 
 def mark_stuck(tx: ProjectSession, group_id: str, event_id: int) -> bool:
     """Record that an event could not be delivered. Return False if that was recorded before.
     *Compare-and-swap*."""
+    return _moved(tx, groups.c.stuck, group_id, event_id)
+
+
+def _moved(tx: ProjectSession, cursor: sa.Column[Any], group_id: str, event_id: int) -> bool:
+    behind = sa.or_(cursor.is_(None), cursor < event_id)
     return tx.changed(
-        groups.update()
-        .where(
-            groups.c.id == group_id,
-            sa.or_(groups.c.stuck.is_(None), groups.c.stuck < event_id),
-        )
-        .values(stuck=event_id)
+        groups.update().where(groups.c.id == group_id, behind).values({cursor: event_id})
     )
 
 

@@ -138,12 +138,10 @@ _ANOTHER_GOAL_SINCE = (
 
 def get(tx: ProjectSession, incident_id: str) -> Incident | None:
     """Return an incident."""
-    row = tx.connection.execute(
-        sa.select(incidents).where(
-            incidents.c.id == incident_id, incidents.c.project_id == tx.project_id
-        )
-    ).one_or_none()
-    return _incident(row._mapping) if row else None
+    query = sa.select(incidents).where(
+        incidents.c.id == incident_id, incidents.c.project_id == tx.project_id
+    )
+    return next(iter(_found(tx, query)), None)
 
 
 def add(tx: ProjectSession, incident: Incident) -> None:
@@ -332,7 +330,7 @@ def host_events_since(
         incidents.c.rule.in_(rules),
         incidents.c.first_at >= since,
     )
-    return (_incident(row._mapping) for row in _in_pages(tx, query))
+    return (Incident(**row._mapping) for row in _in_pages(tx, query))
 
 
 def adopt(tx: ProjectSession, incident_id: str, group_id: str) -> bool:
@@ -411,15 +409,13 @@ def any_about(tx: ProjectSession, group_id: str) -> bool:
 def unstarted_of_group(tx: ProjectSession, group_id: str) -> list[Incident]:
     """Return the admitted alarms of a group that have no traversal yet, oldest first."""
     query = sa.select(incidents).where(incidents.c.group_id == group_id, _ABOUT_TO_BEGIN)
-    rows = tx.connection.execute(query.order_by(incidents.c.number))
-    return [_incident(row._mapping) for row in rows]
+    return _found(tx, query.order_by(incidents.c.number))
 
 
 def waiting(tx: ProjectSession, group_id: str) -> list[Incident]:
     """Return the undecided alarms of a group, oldest first: held, or admitted and not begun."""
     query = sa.select(incidents).where(incidents.c.group_id == group_id, WAITING)
-    rows = tx.connection.execute(query.order_by(incidents.c.number))
-    return [_incident(row._mapping) for row in rows]
+    return _found(tx, query.order_by(incidents.c.number))
 
 
 def is_pinned(tx: ProjectSession, incident_id: str | None) -> bool:
@@ -437,8 +433,7 @@ def latest_of_series(tx: ProjectSession, group_id: str, series: str) -> Incident
         .order_by(incidents.c.said.desc())
         .limit(1)
     )
-    row = tx.connection.execute(query).one_or_none()
-    return _incident(row._mapping) if row else None
+    return next(iter(_found(tx, query)), None)
 
 
 def fires_since(tx: ProjectSession, group_id: str, series: str) -> float | None:
@@ -468,7 +463,7 @@ def ends_of_series(tx: ProjectSession, series: str) -> list[Incident]:
         .order_by(incidents.c.said.desc())
         .limit(ENDS)
     )
-    return [_incident(row._mapping) for row in tx.connection.execute(query)]
+    return _found(tx, query)
 
 
 def waiting_of_series(tx: ProjectSession, series: str) -> list[Incident]:
@@ -482,8 +477,7 @@ def waiting_of_series(tx: ProjectSession, series: str) -> list[Incident]:
         WAITING,
         sa.or_(incidents.c.series == series, incidents.c.parent.in_(events)),
     )
-    rows = tx.connection.execute(query.order_by(incidents.c.group_id, incidents.c.number))
-    return [_incident(row._mapping) for row in rows]
+    return _found(tx, query.order_by(incidents.c.group_id, incidents.c.number))
 
 
 def failing_since(tx: ProjectSession, since: float, rules: Collection[AdmissionRule]) -> set[str]:
@@ -512,7 +506,7 @@ def of_group(tx: ProjectSession, group_id: str, limit: int) -> list[Incident]:
         .order_by(incidents.c.number.desc())
         .limit(limit)
     )
-    return [_incident(row._mapping) for row in tx.connection.execute(query)]
+    return _found(tx, query)
 
 
 def is_held_full(tx: ProjectSession, most: int, group_id: str | None = None) -> bool:
@@ -575,11 +569,7 @@ def held_alarms(
         .order_by(incidents.c.said.desc())
         .limit(limit)
     )
-    rows = []
-    for row in tx.connection.execute(query):
-        fields = dict(row._mapping)
-        name, number = fields.pop("group_name"), fields.pop("children")
-        rows.append(HeldIncident(_incident(fields), name, number))
+    rows = [HeldIncident(*_apart(row, 2)) for row in tx.connection.execute(query)]
     return int(total.scalar_one()), rows
 
 
@@ -639,9 +629,8 @@ def _of_groups(tx: ProjectSession, of: Iterable[sa.ColumnElement[bool]]) -> Iter
     for row in _in_pages(tx, query):
         if priorities is None:
             priorities = known_groups.priorities(tx)
-        fields = dict(row._mapping)
-        name = fields.pop("group_name")
-        yield HeldOfGroup(_incident(fields), name, priorities.get(str(row.group_id), 0))
+        incident, name = _apart(row, 1)
+        yield HeldOfGroup(incident, name, priorities.get(str(row.group_id), 0))
 
 
 def held_without_group(tx: ProjectSession, limit: int) -> list[Incident]:
@@ -651,8 +640,7 @@ def held_without_group(tx: ProjectSession, limit: int) -> list[Incident]:
         incidents.c.decision == Decision.HELD,
         incidents.c.group_id.is_(None),
     )
-    rows = tx.connection.execute(query.order_by(incidents.c.number).limit(limit))
-    return [_incident(row._mapping) for row in rows]
+    return _found(tx, query.order_by(incidents.c.number).limit(limit))
 
 
 def _in_pages(tx: ProjectSession, query: sa.Select[Any]) -> Iterator[sa.Row[Any]]:
@@ -676,12 +664,8 @@ def children_of(tx: ProjectSession, parent: str) -> list[tuple[Incident, str]]:
         .where(incidents.c.project_id == tx.project_id, incidents.c.parent == parent)
         .order_by(groups.c.name, incidents.c.number)
     )
-    found = []
-    for row in tx.connection.execute(query):
-        fields = dict(row._mapping)
-        name = fields.pop("group_name")
-        found.append((_incident(fields), name))
-    return found
+    found = (_apart(row, 1) for row in tx.connection.execute(query))
+    return [(incident, name) for incident, name in found]
 
 
 def events_of_host(tx: ProjectSession, host: str) -> list[str]:
@@ -723,17 +707,18 @@ def unstarted(tx: ProjectSession) -> list[Incident]:
         incidents.c.traversal_id.is_(None),
     )
     rows = tx.connection.execute(query.order_by(incidents.c.number))
-    return [_incident({**row._mapping, "payload": {}}) for row in rows]
+    return [Incident(**row._mapping, payload={}) for row in rows]
 
 
-def _incident(fields: Mapping[Any, Any]) -> Incident:
-    return Incident(
-        **{
-            **fields,
-            "decision": Decision(fields["decision"]),
-            "rule": AdmissionRule(fields["rule"]),
-        }
-    )
+def _found(tx: ProjectSession, query: sa.Select[Any]) -> list[Incident]:
+    """Return the incidents of a query."""
+    return [Incident(**row._mapping) for row in tx.connection.execute(query)]
+
+
+def _apart(row: sa.Row[Any], more: int) -> tuple[Any, ...]:
+    """Return the incident of a row, and the last columns, so many, that are not its own."""
+    own = len(row) - more
+    return Incident(**dict(zip(row._fields[:own], row[:own], strict=True))), *row[own:]
 
 
 def orphan(tx: ProjectSession, incident_id: str, sentence: str) -> None:

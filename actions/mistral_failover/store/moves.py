@@ -10,8 +10,9 @@ import sqlalchemy as sa
 
 from mistral_failover.convergence.records import JournalKind, OperationStatus
 from mistral_failover.model.types import Verb
-from mistral_failover.store.session import ProjectSession, chunks
+from mistral_failover.store.session import ProjectSession, chunks, fields
 from mistral_failover.store.tables import (
+    OF_TRAVERSAL,
     goals,
     groups,
     incidents,
@@ -82,28 +83,17 @@ def moves(
     """Return the traversals that began since then, at most ``limit``, of one or of all groups of
     the project, the latest first."""
     query = (
-        sa.select(
-            traversals.c.id,
-            traversals.c.group_id,
-            groups.c.name.label("group"),
-            traversals.c.status,
-            traversals.c.reason,
-            traversals.c.cause,
-            traversals.c.started_at,
-            traversals.c.ended_at,
-            goals.c.document.label("goal"),
-            traversals.c.incident_id.label("incident"),
-            incidents.c.source,
-            incidents.c.first_at.label("heard_at"),
+        fields(
+            MoveRow,
+            traversals,
+            incidents,
+            group=groups.c.name,
+            goal=goals.c.document,
+            incident=traversals.c.incident_id,
+            heard_at=incidents.c.first_at,
         )
         .join(groups, groups.c.id == traversals.c.group_id)
-        .join(
-            goals,
-            sa.and_(
-                goals.c.group_id == traversals.c.group_id,
-                goals.c.version == traversals.c.goal_version,
-            ),
-        )
+        .join(goals, OF_TRAVERSAL)
         .join(incidents, incidents.c.id == traversals.c.incident_id, isouter=True)
         .where(groups.c.project_id == tx.project_id, traversals.c.started_at >= begin)
         .order_by(traversals.c.number.desc())
@@ -117,11 +107,7 @@ def moves(
 def made(tx: ProjectSession, traversal_ids: Collection[str]) -> list[MadeRow]:
     """Return when these traversals had made what, by type."""
     query = (
-        sa.select(
-            operations.c.traversal_id,
-            resources.c.type,
-            sa.func.max(operations.c.ended_at).label("at"),
-        )
+        fields(MadeRow, operations, resources, at=sa.func.max(operations.c.ended_at))
         .join(resources, resources.c.id == operations.c.resource_id)
         .where(
             operations.c.verb.in_((Verb.CREATE, Verb.UPDATE)),
@@ -135,13 +121,7 @@ def made(tx: ProjectSession, traversal_ids: Collection[str]) -> list[MadeRow]:
 def work(tx: ProjectSession, traversal_ids: Collection[str]) -> list[WorkRow]:
     """Return the operations of these traversals, in the order in which they began."""
     query = (
-        sa.select(
-            operations.c.traversal_id,
-            resources.c.name,
-            resources.c.type,
-            operations.c.verb,
-            operations.c.status,
-        )
+        fields(WorkRow, operations, resources)
         .join(resources, resources.c.id == operations.c.resource_id)
         .order_by(operations.c.started_at)
     )
@@ -152,7 +132,7 @@ def blockings(tx: ProjectSession, traversal_ids: Collection[str]) -> list[Blocki
     """Return when these traversals began to wait for an operator, and when one confirmed what they
     waited for, in order."""
     query = (
-        sa.select(journal.c.traversal_id, journal.c.kind, journal.c.at)
+        fields(Blocking, journal)
         .where(journal.c.kind.in_((JournalKind.BLOCKED, JournalKind.CONFIRMED)))
         .order_by(journal.c.id)
     )
@@ -167,11 +147,9 @@ def lock_waits(tx: ProjectSession, traversal_ids: Collection[str]) -> list[LockW
         operations.c.resource_id == nodes.c.resource_id,
         operations.c.started_at >= nodes.c.deferred_at,
     )
-    query = sa.select(
-        nodes.c.traversal_id,
-        nodes.c.deferred_at.label("since"),
-        begun.scalar_subquery().label("until"),
-    ).where(nodes.c.deferred_at.is_not(None))
+    query = fields(LockWait, nodes, since=nodes.c.deferred_at, until=begun.scalar_subquery()).where(
+        nodes.c.deferred_at.is_not(None)
+    )
     return _of(tx, LockWait, query, nodes.c.traversal_id, traversal_ids)
 
 

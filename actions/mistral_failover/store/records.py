@@ -22,7 +22,7 @@ from mistral_failover.convergence.records import (
 )
 from mistral_failover.store.counters import count_time
 from mistral_failover.store.session import Session, after
-from mistral_failover.store.tables import ASKED, members, operations, resources
+from mistral_failover.store.tables import ALIVE, ASKED, members, operations, resources
 
 COLUMNS = [resources.c[each.name] for each in dataclasses.fields(Record)]
 """Those of a record, as :func:`read_record` reads them."""
@@ -40,8 +40,6 @@ _ENTRIES = sa.select(operations.c.key, operations.c.status).where(
         operations.c.status == OperationStatus.UNKNOWN,
     ),
 )
-ALIVE = sa.not_(sa.and_(resources.c.action == Action.DELETE, resources.c.status == Status.COMPLETE))
-"""Holds for records of what exists, or may."""
 _ALL = (
     sa.select(*COLUMNS)
     .where(resources.c.group_id == sa.bindparam("this_group"), ALIVE)
@@ -346,14 +344,8 @@ def _held_by(lock: Lock) -> dict[str, Any]:
 def read_record(row: Sequence[Any]) -> Record:
     """Return the record whose :data:`COLUMNS` a row has."""
     values = list(row)
-    for place, kind in _KINDS:
-        values[place] = kind(values[place])
+    values[_REQUIRES] = tuple(values[_REQUIRES])
     return Record(*values)
 
 
-_KINDS = [
-    (place, kind)
-    for place, column in enumerate(COLUMNS)
-    for name, kind in (("action", Action), ("status", Status), ("requires", tuple))
-    if column.name == name
-]
+_REQUIRES = COLUMNS.index(resources.c.requires)

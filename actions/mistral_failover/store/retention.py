@@ -13,7 +13,6 @@ These rows are never deleted:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -91,11 +90,7 @@ def purge_incidents(tx: ProjectSession, *, keep: int, older_than: float, batch: 
     over = sa.and_(sa.or_(by_number, _BY_AGE), incidents.c.last_at < older_than)
     if boundary is not None:
         over = sa.or_(over, sa.and_(by_number, incidents.c.number <= boundary))
-    found = sa.select(incidents.c.id).where(mine, over).order_by(incidents.c.number).limit(batch)
-    known = list(tx.connection.execute(found).scalars())
-    rows = _locked(tx, incidents.c.id, known, over)
-    these = incidents.c.id.in_(rows)
-    return tx.execute(incidents.delete().where(these)) if rows else 0
+    return _delete(tx, incidents, sa.and_(mine, over), incidents.c.number, batch)
 
 
 def purge_journal(tx: ProjectSession, *, keep: int, older_than: float, batch: int) -> int:
@@ -133,20 +128,13 @@ def _purge_entries(tx: ProjectSession, group: Any, keep: int, older_than: float,
     )
     if group.hook is not None:
         over = sa.and_(over, journal.c.id <= (group.told or 0))
-    found = sa.select(journal.c.id).where(over).order_by(journal.c.id).limit(batch)
-    known = list(tx.connection.execute(found).scalars())
-    rows = _locked(tx, journal.c.id, known, over)
-    if not rows:
-        return 0
-    these = journal.c.id.in_(rows)
-    return tx.execute(journal.delete().where(these))
+    return _delete(tx, journal, over, journal.c.id, batch)
 
 
 def purge_plans(tx: ProjectSession, *, batch: int) -> int:
     """Delete plans that expired so long ago that no operator starts them any more."""
     over = sa.and_(plans.c.project_id == tx.project_id, plans.c.expires_at < tx.now() - REMEMBERED)
-    found = list(tx.connection.execute(sa.select(plans.c.id).where(over).limit(batch)).scalars())
-    return tx.execute(plans.delete().where(plans.c.id.in_(found), over)) if found else 0
+    return _delete(tx, plans, over, plans.c.id, batch)
 
 
 def purge_service_changes(tx: ProjectSession, *, keep: int, older_than: float, batch: int) -> int:
@@ -192,12 +180,20 @@ def purge_service_changes(tx: ProjectSession, *, keep: int, older_than: float, b
     return deleted
 
 
-def _locked(
-    tx: ProjectSession, key: sa.Column[T], known: Sequence[T], over: sa.ColumnElement[bool]
-) -> list[T]:
-    """Lock rows, so that of two simultaneous sweeps only one counts and deletes them. Return those
-    that are still there and over."""
+def _delete(
+    tx: ProjectSession,
+    table: sa.Table,
+    over: sa.ColumnElement[bool],
+    order: sa.Column[Any],
+    batch: int,
+) -> int:
+    """Delete the first rows for which ``over`` holds. They are locked before, so that of two
+    simultaneous sweeps only one counts and deletes them."""
+    key = table.c.id
+    found = sa.select(key).where(over).order_by(order).limit(batch)
+    known = list(tx.connection.execute(found).scalars())
     if not known:
-        return []
-    query = sa.select(key).where(key.in_(known), over).with_for_update()
-    return list(tx.connection.execute(query).scalars())
+        return 0
+    locking = sa.select(key).where(key.in_(known), over).with_for_update()
+    rows = list(tx.connection.execute(locking).scalars())
+    return tx.execute(table.delete().where(key.in_(rows))) if rows else 0

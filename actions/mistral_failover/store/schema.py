@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bring a database to the schema of this version, with alembic.
+"""Bring a database to the schema of this version: make the tables of a new store, and migrate one
+that exists, with alembic.
 
 A process that starts on a store with a revision that it does not know, such as that of a later
 version, changes nothing there and refuses to work.
@@ -21,6 +22,7 @@ from alembic.script import ScriptDirectory
 
 from mistral_failover.errors import CodedError
 from mistral_failover.store.database import Database, bounded
+from mistral_failover.store.tables import metadata
 
 VERSION_TABLE = "failover_schema"
 """The table that holds the revision of the schema."""
@@ -41,7 +43,11 @@ def upgrade(database: Database) -> None:
     if revisions(database)[0] == head():
         return
     with _alone(database) as connection:
-        check(_revision(connection))
+        if (revision := _revision(connection)) is None:
+            metadata.create_all(connection)
+            alembic.command.stamp(_config(connection), "head")
+            return
+        check(revision)
         alembic.command.upgrade(_config(connection), "head")
 
 

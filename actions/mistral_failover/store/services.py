@@ -18,9 +18,11 @@ from mistral_failover.model.goal import Goal
 from mistral_failover.model.observation import Look, Service, WaitingAlarm
 from mistral_failover.model.types import Verb
 from mistral_failover.store.incidents import WAITING
-from mistral_failover.store.records import ALIVE, BIRTH, COLUMNS, read_record
+from mistral_failover.store.records import BIRTH, COLUMNS, read_record
 from mistral_failover.store.session import Session, chunks
 from mistral_failover.store.tables import (
+    ALIVE,
+    OF_TRAVERSAL,
     goals,
     groups,
     incidents,
@@ -64,7 +66,6 @@ def rows(tx: Session, group_ids: Sequence[str] | None) -> list[ServiceRow]:
     """Return these groups, or all that the transaction sees: a single one with all that its last
     look found, because nothing that is asked of many shows the reasons."""
     single = group_ids is not None and len(group_ids) == 1
-    given = sa.and_(goals.c.group_id == groups.c.id, goals.c.version == traversals.c.goal_version)
     query = (
         sa.select(
             *(groups.c[name] for name in _STATE),
@@ -80,7 +81,7 @@ def rows(tx: Session, group_ids: Sequence[str] | None) -> list[ServiceRow]:
         )
         .select_from(groups)
         .join(traversals, traversals.c.id == groups.c.current_traversal, isouter=True)
-        .join(goals, given, isouter=True)
+        .join(goals, OF_TRAVERSAL, isouter=True)
         .join(observations, observations.c.group_id == groups.c.id, isouter=True)
     )
     found = []
@@ -154,13 +155,10 @@ def made_at(tx: Session, group_ids: Sequence[str]) -> dict[str, float]:
 def lost_until(tx: Session, group_ids: Sequence[str]) -> dict[str, dict[str, float]]:
     """Return by group and member when the last earlier traversal ended that had the member declared
     lost; not of one that ended before the group was last looked at."""
-    given = sa.and_(
-        goals.c.group_id == traversals.c.group_id, goals.c.version == traversals.c.goal_version
-    )
     query = (
         sa.select(traversals.c.group_id, traversals.c.ended_at, goals.c.document)
         .join(groups, groups.c.id == traversals.c.group_id)
-        .join(goals, given)
+        .join(goals, OF_TRAVERSAL)
         .join(observations, observations.c.group_id == groups.c.id, isouter=True)
         .where(
             traversals.c.id != groups.c.current_traversal,

@@ -26,6 +26,15 @@ def chunks(items: Sequence[Item], size: int = 500) -> Iterator[Sequence[Item]]:
     return (items[first : first + size] for first in range(0, len(items), size))
 
 
+def fields(
+    kind: type[Any], *tables: sa.FromClause, **given: sa.ColumnElement[Any]
+) -> sa.Select[Any]:
+    """Return a query of the fields of a kind of row: each as ``given``, or the column of its name
+    in the first of the tables that has one."""
+    of = {name: column for table in reversed(tables) for name, column in table.c.items()} | given
+    return sa.select(*(of[name].label(name) for name in kind.__annotations__))
+
+
 @functools.lru_cache(_BUILT)
 def _asking(clock: sa.ColumnElement[float]) -> sa.Select[Any]:
     return sa.select(clock)

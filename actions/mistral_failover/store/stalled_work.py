@@ -340,7 +340,7 @@ def stopped_steps(
                 row.group_id,
                 row.group,
                 row.resource,
-                NodeStatus(row.status),
+                row.status,
                 row.stopped_since or now,
                 None if about is None else BlockedBy(**about),
                 due,

@@ -111,33 +111,26 @@ class SyncPoints(Session):
 
     def insert_sync_points(self, traversal_id: str, plan: TraversalPlan) -> None:
         """Insert one sync point per node, and one for the traversal itself."""
-        rows: list[dict[str, Any]] = []
+
+        def row(key: str, remaining: int, **more: Any) -> dict[str, Any]:
+            here = {"traversal_id": traversal_id, "node": key, "remaining": remaining}
+            unknown = {"resource_id": None, "wanted": None, "stage": 0}
+            return {**here, "status": NodeStatus.WAITING, **unknown, **more}
+
+        roots = [node.key for node in plan.roots()]
+        rows = [row(END, len(roots))]
         for key, degree in plan.graph.in_degree():
             node = Node.parse(key)
             wanted = plan.wanted.get(node.resource_id) if node.kind == "update" else None
             rows.append(
-                {
-                    "traversal_id": traversal_id,
-                    "node": key,
-                    "resource_id": node.resource_id,
-                    "status": NodeStatus.WAITING,
-                    "remaining": degree,
-                    "wanted": None if wanted is None else _wanted_document(wanted),
-                    "stage": rank(plan.stages[key]),
-                }
+                row(
+                    key,
+                    degree,
+                    resource_id=node.resource_id,
+                    wanted=None if wanted is None else vars(wanted),
+                    stage=rank(plan.stages[key]),
+                )
             )
-        roots = [node.key for node in plan.roots()]
-        rows.append(
-            {
-                "traversal_id": traversal_id,
-                "node": END,
-                "resource_id": None,
-                "status": NodeStatus.WAITING,
-                "remaining": len(roots),
-                "wanted": None,
-                "stage": 0,
-            }
-        )
         self.connection.execute(nodes.insert(), rows)
         pairs = [*plan.graph.edges(), *((root, END) for root in roots)]
         if pairs:
@@ -242,7 +235,7 @@ class SyncPoints(Session):
             .order_by(nodes.c.stopped_since, nodes.c.node)
         )
         return [
-            StoppedNode(Node.parse(key), NodeStatus(status), reason or "", since or 0.0)
+            StoppedNode(Node.parse(key), status, reason or "", since or 0.0)
             for key, status, reason, since in self.connection.execute(query)
         ]
 
@@ -281,7 +274,7 @@ class SyncPoints(Session):
         query = _progress(self.clock())
         rows = self.connection.execute(query, {"this_traversal": traversal_id})
         return [
-            NodeProgress(Node.parse(key), stage, NodeStatus(status), *rest)
+            NodeProgress(Node.parse(key), stage, status, *rest)
             for key, stage, status, *rest in rows
         ]
 
@@ -289,7 +282,7 @@ class SyncPoints(Session):
 def read_state(node: Node, row: Sequence[Any]) -> NodeState:
     """Return the sync point whose :data:`STATE_COLUMNS` a row has."""
     status, remaining, wanted, *rest = row
-    return NodeState(node, NodeStatus(status), remaining, wanted_of(wanted), *rest)
+    return NodeState(node, status, remaining, wanted_of(wanted), *rest)
 
 
 def wanted_of(document: Mapping[str, Any] | None) -> Wanted | None:
@@ -310,12 +303,3 @@ def _at(traversal_id: str, key: str) -> dict[str, str]:
 
 def _node_is(traversal_id: str, key: str) -> tuple[sa.ColumnElement[bool], ...]:
     return (nodes.c.traversal_id == traversal_id, nodes.c.node == key)
-
-
-def _wanted_document(wanted: Wanted) -> dict[str, Any]:
-    return {
-        "name": wanted.name,
-        "type": wanted.type,
-        "properties": wanted.properties,
-        "requires": wanted.requires,
-    }

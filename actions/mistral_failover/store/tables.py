@@ -474,3 +474,10 @@ totals = _table(
     sa.Column("first_at", _Time, nullable=False),
     sa.Column("last_at", _Time, nullable=False),
 )
+
+OF_TRAVERSAL = sa.and_(
+    goals.c.group_id == traversals.c.group_id, goals.c.version == traversals.c.goal_version
+)
+"""Joins a goal to a traversal."""
+ALIVE = sa.not_(sa.and_(resources.c.action == Action.DELETE, resources.c.status == Status.COMPLETE))
+"""Holds for records of what exists, or may."""

@@ -87,7 +87,6 @@ _PARTS = (
     len(_TRAVERSAL_COLUMNS) + len(STATE_COLUMNS),
     len(_TRAVERSAL_COLUMNS) + len(STATE_COLUMNS) + len(COLUMNS),
 )
-_STATUS = _TRAVERSAL_COLUMNS.index(traversals.c.status)
 _ENDING = sa.select(
     traversals.c.group_id, traversals.c.back, traversals.c.started_at, traversals.c.ended_at
 )
@@ -179,7 +178,7 @@ class SqlTransaction(Records, SyncPoints):
 
     def traversal(self, traversal_id: str) -> Traversal | None:
         row = self.connection.execute(_TRAVERSAL, {"traversal_id": traversal_id}).one_or_none()
-        return _traversal(row) if row else None
+        return Traversal(*row) if row else None
 
     def view(self, traversal_id: str, node: Node) -> NodeView | None:
         here = {
@@ -193,7 +192,7 @@ class SqlTransaction(Records, SyncPoints):
         to_state, to_record, to_epoch = _PARTS
         state, record = row[to_state:to_record], row[to_record:to_epoch]
         return NodeView(
-            _traversal(row[:to_state]),
+            Traversal(*row[:to_state]),
             None if state[0] is None else read_state(node, state),
             None if record[0] is None else read_record(record),
             row[to_epoch] or 0,
@@ -201,7 +200,7 @@ class SqlTransaction(Records, SyncPoints):
 
     def followed(self, traversal_id: str) -> tuple[Traversal, str | None] | None:
         row = self.connection.execute(_FOLLOWED, {"traversal_id": traversal_id}).one_or_none()
-        return (_traversal(row[:-1]), row[-1]) if row else None
+        return (Traversal(*row[:-1]), row[-1]) if row else None
 
     def open_through(self, traversal_id: str, through: int | None) -> None:
         opening = traversals.update().where(traversals.c.id == traversal_id)
@@ -229,18 +228,7 @@ class SqlTransaction(Records, SyncPoints):
         )
         self.insert(
             traversals,
-            id=traversal.id,
-            group_id=traversal.group_id,
-            goal_version=traversal.goal_version,
-            status=traversal.status,
-            reason=traversal.reason,
-            cause=traversal.cause,
-            incident_id=traversal.incident_id,
-            back=traversal.back,
-            through=traversal.through,
-            follows=traversal.follows,
-            chain=traversal.chain,
-            definition_version=traversal.definition_version,
+            **vars(traversal),
             chains=0 if traversal.chain is None else 1,
             graph=nx.node_link_data(graph, edges="edges"),
             started_at=now,
@@ -393,9 +381,3 @@ class ProjectTransaction(SqlTransaction, ProjectSession):
     ) -> None:
         super().__init__(connection, clock)
         self.project_id = project_id
-
-
-def _traversal(row: Sequence[Any]) -> Traversal:
-    values = list(row)
-    values[_STATUS] = TraversalStatus(values[_STATUS])
-    return Traversal(*values)

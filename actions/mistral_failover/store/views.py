@@ -17,7 +17,6 @@ from mistral_failover.convergence.records import (
     JournalKind,
     NodeStatus,
     OperationStatus,
-    Status,
     TraversalStatus,
 )
 from mistral_failover.model.decisions import Decision
@@ -26,9 +25,11 @@ from mistral_failover.model.restarts import ANOTHER_SERVER
 from mistral_failover.model.types import Verb
 from mistral_failover.store.groups import TO_MOVE
 from mistral_failover.store.records import BIRTH
-from mistral_failover.store.session import ProjectSession
+from mistral_failover.store.session import ProjectSession, fields
 from mistral_failover.store.tables import (
+    ALIVE,
     GROUP_STATE,
+    OF_TRAVERSAL,
     definitions,
     goals,
     groups,
@@ -185,18 +186,11 @@ class ProjectJournalRow(JournalRow):
     group: str
 
 
-_TRAVERSAL = sa.select(
-    traversals.c.id,
-    traversals.c.group_id,
-    traversals.c.goal_version,
-    traversals.c.status,
-    traversals.c.reason,
-    traversals.c.cause,
-    traversals.c.incident_id,
-    traversals.c.superseded_by,
-    traversals.c.started_at,
-    traversals.c.ended_at,
-).where(traversals.c.id == sa.bindparam("this_traversal"))
+_TRAVERSAL = (
+    fields(TraversalStep, traversals)
+    .add_columns(traversals.c.incident_id)
+    .where(traversals.c.id == sa.bindparam("this_traversal"))
+)
 _COUNTS = (
     sa.select(nodes.c.status, sa.func.count().label("count"))
     .where(nodes.c.traversal_id == sa.bindparam("this_traversal"), nodes.c.node != END)
@@ -204,7 +198,7 @@ _COUNTS = (
 )
 _FIRST = traversals.alias()
 _SUCCESSORS = (
-    sa.select(*(traversals.c[name] for name in TraversalStep.__annotations__))
+    fields(TraversalStep, traversals)
     .join(
         _FIRST,
         sa.and_(
@@ -220,15 +214,7 @@ _SUCCESSORS = (
 _LAST_ENTRY = sa.select(sa.func.coalesce(sa.func.max(journal.c.id), 0)).where(
     journal.c.group_id == sa.bindparam("this_group")
 )
-_OPERATION = sa.select(
-    operations.c.resource_id,
-    operations.c.traversal_id,
-    operations.c.verb,
-    operations.c.status,
-    operations.c.attempts,
-    operations.c.token,
-    operations.c.intent,
-).where(operations.c.key == sa.bindparam("this_key"))
+_OPERATION = fields(LedgerEntry, operations).where(operations.c.key == sa.bindparam("this_key"))
 
 
 def traversal(tx: ProjectSession, traversal_id: str) -> TraversalRow | None:
@@ -253,28 +239,12 @@ def running_operations(tx: ProjectSession, group_ids: Collection[str]) -> list[R
     """Return the operations of these groups that were started and have not ended, oldest first.
     Operations on resources that are gone are left out."""
     query = (
-        sa.select(
-            operations.c.group_id,
-            operations.c.key,
-            operations.c.resource_id,
-            operations.c.verb,
-            operations.c.status,
-            operations.c.attempts,
-            operations.c.owner,
-            operations.c.started_at,
-            operations.c.waiting_for,
-            operations.c.waiting_since,
-            resources.c.name.label("resource"),
-            resources.c.member,
-            resources.c.type,
-        )
+        fields(RunningOperation, operations, resources, resource=resources.c.name)
         .join(resources, resources.c.id == operations.c.resource_id)
         .where(
             operations.c.group_id.in_(group_ids),
             operations.c.status.in_((OperationStatus.STARTED, OperationStatus.UNKNOWN)),
-            sa.not_(
-                sa.and_(resources.c.action == Action.DELETE, resources.c.status == Status.COMPLETE)
-            ),
+            ALIVE,
         )
         .order_by(operations.c.started_at, operations.c.token, operations.c.key)
     )
@@ -381,14 +351,7 @@ def deferred(
     """Return the nodes of these traversals that found their resource locked when they were ready:
     those that still wait, or with ``waiting`` False all of them."""
     query = (
-        sa.select(
-            nodes.c.traversal_id,
-            nodes.c.node,
-            nodes.c.resource_id,
-            resources.c.name.label("resource"),
-            nodes.c.deferred_to,
-            nodes.c.deferred_at,
-        )
+        fields(DeferredRow, nodes, resource=resources.c.name)
         .join(resources, resources.c.id == nodes.c.resource_id)
         .where(nodes.c.traversal_id.in_(traversal_ids), nodes.c.deferred_to.is_not(None))
         .order_by(nodes.c.deferred_at, nodes.c.node)
@@ -414,16 +377,13 @@ def waiting(tx: ProjectSession, traversal_ids: Collection[str]) -> list[WaitingR
     """Return the nodes of these traversals that wait for a temporary failure to pass, the longest
     wait first."""
     query = (
-        sa.select(
-            nodes.c.traversal_id,
-            resources.c.name.label("resource"),
-            resources.c.type,
-            resources.c.member,
-            _verb_of_wait().label("verb"),
-            nodes.c.waiting_for,
-            nodes.c.waiting_since.label("since"),
-            nodes.c.next_try,
-            nodes.c.tries,
+        fields(
+            WaitingRow,
+            nodes,
+            resources,
+            resource=resources.c.name,
+            verb=_verb_of_wait(),
+            since=nodes.c.waiting_since,
         )
         .join(resources, resources.c.id == nodes.c.resource_id)
         .where(nodes.c.traversal_id.in_(traversal_ids), nodes.c.waiting_since.is_not(None))
@@ -436,13 +396,7 @@ def ready(tx: ProjectSession, traversal_ids: Collection[str]) -> list[ReadyRow]:
     """Return the nodes of these traversals that may start now, in the order of their stages: their
     stage is open, and they wait for nothing that the state store knows."""
     query = (
-        sa.select(
-            nodes.c.traversal_id,
-            nodes.c.node,
-            resources.c.name.label("resource"),
-            resources.c.member,
-            resources.c.type,
-        )
+        fields(ReadyRow, nodes, resources, resource=resources.c.name)
         .join(traversals, traversals.c.id == nodes.c.traversal_id)
         .join(resources, resources.c.id == nodes.c.resource_id)
         .where(
@@ -464,12 +418,13 @@ def chain(tx: ProjectSession, traversal_id: str) -> ChainRow | None:
     """Return the chain that a traversal waits for: it has to open the next stage. Return None if a
     node is ready, or nothing is left to do."""
     query = (
-        sa.select(
-            traversals.c.chain.label("execution"),
-            traversals.c.chains.label("executions"),
-            traversals.c.through,
-            sa.func.min(nodes.c.stage).label("stage"),
+        fields(
+            ChainRow,
+            execution=traversals.c.chain,
+            executions=traversals.c.chains,
+            stage=sa.func.min(nodes.c.stage),
         )
+        .add_columns(traversals.c.through)
         .join(nodes, nodes.c.traversal_id == traversals.c.id)
         .where(
             traversals.c.id == traversal_id,
@@ -551,14 +506,7 @@ def history(
 @functools.cache
 def _history(*, since: bool, of_one: bool) -> sa.Select[Any]:
     """Return the statement, built once: every call of ``failover.advance`` asks."""
-    query = sa.select(
-        journal.c.id,
-        journal.c.at,
-        journal.c.kind,
-        journal.c.sentence,
-        journal.c.traversal_id,
-        journal.c.resource_id,
-    ).where(journal.c.group_id == sa.bindparam("this_group"))
+    query = fields(JournalRow, journal).where(journal.c.group_id == sa.bindparam("this_group"))
     if of_one:
         query = query.where(journal.c.traversal_id == sa.bindparam("this_traversal"))
     if since:
@@ -578,15 +526,7 @@ def history_of_project(
     """Return journal entries of all groups of the project, each with the name of its ``group``, in
     order: with ``after`` those behind that id, otherwise the latest."""
     query = (
-        sa.select(
-            journal.c.id,
-            journal.c.at,
-            journal.c.kind,
-            journal.c.sentence,
-            journal.c.traversal_id,
-            journal.c.resource_id,
-            groups.c.name.label("group"),
-        )
+        fields(ProjectJournalRow, journal, group=groups.c.name)
         .join(groups, groups.c.id == journal.c.group_id)
         .where(groups.c.project_id == tx.project_id)
         .limit(limit)
@@ -622,7 +562,6 @@ def overview(
         .group_by(incidents.c.group_id)
         .subquery()
     )
-    given = sa.and_(goals.c.group_id == groups.c.id, goals.c.version == traversals.c.goal_version)
     query = (
         sa.select(
             *GROUP_STATE,
@@ -642,7 +581,7 @@ def overview(
             sa.and_(definitions.c.group_id == groups.c.id, definitions.c.version == TO_MOVE),
         )
         .join(traversals, traversals.c.id == groups.c.current_traversal, isouter=True)
-        .join(goals, given, isouter=True)
+        .join(goals, OF_TRAVERSAL, isouter=True)
         .join(waiting, waiting.c.group_id == groups.c.id, isouter=True)
         .where(of)
         .order_by(groups.c.name)

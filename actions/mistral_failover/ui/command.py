@@ -15,6 +15,7 @@ from typing import Any, TextIO
 from cliff.command import Command
 
 from mistral_failover.cli import connection
+from mistral_failover.cli.arguments import Arguments, argument
 from mistral_failover.cli.exporter import address, stop_signals
 from mistral_failover.loopback import NotLoopback, require_loopback
 
@@ -22,7 +23,7 @@ LISTEN = "127.0.0.1:8991"
 _NEEDED = ("jinja2", "starlette", "uvicorn")
 
 
-class Ui(Command):
+class Ui(Arguments, Command):
     """Serve a web page about your groups on this machine, until SIGTERM or Ctrl-C.
 
     It shows what the command line shows, live: which group waits for you and which command helps,
@@ -38,21 +39,17 @@ class Ui(Command):
     Exit codes: 0 stopped by a signal, 1 it could not start, with the reason.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """The options."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument(
+    arguments = (
+        argument(
             "--listen",
             type=address,
             default=address(LISTEN),
             metavar="HOST:PORT",
             help=f"the address to listen on, on loopback (default {LISTEN}); port 0 takes a free "
             "one",
-        )
-        parser.add_argument(
-            "--read-only", action="store_true", help="show only: the page has no orders"
-        )
-        return parser
+        ),
+        argument("--read-only", action="store_true", help="show only: the page has no orders"),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Serve until a signal comes."""

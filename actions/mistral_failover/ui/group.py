@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from mistral_failover.cli import status_screen
 from mistral_failover.cli.base import lasted, when
 from mistral_failover.cli.connection import with_full_stop
-from mistral_failover.cli.status_screen import Advice, moment, place
+from mistral_failover.cli.status_screen import moment, place
 from mistral_failover.convergence.records import TraversalStatus
 from mistral_failover.model.observation import Condition, Service
 from mistral_failover.model.text import counted, first_words
+from mistral_failover.reports.advice import Advice, advice, in_service
 from mistral_failover.ui.levels import Level, of_decision, of_service, serves
 
 if TYPE_CHECKING:  # the page starts without the code of the actions
@@ -161,7 +162,7 @@ def verdict(status: StatusReport) -> Verdict:
         lasting=lasting,
         heading=why.heading,
         findings=why.findings,
-        commands=tuple(status_screen.advice(status)),
+        commands=tuple(advice(status)),
     )
 
 
@@ -195,7 +196,7 @@ def _why(status: StatusReport) -> _Why:
             return _moving(status, since)
         case "DEFINED":
             return _Why(Level.NEUTRAL, "The group was never activated")
-    if not status_screen.in_service(status):
+    if not in_service(status):
         return _Why(Level.NEUTRAL, "No member is to hold a role", since)
     return _at_rest(status)
 

@@ -6,25 +6,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlencode
 
 from mistral_failover.model.text import counted
-from mistral_failover.ui.action_client import ActionFailed
+from mistral_failover.ui.action_client import ActionFailed, CachingActionClient
 
 Fields = Mapping[str, str]
 AT_ONCE = 10
 """Held alarms of a host event that one order admits at most."""
-
-
-class OrderClient(Protocol):
-    """What an order needs of Mistral; see ``action_client``."""
-
-    def order(self, action: str, **inputs: Any) -> Any:
-        """Run an action that changes something. Raises ActionFailed."""
-
-    def start(self, workflow: str, **inputs: Any) -> str:
-        """Start a workflow; return the execution's id. Raises ActionFailed."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +37,7 @@ class Order:
     name: str
     title: str
     explanation: str
-    carry_out: Callable[[OrderClient, Fields], OrderResult]
+    carry_out: Callable[[CachingActionClient, Fields], OrderResult]
     dangerous: bool = False
     reason: bool = True
     fields: tuple[str, ...] = ()
@@ -68,7 +58,7 @@ class Order:
         return f"/alarm?{urlencode({'id': incident})}" if incident else "/"
 
 
-def carry_out(order: Order, ordering: OrderClient, fields: Fields) -> OrderResult:
+def carry_out(order: Order, ordering: CachingActionClient, fields: Fields) -> OrderResult:
     """Carry out an order; return what was done. Raises ActionFailed, also for a form that is not
     complete: then nothing was done."""
     name = fields.get(order.subject, "")
@@ -92,16 +82,16 @@ def carry_out(order: Order, ordering: OrderClient, fields: Fields) -> OrderResul
     return order.carry_out(ordering, fields)
 
 
-def _pause(ordering: OrderClient, fields: Fields) -> OrderResult:
+def _pause(ordering: CachingActionClient, fields: Fields) -> OrderResult:
     return _said(ordering.order("failover.pause", **_of(fields, "group", "because")))
 
 
-def _resume(ordering: OrderClient, fields: Fields) -> OrderResult:
+def _resume(ordering: CachingActionClient, fields: Fields) -> OrderResult:
     inputs = _of(fields, "group", "because")
     return _said(ordering.order("failover.resume", only="pause", **inputs))
 
 
-def _maintain(ordering: OrderClient, fields: Fields) -> OrderResult:
+def _maintain(ordering: CachingActionClient, fields: Fields) -> OrderResult:
     if not fields["minutes"].strip().isdecimal():
         raise ActionFailed(
             "The minutes are not a number. Nothing was done.", "Give a number.", "USAGE"
@@ -112,23 +102,23 @@ def _maintain(ordering: OrderClient, fields: Fields) -> OrderResult:
     )
 
 
-def _end_maintenance(ordering: OrderClient, fields: Fields) -> OrderResult:
+def _end_maintenance(ordering: CachingActionClient, fields: Fields) -> OrderResult:
     inputs = {**_of(fields, "group", "because"), "members": chosen(fields, "members") or None}
     return _said(ordering.order("failover.resume", only="maintenance", **inputs))
 
 
-def _dismiss(ordering: OrderClient, fields: Fields) -> OrderResult:
+def _dismiss(ordering: CachingActionClient, fields: Fields) -> OrderResult:
     inputs = {"incident": [fields["incident"]], "because": fields["because"]}
     rows = ordering.order("failover.dismiss", **inputs)["dismissed"]
     return OrderResult("; ".join(str(row["sentence"]) for row in rows))
 
 
-def _admit(ordering: OrderClient, fields: Fields) -> OrderResult:
+def _admit(ordering: CachingActionClient, fields: Fields) -> OrderResult:
     inputs = _of(fields, "group", "incident", "because")
     return _begun(ordering.start("failover.failover", **inputs))
 
 
-def _admit_event(ordering: OrderClient, fields: Fields) -> OrderResult:
+def _admit_event(ordering: CachingActionClient, fields: Fields) -> OrderResult:
     """Admit held alarms of a host event as ``failover admit`` does: what is left stays held."""
     inputs = _of(fields, "incident", "because")
     answer = ordering.order("failover.admit_held", limit=AT_ONCE, **inputs)
@@ -140,7 +130,7 @@ def _admit_event(ordering: OrderClient, fields: Fields) -> OrderResult:
     return OrderResult(". ".join(said))
 
 
-def _report_lost(what: str, ordering: OrderClient, fields: Fields) -> OrderResult:
+def _report_lost(what: str, ordering: CachingActionClient, fields: Fields) -> OrderResult:
     """Report the failure of a host or a zone as ``failover host-lost`` and ``zone-lost`` do.
     ``report`` is the form's own: one that is sent twice is one report."""
     body = {what: fields[what], "id": fields["report"]}
@@ -163,7 +153,7 @@ def _refused(rows: Iterable[Mapping[str, Any]], of: str) -> list[str]:
     ]
 
 
-def _continued(ordering: OrderClient, started: Iterable[Mapping[str, Any]]) -> list[str]:
+def _continued(ordering: CachingActionClient, started: Iterable[Mapping[str, Any]]) -> list[str]:
     """Start the chains of failovers that have begun; return which of them a sweep has to start."""
     late = [
         row["group"]
@@ -173,7 +163,7 @@ def _continued(ordering: OrderClient, started: Iterable[Mapping[str, Any]]) -> l
     return [f"Mistral did not answer; the next sweep continues {', '.join(late)}"] if late else []
 
 
-def _is_started(ordering: OrderClient, workflow: str, **inputs: Any) -> bool:
+def _is_started(ordering: CachingActionClient, workflow: str, **inputs: Any) -> bool:
     try:
         ordering.start(workflow, **inputs)
     except ActionFailed:
@@ -181,12 +171,12 @@ def _is_started(ordering: OrderClient, workflow: str, **inputs: Any) -> bool:
     return True
 
 
-def _start_plan(ordering: OrderClient, fields: Fields) -> OrderResult:
+def _start_plan(ordering: CachingActionClient, fields: Fields) -> OrderResult:
     inputs = {"plan": fields["plan"], "because": fields.get("because") or None}
     return _begun(ordering.start("failover.start_plan", **inputs))
 
 
-def _confirm(ordering: OrderClient, fields: Fields) -> OrderResult:
+def _confirm(ordering: CachingActionClient, fields: Fields) -> OrderResult:
     inputs = _of(fields, "group", "member", "because")
     return _begun(ordering.start("failover.confirm_fenced", **inputs))
 

@@ -17,7 +17,6 @@ from mistral_failover.model.verbs import FAILOVER
 from mistral_failover.ui.action_client import ActionClient, ActionFailed
 from mistral_failover.ui.alarm import alarm_view
 from mistral_failover.ui.availability import TIMES, AvailabilityView, availability_view
-from mistral_failover.ui.evidence import EvidenceView, evidence_view
 from mistral_failover.ui.goals import GoalRow, goal_rows
 from mistral_failover.ui.group import group_view, held_alarm
 from mistral_failover.ui.groups import SORTS, GroupsView, Query, State, groups_view
@@ -29,6 +28,7 @@ from mistral_failover.ui.topology import topology, topology_at
 from mistral_failover.ui.work import work_view
 
 if TYPE_CHECKING:  # the page starts without the code of the actions
+    from mistral_failover.orders.evidence import Evidence
     from mistral_failover.orders.held_alarms import HeldAlarmRow
     from mistral_failover.reports.documents import IncidentDetails, TraversalDetails
 
@@ -280,14 +280,16 @@ class Pages:
             content["evidence"] = self._evidence(group, member)
         return Page("order.html", f"{order.title}: {group}", content)
 
-    def _evidence(self, group: str, member: str) -> EvidenceView:
+    def _evidence(self, group: str, member: str) -> Mapping[str, Any]:
         """What is known of a member that is to be confirmed as fenced. The order can be given
         without it: the member may be gone."""
         try:
-            known = self._client.run_action("failover.evidence", group=group, member=member)
+            known: Evidence = self._client.run_action(
+                "failover.evidence", group=group, member=member
+            )
         except ActionFailed as failure:
-            return EvidenceView(member, (), f"Nothing: {failure}")
-        return evidence_view(known)
+            return {"member": member, "signs": (), "sentence": f"Nothing: {failure}"}
+        return known
 
     def _event_order(self, order: Order, given: Parameters) -> Page:
         """The form of an order about all held alarms of a host event: with the plan of each
@@ -361,14 +363,14 @@ class Pages:
         return GroupPlan(group, found, "")
 
     def _incident(self, identity: str) -> IncidentDetails:
-        found: IncidentDetails = self._client.run_action(
-            "failover.show", id=identity, executions=False
-        )
-        if found["kind"] != "incident":
+        found: IncidentDetails = self._shown(identity, "incident", "an alarm")
+        return found
+
+    def _shown(self, identity: str, kind: str, named: str) -> Any:
+        found = self._client.run_action("failover.show", id=identity, executions=False)
+        if found["kind"] != kind:
             what = f"{found['kind']} {found['id']}"
-            raise ActionFailed(
-                f"{what} is not an alarm.", f"failover show {identity}", "UNKNOWN_ID"
-            )
+            raise ActionFailed(f"{what} is not {named}.", f"failover show {identity}", "UNKNOWN_ID")
         return found
 
     def _admitted(self, alarm: Mapping[str, Any]) -> PlanView:
@@ -397,14 +399,7 @@ class Pages:
         with self._lock:
             if identity in self._finished:
                 return self._finished[identity]
-        found: TraversalDetails = self._client.run_action(
-            "failover.show", id=identity, executions=False
-        )
-        if found["kind"] != "traversal":
-            what = f"{found['kind']} {found['id']}"
-            raise ActionFailed(
-                f"{what} is not a failover.", f"failover show {identity}", "UNKNOWN_ID"
-            )
+        found: TraversalDetails = self._shown(identity, "traversal", "a failover")
         # A superseded traversal ends before its last steps.
         if all(each["ended_at"] is not None for each in (found, *found["operations"])):
             with self._lock:

@@ -45,21 +45,21 @@ def test_calls_under_tokens_that_grow_are_well(calls: list[Any], stolen: list[fl
     assert list(calls_under_lease(calls, state(*stolen))) == []
 
 
-def test_a_call_under_a_token_older_than_one_seen_before_is_found() -> None:
-    (found,) = calls_under_lease([call(1, 2), call(2, 1)], state())
-    assert (
-        str(found) == "invariant 3: POST /attach came at 2.000 under token 1 of r, which had ended"
-    )
-
-
-def test_a_call_under_a_token_older_than_that_of_a_read_is_found() -> None:
-    (found,) = calls_under_lease([{**call(1, 2), "method": "GET"}, call(2, 1)], state())
-    assert found.invariant == 3
-
-
-def test_a_call_under_a_lock_that_was_broken_is_found() -> None:
-    (found,) = calls_under_lease([call(1, 1), call(3, 1)], state(2))
-    assert found.invariant == 3
+@pytest.mark.parametrize(
+    ("calls", "stolen", "at"),
+    [
+        ([call(1, 2), call(2, 1)], [], 2),
+        ([{**call(1, 2), "method": "GET"}, call(2, 1)], [], 2),
+        ([call(1, 1), call(3, 1)], [2], 3),
+    ],
+    ids=["an older token", "a token older than that of a read", "a lock that was broken"],
+)
+def test_a_call_after_the_end_of_its_lease_is_found(
+    calls: list[Any], stolen: list[float], at: int
+) -> None:
+    (found,) = calls_under_lease(calls, state(*stolen))
+    ended = f"POST /attach came at {at}.000 under token 1 of r, which had ended"
+    assert str(found) == f"invariant 3: {ended}"
 
 
 def test_calls_count_by_when_they_came_not_by_when_they_were_answered() -> None:

@@ -237,26 +237,18 @@ def test_a_host_that_is_already_off_is_proven_off(boards: Boards) -> None:
     assert fence(boards, boards.device()).proven
 
 
-def test_a_board_that_needs_several_looks_until_the_host_is_off_is_waited_for(
-    boards: Boards,
-) -> None:
-    evidence = fence(boards, boards.device("slow"))
-
-    assert evidence.proven, evidence.observed
-    assert power(boards) == "off"
-
-
-def test_the_second_level_works_where_the_first_one_refuses(boards: Boards) -> None:
-    refuses = boards.device("refuses")
-
-    evidence = fence(boards, refuses, boards.device())
-
-    assert evidence.proven, evidence.observed
-    assert power(boards) == "off"
+# What each level's board does, and how long its device may take.
+PROVING: dict[str, tuple[tuple[Any, ...], ...]] = {
+    "a board that needs several looks until the host is off": (("slow",),),
+    "a second level where the first one refuses": (("refuses",), ()),
+    "a second level where the first one is unreachable": (("unreachable", SHORT), ()),
+    "a power switch where the board lost its power with the host": (("dies", 5.0), ()),
+}
 
 
-def test_the_second_level_works_where_the_first_one_is_unreachable(boards: Boards) -> None:
-    evidence = fence(boards, boards.device("unreachable", SHORT), boards.device())
+@pytest.mark.parametrize("levels", PROVING.values(), ids=PROVING)
+def test_it_is_proven_by(boards: Boards, levels: tuple[tuple[Any, ...], ...]) -> None:
+    evidence = fence(boards, *(boards.device(*level) for level in levels))
 
     assert evidence.proven, evidence.observed
     assert power(boards) == "off"
@@ -277,11 +269,19 @@ def test_a_board_that_gives_no_usable_answer_in_time_proves_nothing(
     assert not boards.fencing.forced_down()
 
 
-def test_a_board_that_refuses_proves_nothing(boards: Boards) -> None:
-    evidence = fence(boards, boards.device("refuses", 6.0))
-
-    assert not evidence.proven
-    assert power(boards) == "on"
+@pytest.mark.parametrize(
+    ("mode", "limit", "left"),
+    [
+        ("refuses", 6.0, "on"),
+        ("dies", 5.0, "off"),  # with its host: it can say so no more
+        ("returns", LIMIT, "on"),  # after the agent has looked
+    ],
+)
+def test_a_board_that_does_not_keep_the_host_off_or_say_so_proves_nothing(
+    boards: Boards, mode: str, limit: float, left: str
+) -> None:
+    assert not fence(boards, boards.device(mode, limit)).proven
+    assert power(boards) == left
 
 
 def test_a_wrong_password_proves_nothing_and_is_not_shown(
@@ -294,61 +294,28 @@ def test_a_wrong_password_proves_nothing_and_is_not_shown(
     assert WRONG not in caplog.text
 
 
-def test_a_board_that_loses_its_power_with_its_host_proves_nothing(boards: Boards) -> None:
-    """It does what it was asked for, and can say so no more."""
-    evidence = fence(boards, boards.device("dies", 5.0))
-
-    assert not evidence.proven
-    assert power(boards) == "off"
-
-
-def test_a_power_switch_proves_it_where_the_board_lost_its_power_with_the_host(
-    boards: Boards,
-) -> None:
-    evidence = fence(boards, boards.device("dies", 5.0), boards.device())
-
-    assert evidence.proven, evidence.observed
-
-
-def test_a_host_that_is_on_again_after_the_agent_has_looked_is_not_off(boards: Boards) -> None:
-    evidence = fence(boards, boards.device("returns"))
-
-    assert not evidence.proven
-    assert power(boards) == "on"
-
-
 # -- what is contradicted
 
 
-def test_a_board_that_lies_is_contradicted_by_the_member_s_agent(
-    boards: Boards,
+@pytest.mark.parametrize(
+    ("first", "guest_runs", "said"),
+    [
+        ([], True, "contradicted"),
+        ([("refuses", 6.0)], False, "level 2: contradicted"),
+        ([("unreachable", SHORT)], True, "level 2: contradicted"),
+    ],
+    ids=["by the member's agent", "by a board that refused", "by the agent beside a dead board"],
+)
+def test_a_board_that_lies_is_contradicted(
+    boards: Boards, first: list[tuple[str, float]], guest_runs: bool, said: str
 ) -> None:
-    evidence = fence(boards, boards.device("lies"), guest_runs=True)
+    levels = [*(boards.device(*level) for level in first), boards.device("lies")]
+
+    evidence = fence(boards, *levels, guest_runs=guest_runs)
 
     assert not evidence.proven
-    assert "contradicted" in evidence.observed
+    assert said in evidence.observed
     assert power(boards) == "on"
-
-
-def test_a_second_level_that_lies_is_contradicted_by_a_first_one_that_refused(
-    boards: Boards,
-) -> None:
-    evidence = fence(boards, boards.device("refuses", 6.0), boards.device("lies"))
-
-    assert not evidence.proven
-    assert "level 2: contradicted" in evidence.observed
-    assert power(boards) == "on"
-
-
-def test_a_second_level_that_lies_is_contradicted_though_the_first_is_unreachable(
-    boards: Boards,
-) -> None:
-    first = boards.device("unreachable", SHORT)
-
-    evidence = fence(boards, first, boards.device("lies"), guest_runs=True)
-
-    assert not evidence.proven
-    assert "level 2: contradicted" in evidence.observed
 
 
 # -- of one kind

@@ -178,14 +178,24 @@ def test_a_client_elsewhere_than_nova_says_is_blocked_too(stored: Stored) -> Non
     assert stored.state["blocklist"] == [SUSPECT, STANDBY]
 
 
-def test_an_address_of_a_compute_host_is_no_service(
-    stored: Stored, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (
+            {"addresses": {"cmp1": ["172.31.251.11"]}, "services": ["172.31.251.11"]},
+            "is also an address of cmp1",
+        ),
+        ({"services": ["172.31.251.500"]}, "172.31.251.500 is not an IP address"),
+    ],
+)
+def test_an_address_that_cannot_be_a_service_s_is_refused(
+    stored: Stored, caplog: pytest.LogCaptureFixture, options: dict[str, Any], why: str
 ) -> None:
     stored.cluster(SUSPECT)
-    stored.configure(addresses={"cmp1": ["172.31.251.11"]}, services=["172.31.251.11"])
+    stored.configure(**options)
 
     assert stored.prove().observed == "the operator's fence devices cannot be used"
-    assert "is also an address of cmp1" in caplog.text
+    assert why in caplog.text
 
 
 def test_an_address_counts_however_it_is_written(stored: Stored) -> None:
@@ -196,14 +206,6 @@ def test_an_address_counts_however_it_is_written(stored: Stored) -> None:
 
     assert stored.prove().proven
     assert stored.state["blocklist"] == [SUSPECT]
-
-
-def test_what_is_no_address_is_refused(stored: Stored, caplog: pytest.LogCaptureFixture) -> None:
-    stored.cluster(SUSPECT)
-    stored.configure(services=["172.31.251.500"])
-
-    assert stored.prove().observed == "the operator's fence devices cannot be used"
-    assert "172.31.251.500 is not an IP address" in caplog.text
 
 
 # -- an entry that is there already
@@ -365,29 +367,22 @@ def test_a_project_that_is_not_in_the_file_gets_nothing_blocked(stored: Stored) 
     assert stored.state["calls"] == []
 
 
+@pytest.mark.parametrize(
+    ("who", "said"),
+    [
+        # Its attachments are hidden, so its clients would look like the member's own.
+        ("other", "Cinder does not show volume {} to the project"),
+        # An administrator is shown the volumes of all projects.
+        ("admin", "volume {} belongs to another project"),
+    ],
+)
 def test_a_volume_of_another_project_is_not_blocked(
-    stored: Stored, connect: Callable[..., Cloud]
+    stored: Stored, connect: Callable[..., Cloud], who: str, said: str
 ) -> None:
-    """Its attachments are hidden, so its clients would look like the member's own."""
     stored.cluster(SUSPECT)
-    stored.fencing.cloud = connect("other")
+    stored.fencing.cloud = connect(who)
 
-    evidence = stored.prove()
-
-    assert evidence.observed == f"Cinder does not show volume {stored.pair.volume} to the project"
-    assert stored.state["calls"] == []
-
-
-def test_a_volume_of_another_project_that_cinder_shows_is_not_blocked(
-    stored: Stored, connect: Callable[..., Cloud]
-) -> None:
-    """An administrator is shown the volumes of all projects."""
-    stored.cluster(SUSPECT)
-    stored.fencing.cloud = connect("admin")
-
-    evidence = stored.prove()
-
-    assert evidence.observed == f"volume {stored.pair.volume} belongs to another project"
+    assert stored.prove().observed == said.format(stored.pair.volume)
     assert stored.state["calls"] == []
 
 
@@ -578,16 +573,17 @@ def test_a_client_that_still_watches_contradicts_a_board_that_reports_the_host_o
     assert not stored.fencing.forced_down()
 
 
-def test_a_host_whose_clients_are_gone_is_off(stored: Stored) -> None:
-    stored.cluster()
+@pytest.mark.parametrize(
+    ("watching", "modes", "services"),
+    [((), (), []), ((CINDER,), (), ["172.31.251.5"]), ((SUSPECT,), ("denied",), [])],
+    ids=["the clients are gone", "only a service is left", "the cluster cannot be asked"],
+)
+def test_the_board_is_not_contradicted_where(
+    stored: Stored, watching: tuple[str, ...], modes: tuple[str, ...], services: list[str]
+) -> None:
+    stored.cluster(*watching, modes=modes)
 
-    assert power_off(stored).proven
-
-
-def test_a_service_that_has_the_volume_open_does_not_contradict_the_board(stored: Stored) -> None:
-    stored.cluster(CINDER)
-
-    assert power_off(stored, services=["172.31.251.5"]).proven
+    assert power_off(stored, services=services).proven
 
 
 def test_a_client_of_a_migrated_volume_contradicts_the_board(
@@ -598,12 +594,6 @@ def test_a_client_of_a_migrated_volume_contradicts_the_board(
     stored.cluster(SUSPECT)
 
     assert "contradicted: a client still has volume" in power_off(stored).observed
-
-
-def test_a_cluster_that_cannot_be_asked_contradicts_nothing(stored: Stored) -> None:
-    stored.cluster(SUSPECT, modes=("denied",))
-
-    assert power_off(stored).proven
 
 
 def test_a_client_that_watches_until_the_time_is_over_contradicts(stored: Stored) -> None:

@@ -4,7 +4,8 @@
 A guest begins when Nova calls its server ACTIVE, and ends when a living compute service ended it.
 When only the compute service died, the guest runs on and writes, though Nova may have deleted the
 server and Cinder given the volume away: a deletion without the host is no fence. It ends when the
-host's compute service is back.
+host's compute service is back. A paused or suspended one goes on where it was, and one that is
+migrated while it runs takes all along.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from testcloud.guests.cloud_reader import CloudReader, SeenServer, Unreachable
 
 INTERVAL = 1.0
 """Seconds between two looks at all servers while an application runs somewhere."""
-_OFF = ("SHUTOFF", "SUSPENDED", "PAUSED", "SHELVED", "SHELVED_OFFLOADED", "DELETED")
+_OFF = ("SHUTOFF", "RESCUE", "SHELVED", "SHELVED_OFFLOADED", "DELETED")
+_FROZEN = ("PAUSED", "SUSPENDED")
 
 T = TypeVar("T")
 
@@ -33,6 +35,7 @@ class Mirror:
         self._emulation = emulation
         self._reader = reader
         self._lost: set[tuple[str, str]] = set()
+        self._frozen: set[str] = set()
 
     async def refresh(self, server_id: str) -> None:
         """Look at one server, and at all that is attached to it at this moment.
@@ -43,7 +46,16 @@ class Mirror:
         if seen is None:
             await self._gone(server_id)
         else:
+            await self._go_along(seen)
             self._take(seen)
+
+    async def _go_along(self, seen: SeenServer) -> None:
+        """A server that runs, from a host that lives to another one: its guest never stopped."""
+        guest = self._emulation.state.guests.get(seen.id)
+        if guest is None or seen.status != "ACTIVE" or seen.host in ("", guest.host):
+            return
+        if guest.host in await self._ask(self._reader.hosts_up):
+            guest.host = seen.host
 
     async def place(self, server_id: str, token: str) -> None:
         """Find out once which stack a server belongs to: two stacks are two installations."""
@@ -74,7 +86,7 @@ class Mirror:
             seen = servers.get(guest.server_id)
             if seen is None:
                 await self._gone(guest.server_id)
-            elif set(seen.volumes) != set(guest.volumes) or _differs(guest, seen):
+            elif set(seen.volumes) != set(guest.volumes) or self._differs(guest, seen):
                 await self.refresh(guest.server_id)
 
     async def _gone(self, server_id: str) -> None:
@@ -99,6 +111,12 @@ class Mirror:
             guests.boot(self._emulation, server)
         elif seen.status in _OFF and guest is not None and guest.powered:
             guests.power_off(self._emulation, seen.id, seen.status.lower())
+        if seen.status in _FROZEN and seen.id not in self._frozen:
+            self._frozen.add(seen.id)
+            guests.freeze(self._emulation, seen.id)
+        elif seen.status not in _FROZEN and seen.id in self._frozen:
+            self._frozen.remove(seen.id)
+            guests.thaw(self._emulation, seen.id)
         self._plug(seen)
         self._emulation.changed()
 
@@ -125,9 +143,10 @@ class Mirror:
         for id_ in set(guest.volumes) - there - listed:
             guests.unplug(self._emulation, seen.id, id_)
 
+    def _differs(self, guest: Guest, seen: SeenServer) -> bool:
+        runs = seen.status in ("ACTIVE", *_FROZEN)
+        frozen = (seen.id in self._frozen) != (seen.status in _FROZEN)
+        return guest.host != seen.host or guest.powered != runs or frozen
+
     async def _ask(self, question: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.to_thread(question, *arguments)
-
-
-def _differs(guest: Guest, seen: SeenServer) -> bool:
-    return guest.host != seen.host or guest.powered != (seen.status == "ACTIVE")

@@ -16,7 +16,7 @@ from starlette.routing import Route
 from mistral_failover.lab.emulator.core import Emulation
 from mistral_failover.lab.emulator.faults import begin_incident
 from mistral_failover.lab.emulator.state import new_id
-from mistral_failover.lab.emulator.web import ApiError, Call, Service, endpoint, plain_error, utc
+from mistral_failover.lab.emulator.web import Call, Service, endpoint, plain_error, utc
 
 _ACTIONS = ("ok_actions", "alarm_actions", "insufficient_data_actions")
 _DEFAULTS: dict[str, Any] = {
@@ -39,10 +39,7 @@ def error_body(status: int, message: str) -> dict[str, Any]:
 
 
 SERVICE = Service("alarming", error_body)
-
-
-def _refused(status: int, message: str) -> ApiError:
-    return ApiError(status, error_body(status, message))
+_refused = SERVICE.refused
 
 
 def _list(call: Call) -> Any:

@@ -154,12 +154,7 @@ def _attach_run(emulation: Emulation, attachment_id: str, operation: str) -> Non
     attachment = emulation.state.attachments[attachment_id]
     attachment.status = "attaching"
     set_volume_status(emulation, emulation.state.volumes[attachment.volume_id], "attaching")
-    emulation.after(
-        emulation.latency.of("attach"),
-        "attach.done",
-        attachment_id=attachment_id,
-        operation=operation,
-    )
+    emulation.later("attach", "attach.done", attachment_id=attachment_id, operation=operation)
 
 
 @transition("attach.done")
@@ -208,12 +203,7 @@ def settle(emulation: Emulation, attachment: Attachment) -> None:
 @transition("detach.run")
 def _detach_run(emulation: Emulation, attachment_id: str, operation: str) -> None:
     if _reachable(emulation, attachment_id, operation, "detach.run"):
-        emulation.after(
-            emulation.latency.of("detach"),
-            "detach.done",
-            attachment_id=attachment_id,
-            operation=operation,
-        )
+        emulation.later("detach", "detach.done", attachment_id=attachment_id, operation=operation)
 
 
 @transition("detach.done")

@@ -14,7 +14,15 @@ from starlette.routing import Route
 
 from mistral_failover.lab.emulator.core import Emulation, transition
 from mistral_failover.lab.emulator.state import LoadBalancer, Pool, PoolMember, new_id
-from mistral_failover.lab.emulator.web import ApiError, Call, Service, endpoint, paged, take_fault
+from mistral_failover.lab.emulator.web import (
+    ApiError,
+    Call,
+    Service,
+    endpoint,
+    next_page,
+    paged,
+    take_fault,
+)
 
 MAX_WEIGHT = 256
 _CHANGEABLE = {"name", "admin_state_up", "weight", "backup"}
@@ -30,11 +38,7 @@ def error_body(status: int, message: str) -> dict[str, Any]:
 
 
 SERVICE = Service("load-balancer", error_body)
-
-
-def refused(status: int, message: str) -> ApiError:
-    """An error of Octavia's."""
-    return ApiError(status, error_body(status, message))
+refused = SERVICE.refused
 
 
 def make_load_balancer(emulation: Emulation, project_id: str, name: str = "") -> LoadBalancer:
@@ -192,11 +196,7 @@ def _member_view(call: Call, member: PoolMember) -> dict[str, Any]:
 
 def _listed(call: Call, kind: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
     page = paged(call, rows, key=lambda row: row["id"])
-    links = []
-    if page and page[-1] is not rows[-1]:
-        following = call.request.url.include_query_params(marker=page[-1]["id"])
-        links = [{"rel": "next", "href": str(following)}]
-    return {kind: page, f"{kind}_links": links}
+    return {kind: page, f"{kind}_links": next_page(call, rows, page)}
 
 
 def _balancer(call: Call, identity: str) -> LoadBalancer:

@@ -49,11 +49,6 @@ def error_body(status: int, message: str) -> dict[str, Any]:
     return {_FAULTS.get(status, "computeFault"): {"code": status, "message": message}}
 
 
-def refused(status: int, message: str) -> ApiError:
-    """An error of Nova's."""
-    return ApiError(status, error_body(status, message))
-
-
 def asked_version(call: Call) -> tuple[int, int]:
     """The microversion of a request."""
     headers = call.request.headers
@@ -77,6 +72,7 @@ def _prepare(call: Call) -> dict[str, str]:
 
 
 SERVICE = Service("compute", error_body, prepare=_prepare)
+refused = SERVICE.refused
 
 
 def find_server(call: Call) -> Server:
@@ -282,6 +278,10 @@ def _root_volume(call: Call, asked: dict[str, Any]) -> dict[str, Any] | None:
 def _delete(call: Call) -> Any:
     server = find_server(call)
     _require_unlocked(call, server)
+    kept = call.emulation.state.config["reclaim_instance_interval"]
+    if kept and server.vm_state in server_tasks.TASKS["soft-delete"].allowed:
+        server_tasks.begin(call.emulation, server, "soft-delete", call.request_id)
+        return 204, None
     servers.delete(call.emulation, server, call.request_id)
     return 204, None
 
@@ -319,7 +319,9 @@ def _action(call: Call) -> Any:
 
 
 def _begin_task(call: Call, server: Server) -> Any:
-    name = next((each for each in call.body if each in server_tasks.TASKS), None)
+    # A soft deletion is no action of the API: it is what DELETE does where servers are kept.
+    actions = server_tasks.TASKS.keys() - {"soft-delete"}
+    name = next((each for each in call.body if each in actions), None)
     if name is None:
         raise refused(400, f"There is no such action: {next(iter(call.body), '')}")
     task = server_tasks.TASKS[name]

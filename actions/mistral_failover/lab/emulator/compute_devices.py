@@ -282,7 +282,7 @@ def _detach_port(call: Call) -> Any:
     port_id = call.path("port_id")
     ids = {"port_id": port_id, "server_id": server.id}
     operation = emulation.begin("detach_port", port=port_id, server=server.id)
-    emulation.after(emulation.latency.of("detach"), "port.detach", **ids, operation=operation)
+    emulation.later("detach", "port.detach", **ids, operation=operation)
     return 202, None
 
 

@@ -190,6 +190,10 @@ class Emulation:
         self._arm(timer)
         self.changed()
 
+    def later(self, lasting: str, name: str, /, **args: Any) -> None:
+        """Lets the transition `name` happen when the time of ``lasting`` has passed."""
+        self.after(self.latency.of(lasting), name, **args)
+
     def at(self, due: float, name: str, /, **args: Any) -> None:
         """Lets the transition `name` happen at the time `due`."""
         self.after(due - time.time(), name, **args)

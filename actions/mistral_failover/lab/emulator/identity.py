@@ -27,7 +27,6 @@ from mistral_failover.lab.emulator.state import (
 from mistral_failover.lab.emulator.web import (
     NOT_AUTHORIZED,
     UNKNOWN,
-    ApiError,
     Call,
     Service,
     by_keystone,
@@ -52,11 +51,7 @@ def error_body(status: int, message: str) -> dict[str, Any]:
 
 
 SERVICE = Service("identity", error_body)
-
-
-def refused(status: int, message: str) -> ApiError:
-    """An error of Keystone's."""
-    return ApiError(status, error_body(status, message))
+refused = SERVICE.refused
 
 
 _UNAUTHORIZED = "You are not authorized to perform the requested action"

@@ -54,11 +54,8 @@ def _wrong(path: list[Any], message: str) -> ApiError:
 
 def _settle_later(emulation: Emulation, recordset: Recordset) -> None:
     recordset.version += 1
-    emulation.after(
-        emulation.latency.of("name_server"),
-        "name_server.settled",
-        recordset_id=recordset.id,
-        version=recordset.version,
+    emulation.later(
+        "name_server", "name_server.settled", recordset_id=recordset.id, version=recordset.version
     )
     emulation.changed()
 

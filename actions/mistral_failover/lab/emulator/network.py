@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from mistral_failover.lab.emulator import ports
 from mistral_failover.lab.emulator.state import FloatingIp, Network, Port
-from mistral_failover.lab.emulator.web import ApiError, Call, Service, endpoint, paged
+from mistral_failover.lab.emulator.web import ApiError, Call, Service, endpoint, next_page, paged
 
 _TYPES = {404: "HTTPNotFound", 403: "PolicyNotAuthorized", 412: "HTTPPreconditionFailed"}
 
@@ -27,11 +27,7 @@ def error_body(status: int, message: str) -> dict[str, Any]:
 
 
 SERVICE = Service("network", error_body)
-
-
-def refused(status: int, message: str) -> ApiError:
-    """An error of Neutron's."""
-    return ApiError(status, error_body(status, message))
+refused = SERVICE.refused
 
 
 def _network_view(call: Call, network: Network) -> dict[str, Any]:
@@ -96,11 +92,8 @@ def _listed(
         return refused(404, f"{word} {marker} could not be found.")
 
     page = paged(call, found, lambda row: str(row["id"]), no_marker if word else None)
-    body: dict[str, Any] = {kind: page}
-    if page and page[-1] is not found[-1]:
-        following = call.request.url.include_query_params(marker=page[-1]["id"])
-        body[f"{kind}_links"] = [{"rel": "next", "href": str(following)}]
-    return body
+    links = next_page(call, found, page)
+    return {kind: page, f"{kind}_links": links} if links else {kind: page}
 
 
 def _is_on_own(call: Call, one: Any) -> bool:

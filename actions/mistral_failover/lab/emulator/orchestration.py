@@ -22,7 +22,7 @@ from mistral_failover.lab.emulator.templates import (
     resolve,
     shown_parameters,
 )
-from mistral_failover.lab.emulator.web import ApiError, Call, Handler, Service, endpoint, paged, utc
+from mistral_failover.lab.emulator.web import Call, Handler, Service, endpoint, paged, utc
 
 _TITLES = {
     400: (
@@ -56,11 +56,6 @@ def error_body(status: int, message: str, kind: str = "") -> dict[str, Any]:
     }
 
 
-def refused(status: int, message: str, kind: str) -> ApiError:
-    """An error of Heat's."""
-    return ApiError(status, error_body(status, message, kind))
-
-
 def _prepare(call: Call) -> dict[str, str]:
     wanted = call.request.path_params.get("project_id")
     if wanted is not None and wanted != call.project_id and not call.admin:
@@ -69,6 +64,7 @@ def _prepare(call: Call) -> dict[str, str]:
 
 
 SERVICE = Service("orchestration", error_body, prepare=_prepare)
+refused = SERVICE.refused
 
 
 def lookup(call: Call, name: str, called: str = "") -> Stack:

@@ -79,6 +79,10 @@ TASKS = {
     "shelve": ServerTask(
         _AWAKE, "shelving", ("SHELVED_OFFLOADED", "shelved_offloaded", NOSTATE), guest="off"
     ),
+    "soft-delete": ServerTask(
+        _AWAKE, "soft-deleting", ("SOFT_DELETED", "soft-delete", SHUTDOWN), guest="off"
+    ),
+    "restore": ServerTask(("soft-delete",), "restoring", _ACTIVE, guest="boot"),
     "unshelve": ServerTask(("shelved", "shelved_offloaded"), "unshelving", _ACTIVE, guest="boot"),
     "createImage": ServerTask(_AWAKE, "image_uploading", None, unlocked=False),
     "os-migrateLive": ServerTask(
@@ -101,8 +105,8 @@ def begin(emulation: Emulation, server: Server, action: str, request_id: str) ->
     operation = emulation.begin(verb, server=server.id)
     accepted = emulation.state.accept(server, request_id, verb, f"compute_{verb}_instance")
     accepted.operation = operation
-    emulation.after(
-        emulation.latency.of("server_task"),
+    emulation.later(
+        "server_task",
         "server.task",
         server_id=server.id,
         operation=operation,

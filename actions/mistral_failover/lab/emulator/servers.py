@@ -61,9 +61,7 @@ def create(
         )
     for each in networks:
         ports.give(emulation, server, each)
-    emulation.after(
-        emulation.latency.of("boot"), "server.booted", server_id=server.id, operation=operation
-    )
+    emulation.later("boot", "server.booted", server_id=server.id, operation=operation)
     return server
 
 
@@ -172,12 +170,7 @@ def step_of(
 @transition("server.stop")
 def _stop(emulation: Emulation, server_id: str, operation: str) -> None:
     if step_of(emulation, server_id, operation, "stop") is not None:
-        emulation.after(
-            emulation.latency.of("stop"),
-            "server.stopped",
-            server_id=server_id,
-            operation=operation,
-        )
+        emulation.later("stop", "server.stopped", server_id=server_id, operation=operation)
 
 
 @transition("server.stopped")
@@ -199,12 +192,7 @@ def _stopped(emulation: Emulation, server_id: str, operation: str) -> None:
 @transition("server.start")
 def _start(emulation: Emulation, server_id: str, operation: str) -> None:
     if step_of(emulation, server_id, operation, "start") is not None:
-        emulation.after(
-            emulation.latency.of("start"),
-            "server.started",
-            server_id=server_id,
-            operation=operation,
-        )
+        emulation.later("start", "server.started", server_id=server_id, operation=operation)
 
 
 @transition("server.started")
@@ -236,8 +224,8 @@ def evacuate(
     operation = emulation.begin("evacuate", server=server.id)
     accepted = emulation.state.accept(server, request_id, "evacuate", "compute_rebuild_instance")
     accepted.operation = operation
-    emulation.after(
-        emulation.latency.of("boot"),
+    emulation.later(
+        "boot",
         "server.evacuated",
         server_id=server.id,
         operation=operation,
@@ -280,12 +268,7 @@ def rebuild(emulation: Emulation, server: Server, request_id: str) -> None:
 def _rebuild(emulation: Emulation, server_id: str, operation: str) -> None:
     if step_of(emulation, server_id, operation, "rebuild") is not None:
         guests.destroy(emulation, server_id, "rebuilt by Nova")
-        emulation.after(
-            emulation.latency.of("boot"),
-            "server.rebuilt",
-            server_id=server_id,
-            operation=operation,
-        )
+        emulation.later("boot", "server.rebuilt", server_id=server_id, operation=operation)
 
 
 @transition("server.rebuilt")
@@ -322,12 +305,7 @@ def delete(emulation: Emulation, server: Server, request_id: str) -> None:
     event = "compute_terminate_instance" if by_service else None
     emulation.state.accept(server, request_id, "delete", event)
     if by_service:
-        emulation.after(
-            emulation.latency.of("delete_server"),
-            "server.deleted",
-            server_id=server.id,
-            operation=operation,
-        )
+        emulation.later("delete_server", "server.deleted", server_id=server.id, operation=operation)
         emulation.changed()
     else:
         _remove(emulation, server, operation, local=True)

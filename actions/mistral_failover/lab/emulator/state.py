@@ -9,8 +9,8 @@ import hashlib
 import json
 import time
 import uuid
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, get_args, get_origin, get_type_hints
 
 from mistral_failover.model.documents import load_json
 
@@ -191,6 +191,7 @@ CONFIG: dict[str, Any] = {
     "max_disk_devices_to_attach": -1,  # Nova's [compute]: the root disk counts; -1: any number
     # The key manager gives a compute service the keys of encrypted volumes; a list: on these hosts.
     "keys_readable": True,
+    "reclaim_instance_interval": 0,  # Nova's, in seconds; else a deleted server can be restored
     "availability_zones": ["nova"],  # those that Nova lists
     "quota": {"instances": -1, "cores": -1, "ram": -1},  # of each project; -1: any number
     "gone": [],  # flavors, by name, and images that were deleted
@@ -535,8 +536,11 @@ class CloudState:
         """The state that `dumps` wrote; a file of another shape raises TypeError or KeyError."""
         raw = load_json(text, "state")
         state = cls(**{f.name: raw[f.name] for f in fields(cls)})
-        for name, kind in _KINDS.items():
-            setattr(state, name, {key: kind(**value) for key, value in raw[name].items()})
+        for name, of in get_type_hints(cls).items():
+            kind = get_args(of)[-1]
+            by_id = is_dataclass(kind) and get_origin(of) is dict
+            if by_id:
+                setattr(state, name, {key: kind(**value) for key, value in raw[name].items()})
         for stack in state.stacks.values():
             stack.resources = {k: StackResource(**v) for k, v in stack.resources.items()}  # type: ignore[arg-type]
         state.deferred = {h: [Timer(**t) for t in ts] for h, ts in raw["deferred"].items()}
@@ -588,29 +592,3 @@ class CloudState:
             and volume_id in (None, a.volume_id)
             and (a.in_cinder if server_id is None else a.in_nova)
         ]
-
-
-_KINDS: dict[str, type] = {
-    "projects": Project,
-    "users": User,
-    "application_credentials": ApplicationCredential,
-    "tokens": Token,
-    "trusts": Trust,
-    "hosts": Host,
-    "servers": Server,
-    "server_actions": ServerAction,
-    "volumes": Volume,
-    "attachments": Attachment,
-    "networks": Network,
-    "ports": Port,
-    "floating_ips": FloatingIp,
-    "load_balancers": LoadBalancer,
-    "pools": Pool,
-    "pool_members": PoolMember,
-    "zones": Zone,
-    "recordsets": Recordset,
-    "guests": Guest,
-    "applications": Application,
-    "stacks": Stack,
-    "timers": Timer,
-}

@@ -44,11 +44,6 @@ def error_body(status: int, message: str) -> dict[str, Any]:
     return {_FAULTS.get(status, "computeFault"): {"code": status, "message": message}}
 
 
-def refused(status: int, message: str) -> ApiError:
-    """An error of Cinder's."""
-    return ApiError(status, error_body(status, message))
-
-
 def _prepare(call: Call) -> dict[str, str]:
     wanted = call.request.path_params.get("project_id")
     if wanted is not None and wanted != call.project_id and not call.admin:
@@ -64,6 +59,7 @@ def _prepare(call: Call) -> dict[str, str]:
 ENCRYPTED = "encrypted"
 """The volume type whose volumes have a key in the key manager."""
 SERVICE = Service("volume", error_body, prepare=_prepare)
+refused = SERVICE.refused
 
 
 def find(call: Call) -> Volume:
@@ -199,12 +195,7 @@ def create(
     volume = Volume(new_id(), project_id, name, size, created=now, updated=now, **details)
     emulation.state.volumes[volume.id] = volume
     operation = emulation.begin("volume_create", volume=volume.id)
-    emulation.after(
-        emulation.latency.of("volume_create"),
-        "volume.created",
-        volume_id=volume.id,
-        operation=operation,
-    )
+    emulation.later("volume_create", "volume.created", volume_id=volume.id, operation=operation)
     return volume
 
 
@@ -239,12 +230,7 @@ def delete(emulation: Emulation, volume: Volume) -> None:
     """Starts the deletion of a volume."""
     attachments.set_volume_status(emulation, volume, "deleting")
     operation = emulation.begin("volume_delete", volume=volume.id)
-    emulation.after(
-        emulation.latency.of("volume_delete"),
-        "volume.deleted",
-        volume_id=volume.id,
-        operation=operation,
-    )
+    emulation.later("volume_delete", "volume.deleted", volume_id=volume.id, operation=operation)
 
 
 @transition("volume.deleted")

@@ -29,8 +29,8 @@ class ApiError(Exception):
         self.status, self.body, self.headers = status, body, headers
 
 
-ErrorBody = Callable[[int, str], Any]
-"""Builds a service's error body from a status and a message."""
+ErrorBody = Callable[..., Any]
+"""Builds a service's error body from a status and a message, and what else the service says."""
 
 
 def plain_error(code: str, status: int, message: str, remedy: str) -> ApiError:
@@ -97,6 +97,10 @@ class Service:
     delayed: bool = True
     prepare: Callable[[Call], dict[str, str]] | None = None
 
+    def refused(self, status: int, message: str, *more: str) -> ApiError:
+        """An error of the service's."""
+        return ApiError(status, self.error(status, message, *more))
+
 
 def endpoint(
     service: Service,
@@ -138,9 +142,7 @@ def endpoint(
             if asyncio.iscoroutine(answer):
                 answer = await answer
             if fault is not None and fault.fault == "lost":
-                raise ApiError(
-                    fault.status, service.error(fault.status, "The answer was lost on its way.")
-                )
+                raise service.refused(fault.status, "The answer was lost on its way.")
             offer = {} if public else emulation.state.offers.get(service.name, {})
             response = _response(answer, offer)
         except ApiError as error:
@@ -238,7 +240,7 @@ async def _injected(service: Service, call: Call, operation: str) -> ApiFault | 
         words = fault.says or f"Injected fault of {operation}."
         if fault.status == HTTPStatus.UNAUTHORIZED:  # of the middleware, whatever Keystone says
             raise _refused(call, fault.status, words)
-        raise ApiError(fault.status, service.error(fault.status, words))
+        raise service.refused(fault.status, words)
     return fault
 
 
@@ -288,7 +290,7 @@ async def _json_body(service: Service, request: Request) -> Any:
     except ValueError:
         body = None
     if not isinstance(body, dict):
-        raise ApiError(400, service.error(400, "The request body is not a JSON object."))
+        raise service.refused(400, "The request body is not a JSON object.")
     return body
 
 
@@ -424,3 +426,11 @@ def paged(
             raise no_marker(marker)
         rows = rows[at + 1 :] if at is not None else rows
     return rows[: int(limit)] if limit and limit.isdigit() else rows
+
+
+def next_page(call: Call, rows: list[Any], page: list[Any]) -> list[dict[str, str]]:
+    """The links to what follows a page of rows: one, or none after the last page."""
+    if not page or page[-1] is rows[-1]:
+        return []
+    following = call.request.url.include_query_params(marker=page[-1]["id"])
+    return [{"rel": "next", "href": str(following)}]
