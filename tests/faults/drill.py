@@ -27,7 +27,8 @@ class Play:
     harmless. ``prepare`` comes before that, and no fault happens in it. ``preceding`` are faults
     without which the point is not reached; then the victim sweeps as well. ``more``: further keys
     of the group file. ``host_dies``: each member is on a host of its own, and a server on a dead
-    one may be deleted for its volumes. ``check``: what must be true at the end besides.
+    one may be deleted for its volumes. ``boots_from_a_volume``: db_a does, from one of the stack,
+    which its next server gets, too. ``check``: what must be true at the end besides.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Play:
     preceding: tuple[Fault, ...] = ()
     more: Mapping[str, Any] = field(default_factory=dict)
     host_dies: bool = False
+    boots_from_a_volume: bool = False
 
 
 @dataclass
@@ -138,6 +140,17 @@ class Drill:
     def _template(self) -> dict[str, Any]:
         """The stack."""
         template = examples.stack(self.play.volumes)
+        if self.play.boots_from_a_volume:
+            resources = template["resources"]
+            resources["system"] = {
+                "type": "OS::Cinder::Volume",
+                "properties": {"size": 1, "image": "tiny"},
+            }
+            disk = {"volume_id": {"get_resource": "system"}, "delete_on_termination": False}
+            server = dict(resources["db_a"])
+            own = {k: v for k, v in server["properties"].items() if k != "image"}
+            own["block_device_mapping_v2"] = [{**disk, "boot_index": 0}]
+            resources["db_a"] = {**server, "properties": own}
         if self.play.host_dies:
             resources = template["resources"]
             servers = [s for s in resources.values() if s["type"] == "OS::Nova::Server"]

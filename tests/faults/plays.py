@@ -251,6 +251,17 @@ def together(drill: Drill) -> None:
     drill.slot.survivor.client.start("failover.converge", {"traversal": begun})
 
 
+def boots_from_the_same_disk(drill: Drill) -> None:
+    """The new server has the disk of the old one, which was deleted once."""
+    client = drill.slot.cloud.client
+    disk = client.resources(drill.group)["system"]["physical_resource_id"]
+    now, former = drill.server("db_a"), drill.facts["struck"]
+    assert [s for s, guest in client.guests().items() if disk in guest["volumes"]] == [now]
+    gone = [e for e in client.audit(drill.since, kind="server_deleted") if e["server"] == former]
+    assert len(gone) == 1
+    assert now != former
+
+
 def remember_the_traversal(drill: Drill) -> None:
     """Which one has brought the group up."""
     drill.facts["before"] = drill.status()["traversal"]["id"]
@@ -291,6 +302,14 @@ SINGLE = Play(
     alarm("db_a", "crash"),
     more={"members": {"servers": ["db_a"], "replace": "lost"}},
     active="db_a",
+)
+BOOT_DISK = Play(
+    "boot disk",
+    alarm("db_a", "crash"),
+    more={"members": {"servers": ["db_a"], "replace": "lost", "restart": ["replace"]}},
+    check=boots_from_the_same_disk,
+    active="db_a",
+    boots_from_a_volume=True,
 )
 TOLD = Play(
     "told",
@@ -347,6 +366,9 @@ DRILLS: list[tuple[str, int, Play]] = [
     *((point, 1, SINGLE) for point in ("vacant.before", "vacant.after")),
     *((point, 1, SINGLE) for point in ("attach.before", "attach.after")),
     *((point, 1, SINGLE) for point in ("restart.before", "restart.after", "replaced.before")),
+    *((f"delete.{when}", 1, BOOT_DISK) for when in ("before", "after")),
+    *((f"patch.{when}", 1, BOOT_DISK) for when in ("before", "after")),
+    ("replaced.before", 1, BOOT_DISK),
     *((point, 1, TOLD) for point in ("event.before", "event.after")),
     ("advance.before", 1, CRASH),
     ("advance.after", 1, CRASH),

@@ -252,3 +252,22 @@ def test_a_new_server_that_no_host_has_room_for_is_deleted_only_if_nova_shows_al
     finally:
         pet.cloud.offer("compute")
     assert pet.cloud.violations() == []
+
+
+def test_of_two_that_are_lost_the_one_comes_back_of_which_nothing_must_be_deleted(
+    protect: Callable[..., Any],
+) -> None:
+    """It would be db_a, the oldest, but that boots from a disk that its next server gets, too."""
+    members = {"servers": ["db_a", "db_b"], "when_no_standby": "replace", "restart": ["replace"]}
+    group = protect(template=boots_from_a_volume, members=members)
+    group.activate()
+    former = {member: group.server(member) for member in group.members}
+    for member in group.members:
+        group.fails("crash", member)
+
+    patiently(group, "failover", group=group.name, lost=["db_a", "db_b"]).assert_succeeded()
+
+    assert group.server("db_a") == former["db_a"]
+    assert group.server("db_b") != former["db_b"]
+    assert group.runs_on() == group.holders() == ["db_b"]
+    assert group.status()["lost"] == ["db_a"]

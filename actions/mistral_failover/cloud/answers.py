@@ -66,6 +66,8 @@ _READ = (
     ("/os-migrations", "migrations", _ROWS, ("id",)),
     ("/os-availability-zone", "availabilityZoneInfo", _ROWS, ("zoneName",)),
     ("/limits", "limits", _ROW, ("absolute",)),
+    ("/flavors", "flavors", _ROWS, ("id", "name")),
+    ("/images/(?P<id>[^/]+)", "image", _ROW, ("id", "status")),
     # Cinder
     ("/volumes(/detail)?", "volumes", _ROWS, ("id",)),
     ("/volumes/(?P<id>[^/]+)", "volume", _ROW, ("id", "status", "attachments")),

@@ -50,45 +50,58 @@ def kept_boot_disk(cloud: Cloud, stack: str, server_id: str) -> str | None:
     Heat deletes a server that did not come up before it tries again. NOT_OFFERED if Nova does not
     show it.
     """
-    path = url_path("servers", server_id)
-    shown = unless_absent(cloud, SERVER, server_id, lambda: cloud.read("Nova", path))
-    if shown is None:
+    found = _boot_disk(cloud, stack, server_id)
+    if found is None:
         return None
-    volumes = servers.VOLUMES.of(_SERVER.of(shown))
-    # Nova names the devices of a server when it runs first. Until then any of its volumes, which
-    # are all from its start, waits for the same deletion.
-    none = servers.state_of(_SERVER.of(shown)).never_ran
-    root = next(
-        (v for v in volumes if none or servers.is_root(cloud, server_id, str(v["id"]))), None
-    )
-    if root is None:
-        return None
-    defined = _definition(cloud, stack, server_id)
-    if defined is not None and _makes_disks(defined.properties):
-        return None
-    volume_id = str(root["id"])
-    if servers.DELETE_ON_TERMINATION.of(root):
-        raise _goes_along(cloud, server_id, [volume_id])
-    if defined is not None and _lets_go(defined.properties):
+    if found.goes:
+        raise _goes_along(cloud, server_id, [found.volume_id])
+    if found.let_go_by is not None:
         raise CloudError(
             "VOLUME_WOULD_GO",
             f"The template of stack {stack} lets a volume be deleted with the next server of "
-            f"{defined.name} (delete_on_termination), which boots from {volume_id}",
+            f"{found.let_go_by} (delete_on_termination), which boots from {found.volume_id}",
             remedy=f"Correct the template: {_IN_TEMPLATE}. Then update the stack.",
             blocked=True,
         )
-    return volume_id
+    return found.volume_id
 
 
 def must_stay(cloud: Cloud, stack: str, server_id: str) -> bool:
     """Return whether the disk that a server boots from must not be deleted with it: if it is the
     stack's, or not known to be none of the stack's. Raises `CloudError`."""
-    try:
-        return kept_boot_disk(cloud, stack, server_id) is not None
-    except CloudError as error:
-        if error.code != "VOLUME_WOULD_GO":
-            raise
-        return True
+    return _boot_disk(cloud, stack, server_id) is not None
+
+
+class _BootDisk(NamedTuple):
+    """A volume that a server boots from, which Nova does not make for each server. ``goes``: Nova
+    would delete it with the server; ``let_go_by``: the resource whose template would let it go with
+    the next one, None if it does not."""
+
+    volume_id: str
+    goes: bool
+    let_go_by: str | None
+
+
+def _boot_disk(cloud: Cloud, stack: str, server_id: str) -> _BootDisk | None:
+    path = url_path("servers", server_id)
+    shown = unless_absent(cloud, SERVER, server_id, lambda: cloud.read("Nova", path))
+    if shown is None:
+        return None
+    server = _SERVER.of(shown)
+    # Nova names the devices of a server when it runs first. Until then any of its volumes, which
+    # are all from its start, waits for the same deletion.
+    none = servers.state_of(server).never_ran
+    for volume in servers.VOLUMES.of(server):
+        volume_id = str(volume["id"])
+        if none or servers.is_root(cloud, server_id, volume_id):
+            break
+    else:
+        return None
+    defined = _definition(cloud, stack, server_id)
+    if defined is not None and _makes_disks(defined.properties):
+        return None
+    let_go_by = defined.name if defined is not None and _lets_go(defined.properties) else None
+    return _BootDisk(volume_id, bool(servers.DELETE_ON_TERMINATION.of(volume)), let_go_by)
 
 
 def disks_in_stack(cloud: Cloud, stack: str, server_id: str) -> dict[str, str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from mistral_failover.agent.channel.interface import Heartbeat
 from mistral_failover.alongside import alongside
+from mistral_failover.cloud.boot_disks import must_stay
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
 from mistral_failover.cloud.heat_replacements import (
@@ -87,6 +88,11 @@ def member_facts(
     for member in members:
         if member.name not in facts:
             facts[member.name] = _lost(cloud, member, end if choice else 0.0)
+    if group.members.cold and not able:
+        gone = [member for member in members if member.name in lost]
+        for member in gone if len(gone) > 1 else ():
+            first = _deleted_first(cloud, group.stack, member, end)
+            facts[member.name] = replace(facts[member.name], deleted_first=first)
     heard = heard_agents(request, group, group_id, able)
     for name, beat in heard.items():
         if why := not_ready(beat):
@@ -224,6 +230,18 @@ def _lost(cloud: Cloud, member: HeatMember, end: float) -> MemberFact:
         )
     except CloudError:
         return fact
+
+
+def _deleted_first(cloud: Cloud, stack: str, member: HeatMember, end: float) -> bool:
+    """Return whether a member's server must be deleted before it gets another one; False where that
+    is not known: it only orders them."""
+    if time.monotonic() > end:
+        return False
+    try:
+        return must_stay(cloud, stack, member.server_id)
+    except CloudError as error:
+        LOG.info("The disk of server %s is not known: %s", member.server_id, error)
+        return False
 
 
 def _worked_on(tx: ProjectTransaction, group_id: str) -> dict[str, str]:

@@ -61,6 +61,9 @@ class MemberFact:
     """The same value for members on one host; None if unknown."""
     host_down: bool = False
     """Whether its host is known to be down."""
+    deleted_first: bool = False
+    """Whether its server must be deleted before it can get another one, because of its disk; known
+    only where one of several lost members is to come back."""
     maintenance: str | None = None
     """In words, that it is in maintenance."""
     silent: str | None = None

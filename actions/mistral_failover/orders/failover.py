@@ -127,7 +127,8 @@ def _room_goal(
     lost member to replace, or if a member that could not be checked may be able to take them.
 
     ``replaced``: the servers that are to be replaced anyway, as of ``model.goal.render_goal``. If
-    none of them is a lost member's, one lost member is chosen, always the same for the same facts.
+    none of them is a lost member's, one lost member is chosen, always the same for the same facts:
+    rather one whose server need not be deleted for it.
     """
     kept = {
         role: holder
@@ -143,7 +144,8 @@ def _room_goal(
     if not lost & going.keys():
         if not there:
             return None
-        chosen = choose_member(snapshot.group, there, lost, None).member
+        first = [fact for fact in there if not fact.deleted_first] or there
+        chosen = choose_member(snapshot.group, first, lost, None).member
         going[chosen] = _brought_back(
             snapshot, next(str(fact.server_id) for fact in there if fact.name == chosen)
         )

@@ -249,9 +249,9 @@ def _stolen(row: Mapping[str, Any]) -> bool:
 
 
 def effects_once(events: Sequence[Mapping[str, Any]], state: State) -> Iterator[Violation]:
-    """4. No operation takes effect twice. An attach or detach that Nova gives up has no effect. Nor
-    has a command that died with its guest, or that the agent killed when it learned of a newer
-    epoch: under the same id it runs again."""
+    """4. No operation takes effect twice. An attach at a server's boot is Heat's; one that Nova
+    gives up, like a detach, has no effect. Nor has a command that died with its guest, or that the
+    agent killed when it learned of a newer epoch: under the same id it runs again."""
     by_id = {row["id"]: row for row in state.resources}
     wanted: Counter[tuple[str, str | None]] = Counter()
     for row in state.operations:
@@ -261,7 +261,7 @@ def effects_once(events: Sequence[Mapping[str, Any]], state: State) -> Iterator[
             wanted[kind, resource["physical_id"]] += 1  # None: it has not ended yet
     seen: Counter[tuple[str, str | None]] = Counter()
     for event in events:
-        if event["kind"] in ("attach_begin", "detach_begin"):
+        if event["kind"] in ("attach_begin", "detach_begin") and not event.get("boot"):
             seen[event["kind"], event["volume"]] += 1
         elif event["kind"] in ("attach_failed", "detach_failed"):
             begun = event["kind"].replace("failed", "begin")
@@ -288,6 +288,8 @@ def at_rest(events: Sequence[Mapping[str, Any]], state: State) -> Iterator[Viola
             yield Violation(5, f"a sync point of old traversal {row['traversal_id']} is left")
     servers = {(row["group_id"], row["name"]): row["server_id"] for row in state.members}
     attached = {volume: held for volume, held, _ in _holders(events)}
+    disks = {event["volume"] for event in events if event.get("boot")}  # the template's affair
+    moved = {volume: held for volume, held in attached.items() if volume not in disks}
     for group in state.groups:
         traversal = by_id.get(group["current_traversal"])
         if traversal is None or traversal["status"] != TraversalStatus.COMPLETE:
@@ -296,7 +298,7 @@ def at_rest(events: Sequence[Mapping[str, Any]], state: State) -> Iterator[Viola
             if row["group_id"] == group["id"]:
                 yield from _as_wanted(row, traversal, attached, servers)
         own = {server: name for (where, name), server in servers.items() if where == group["id"]}
-        yield from _orphans(state, attached, own)
+        yield from _orphans(state, moved, own)
 
 
 def _orphans(

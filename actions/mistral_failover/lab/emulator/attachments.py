@@ -81,7 +81,7 @@ def attach_at_boot(
     )
     emulation.state.attachments[attachment.id] = attachment
     set_volume_status(emulation, volume, "attaching")
-    emulation.audit.record("attach_begin", volume=volume.id, server=server.id)
+    emulation.audit.record("attach_begin", volume=volume.id, server=server.id, boot=True)
 
 
 def detach(
