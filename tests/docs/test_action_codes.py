@@ -32,7 +32,9 @@ STARTED = {"NOT_ADMITTED", "NOT_AN_ALARM", "NOT_LOST"}
 """What only a verb itself ends with: a plan derives its goal alone."""
 NOT_ENDED_WITH = {
     # An incident that could not be started is a row of `refused`.
-    "failover.sweep": {*GOAL, "NOT_ADMITTED", "NOT_IN_SERVICE"},
+    "failover.sweep": {*GOAL, "NOT_ADMITTED", "NOT_IN_SERVICE", "VOLUME_WOULD_GO"},
+    # What a cold group lacks is a finding.
+    "failover.observe": {"VOLUME_WOULD_GO"},
     "failover.admit_event": {*GOAL, "NOT_ADMITTED", "NOT_IN_SERVICE"},
     "failover.start_admitted": {*GOAL, "NOT_ADMITTED", "NOT_IN_SERVICE"},
     # An alarm and a replacement come through.
