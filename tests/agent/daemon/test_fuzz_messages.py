@@ -68,7 +68,7 @@ def test_anything_at_all_is_refused(rig, body, headers):
 
 
 def is_number(value):
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def is_word(value):
