@@ -12,6 +12,7 @@ import pytest
 from mistral_lib.actions.context import ActionContext, ExecutionContext, SecurityContext
 
 from mistral_failover.actions import recovery
+from mistral_failover.reports.advice import advice
 from support.operators import Operator
 
 _numbers = itertools.count(1)
@@ -185,8 +186,9 @@ def test_the_command_about_an_alarm_that_is_gone_gives_the_group_another_one(
     group = made.group
     group.activate()
     made.operator.delete_alarm(made.alarm)
-    (reason,) = group.observed()["reasons"]
-    assert "failover group update FILE" in reason
+    group.observed()
+    (shown,) = (each.command for each in advice(group.status()))
+    assert shown == "failover group update FILE"
 
     made.alarm = made.operator.make_alarm(made.name, group.name, NOBODY)
     group.redefine({"database": DATABASE, "watch": watch(made.alarm)})
@@ -202,7 +204,8 @@ def test_a_disabled_alarm_is_reported_with_the_command_that_helps(serving: Watch
     (row,) = serving.observe()
 
     assert (row["service"], row["heal"]) == ("DEGRADED", None)
-    assert f"openstack alarm update --enabled True {serving.alarm}" in row["sentence"]
+    (shown,) = (each.command for each in advice(serving.group.status()))
+    assert shown == f"openstack alarm update --enabled True {serving.alarm}"
 
 
 def test_an_alarm_whose_resource_leaves_the_goal_stays_as_it_is(serving: Watched) -> None:

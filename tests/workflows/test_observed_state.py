@@ -99,10 +99,10 @@ def test_a_defect_that_concerns_one_group_does_not_hide_the_others(
     detach(serving, operator)
     real = observe_module._look
 
-    def look(view: Any, facts: Any, alarms: Any) -> Any:
+    def look(view: Any, facts: Any, *more: Any) -> Any:
         if facts.group.name == other.name:
             raise TypeError("unsupported operand")
-        return real(view, facts, alarms)
+        return real(view, facts, *more)
 
     def due(*_: Any) -> list[str]:
         return [group_id(DEFAULT_PROJECT, each.name) for each in (other, serving)]
@@ -123,10 +123,10 @@ def test_what_was_seen_is_kept_though_a_later_group_of_the_round_cannot_be_looke
     before = serving.status()["service"]["seen_at"]
     real = observe_module._look
 
-    def look(view: Any, facts: Any, alarms: Any) -> Any:
+    def look(view: Any, facts: Any, *more: Any) -> Any:
         if facts.group.name == other.name:
             raise CloudError("UNREACHABLE", "Nova does not answer.")
-        return real(view, facts, alarms)
+        return real(view, facts, *more)
 
     def due(*_: Any) -> list[str]:
         return [group_id(DEFAULT_PROJECT, each.name) for each in (serving, other)]
