@@ -275,7 +275,7 @@ EVENTS: dict[str, Event] = {
         acts("standby", "unrescue_server", status="ACTIVE"),
     ),
     "standby resized": Event(
-        rows(begins=".u", between=".u"),
+        rows(begins=".u"),
         resizes("standby"),
         acts("standby", "confirm_server_resize", status="ACTIVE"),
     ),
