@@ -223,7 +223,7 @@ def test_waits_take_no_time(workflow):
 
 def test_an_execution_that_does_not_end_fails_the_test_with_its_picture(workflow):
     workflow.load(SLOW)
-    with pytest.raises(AssertionError, match=r"still RUNNING after 0\.1 s:\nslow RUNNING"):
+    with pytest.raises(AssertionError, match=r"still RUNNING after 0\.1 s:\s+slow RUNNING"):
         workflow.run("slow", timeout=0.1)
 
 
