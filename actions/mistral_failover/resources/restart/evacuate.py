@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mistral_failover.convergence.records import Record, Status
 from mistral_failover.model.goal import ATTACHMENT, FENCE_TYPE, fence_name
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mistral_failover.cloud.servers import Evidence
     from mistral_failover.mistral.operation_documents import OperationDocument
     from mistral_failover.resources.operation_context import OperationContext
+    from mistral_failover.store.transaction import ProjectTransaction
 
 NAME = "evacuate"
 PROOFS = (HostRung.HOST_POWER, HostRung.STORAGE, "confirm")
@@ -74,7 +75,6 @@ def _evacuated(
     otherwise. Raises `CloudError`, `LeaseLost`."""
     from mistral_failover.cloud import servers
     from mistral_failover.store import views
-    from mistral_failover.store.transaction import ProjectTransaction
 
     if rung not in PROOFS:
         return "the proof of its fence does not say that its host is off"
@@ -101,25 +101,29 @@ def before_release(
 
     Raises `CloudError`, `LeaseLost`.
     """
-    from mistral_failover.groups.snapshot import group_snapshot
+    from mistral_failover.groups.snapshot import named_snapshot_in
     from mistral_failover.resources.operation_context import fence_proof, member_of
 
     proof = fence_proof(operation)
     if proof is None or proof["rung"] not in PROOFS:
         return ""
-    snapshot, member = group_snapshot(context.request, operation["group"]), member_of(operation)
-    wish = snapshot.replacing.get(member["name"], {})
+    member = member_of(operation)["name"]
+
+    def wanted(tx: ProjectTransaction) -> Mapping[str, Any]:
+        snapshot = named_snapshot_in(context.request, tx, operation["group"])
+        quicker = or_delete and not snapshot.vacant
+        return {} if quicker else snapshot.replacing.get(member, {})
+
+    wish = context.request.store.reading(wanted)
     ways = list(wish.get("restart", ()))
     before = ways[: ways.index(ANOTHER_SERVER)] if ANOTHER_SERVER in ways else ways
     if NAME not in before or wish.get("server_id") != server:
-        return ""
-    if or_delete and not snapshot.vacant:
         return ""
     limit = min(LIMIT, operation["timeout"] / 2)
     if not _is_first(context, operation, server, limit):
         return ""
     group_id, rung = operation["group_id"], str(proof["rung"])
-    found = _evacuated(context, group_id, member["name"], server, rung, limit)
+    found = _evacuated(context, group_id, member, server, rung, limit)
     if isinstance(found, str):
         return found
     return "" if found.proven else found.observed.rstrip(".")
