@@ -259,7 +259,7 @@ def options(cloud: EmulatedCloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(clouds))
     free = Address("127.0.0.1", 0)
     channel = {"command_channel": f"emulator+{cloud.url}"}
-    return Options(tmp_path / "state", "mine", free, free, settings=channel)
+    return Options(tmp_path / "state", "mine", listen=free, webhook=free, settings=channel)
 
 
 def found(options: Options) -> dict[str, bool]:

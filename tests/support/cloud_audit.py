@@ -98,7 +98,8 @@ def attachments(rows: Iterable[Mapping[str, Any]]) -> Iterator[Event]:
 def _without_moves(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The rows of attachments that were made. When Nova moves a server to another host (a resize, a
     migration), it makes a second attachment of each volume to the same server, and deletes the
-    first one: the server has had the volume all the time."""
+    first one, often within the second that Cinder writes down: the server has had the volume all
+    the time."""
     found: list[Mapping[str, Any]] = []
     for row in sorted(rows, key=lambda each: each["created_at"]):
         if row["attach_time"] is None:
@@ -108,7 +109,7 @@ def _without_moves(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]
             gone = _gone(before)
             if (before["volume_id"], before["instance_uuid"]) != who:
                 continue
-            if gone is None or row["created_at"] < gone:
+            if gone is None or row["created_at"] <= gone:
                 ends = {"detach_time": row["detach_time"], "deleted_at": row["deleted_at"]}
                 found[number] = {**before, **ends}
                 break

@@ -73,6 +73,11 @@ def _rows(service: str, rows: str, path: str, wanted: str | None = "id", **more:
     return listed
 
 
+def _images(cloud: Cloud, identity: str) -> Iterable[str]:
+    del identity  # Nova has no such filter
+    return [str(row["id"]) for row in cloud.rows("Nova", "images", "/images", microversion=IMAGES)]
+
+
 def _volumes(cloud: Cloud, identity: str) -> Iterable[str]:
     del identity  # Cinder has no such filter
     return cloud.volume_ids()
@@ -89,6 +94,9 @@ SERVER = Kind("Nova", "server", _rows("Nova", "servers", "/servers", "uuid"))
 """A server of the project. Nova takes the filter from administrators only."""
 ANY_SERVER = Kind("Nova", "server", _rows("Nova", "servers", "/servers", "uuid", all_tenants="1"))
 """A server of any project, for an operator."""
+IMAGES = "2.35"
+"""The last microversion in which Nova shows images."""
+IMAGE = Kind("Nova", "image", _images)
 VOLUME = Kind("Cinder", "volume", _volumes)
 STACK = Kind("Heat", "stack", _stacks)
 PORT = Kind("Neutron", "port", _rows("Neutron", "ports", "/v2.0/ports", limit=_PAGE))

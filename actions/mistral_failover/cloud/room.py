@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from mistral_failover.cloud import boot_disks
+from mistral_failover.cloud.absence import IMAGE, IMAGES, unless_absent
 from mistral_failover.cloud.clients import Cloud
-from mistral_failover.cloud.errors import if_there
 from mistral_failover.cloud.fields import Field
 from mistral_failover.cloud.url_paths import url_path
 
@@ -27,8 +27,6 @@ _VCPUS, _RAM = Field("Nova", "vcpus", since="2.47"), Field("Nova", "ram", since=
 _FLAVOR_NAME, _IMAGE = Field("Nova", "original_name", since="2.47"), Field("Nova", "image")
 HIDDEN = ("FORBIDDEN", "NOT_OFFERED")
 """The codes of errors that say that the project may not see it."""
-_IMAGES = "2.35"
-"""The last microversion in which Nova shows images."""
 _STATUS, _NAME_OF = Field("Nova", "status"), Field("Nova", "name")
 _UNLIMITED = -1
 _KINDS = (
@@ -72,7 +70,9 @@ def lacking(cloud: Cloud, stack: str, server_id: str) -> list[str]:
         found.append(f"the project has no flavor {flavor} any more")
     if image := _IMAGE.of(shown):  # empty if it boots from a volume
         path = url_path("images", str(image["id"]))
-        seen = if_there(lambda: cloud.read("Nova", path, microversion=_IMAGES))
+        seen = unless_absent(
+            cloud, IMAGE, str(image["id"]), lambda: cloud.read("Nova", path, microversion=IMAGES)
+        )
         status = "gone" if seen is None else str(_STATUS.of(seen["image"]))
         if status != "ACTIVE":
             found.append(f"image {image['id']} is {status}")

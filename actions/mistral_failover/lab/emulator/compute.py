@@ -486,6 +486,15 @@ def _flavors(call: Call) -> Any:
     return {"flavors": [{"id": name, "name": name, "links": []} for name in names]}
 
 
+def _images(call: Call) -> Any:
+    """GET /images, up to microversion 2.35: all that a server has."""
+    if asked_version(call) > (2, 35):
+        raise refused(404, "The resource could not be found.")
+    known = {server.image for server in call.emulation.state.servers.values()}
+    ids = sorted(known - {"", *call.emulation.state.config["gone"]})
+    return {"images": [{"id": image, "name": image, "links": []} for image in ids]}
+
+
 def _image(call: Call) -> Any:
     """GET /images/ID, by which Nova asks Glance, up to microversion 2.35."""
     image = call.path("image_id")
@@ -531,6 +540,7 @@ def routes() -> list[Route]:
         (f"{base}/os-availability-zone", _zones, "zone_list", "GET", False),
         (f"{base}/limits", _limits, "limits", "GET", False),
         (f"{base}/flavors", _flavors, "flavors", "GET", False),
+        (f"{base}/images", _images, "image", "GET", False),
         (f"{base}/images/{{image_id}}", _image, "image", "GET", False),
         (f"{base}/os-services", _services, "service_list", "GET", False),
         (f"{base}/os-services/{{service_id}}", _update_service, "service_update", "PUT", False),
