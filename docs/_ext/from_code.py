@@ -18,6 +18,8 @@ from sphinx.application import Sphinx
 from mistral_failover.alarms.alarm import sources
 from mistral_failover.fault_points import BROKER_POINTS, POINTS
 from mistral_failover.metrics import families
+from mistral_failover.model.installed import installed
+from mistral_failover.model.restarts import RESTARTS
 from mistral_failover.model.rungs import rung_kinds
 from mistral_failover.model.types import installed_types
 from mistral_failover.model.verbs import verb_kinds
@@ -133,6 +135,14 @@ def _installed() -> str:
         proof = kind.proof.format_map({field: f"`{field}`" for field in kind.fields})
         dead = "may prove it" if kind.for_dead_host else "proves nothing"
         lines.append(f"| `{name}` | {fields} | {kind.limit:g} s | {proof} | {dead} |")
+    lines += [
+        "",
+        "## Ways to bring a lost member back",
+        "",
+        "| way | when it is taken |",
+        "|---|---|",
+    ]
+    lines += [f"| `{name}` | {way.when} |" for name, way in installed(RESTARTS).items()]
     lines += ["", "## Resource types", "", "| type | description | properties |", "|---|---|---|"]
     for name, each in installed_types().items():
         properties = ", ".join(f"`{key}`" for key in each.schema["properties"])

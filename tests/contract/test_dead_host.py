@@ -26,6 +26,7 @@ deletion
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -38,10 +39,16 @@ from contract.test_cloud_volume_trouble import OFF, blocked, limit, refused
 from contract.test_servers import deletions_of
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError
-from mistral_failover.cloud.servers import delete_server, deletion_proof, server_state, stop
+from mistral_failover.cloud.servers import (
+    delete_server,
+    deletion_proof,
+    evacuate,
+    server_state,
+    stop,
+)
 from mistral_failover.cloud.volumes import Release, attach, detach
 
-SPARE = 7
+SPARE = 8
 LEAVE = Release(off="a person confirmed it", fenced=True, delete_server=True)
 
 
@@ -257,6 +264,28 @@ def test_a_server_that_would_take_a_volume_along_is_not_deleted(
     assert f"deleting it also deletes {volume}" in error.about["sight"]
     assert demo.server(server) is not None
     assert rig.holders(volume) == [server]
+
+
+def test_an_evacuated_server_is_off_elsewhere_and_gives_its_volume_away(
+    rig: Rig, brisk: Cloud, admin: Api, outage: Outage
+) -> None:
+    """Asked twice, Nova does it once. The project's user may not, and is told so before."""
+    server, volume = outage.take()
+    chief, fenced_at = rig.within_demo("admin"), time.time()
+    home = admin.server(server)["OS-EXT-SRV-ATTR:host"]
+
+    refused = evacuate(brisk, server, limit(rig), fenced_at=fenced_at)
+    found = [evacuate(chief, server, limit(rig), fenced_at=fenced_at) for _ in range(2)]
+
+    assert not refused.proven
+    assert all(each.proven for each in found), found
+    assert server_state(chief, server).off
+    assert admin.server(server)["OS-EXT-SRV-ATTR:host"] != home
+    assert rig.holders(volume) == [server]
+    detach(brisk, volume, server, limit(rig), OFF)
+    assert rig.volume_status(volume) == "available"
+    rows = admin.nova("GET", f"/servers/{server}/os-instance-actions").json()["instanceActions"]
+    assert [each["action"] for each in rows].count("evacuate") == 1
 
 
 # -- the host is back

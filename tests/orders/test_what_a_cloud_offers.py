@@ -44,7 +44,9 @@ def with_volume(name: str, **properties: Any) -> dict[str, Any]:
     return document
 
 
+EVACUATED = {"servers": ["db_a", "db_b"], "replace": "lost", "restart": ["evacuate"]}
 CASES = [
+    ("compute", "2.94", "2.95", "members.restart[0]", {"members": EVACUATED}, "way evacuate"),
     ("compute", "2.50", "2.51", "fence[0]", {"fence": ["delete"]}, "the rung delete needs 2.51"),
     ("compute", "2.52", "2.53", "fence[1]", {"fence": ["stop", "host_power"]}, "host_power"),
     ("volume", "3.43", "3.44", "resources.disk", {}, "the volume disk needs 3.44"),

@@ -21,13 +21,14 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
 from mistral_failover.cloud.absence import SERVER, unless_absent, volume_on
 from mistral_failover.cloud.clients import Cloud
 from mistral_failover.cloud.errors import CloudError, if_there
-from mistral_failover.cloud.fields import Field
+from mistral_failover.cloud.fields import Feature, Field
 from mistral_failover.cloud.server_states import (
     LOCKED,
     Hindrance,
@@ -53,6 +54,7 @@ EVENTS = Field("Nova", "events", since="2.51")
 """Of a server's action: what a compute service recorded, as the server's owner may read it."""
 DELETION = (DELETE_ON_TERMINATION, EVENTS)
 """What the deletion of a server needs: that no data goes with it, and that it proves something."""
+EVACUATION = Feature("Nova", "evacuated servers that stay off", since="2.95")
 _HOST_STATUS = Field("Nova", "host_status", since="2.16")
 _ZONE = Field("Nova", "OS-EXT-AZ:availability_zone")
 _LAUNCHED_AT = Field("Nova", "OS-SRV-USG:launched_at")
@@ -81,6 +83,8 @@ _HIDDEN = (
     "os_compute_api:os-instance-actions:list, :show and :events"
 )
 _STARTS = 2
+_SKEW = 300.0  # seconds by which Nova's clock may differ from that of the state store
+_WHOLE = 2.0  # seconds that its records of requests may be early: they have whole ones
 _RECORD = 5.0  # seconds between a server's disappearance and the end of the event that records it
 # Failures that mean "this rung yields no proof", as opposed to "try again".
 _NO_PROOF = ("CONFLICT", "HOST_DOWN", "FORBIDDEN", "BAD_REQUEST")
@@ -360,6 +364,57 @@ def start(cloud: Cloud, server_id: str, limit: float) -> Evidence:
         return ProbeResult(f"it is {seen}")
 
     return _climb(cloud, step, "start", server_id, f"server {server_id} to be ACTIVE", limit)
+
+
+def evacuate(cloud: Cloud, server_id: str, limit: float, *, fenced_at: float) -> Evidence:
+    """Have Nova make the server again on another host, and return whether it has: then the server
+    is off there, or was started since. ``limit``: seconds; ``fenced_at``: when its host was proven
+    off, in seconds since 1970.
+
+    Call it only with such a proof: Nova itself knows only that the host is silent. It is requested
+    once for each proof, since that says nothing about the next host, and a second one would run
+    beside the first. Safe to repeat.
+
+    Raises `CloudError` when Nova cannot be asked (UNREACHABLE, TOKEN_EXPIRED, ...), `LeaseLost`.
+    """
+    repeats = ResendPolicy(cloud)
+    newest = cloud.newest("Nova")
+
+    def ended(seen: ServerState, why: str, *, proven: bool = False) -> ProbeResult:
+        return ProbeResult(str(seen), done=True, result=Evidence(proven, "evacuate", why))
+
+    def step() -> ProbeResult:
+        seen = server_state(cloud, server_id)
+        if not EVACUATION.offered_by(newest):
+            return ended(seen, f"Nova offers up to {newest}, and keeps it off since 2.95 only")
+        if seen.exists and seen.host_status is None:
+            return ended(seen, "Nova does not show this user the state of its host")
+        if (actions := _actions(cloud, server_id)) is None:
+            return ended(seen, "Nova does not show this user its list of actions")
+        begun = max((_began(each) for each in actions if each["action"] == "evacuate"), default=0.0)
+        if begun >= fenced_at - _SKEW:
+            repeats.answered()
+            if seen.task_state is not None:
+                return ProbeResult(f"it is {seen}")
+            there = seen.off or (seen.status == "ACTIVE" and begun >= fenced_at - _WHOLE)
+            words = f"Nova has evacuated server {server_id}, and shows it {seen}"
+            return ended(seen, words, proven=seen.exists and there and not seen.host_silent)
+        if not seen.host_silent:
+            return ended(seen, f"Nova shows it {seen}" if seen.exists else "its server is gone")
+        if not repeats.allow():
+            return repeats.no_effect_yet(f"it is {seen}")
+        with repeats.sending(f"evacuate server {server_id}"):
+            path = url_path("servers", server_id, "action")
+            since = EVACUATION.since
+            cloud.send("Nova", "POST", path, {"evacuate": {}}, microversion=since)
+        return ProbeResult(f"it is {seen}")
+
+    return _climb(cloud, step, "evacuate", server_id, f"server {server_id} to be evacuated", limit)
+
+
+def _began(action: Mapping[str, Any]) -> float:
+    """Return when Nova accepted a request for a server, in seconds since 1970."""
+    return datetime.fromisoformat(str(action["start_time"])).replace(tzinfo=UTC).timestamp()
 
 
 def off_proof(cloud: Cloud, server_id: str, seen: ServerState) -> Evidence:

@@ -89,6 +89,7 @@ GROUP_CHECKS: tuple[tuple[str, GroupCheck], ...] = (
     ("chain", group_checks.chain),
     ("fence", group_checks.fence),
     ("offered", group_checks.offered),
+    ("restart", group_checks.restart),
     ("agents", agents.agents),
     ("alarms", group_checks.alarms),
     ("alarms", alarms.declared),

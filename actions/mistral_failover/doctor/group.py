@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from shlex import quote
 
@@ -30,6 +31,8 @@ from mistral_failover.reports.status import status as group_status
 from mistral_failover.resources.fence.rung import Examined, FenceRung
 from mistral_failover.resources.offered import needs_of, unmet
 from mistral_failover.resources.resolution import LIMIT, resolve
+from mistral_failover.resources.restart.evacuate import NAME as EVACUATE
+from mistral_failover.resources.restart.evacuate import PROOFS
 from mistral_failover.runtime.errors import confirm_command
 from mistral_failover.store import details, groups, incidents, views
 from mistral_failover.store.transaction import ProjectTransaction
@@ -330,6 +333,38 @@ def _host(subject: ExaminedGroup, servers: list[tuple[str, str]]) -> Iterable[Fi
             "os_compute_api:servers:show:host_status, or add host_power, storage or a workflow "
             "that switches hosts off to the ladder, or end it with confirm.",
         )
+
+
+def restart(subject: ExaminedGroup) -> Iterable[Finding]:
+    """Check whether the group's user may have the way ``evacuate``, as far as Nova shows that, and
+    whether the ladder fits it."""
+    snapshot = subject.snapshot
+    if EVACUATE not in snapshot.group.members.restart or subject.out_of_service:
+        return
+    kinds = [str(rung["kind"]) for rung in snapshot.group.fence]
+    before = list(itertools.takewhile(lambda kind: kind not in PROOFS, kinds))
+    if "delete" in before or len(before) == len(kinds):
+        yield warn(
+            f"members.restart: {EVACUATE} will not be tried: the ladder ({', '.join(kinds)}) "
+            "proves no host off while the server exists",
+            "Put host_power, storage or confirm into it, before delete.",
+        )
+    elif "stop" in before:
+        yield warn(
+            f"members.restart: the ladder asks Nova to stop a server before its host is proven "
+            f"off: when a dead host comes back, that stops the server that {EVACUATE} has moved",
+            "Start it again then, or leave stop out of the ladder.",
+        )
+    for each in refresh_members.members_now(subject.examination.cloud, snapshot):
+        state = server_state(subject.examination.cloud, each.server_id)
+        if state.exists and state.host_status is None:
+            yield warn(
+                f"members.restart: {EVACUATE} will not be tried: Nova does not show this user the "
+                f"state of {each.name}'s host",
+                "Ask the cloud's administrator for the policies os_compute_api:os-evacuate and "
+                "os_compute_api:servers:show:host_status, or leave it out.",
+            )
+            return
 
 
 def _evacuated(subject: ExaminedGroup, servers: list[tuple[str, str]]) -> Iterable[Finding]:

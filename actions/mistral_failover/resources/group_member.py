@@ -23,9 +23,9 @@ from mistral_failover.store.leases import elapsed
 
 
 def bring_back(context: OperationContext, operation: OperationDocument) -> dict[str, Any]:
-    """Bring a member back: start its server again, have Heat create another one, or as the group
-    states it. Then record the server, which begins the member's next epoch if it is another one,
-    and tell the agent of the former server that it is deposed.
+    """Bring a member back: start or evacuate its server, have Heat create another one, or as the
+    group states it. Then record the server, which begins the member's next epoch if it is another
+    one, and tell the agent of the former server that it is deposed.
 
     Safe to repeat at any point. Raises CloudError, LeaseLost; ActionError NOT_BACK if no way can.
     """

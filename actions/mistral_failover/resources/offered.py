@@ -17,8 +17,11 @@ from mistral_failover.cloud.fields import Feature, microversion
 from mistral_failover.cloud.servers import DELETION
 from mistral_failover.model.goal import ATTACHMENT
 from mistral_failover.model.group import Group
+from mistral_failover.model.installed import installed
+from mistral_failover.model.restarts import RESTARTS
 from mistral_failover.model.rungs import RungKind, rung_kind, rung_kinds
 from mistral_failover.resources.fence.rung import FenceRung
+from mistral_failover.resources.restart.way import Way
 
 _VOLUMES = (COMPLETED_ATTACHMENT,)
 _ONE = {"limit": "1"}
@@ -103,6 +106,9 @@ def needs_of(group: Group) -> Iterator[Need]:
     """Yield what the rungs and the volumes of a group need."""
     for number, rung in enumerate(group.fence):
         yield _of_rung(f"fence[{number}]", rung_kind(rung["kind"]))
+    for number, name in enumerate(group.members.restart):
+        if (way := installed(RESTARTS).get(name)) is not None:
+            yield _of_way(f"members.restart[{number}]", way(name))
     for name, spec in group.resources.items():
         if spec.type == ATTACHMENT:
             path = f"resources.{name}"
@@ -115,6 +121,8 @@ def all_needs() -> Iterator[Need]:
     """Yield what any group may need: every installed rung, and volumes."""
     for kind in rung_kinds().values():
         yield _of_rung("", kind)
+    for name, way in installed(RESTARTS).items():
+        yield _of_way("", way(name))
     yield Need("", "a volume_attachment", _VOLUMES, "move no volumes")
     yield _of_deletion("")
 
@@ -122,6 +130,10 @@ def all_needs() -> Iterator[Need]:
 def _of_rung(path: str, kind: RungKind) -> Need:
     features = tuple(kind.features()) if isinstance(kind, FenceRung) else ()
     return Need(path, f"the rung {kind.kind}", features, "leave the rung out")
+
+
+def _of_way(path: str, way: Way) -> Need:
+    return Need(path, f"the way {way.name}", tuple(way.features()), "leave the way out")
 
 
 def _of_deletion(path: str) -> Need:

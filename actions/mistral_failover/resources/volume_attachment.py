@@ -47,6 +47,7 @@ from mistral_failover.resources.operation_context import (
     say_how_to_go_on,
     says_how_to_leave_a_dead_host,
 )
+from mistral_failover.resources.restart import evacuate
 from mistral_failover.runtime.errors import ActionError, says_how_to_continue
 from mistral_failover.store import views
 from mistral_failover.store.views import AttachedVolume
@@ -135,7 +136,8 @@ def _detach(context: OperationContext, operation: OperationDocument, volume_id: 
     """As :func:`detach_volume`, for an existing volume.
 
     The server is the recorded one, not the member's present one. If its host is down, the server
-    may be deleted, provided the user allowed it and a fence proves it off. An agent's confirmation
+    may be evacuated or deleted, provided the user allowed it and a fence proves it off. An agent's
+    confirmation
     that it quiesced is not enough, because the guest is alive.
     """
     server_id = recorded_server(operation)
@@ -145,10 +147,12 @@ def _detach(context: OperationContext, operation: OperationDocument, volume_id: 
         refuse_unproven(context, operation, server_id)
     elif after is ServerAfter.SHUTOFF:
         refuse_started(context, operation, server_id)
+    delete_server = operation["properties"].get("when_host_is_down") == "delete_server"
+    not_evacuated = evacuate.before_release(context, operation, server_id, or_delete=delete_server)
     release = Release(
         off=proof["observed"] if proof and after is not ServerAfter.RUNNING else None,
         fenced=proof is not None,
-        delete_server=operation["properties"].get("when_host_is_down") == "delete_server",
+        delete_server=delete_server,
         cut_off=after is ServerAfter.CUT_OFF,
         stopped=after is ServerAfter.SHUTOFF,
         keeps_boot_disk=partial(boot_disks.must_stay, context.cloud, operation["stack"], server_id),
@@ -156,6 +160,7 @@ def _detach(context: OperationContext, operation: OperationDocument, volume_id: 
     with (
         says_how_to_continue(operation["group"]),
         says_how_to_leave_a_dead_host(operation, ServerAfter.RUNNING),
+        evacuate.says_why_not(not_evacuated),
     ):
         volumes.detach(
             context.cloud,

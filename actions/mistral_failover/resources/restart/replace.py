@@ -27,6 +27,8 @@ class Replace(Way):
     tried then. Safe to repeat, because it names the server to remove.
     """
 
+    when = "Heat makes another server, on any host, from what the stack's template says"
+
     def bring_back(self, attempt: Attempt) -> Result:
         """Have Heat replace it."""
         from mistral_failover.cloud import stack_updates
@@ -106,9 +108,21 @@ def _still_off(attempt: Attempt) -> str:
     kind = rung_kinds().get(attempt.fence.get("rung", ""))
     if kind is None or kind.server_after is ServerAfter.RUNNING:
         return ""
-    if kind.server_after is ServerAfter.SHUTOFF:
+    if kind.server_after is ServerAfter.SHUTOFF or _is_evacuated(attempt):
         refuse_started(attempt.tools, attempt.operation, attempt.server, attempt.member)
     return str(attempt.fence["observed"])
+
+
+def _is_evacuated(attempt: Attempt) -> bool:
+    """Return whether the server is on another host than its fence was about, and may run there."""
+    from mistral_failover.cloud.servers import left_behind, server_state
+
+    if "evacuate" not in attempt.wish.get("restart", ()):
+        return False
+    seen = server_state(attempt.tools.cloud, attempt.server)
+    if not seen.exists or seen.off or seen.host_silent:
+        return False
+    return left_behind(attempt.tools.cloud, attempt.server) is not None
 
 
 def _proven_off(attempt: Attempt, server: str) -> str:

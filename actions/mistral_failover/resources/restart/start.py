@@ -29,29 +29,39 @@ class Start(Way):
     boot is ACTIVE, too.
     """
 
+    when = (
+        f"the fence was `stop` or `quiesce`, at most {PROOF_LASTS / 60:g} minutes ago, so its host "
+        "lives: the same server, started if it is off"
+    )
+
     def bring_back(self, attempt: Attempt) -> Result:
         """Start it."""
-        from mistral_failover.agent.wire import Address
-        from mistral_failover.cloud import servers
-        from mistral_failover.groups.agent_health import sends_commands
-        from mistral_failover.store.leases import elapsed
-
         kind = rung_kinds().get(attempt.fence.get("rung", ""))
         if kind is None or kind.server_after is ServerAfter.CUT_OFF:
             return Result(None, "by the proof of its fence, its host may be dead")
         if _fenced_ago(attempt) > PROOF_LASTS:
             return Result(None, "its fence is long ago, so its host may be dead by now")
-        began, cloud, server = elapsed(), attempt.tools.cloud, attempt.server
-        started = servers.start(cloud, server, LIMIT)
-        if not started.proven:
-            return Result(None, started.observed)
-        if sends_commands(attempt.snapshot.group):
-            state = attempt.snapshot.state
-            to = Address(state.id, state.name, attempt.member, server)
-            if not _reports(attempt, to, began):
-                why = f"it is ACTIVE, but its agent did not report within {LIMIT:g} s"
-                return Result(None, f"{why}: openstack console log show {server}")
-        return Result(server, started.observed)
+        return started(attempt)
+
+
+def started(attempt: Attempt) -> Result:
+    """Start the server on the host that it is on, and wait for its agent."""
+    from mistral_failover.agent.wire import Address
+    from mistral_failover.cloud import servers
+    from mistral_failover.groups.agent_health import sends_commands
+    from mistral_failover.store.leases import elapsed
+
+    began, cloud, server = elapsed(), attempt.tools.cloud, attempt.server
+    shown = servers.start(cloud, server, LIMIT)
+    if not shown.proven:
+        return Result(None, shown.observed)
+    if sends_commands(attempt.snapshot.group):
+        state = attempt.snapshot.state
+        to = Address(state.id, state.name, attempt.member, server)
+        if not _reports(attempt, to, began):
+            why = f"it is ACTIVE, but its agent did not report within {LIMIT:g} s"
+            return Result(None, f"{why}: openstack console log show {server}")
+    return Result(server, shown.observed)
 
 
 def _fenced_ago(attempt: Attempt) -> float:

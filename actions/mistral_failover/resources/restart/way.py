@@ -8,11 +8,12 @@ inside the functions that use them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 if TYPE_CHECKING:
+    from mistral_failover.cloud.fields import Feature
     from mistral_failover.groups.snapshot import GroupSnapshot
     from mistral_failover.mistral.operation_documents import OperationDocument
     from mistral_failover.resources.operation_context import OperationContext
@@ -44,9 +45,16 @@ class Result(NamedTuple):
 class Way(ABC):
     """One way to bring a lost member back."""
 
+    when: ClassVar[str]
+    """When it is taken, as a clause for the documentation."""
+
     def __init__(self, name: str) -> None:
         self.name = name
         """The name in group files."""
+
+    def features(self) -> Iterable[Feature]:
+        """Return what Nova must offer for it. A group file is refused if it does not."""
+        return ()
 
     @abstractmethod
     def bring_back(self, attempt: Attempt) -> Result:

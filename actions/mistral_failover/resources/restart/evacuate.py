@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way ``evacuate``: Nova makes the same server again on another host, with its disks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from mistral_failover.convergence.records import Record, Status
+from mistral_failover.model.goal import ATTACHMENT, FENCE_TYPE, fence_name
+from mistral_failover.model.restarts import ANOTHER_SERVER
+from mistral_failover.model.rungs import HostRung
+from mistral_failover.resources.restart.start import PROOF_LASTS, started
+from mistral_failover.resources.restart.way import Attempt, Result, Way
+
+if TYPE_CHECKING:
+    from mistral_failover.cloud.fields import Feature
+    from mistral_failover.cloud.servers import Evidence
+    from mistral_failover.mistral.operation_documents import OperationDocument
+    from mistral_failover.resources.operation_context import OperationContext
+    from mistral_failover.store.transaction import ProjectTransaction
+
+NAME = "evacuate"
+PROOFS = (HostRung.HOST_POWER, HostRung.STORAGE, "confirm")
+"""The rungs whose proof is about the member's host, or is an operator's word."""
+LIMIT = 180.0
+"""Seconds for Nova to make the server again."""
+STOP_LIMIT = 60.0
+"""Seconds to stop a server that came up elsewhere without its agent."""
+
+
+class Evacuate(Way):
+    """The host is dead, which its fence has proven. The right is an administrator's by default, and
+    is that of the group's own user: a group gets nothing done by it that its user may not do.
+
+    Its volumes stay with the server until it is off on its new host, and Nova detaches them there:
+    see `before_release`.
+    """
+
+    when = (
+        f"the fence was `host_power`, `storage` or `confirm`, at most {PROOF_LASTS / 60:g} minutes "
+        "ago, and Nova counts the host as down: the same server, made again by Nova on another "
+        "host, off, and then started"
+    )
+
+    def features(self) -> Iterable[Feature]:
+        """Require that Nova leaves the server off."""
+        from mistral_failover.cloud.servers import EVACUATION
+
+        return (EVACUATION,)
+
+    def bring_back(self, attempt: Attempt) -> Result:
+        """Evacuate it, and start it there."""
+        from mistral_failover.cloud import servers
+
+        tools, server = attempt.tools, attempt.server
+        rung, group_id = str(attempt.fence.get("rung", "")), attempt.snapshot.state.id
+        found = _evacuated(tools, group_id, attempt.member, server, rung, LIMIT)
+        if isinstance(found, str):
+            return Result(None, found)
+        if not found.proven:
+            return Result(None, found.observed.rstrip("."))
+        result = started(attempt)
+        if result.server is None:
+            # The proof of its fence is about the former host, so it must not come up later.
+            servers.stop(tools.cloud, server, STOP_LIMIT)
+        return result
+
+
+def _evacuated(
+    tools: OperationContext, group_id: str, member: str, server: str, rung: str, limit: float
+) -> Evidence | str:
+    """Evacuate a member's server if the rung that fenced it allows that; return why it does not
+    otherwise. Raises `CloudError`, `LeaseLost`."""
+    from mistral_failover.cloud import servers
+    from mistral_failover.store import views
+
+    if rung not in PROOFS:
+        return "the proof of its fence does not say that its host is off"
+
+    def times(tx: ProjectTransaction) -> tuple[float, float]:
+        ended = views.last_ended(tx, group_id, FENCE_TYPE, fence_name(member))
+        return tx.now(), ended or 0.0
+
+    now, fenced_at = tools.request.store.reading(times)
+    if now - fenced_at > PROOF_LASTS:
+        return "its fence is long ago, so its host may be back by now"
+    return servers.evacuate(tools.cloud, server, limit, fenced_at=fenced_at)
+
+
+def before_release(
+    context: OperationContext, operation: OperationDocument, server: str, *, or_delete: bool
+) -> str:
+    """Evacuate the lost server that has a volume, if that is how its member comes back: Nova
+    detaches nothing on a dead host, and everything from a server that is off on a living one.
+    Return why it was not evacuated; empty if it was, or was not to be.
+
+    ``or_delete``: the server may be deleted for it. That is quicker, so it counts where another
+    member waits for the volume.
+
+    Raises `CloudError`, `LeaseLost`.
+    """
+    from mistral_failover.groups.snapshot import named_snapshot_in
+    from mistral_failover.resources.operation_context import fence_proof, member_of
+
+    proof = fence_proof(operation)
+    if proof is None or proof["rung"] not in PROOFS:
+        return ""
+    member = member_of(operation)["name"]
+
+    def wanted(tx: ProjectTransaction) -> Mapping[str, Any]:
+        snapshot = named_snapshot_in(context.request, tx, operation["group"])
+        quicker = or_delete and not snapshot.vacant
+        return {} if quicker else snapshot.replacing.get(member, {})
+
+    wish = context.request.store.reading(wanted)
+    ways = list(wish.get("restart", ()))
+    before = ways[: ways.index(ANOTHER_SERVER)] if ANOTHER_SERVER in ways else ways
+    if NAME not in before or wish.get("server_id") != server:
+        return ""
+    limit = min(LIMIT, operation["timeout"] / 2)
+    if not _is_first(context, operation, server, limit):
+        return ""
+    group_id, rung = operation["group_id"], str(proof["rung"])
+    found = _evacuated(context, group_id, member, server, rung, limit)
+    if isinstance(found, str):
+        return found
+    return "" if found.proven else found.observed.rstrip(".")
+
+
+@contextmanager
+def says_why_not(observed: str) -> Iterator[None]:
+    """Let an error about a host that is down say why its server was not evacuated."""
+    from mistral_failover.cloud.errors import CloudError
+
+    try:
+        yield
+    except CloudError as error:
+        if error.code == "HOST_DOWN" and observed:
+            error.message += f". It was not evacuated: {observed}"
+        raise
+
+
+def _is_first(
+    context: OperationContext, operation: OperationDocument, server: str, limit: float
+) -> bool:
+    """Return whether this volume is the one whose release evacuates the server. The releases of the
+    others wait for it, until the server is elsewhere or that release has failed: newer versions of
+    Nova begin a second evacuation beside the first."""
+    from mistral_failover.cloud.errors import CloudError
+    from mistral_failover.cloud.servers import server_state
+    from mistral_failover.cloud.waits import ProbeResult
+
+    group_id, own = operation["group_id"], operation["resource"]["id"]
+
+    def step() -> ProbeResult:
+        first = _first(context.request.store.reading(lambda tx: tx.records(group_id)), server)
+        if first is None or first.id == own:
+            return ProbeResult("it is the first", done=True, result=True)
+        seen = server_state(context.cloud, server)
+        over = first.status == Status.FAILED or not seen.host_silent
+        return ProbeResult(f"{first.name} has it evacuated", done=over, result=False)
+
+    try:
+        return bool(context.cloud.wait(step, what=f"server {server} to be evacuated", limit=limit))
+    except CloudError as error:
+        if error.code != "TIMEOUT" or error.transient:
+            raise
+        return False
+
+
+def _first(records: Iterable[Record], server: str) -> Record | None:
+    """Return the volume on a server that is released first: nothing else there requires it."""
+    records = [each for each in records if not each.gone]
+    requires: dict[str, set[str]] = {}
+    for each in records:
+        requires.setdefault(each.name, set()).update(each.requires)
+
+    def all_required(name: str) -> set[str]:
+        found: set[str] = set()
+        left = [name]
+        while left:
+            more = requires.get(left.pop(), set()) - found
+            found |= more
+            left += more
+        return found
+
+    here = [
+        each
+        for each in records
+        if each.type == ATTACHMENT and each.attributes.get("server_id") == server
+    ]
+    needed = set().union(*(all_required(each.name) for each in here))
+    free = [each for each in here if each.name not in needed]
+    return min(free, key=lambda each: each.id, default=None)
