@@ -27,7 +27,8 @@ from support.waiting import patiently
 
 ACTIVE = {"get_param": "active"}
 MEMBERS = {"servers": ["db_a"], "replace": "lost", "restart": ["evacuate", "replace"]}
-FENCE = [{"kind": "stop", "limit": 1}, {"kind": "host_power", "limit": 30}, "confirm"]
+FENCE = [{"kind": "host_power", "limit": 30}, "confirm"]
+STOPS = [{"kind": "stop", "limit": 1}, *FENCE]
 STARTS = {"start": "start", "stop": "stop", "device": {"get_attr": ["data", "device"]}}
 
 
@@ -123,7 +124,7 @@ def evacuations(group: Any) -> int:
 def test_the_same_server_serves_on_another_host(
     single: Callable[..., Any], emulated: EmulatedCloud
 ) -> None:
-    group = single(fence=[{"kind": "host_power", "limit": 30}])
+    group = single()
     group.emulation = emulated.emulation
     former, home = group.server("db_a"), place(group)
 
@@ -189,7 +190,7 @@ def test_what_blocks_says_why_it_was_not_evacuated(single: Callable[..., Any]) -
 def test_a_stop_proves_nothing_about_the_host(
     single: Callable[..., Any], emulated: EmulatedCloud
 ) -> None:
-    group = single(ASKS)
+    group = single(ASKS, fence=STOPS)
     group.emulation = emulated.emulation
     former = group.server("db_a")
 
@@ -199,6 +200,23 @@ def test_a_stop_proves_nothing_about_the_host(
     assert evacuations(group) == 0
     assert group.runs_on() == group.holders() == ["db_a"]
     assert [each["found"] for each in group.status()["restarts"]] == ["replace"]
+
+
+@pytest.mark.usefixtures("administrator", "boards")
+def test_a_server_that_its_dead_host_was_asked_to_stop_is_not_evacuated(
+    single: Callable[..., Any], emulated: EmulatedCloud
+) -> None:
+    """That request is carried out when the host comes back, wherever the server is then."""
+    group = single(DELETES, fence=STOPS)
+    group.emulation = emulated.emulation
+    former = group.server("db_a")
+    assert any("will not be tried" in each["sentence"] for each in group.examined_all("restart"))
+
+    patiently(group, "on_alarm", **group.fails("power_off")).assert_succeeded()
+
+    assert group.server("db_a") != former
+    assert evacuations(group) == 0
+    assert group.runs_on() == group.holders() == ["db_a"]
 
 
 @pytest.mark.usefixtures("administrator")

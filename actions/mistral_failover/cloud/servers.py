@@ -84,6 +84,7 @@ _HIDDEN = (
 )
 _STARTS = 2
 _SKEW = 300.0  # seconds by which Nova's clock may differ from that of the state store
+_WAITING = 900.0  # seconds before the proof of a fence in which its host may have been dead already
 _WHOLE = 2.0  # seconds that its records of requests may be early: they have whole ones
 _RECORD = 5.0  # seconds between a server's disappearance and the end of the event that records it
 # Failures that mean "this rung yields no proof", as opposed to "try again".
@@ -373,7 +374,8 @@ def evacuate(cloud: Cloud, server_id: str, limit: float, *, fenced_at: float) ->
 
     Call it only with such a proof: Nova itself knows only that the host is silent. It is requested
     once for each proof, since that says nothing about the next host, and a second one would run
-    beside the first. Safe to repeat.
+    beside the first. Not at all if the server was asked to stop shortly before: the dead host gets
+    that request when it comes back, and Nova then stops the server where it is. Safe to repeat.
 
     Raises `CloudError` when Nova cannot be asked (UNREACHABLE, TOKEN_EXPIRED, ...), `LeaseLost`.
     """
@@ -401,6 +403,9 @@ def evacuate(cloud: Cloud, server_id: str, limit: float, *, fenced_at: float) ->
             return ended(seen, words, proven=seen.exists and there and not seen.host_silent)
         if not seen.host_silent:
             return ended(seen, f"Nova shows it {seen}" if seen.exists else "its server is gone")
+        stop = max((_began(each) for each in actions if each["action"] == "stop"), default=0.0)
+        if stop >= fenced_at - _WAITING:
+            return ended(seen, "a request to stop it may wait for the dead host, and come later")
         if not repeats.allow():
             return repeats.no_effect_yet(f"it is {seen}")
         with repeats.sending(f"evacuate server {server_id}"):

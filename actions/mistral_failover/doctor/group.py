@@ -351,9 +351,9 @@ def restart(subject: ExaminedGroup) -> Iterable[Finding]:
         )
     elif "stop" in before:
         yield warn(
-            f"members.restart: the ladder asks Nova to stop a server before its host is proven "
-            f"off: when a dead host comes back, that stops the server that {EVACUATE} has moved",
-            "Start it again then, or leave stop out of the ladder.",
+            f"members.restart: {EVACUATE} will not be tried: the ladder asks Nova to stop a server "
+            "before its host is proven off, and a host that comes back would carry that out",
+            "Leave stop out of the ladder, or put it behind.",
         )
     for each in refresh_members.members_now(subject.examination.cloud, snapshot):
         state = server_state(subject.examination.cloud, each.server_id)
