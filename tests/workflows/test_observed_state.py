@@ -631,7 +631,7 @@ def test_an_operator_who_sweeps_repairs_what_another_look_saw_first(
     (row,) = sweep(serving)["observed"]
 
     assert row["heal"]["workflow"] == "failover.failover"
-    until(lambda: parameter(serving, operator) == "db_a")
+    until(lambda: parameter(serving, operator) == "db_a", limit=180)
 
 
 def left(group: Any) -> str:
