@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from mistral_failover.reports.advice import advice
 from support.operators import Operator
 from support.waiting import until
 
@@ -234,6 +235,28 @@ def test_a_lost_server_that_gives_no_volume_away_does_when_the_state_has_ended(
     assert it.state.says in run.output["error"]["message"]
     it.sweep()
     assert group.status()["status"] == "BLOCKED", "it has not ended yet"
+    it.leave("db_a")
+    it.sweep()
+    it.settled("db_b")
+
+
+# -- what a person types
+
+
+@pytest.mark.parametrize("name", ["locked", "paused", "suspended", "rescued"])
+def test_a_fence_that_nova_refuses_names_first_what_lets_it_go_on(
+    case: Callable[..., Case], name: str
+) -> None:
+    it = case(name, fence=[{"kind": "quiesce", "limit": 0.5}, "stop", "confirm"])
+    group = it.group
+    group.fails("crash")
+    it.enter("db_a")
+    group.run("failover", group=group.name, lost=["db_a"]).assert_failed_with("BLOCKED")
+
+    commands = [each.command for each in advice(group.status())]
+
+    assert commands[0] == f"{it.state.says} {group.server('db_a')}"
+    assert commands[-1].startswith("failover confirm-fenced")
     it.leave("db_a")
     it.sweep()
     it.settled("db_b")
