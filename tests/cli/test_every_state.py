@@ -562,6 +562,12 @@ def locked_holder(make: Callable[..., Walk]) -> Walk:
     return walk
 
 
+def holder_acted_on(make: Callable[..., Walk], action: str) -> Walk:
+    walk = make()
+    walk.operator.act(walk.server("db_a"), action)
+    return walk
+
+
 def fence_refused(make: Callable[..., Walk]) -> Walk:
     """The guest crashed, and Nova refuses to stop its server."""
     walk = make(fence=IMPATIENT)
@@ -676,6 +682,18 @@ PLAYS = {
     "port of a locked server": Play("UNLOCK_SERVER", locked_holder, ("BLOCKED", "DOWN")),
     "fence refused": Play(
         "UNLOCK_SERVER", fence_refused, ("BLOCKED", "DOWN"), partial(first, "UNLOCK_SERVER")
+    ),
+    "holder locked": Play(
+        "UNLOCK_SERVER",
+        partial(holder_acted_on, action="lock"),
+        DEGRADED,
+        partial(first, "UNLOCK_SERVER"),
+    ),
+    "holder paused": Play(
+        "UNPAUSE_SERVER",
+        partial(holder_acted_on, action="pause"),
+        DOWN,
+        partial(first, "UNPAUSE_SERVER"),
     ),
     "port of a resized server": Play("CONFIRM_RESIZE", resized_holder, ("BLOCKED", "DOWN")),
     "volume detached": Play("ATTACH_VOLUME", volume_detached, DOWN),

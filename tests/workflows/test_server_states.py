@@ -243,6 +243,12 @@ def test_a_lost_server_that_gives_no_volume_away_does_when_the_state_has_ended(
 # -- what a person types
 
 
+def first_shown(it: Case) -> str:
+    """The command that the status shows first, after a look."""
+    it.sweep()
+    return advice(it.group.status())[0].command
+
+
 @pytest.mark.parametrize("name", ["locked", "paused", "suspended", "rescued"])
 def test_a_fence_that_nova_refuses_names_first_what_lets_it_go_on(
     case: Callable[..., Case], name: str
@@ -260,3 +266,28 @@ def test_a_fence_that_nova_refuses_names_first_what_lets_it_go_on(
     it.leave("db_a")
     it.sweep()
     it.settled("db_b")
+
+
+@pytest.mark.parametrize("name", ["paused", "suspended", "rescued"])
+def test_a_holder_that_a_person_stopped_names_first_what_wakes_it(
+    case: Callable[..., Case], name: str
+) -> None:
+    it = case(name)
+    it.enter("db_a")
+
+    assert first_shown(it) == f"{it.state.says} {it.group.server('db_a')}"
+    assert it.group.status()["service"]["status"] == "DOWN"
+
+
+def test_a_locked_holder_degrades_the_group_until_it_is_unlocked(case: Callable[..., Case]) -> None:
+    it = case("locked")
+    it.enter("db_a")
+
+    assert first_shown(it) == f"{it.state.says} {it.group.server('db_a')}"
+    service = it.group.status()["service"]
+    assert (service["status"], service["standbys"]) == ("DEGRADED", ["db_b", "db_c"])
+
+    it.leave("db_a")
+    it.sweep()
+    status = it.group.status()
+    assert (status["service"]["status"], advice(status)) == ("SERVING", [])
